@@ -14,7 +14,10 @@ pub fn proxy_header(data: &[u8]) {
             for end in 0..header.len {
                 assert_eq!(parse(&data[..end]), ParseResult::Incomplete, "{end} of {data:?}");
             }
-            assert_eq!(parse(&[data, b"GET / HTTP/1.1\r\n"].concat()), ParseResult::Complete(header));
+            assert_eq!(
+                parse(&[data, b"GET / HTTP/1.1\r\n"].concat()),
+                ParseResult::Complete(header)
+            );
         }
         ParseResult::Invalid => {
             for more in [&b"\r\n"[..], b"0", &[0; 16]] {

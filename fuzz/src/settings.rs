@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use rookery_settings::yaml::{Content, DEEPEST, MOST_NODES, Node, parse};
-use rookery_settings::{Raw, Value, file};
+use rookery_settings::yaml::{Content, MAX_DEPTH, MAX_NODES, Node, parse};
+use rookery_settings::{Raw, Value, server_yml};
 
 /// A file of any bytes.
 ///
@@ -14,11 +14,11 @@ pub fn settings_file(data: &[u8]) {
     match parse(text) {
         Ok(node) => {
             let (nodes, depth) = size_of(&node);
-            assert!(nodes <= MOST_NODES && depth <= DEEPEST + 1, "{nodes} nodes, {depth} levels");
+            assert!(nodes <= MAX_NODES && depth <= MAX_DEPTH + 1, "{nodes} nodes, {depth} levels");
         }
         Err(problem) => assert_is_in(text, problem.at.line),
     }
-    match file::read(data, Path::new("/srv/_server.yml")) {
+    match server_yml::read(data, Path::new("/srv/_server.yml")) {
         Ok(None) => {}
         Ok(Some(file)) => {
             for given in file.given {

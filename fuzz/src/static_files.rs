@@ -9,7 +9,7 @@ use flate2::read::GzDecoder;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use rookery_server::compress::{Candidate, Gzip, mark, negotiate};
 use rookery_server::static_files::{
-    BodyFraming, Route, Found, Header, Overrides, RequestHead, RequiredHeader, StaticFiles,
+    BodyFraming, Found, Header, Overrides, RequestHead, RequiredHeader, Route, StaticFiles,
     StaticPath, Validation, read_announcement,
 };
 

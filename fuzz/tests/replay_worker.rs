@@ -26,7 +26,7 @@ fn replay(target: &str, run: fn(&[u8]), least: usize) {
 }
 
 #[test]
-fn replay_calls() {
+fn replay_worker_headers() {
     replay("worker_header", header, 5);
 }
 
@@ -41,12 +41,12 @@ fn replay_messages() {
 }
 
 #[test]
-fn replay_replies() {
+fn replay_worker_responses() {
     replay("worker_response", worker_response::response, 8);
 }
 
 #[test]
-fn replies_are_cut_everywhere() {
+fn worker_responses_are_cut_everywhere() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/worker_response");
     for entry in fs::read_dir(corpus).unwrap() {
         let seed = fs::read(entry.unwrap().path()).unwrap();

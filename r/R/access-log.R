@@ -10,7 +10,9 @@ log_target <- function(log, format = "common") {
     names <- paste0("\"", log_formats, "\"", collapse = " or ")
     abort_argument("`log_format` must be ", names, ".", class = "rookery_bad_log")
   }
-  target <- function(to, path = NULL, call = NULL) list(to = to, path = path, call = call, format = format)
+  target <- function(to, path = NULL, call = NULL) {
+    list(to = to, path = path, call = call, format = format)
+  }
   if (is.function(log)) {
     return(target("call", call = log))
   }
@@ -59,7 +61,10 @@ log_open <- function(target) {
   } else {
     problem <- .Call(ffi_log_open, if (target$to == "stdout") "" else target$path, target$format)
     if (is.character(problem)) {
-      abort(paste0("The access log `", target$path, "` cannot be opened: ", problem), "rookery_bad_log", argument = "log", reason = problem)
+      abort(
+        paste0("The access log `", target$path, "` cannot be opened: ", problem), "rookery_bad_log",
+        argument = "log", reason = problem
+      )
     }
   }
   function() {
@@ -86,7 +91,9 @@ log_pump <- function() {
   }
   lost <- .Call(ffi_log_lost)
   if (lost > 0) {
-    log_error("access log", NULL, paste(lost, "lines were dropped because R did not read them in time"))
+    log_error(
+      "access log", NULL, paste(lost, "lines were dropped because R did not read them in time")
+    )
   }
   invisible()
 }

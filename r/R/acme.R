@@ -29,13 +29,13 @@
 #' The server listens, and refuses TLS handshakes until it has a certificate,
 #' which takes seconds. Lines on stderr report each step, each error and the
 #' time of the next attempt. Failed attempts are repeated after 1, 2, 5, 10, 20
-#' and 30 minutes, later after up to 6 hours, or when the authority says. The
+#' and 30 minutes, later after up to 6 hours, or at the time that the authority sets. The
 #' delays continue across restarts, so a server that restarts often does not
 #' order more often. A stored certificate that is still valid is used at once,
 #' even if the authority cannot be reached.
 #'
 #' @section Renewal:
-#' A certificate is renewed when the authority asks for it (RFC 9773), or when a
+#' A certificate is renewed when the authority suggests it (RFC 9773), or when a
 #' third of its validity period remains. New connections use the new
 #' certificate, and open connections continue.
 #'
@@ -83,7 +83,9 @@ acme <- function(
 ) {
   arguments_of("acme()", "rookery_bad_tls", {
     others <- c("email", "agree_tos", "staging", "directory", "profile", "challenge", "ca", "dir")
-    domain <- take_deprecated(list(domain = domain), list(...), c(domains = "domain"), "acme()", known = others)$domain
+    domain <- take_deprecated(
+      list(domain = domain), list(...), c(domains = "domain"), "acme()", known = others
+    )$domain
     check_texts(domain, "domain", "host names, such as \"app.example.org\"")
     if (!is.null(email)) {
       check_texts(email, "email", "email addresses")
@@ -93,7 +95,10 @@ acme <- function(
     if (!is.null(directory)) {
       check_string(directory, "directory")
       if (staging) {
-        abort_argument("`staging` (of Let's Encrypt) and `directory` (of another authority) exclude each other: give only one.")
+        abort_argument(
+          "`staging` (of Let's Encrypt) and `directory` (of another authority) exclude each ",
+          "other: give only one."
+        )
       }
     }
     if (!is.null(profile)) {
@@ -137,21 +142,26 @@ acme <- function(
     class = "rookery_acme"
   )
   problem <- .Call(ffi_acme_check, acme_options(made))
-  if (is.character(problem)) abort(paste0("acme(): ", problem, "."), c("rookery_bad_tls", "rookery_bad_argument"), argument = "domain")
+  if (is.character(problem)) {
+    abort(
+      paste0("acme(): ", problem, "."), c("rookery_bad_tls", "rookery_bad_argument"),
+      argument = "domain"
+    )
+  }
   made
 }
 
 #' @export
 format.rookery_acme <- function(x, ...) {
   from <- x$directory %||% if (x$staging) "Let's Encrypt (staging)" else "Let's Encrypt"
-  wishes <- c(
+  details <- c(
     if (!is.null(x$email)) paste("contact", paste(x$email, collapse = ", ")),
     if (!is.null(x$profile)) paste("profile", x$profile),
-    if (!is.null(x$challenge)) paste("by", x$challenge, "alone")
+    if (!is.null(x$challenge)) paste("by", x$challenge, "only")
   )
   c(
     paste0("  ", paste(x$domain, collapse = ", "), ", from ", from),
-    if (length(wishes) > 0) paste0("  ", paste(wishes, collapse = ", ")),
+    if (length(details) > 0) paste0("  ", paste(details, collapse = ", ")),
     paste0("  kept in ", x$dir)
   )
 }

@@ -8,7 +8,8 @@ check_admin <- function(admin, called = "`admin`") {
   }
   if (!is.character(admin) || length(admin) != 1 || is.na(admin) || !nzchar(admin)) {
     abort_argument(
-      called, " must be an address such as \"127.0.0.1:9100\", or \"unix:/path/of/a/socket\", not ", describe(admin), ".",
+      called, " must be an address such as \"127.0.0.1:9100\", or \"unix:/path/of/a/socket\", not ",
+      describe(admin), ".",
       class = "rookery_bad_address"
     )
   }

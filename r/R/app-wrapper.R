@@ -26,7 +26,10 @@ AppWrapper <- R6::R6Class(
     # Returns what C needs: the app, whether it has `onHeaders`, and whether requests are kept for
     # `onError`.
     handlers = function() {
-      list(app = private$app, has_on_headers = private$has_on_headers, has_on_error = private$has_on_error)
+      list(
+        app = private$app, has_on_headers = private$has_on_headers,
+        has_on_error = private$has_on_error
+      )
     },
     # Sets the listener that the app responds for.
     connect = function(listener) {
@@ -66,7 +69,9 @@ AppWrapper <- R6::R6Class(
 # Returns the open WebSockets of a listener in an environment, in which package livecode looks for
 # them.
 open_sockets <- function(listener) {
-  list2env(if (!is.null(listener)) .Call(ffi_websockets, listener), envir = new.env(parent = emptyenv()))
+  list2env(
+    if (!is.null(listener)) .Call(ffi_websockets, listener), envir = new.env(parent = emptyenv())
+  )
 }
 
 # Sends the response once a promise is fulfilled or rejected. `req` is passed to `onError`; it is

@@ -1,11 +1,14 @@
 # Checks of arguments, made when an object is created, so that errors name the argument instead of
 # occurring later in a handler.
 
-forked_server <- "this server belongs to the process from which this one was forked: use it in that process, or start another server here with startServer()."
+forked_server <- paste(
+  "this server belongs to the process from which this one was forked: use it in that process, or",
+  "start another server here with startServer()."
+)
 
 restored_server <- paste(
-  "this server was started by another R session, saved and restored; it does not run in this session.",
-  "Start it again with startServer()."
+  "this server was started by another R session, saved and restored; it does not run in this",
+  "session. Start it again with startServer()."
 )
 
 # Checks an app as startServer() describes it. The fields of a list are checked as well; an
@@ -14,7 +17,8 @@ check_app <- function(app) {
   is_holder <- is.null(app) || is.list(app) || is.environment(app) || isS4(app)
   if (!is.function(app) && !is_holder) {
     abort_argument(
-      "`app` must be a function of the request, or a list, environment or R6 object with `call`, not ", describe(app), "."
+      "`app` must be a function of the request, or a list, environment or R6 object with ",
+      "`call`, not ", describe(app), "."
     )
   }
   if (is.list(app) && !is.object(app)) {
@@ -26,13 +30,16 @@ check_app <- function(app) {
   }
   misspelt <- misspelt_fields(app)
   for (name in names(misspelt)) {
-    text <- paste0("`app$", name, "` is not a field of an app. Did you mean `", misspelt[[name]], "`?")
+    text <- paste0(
+      "`app$", name, "` is not a field of an app. Did you mean `", misspelt[[name]], "`?"
+    )
     warn(text, "rookery_unknown_field")
   }
 }
 
 app_fields <- c(
-  "call", "onHeaders", "onWSOpen", "onError", "staticPaths", "staticPathOptions", "wsProtocols", "wsOrigins", "wsCompression"
+  "call", "onHeaders", "onWSOpen", "onError", "staticPaths", "staticPathOptions", "wsProtocols",
+  "wsOrigins", "wsCompression"
 )
 
 # Returns the misspelt fields of an app, as c(cal = "call"). These are fields that differ from a
@@ -60,10 +67,14 @@ check_status <- function(status) {
 
 # Checks that headers are a named list or vector. Their values are checked when they are sent.
 check_response_headers <- function(headers) {
-  is_fields <- is.list(headers) || is.atomic(headers) || is.environment(headers) || is.pairlist(headers)
-  is_named <- is.environment(headers) || length(headers) == 0 || !(is.null(names(headers)) || anyNA(names(headers)) || any(names(headers) == ""))
+  is_fields <- is.list(headers) || is.atomic(headers) || is.environment(headers) ||
+    is.pairlist(headers)
+  is_named <- is.environment(headers) || length(headers) == 0 ||
+    !(is.null(names(headers)) || anyNA(names(headers)) || any(names(headers) == ""))
   if (!is_fields || !is_named) {
-    abort_argument("`headers` must be a named list or a named character vector, not ", describe(headers), ".")
+    abort_argument(
+      "`headers` must be a named list or a named character vector, not ", describe(headers), "."
+    )
   }
 }
 
@@ -85,7 +96,8 @@ check_mask <- function(mask) {
   is_number <- is.numeric(mask) && length(mask) == 1 && !is.na(mask) && mask == trunc(mask)
   if (!is_number || mask < -1 || mask > 511) {
     abort_argument(
-      "`mask` must be NULL or a umask as one number, such as strtoi(\"077\", 8), not ", describe(mask), "."
+      "`mask` must be NULL or a umask as one number, such as strtoi(\"077\", 8), not ",
+      describe(mask), "."
     )
   }
   as.integer(mask)
@@ -97,7 +109,11 @@ describe <- function(value) {
     return("NULL")
   }
   if (is.atomic(value) && length(value) == 1 && !is.object(value)) {
-    text <- if (is.character(value) && !is.na(value)) encodeString(value, quote = "\"") else format(value)
+    text <- if (is.character(value) && !is.na(value)) {
+      encodeString(value, quote = "\"")
+    } else {
+      format(value)
+    }
     if (nchar(text) <= 60) {
       return(text)
     }
@@ -121,5 +137,8 @@ plain_text <- function(values) {
   if (!is.numeric(values)) {
     return(as.character(values))
   }
-  vapply(seq_along(values), function(at) format(values[[at]], scientific = FALSE, trim = TRUE, digits = 15), "")
+  vapply(
+    seq_along(values),
+    function(at) format(values[[at]], scientific = FALSE, trim = TRUE, digits = 15), ""
+  )
 }

@@ -5,8 +5,8 @@
 
 # Serves an app as the command line says, and ends the process with the app's exit status.
 cli_main <- function(text) {
-  asked <- cli_read(text)
-  if (identical(asked$interrupt, "ignored")) {
+  arguments <- cli_read(text)
+  if (identical(arguments$interrupt, "ignored")) {
     .Call(ffi_signals_ignore_interrupt)
   }
   status <- tryCatch(
@@ -16,18 +16,25 @@ cli_main <- function(text) {
         # starts.
         .libPaths(c(compat_library(), .libPaths()))
         Sys.setenv(R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep))
-        if (!validEnc(asked$target)) {
+        if (!validEnc(arguments$target)) {
           # R's functions for paths do not accept such a path.
           abort(
             paste0(
-              "`", iconv(asked$target, "", "UTF-8", sub = "byte"), "` is not valid text in the encoding of this locale: rename it, or start with ",
+              "`", iconv(arguments$target, "", "UTF-8", sub = "byte"),
+              "` is not valid text in the encoding of this locale: rename it, or start with ",
               "LC_ALL=C in the environment."
             ),
             "rookery_bad_target"
           )
         }
-        settings <- list(cli = cli_settings(asked), environment = cli_settings(asked, "environment:"), file = cli_settings(asked, "file:"))
-        serve_here(detect_target(asked$target), NULL, cli_address(asked), list(), cli_log(asked), settings, list(at = asked[["admin"]], label = asked$target), !is.null(asked[["open"]]))
+        settings <- list(
+          cli = cli_settings(arguments), environment = cli_settings(arguments, "environment:"),
+          file = cli_settings(arguments, "file:")
+        )
+        serve_here(
+          detect_target(arguments$target), NULL, cli_address(arguments), list(), cli_log(arguments), settings,
+          list(at = arguments[["admin"]], label = arguments$target), !is.null(arguments[["open"]])
+        )
         0L
       },
       error = end_of_failure
@@ -53,8 +60,15 @@ end_of_failure <- function(error) {
     call <- conditionCall(error)
     where <- if (is.null(call)) "Error: " else paste0("Error in ", one_line(call), ": ")
     message <- trimws(sub("^<[^>]*> ", "", summary_of(error)))
-    callers <- if (isTRUE(trace$callers > 0)) paste0("  (", trace$callers, " calls that have led to the app are not shown)")
-    cat(paste0(c(paste0(where, message), if (length(lines) > 0) paste0("  at ", lines), callers), "\n"), sep = "", file = stderr())
+    callers <- if (isTRUE(trace$callers > 0)) {
+      paste0("  (", trace$callers, " calls that have led to the app are not shown)")
+    }
+    cat(
+      paste0(
+        c(paste0(where, message), if (length(lines) > 0) paste0("  at ", lines), callers), "\n"
+      ),
+      sep = "", file = stderr()
+    )
     quit(save = "no", status = 1L)
   }
 }
@@ -66,43 +80,52 @@ without_callers <- function(trace) {
   is_app <- is.na(trace$package) | !is.na(trace$file)
   own <- if (any(is_app)) which(is_app) else which(!trace$package %in% c("rookery", "base"))
   kept <- if (length(own) > 0) seq(own[[1]], length(trace$call)) else integer()
-  c(lapply(trace[names(trace) != "left_out"], `[`, kept), list(left_out = 0L, callers = length(trace$call) - length(kept)))
+  c(
+    lapply(trace[names(trace) != "left_out"], `[`, kept),
+    list(left_out = 0L, callers = length(trace$call) - length(kept))
+  )
 }
 
 # Returns whether the same error would occur again if the process were restarted.
 is_final <- function(error) {
   inherits(error, c(
-    "rookery_bad_target", "rookery_no_target", "rookery_no_package", "rookery_no_quarto", "rookery_no_compat", "rookery_bad_setting",
+    "rookery_bad_target", "rookery_no_target", "rookery_no_package", "rookery_no_quarto",
+    "rookery_no_compat", "rookery_bad_setting",
     "rookery_bad_argument", "rookery_bad_address"
   ))
 }
 
-# Parses lines `name=value` of the program (crates/settings/src/lines.rs) into a list of strings. A
-# repeated name becomes a vector.
+# Parses lines `name=value` of the program (crates/settings/src/key_value_lines.rs) into a list of
+# strings. A repeated name becomes a vector.
 cli_read <- function(text) {
   lines <- strsplit(text, "\n", fixed = TRUE, useBytes = TRUE)[[1]]
-  values <- vapply(sub("^[^=]*=", "", lines, useBytes = TRUE), utils::URLdecode, "", USE.NAMES = FALSE)
+  values <- vapply(
+    sub("^[^=]*=", "", lines, useBytes = TRUE), utils::URLdecode, "", USE.NAMES = FALSE
+  )
   names <- sub("=.*$", "", lines, useBytes = TRUE)
   lapply(split(values, factor(names, unique(names))), as.vector)
 }
 
 # Returns the address as serve_address() does; the program has checked host and port.
-cli_address <- function(asked) {
-  port <- if (!is.null(asked$port)) as.integer(asked$port)
-  list(host = asked$host, port = port, socket = asked$socket, tls = tls_of_settings(cli_settings(asked, "tls:")))
+cli_address <- function(arguments) {
+  port <- if (!is.null(arguments$port)) as.integer(arguments$port)
+  list(
+    host = arguments$host, port = port, socket = arguments$socket,
+    tls = tls_of_settings(cli_settings(arguments, "tls:"))
+  )
 }
 
 # Returns the settings from one source in the form of setting_of(). The source is the command line,
 # which has priority over .Rprofile, or the one whose names begin with `place`.
-cli_settings <- function(asked, place = "cli:") {
-  asked <- asked[startsWith(names(asked), place)]
-  names(asked) <- substring(names(asked), nchar(place) + 1L)
-  typed_values(asked)
+cli_settings <- function(arguments, place = "cli:") {
+  arguments <- arguments[startsWith(names(arguments), place)]
+  names(arguments) <- substring(names(arguments), nchar(place) + 1L)
+  typed_values(arguments)
 }
 
 # Returns the log destination in the form of log_target().
-cli_log <- function(asked) {
-  list(to = asked$log, path = asked$log_file, call = NULL, format = asked$log_format)
+cli_log <- function(arguments) {
+  list(to = arguments$log, path = arguments$log_file, call = NULL, format = arguments$log_format)
 }
 
 #' Put `rookery` on PATH
@@ -131,7 +154,9 @@ install_cli <- function(dir = "~/.local/bin", ..., overwrite = FALSE) {
   dir <- path.expand(dir)
   dir.create(dir, recursive = TRUE, showWarnings = FALSE)
   if (file.access(dir, 2) != 0) {
-    abort(paste0("`", dir, "` cannot be written: choose another folder with `dir =`."), "rookery_no_cli")
+    abort(
+      paste0("`", dir, "` cannot be written: choose another folder with `dir =`."), "rookery_no_cli"
+    )
   }
   command <- file.path(normalizePath(dir, winslash = "/"), "rookery")
   # NA if the file does not exist. file.exists() is FALSE for a link whose package was removed, but
@@ -140,18 +165,26 @@ install_cli <- function(dir = "~/.local/bin", ..., overwrite = FALSE) {
   is_there <- file.exists(command) || (!is.na(link) && nzchar(link))
   is_ours <- grepl("/rookery/exec/rookery$", link)
   if (is_there && !is_ours && !overwrite) {
-    abort(paste0("`", command, "` exists and is not a link to rookery: `overwrite = TRUE` replaces it."), "rookery_no_cli")
+    abort(
+      paste0(
+        "`", command, "` exists and is not a link to rookery: `overwrite = TRUE` replaces it."
+      ),
+      "rookery_no_cli"
+    )
   }
   unlink(command)
   if (!file.symlink(program, command)) {
     abort(paste0("`", command, "` cannot be made."), "rookery_no_cli")
   }
-  on_path <- normalizePath(strsplit(Sys.getenv("PATH"), .Platform$path.sep)[[1]], winslash = "/", mustWork = FALSE)
+  on_path <- normalizePath(
+    strsplit(Sys.getenv("PATH"), .Platform$path.sep)[[1]], winslash = "/", mustWork = FALSE
+  )
   if (dirname(command) %in% on_path) {
     message("Installed ", command, ": try `rookery --help`.")
   } else {
     message(
-      "Installed ", command, ". Its folder is not on PATH; for a shell: export PATH=\"", dirname(command), ":$PATH\""
+      "Installed ", command, ". Its folder is not on PATH; for a shell: export PATH=\"",
+      dirname(command), ":$PATH\""
     )
   }
   invisible(command)

@@ -1,7 +1,11 @@
 # Raising and logging errors of this package.
 
 error_page <- function(condition) {
-  text <- if (inherits(condition, "condition")) conditionMessage(condition) else as.character(condition)
+  text <- if (inherits(condition, "condition")) {
+    conditionMessage(condition)
+  } else {
+    as.character(condition)
+  }
   enc2utf8(paste0("ERROR: ", paste(text, collapse = "\n")))
 }
 
@@ -48,14 +52,20 @@ arguments_of <- function(constructor, class, body) {
 
 # Gives a warning with a class of this package.
 warn <- function(message, class) {
-  warning(structure(list(message = message, call = NULL), class = c(class, "rookery_warning", "warning", "condition")))
+  warning(structure(
+    list(message = message, call = NULL),
+    class = c(class, "rookery_warning", "warning", "condition")
+  ))
 }
 
 # Writes one line to stderr: the place, the class of the condition if it is informative, and the
 # message.
 log_error <- function(where, condition, text) {
   if (inherits(condition, "condition")) {
-    classes <- grep("^rookery_", setdiff(class(condition), c("simpleError", "error", "condition")), value = TRUE, invert = TRUE)
+    classes <- grep(
+      "^rookery_", setdiff(class(condition), c("simpleError", "error", "condition")), value = TRUE,
+      invert = TRUE
+    )
     kind <- if (length(classes) > 0) paste0("<", classes[[1]], "> ") else ""
     text <- paste0(kind, conditionMessage(condition))
   } else if (!is.null(condition)) {
@@ -75,5 +85,7 @@ overflow_condition <- function() {
   # Overwrites the last error message, so that the next failure is not taken for a stack overflow.
   try(stop("none"), silent = TRUE)
   text <- sub("^Error( in [^:]*)?: *", "", sub("\n$", "", text))
-  structure(class = c("stackOverflowError", "error", "condition"), list(message = text, call = NULL))
+  structure(
+    class = c("stackOverflowError", "error", "condition"), list(message = text, call = NULL)
+  )
 }

@@ -7,7 +7,9 @@ deprecate <- function(old, new) {
     return(invisible())
   }
   .globals$deprecated <- c(.globals$deprecated, old)
-  text <- paste0("rookery: ", old, " is deprecated and will be removed in the next release: use ", new, ".\n")
+  text <- paste0(
+    "rookery: ", old, " is deprecated and will be removed in the next release: use ", new, ".\n"
+  )
   message(structure(
     class = c("rookery_deprecated", "message", "condition"),
     list(message = text, call = NULL, old = old, new = new)
@@ -26,7 +28,10 @@ rename_deprecated <- function(fields, renamed, show = function(name) paste0("`",
       next
     }
     if (!is.null(fields[[new]])) {
-      abort_argument(show(old), " is the deprecated name of ", show(new), ": give only ", show(new), ".", argument = old)
+      abort_argument(
+        show(old), " is the deprecated name of ", show(new), ": give only ", show(new), ".",
+        argument = old
+      )
     }
     deprecate(show(old), show(new))
     names(fields)[names(fields) == old] <- new
@@ -83,11 +88,13 @@ event_stream <- function(headers = list(), heartbeat = 15, on_close = NULL, comp
 
 #' @rdname rookery-deprecated
 #' @export
-stream_events <- function(source, event = NULL, map = sse_event, heartbeat = 15, on_close = NULL, headers = list(),
+stream_events <- function(
+  source, event = NULL, map = sse_event, heartbeat = 15, on_close = NULL, headers = list(),
                           compress = FALSE) {
   deprecate("`stream_events()`", "`sse_body()`")
   sse_body(
     source,
-    event = event, map = map, heartbeat = heartbeat, on_close = on_close, headers = headers, compress = compress
+    event = event, map = map, heartbeat = heartbeat, on_close = on_close, headers = headers,
+    compress = compress
   )
 }

@@ -45,8 +45,14 @@ error_html <- function(report) {
   condition <- condition_of(report)
   request <- page_request(report$req)
   hide <- function(text) hide_values(text, request$secrets)
-  message <- tryCatch(paste(conditionMessage(condition), collapse = "\n"), error = function(error) "")
-  message <- if (is.character(message) && nzchar(message)) readable(message) else "an error without a message"
+  message <- tryCatch(
+    paste(conditionMessage(condition), collapse = "\n"), error = function(error) ""
+  )
+  message <- if (is.character(message) && nzchar(message)) {
+    readable(message)
+  } else {
+    "an error without a message"
+  }
   classes <- setdiff(class(condition), c("rookery_failure", "rookery_error"))
   call <- tryCatch(conditionCall(condition), error = function(error) NULL)
   about <- c(
@@ -54,14 +60,20 @@ error_html <- function(report) {
     paste0("<h1>", html_text(hide(message), page_text), "</h1>"),
     paste0("<p><code>", html_text(paste(classes, collapse = ", ")), "</code></p>"),
     if (is.call(call)) paste0("<p>in <code>", html_text(hide(one_line(call))), "</code></p>"),
-    vapply(parent_lines(condition), function(line) paste0("<p>", html_text(hide(line), page_text), "</p>"), ""),
-    if (nzchar(report$request_id)) paste0("<p class=quiet>Request <code>", html_text(report$request_id), "</code></p>")
+    vapply(
+      parent_lines(condition),
+      function(line) paste0("<p>", html_text(hide(line), page_text), "</p>"), ""
+    ),
+    if (nzchar(report$request_id)) {
+      paste0("<p class=quiet>Request <code>", html_text(report$request_id), "</code></p>")
+    }
   )
   paste0(
     c(
       "<!doctype html>", "<html lang=en>", "<head><meta charset=utf-8>",
       paste0("<title>", html_text(hide(message), 200L), "</title>"),
-      paste0("<style>", page_style, "</style></head>"), "<body>", "<header>", about, "</header>", "<main>",
+      paste0("<style>", page_style, "</style></head>"), "<body>", "<header>", about, "</header>",
+      "<main>",
       frames_html(report$trace, hide), request_html(request, hide),
       "<p class=quiet>This page is shown because rookery.error_detail is full, and only to a browser on this machine.</p>",
       "</main>", "</body>", "</html>"
@@ -76,7 +88,10 @@ error_html <- function(report) {
 frames_html <- function(trace, hide) {
   count <- length(trace$call)
   if (count == 0) {
-    return(c("<h2>Calls</h2>", "<p class=quiet>The calls are unknown, as after a promise or a stack overflow.</p>"))
+    return(c(
+      "<h2>Calls</h2>",
+      "<p class=quiet>The calls are unknown, as after a promise or a stack overflow.</p>"
+    ))
   }
   at <- rev(seq_len(count))
   is_package <- !is.na(trace$package[at])
@@ -91,12 +106,19 @@ frames_html <- function(trace, hide) {
     }, "")
     packages <- unique(trace$package[frames])
     if (!anyNA(packages)) {
-      calls <- paste(length(frames), if (length(frames) == 1) "call" else "calls", "inside", paste(packages, collapse = ", "))
-      html <- c(paste0("<details><summary class=quiet>", html_text(calls), "</summary>"), html, "</details>")
+      calls <- paste(
+        length(frames), if (length(frames) == 1) "call" else "calls", "inside",
+        paste(packages, collapse = ", ")
+      )
+      html <- c(
+        paste0("<details><summary class=quiet>", html_text(calls), "</summary>"), html, "</details>"
+      )
     }
     parts <- c(parts, html)
   }
-  left_out <- if (isTRUE(trace$left_out > 0)) paste0("<p class=quiet>", trace$left_out, " more are left out.</p>")
+  left_out <- if (isTRUE(trace$left_out > 0)) {
+    paste0("<p class=quiet>", trace$left_out, " more are left out.</p>")
+  }
   c("<h2>Calls, the newest first</h2>", parts, left_out)
 }
 
@@ -110,17 +132,28 @@ frame_html <- function(trace, frame, hide, is_open) {
   place <- if (is.na(line)) {
     ""
   } else {
-    paste0(" <span class=quiet>", html_text(paste0(if (is.na(file)) "line " else paste0(file, ":"), line)), "</span>")
+    paste0(
+      " <span class=quiet>",
+      html_text(paste0(if (is.na(file)) "line " else paste0(file, ":"), line)), "</span>"
+    )
   }
   title <- paste0("<code>", html_text(hide(trace$call[[frame]])), "</code>", place)
   lines <- source_lines(source, line)
   if (length(lines) == 0) {
-    return(paste0("<details><summary>", title, "</summary><p class=quiet>R has no source code of it.</p></details>"))
+    return(paste0(
+      "<details><summary>", title,
+      "</summary><p class=quiet>R has no source code of it.</p></details>"
+    ))
   }
-  text <- paste(formatC(names(lines), width = max(nchar(names(lines)))), html_text(hide(lines), page_value))
+  text <- paste(
+    formatC(names(lines), width = max(nchar(names(lines)))), html_text(hide(lines), page_value)
+  )
   is_here <- names(lines) == line
   text[is_here] <- paste0("<b>", text[is_here], "</b>")
-  paste0("<details", if (is_open) " open", "><summary>", title, "</summary><pre>", paste(text, collapse = "\n"), "</pre></details>")
+  paste0(
+    "<details", if (is_open) " open", "><summary>", title, "</summary><pre>",
+    paste(text, collapse = "\n"), "</pre></details>"
+  )
 }
 
 # Returns the lines around a line of a source, named by their numbers; none if the file has changed
@@ -166,7 +199,11 @@ query_parameters <- function(query) {
   parts <- strsplit(sub("^[?]", "", paste(query, collapse = "")), "&", fixed = TRUE)[[1]]
   decode <- function(text) {
     text <- gsub("+", " ", text, fixed = TRUE)
-    vapply(text, function(text) readable(tryCatch(decodeURIComponent(text), error = function(error) text)), "", USE.NAMES = FALSE)
+    vapply(
+      text,
+      function(text) readable(tryCatch(decodeURIComponent(text), error = function(error) text)), "",
+      USE.NAMES = FALSE
+    )
   }
   has_value <- grepl("=", parts, fixed = TRUE)
   values <- ifelse(has_value, sub("^[^=]*=", "", parts), "")
@@ -196,11 +233,15 @@ request_html <- function(request, hide) {
     if (length(values) == 0) {
       return(NULL)
     }
-    rows <- paste0("<tr><th>", html_text(names(values), page_value), "</th><td>", html_text(hide(values), page_value), "</td></tr>")
+    rows <- paste0(
+      "<tr><th>", html_text(names(values), page_value), "</th><td>",
+      html_text(hide(values), page_value), "</td></tr>"
+    )
     c(paste0("<h2>", title, "</h2>"), "<table>", rows, "</table>")
   }
   c(
-    "<h2>Request</h2>", paste0("<p><code>", html_text(hide(request$line), page_value), "</code></p>"),
+    "<h2>Request</h2>",
+    paste0("<p><code>", html_text(hide(request$line), page_value), "</code></p>"),
     table("Parameters", request$parameters), table("Headers", request$headers)
   )
 }

@@ -30,7 +30,9 @@ trace_of <- function(condition) {
           at <- at[cumsum(!vapply(functions[at], package_of, "") %in% c("plumber", "base")) > 0]
         }
         following <- calls[at + 1L]
-        if (length(at) > 0) following[[length(at)]] <- failed_call(condition, following[[length(at)]])
+        if (length(at) > 0) {
+          following[[length(at)]] <- failed_call(condition, following[[length(at)]])
+        }
         frames_of_calls(calls[at], functions[at], following)
       }
     },
@@ -52,7 +54,8 @@ failed_call <- function(condition, signalled) {
 # Returns whether a function is one that calls apps: service(), our hook in plumber, or the function
 # of package later that runs callbacks.
 is_loop <- function(func) {
-  identical(func, service) || is_plumber_hook(func) || (identical(package_of(func), "later") && "loop_id" %in% names(formals(args(func))))
+  identical(func, service) || is_plumber_hook(func) ||
+    (identical(package_of(func), "later") && "loop_id" %in% names(formals(args(func))))
 }
 
 # Returns whether a call is R's own call between an error in C code and its handlers.
@@ -132,7 +135,9 @@ place_of <- function(call) {
   source <- attr(srcref, "srcfile")
   file <- basename(as.character(source$filename %||% ""))
   # Code that was typed in, or passed as text, has lines but no file.
-  list(file = if (nzchar(file)) file else NA_character_, line = line_of(call, srcref), source = source)
+  list(
+    file = if (nzchar(file)) file else NA_character_, line = line_of(call, srcref), source = source
+  )
 }
 
 # Longer statements are not searched for the call, because that takes as long as parsing them.
@@ -146,7 +151,10 @@ line_of <- function(call, srcref) {
   if (lines == 1L || lines > statement_lines) {
     return(first)
   }
-  tryCatch(first + line_in(call, as.character(srcref)) - 1L, error = function(error) first, warning = function(warning) first)
+  tryCatch(
+    first + line_in(call, as.character(srcref)) - 1L, error = function(error) first,
+    warning = function(warning) first
+  )
 }
 
 line_in <- function(call, text) {
@@ -158,7 +166,9 @@ line_in <- function(call, text) {
   if (length(named) == 1) {
     return(named)
   }
-  tokens <- utils::getParseData(parse(text = text, keep.source = TRUE, encoding = "UTF-8"), includeText = TRUE)
+  tokens <- utils::getParseData(
+    parse(text = text, keep.source = TRUE, encoding = "UTF-8"), includeText = TRUE
+  )
   calls <- tokens[tokens$token == "expr" & tokens$line1 <= tokens$line2, ]
   call <- utils::removeSource(`attr<-`(call, "srcref", NULL))
   # An expression's text begins with the function's name, unless it is an operator.
@@ -182,13 +192,16 @@ package_of <- function(func) {
 # ---- reports ----
 
 # C calls three functions for an error, one after the other, so that the error is reported whatever
-# happens in `onError`. Their argument `report` is a list with app, detail        the app, and the
-# error detail for its clients stage, label       the stage of the request: `info$stage`, and in
-# words route, request_id  "METHOD /path", and the id of the request condition, text    the
-# condition; `text` if there is none trace              the value of trace_of(), or NULL req,
-# seconds       the request and the time since R began with it, if known is_answerable      whether
-# the client can still get a response format             "text", "json", or "page" for a browser of
-# this machine
+# happens in `onError`. Their argument `report` is a list with these elements:
+#
+# - app, detail: the app, and the detail that error responses to its clients may contain
+# - stage, label: the stage of the request, as in `info$stage` and in words
+# - route, request_id: "METHOD /path", and the id of the request
+# - condition, text: the condition, or the text of an error without a condition
+# - trace: the value of trace_of(), or NULL
+# - req, seconds: the request, and the time since R began to handle it, if known
+# - is_answerable: TRUE if a response can still be sent to the client
+# - format: "text", "json", or "page" for a browser on this machine
 
 # Adds the request id to a report, and converts its route to valid UTF-8.
 complete_error_report <- function(report) {
@@ -215,7 +228,9 @@ note_app_500 <- function(route, request_id) {
     return(invisible())
   }
   text <- "the app itself responded with status 500"
-  log_error_report(list(label = "its own response", route = readable(route), request_id = request_id, text = text))
+  log_error_report(list(
+    label = "its own response", route = readable(route), request_id = request_id, text = text
+  ))
 }
 
 error_place <- function(report) {
@@ -240,9 +255,16 @@ condition_of <- function(report) {
   text <- report$text
   if (is.null(text)) {
     is_text <- is.atomic(report$condition) && length(report$condition) > 0
-    text <- if (is_text) paste(report$condition, collapse = "\n") else paste("rejected with", describe(report$condition))
+    text <- if (is_text) {
+      paste(report$condition, collapse = "\n")
+    } else {
+      paste("rejected with", describe(report$condition))
+    }
   }
-  structure(class = c("rookery_failure", "rookery_error", "error", "condition"), list(message = text, call = NULL))
+  structure(
+    class = c("rookery_failure", "rookery_error", "error", "condition"),
+    list(message = text, call = NULL)
+  )
 }
 
 on_error_of <- function(app) {
@@ -259,7 +281,10 @@ call_on_error <- function(report) {
   formals <- names(formals(args(on_error)))
   count <- if ("..." %in% formals) 3 else min(length(formals), 3)
   value <- tryCatch(
-    do.call(on_error, list(condition_of(report), report$req, info_of(report))[seq_len(count)], quote = TRUE),
+    do.call(
+      on_error, list(condition_of(report), report$req, info_of(report))[seq_len(count)],
+      quote = TRUE
+    ),
     error = function(error) {
       log_error("onError", error, NULL)
       NULL
@@ -268,7 +293,8 @@ call_on_error <- function(report) {
   if (inherits(value, "promise")) {
     log_error("onError", NULL, "its response must not be a promise")
   }
-  is_response <- (is.list(value) || is.environment(value)) && !is.null(tryCatch(value[["status"]], error = function(error) NULL))
+  is_response <- (is.list(value) || is.environment(value)) &&
+    !is.null(tryCatch(value[["status"]], error = function(error) NULL))
   if (is_response) value
 }
 
@@ -279,11 +305,14 @@ info_of <- function(report) {
     request_id = report$request_id,
     trace = trace_lines(report),
     frames = data.frame(
-      call = as.character(trace$call), file = as.character(trace$file), line = as.integer(trace$line),
+      call = as.character(trace$call), file = as.character(trace$file),
+      line = as.integer(trace$line),
       package = as.character(trace$package), stringsAsFactors = FALSE
     ),
     seconds = report$seconds,
-    headers = if (is.environment(report$req)) tryCatch(mask(report$req$HEADERS), error = function(error) NULL)
+    headers = if (is.environment(report$req)) {
+      tryCatch(mask(report$req$HEADERS), error = function(error) NULL)
+    }
   )
 }
 
@@ -295,13 +324,21 @@ trace_lines <- function(report) {
   count <- length(trace$call)
   if (count > 0) {
     place <- ifelse(is.na(trace$file), "", paste0(" at ", trace$file, ":", trace$line))
-    lines <- paste0(ifelse(is.na(trace$package), "", paste0(trace$package, "::")), trace$call, place)
+    lines <- paste0(
+      ifelse(is.na(trace$package), "", paste0(trace$package, "::")), trace$call, place
+    )
     if (trace$left_out > 0) {
       lines <- append(lines, paste("...", trace$left_out, "more"), 10)
     }
     if (!is.na(trace$at_line[[count]])) {
       # R does not record the call of some of its own errors; the line shows the place.
-      lines <- c(lines, paste0("at ", if (!is.na(trace$at_file[[count]])) paste0(trace$at_file[[count]], ":"), trace$at_line[[count]]))
+      lines <- c(
+        lines,
+        paste0(
+          "at ", if (!is.na(trace$at_file[[count]])) paste0(trace$at_file[[count]], ":"),
+          trace$at_line[[count]]
+        )
+      )
     }
   }
   c(lines, parent_lines(report$condition))
@@ -309,7 +346,8 @@ trace_lines <- function(report) {
 
 parent_lines <- function(condition, most = 5) {
   lines <- character()
-  while (length(lines) < most && inherits(parent <- tryCatch(condition$parent, error = function(error) NULL), "condition")) {
+  while (length(lines) < most &&
+      inherits(parent <- tryCatch(condition$parent, error = function(error) NULL), "condition")) {
     lines <- c(lines, paste("caused by", summary_of(parent)))
     condition <- parent
   }
@@ -319,7 +357,10 @@ parent_lines <- function(condition, most = 5) {
 # Returns the class of a condition, unless it is an uninformative one, and its message.
 summary_of <- function(condition) {
   # Classes of this package are left out, because its messages say the same.
-  classes <- grep("^rookery_", setdiff(class(condition), c("simpleError", "error", "condition")), value = TRUE, invert = TRUE)
+  classes <- grep(
+    "^rookery_", setdiff(class(condition), c("simpleError", "error", "condition")), value = TRUE,
+    invert = TRUE
+  )
   kind <- if (length(classes) > 0) paste0("<", classes[[1]], "> ") else ""
   text <- tryCatch(paste(conditionMessage(condition), collapse = "\n"), error = function(error) "")
   paste0(kind, if (nzchar(text)) readable(text) else "an error without a message")
@@ -328,7 +369,11 @@ summary_of <- function(condition) {
 # Returns text as UTF-8. Invalid bytes become <ff>.
 readable <- function(text) {
   if (!validEnc(text)) Encoding(text) <- "bytes"
-  text <- if (Encoding(text) == "bytes") iconv(text, "UTF-8", "UTF-8", sub = "byte") else enc2utf8(text)
+  text <- if (Encoding(text) == "bytes") {
+    iconv(text, "UTF-8", "UTF-8", sub = "byte")
+  } else {
+    enc2utf8(text)
+  }
   if (is.na(text)) "NA" else text
 }
 
@@ -337,7 +382,9 @@ readable <- function(text) {
 # Matches names of values that logs must not contain. The words are those of Django's and Rails'
 # lists.
 secret_names <- paste(
-  c("^authorization$", "^proxy-authorization$", "cookie", "api", "auth", "token", "_?key$", "secret", "pass", "signature", "crypt",
+  c(
+    "^authorization$", "^proxy-authorization$", "cookie", "api", "auth", "token", "_?key$",
+    "secret", "pass", "signature", "crypt",
     "salt", "certificate", "otp$", "ssn"),
   collapse = "|"
 )
@@ -385,12 +432,17 @@ log_error_report <- function(report, now = proc.time()[["elapsed"]]) {
     return(invisible())
   }
   if (!is.null(kind) && kind$count > 0) log_repeats(kind, now)
-  kinds[[name]] <- list(place = place, text = substr(text, 1, 1000), since = now, count = 0, ids = character())
+  kinds[[name]] <- list(
+    place = place, text = substr(text, 1, 1000), since = now, count = 0, ids = character()
+  )
   .globals$error_reports <- kinds
   id <- if (nzchar(report$request_id)) paste0(" [", report$request_id, "]") else ""
   lines <- trace_lines(report)
   if (length(lines) > 0) lines <- paste0("    ", lines)
-  cat(paste0(c(paste0("rookery: ", place, ": ", text, id), lines), "\n", collapse = ""), file = stderr())
+  cat(
+    paste0(c(paste0("rookery: ", place, ": ", text, id), lines), "\n", collapse = ""),
+    file = stderr()
+  )
 }
 
 # Schedules the report of repeated errors, because R may be idle for hours.
@@ -399,7 +451,9 @@ flush_error_reports_later <- function() {
     .globals$error_reports_are_due <- TRUE
     later::later(function() {
       .globals$error_reports_are_due <- FALSE
-      .globals$error_reports <- flush_error_reports(.globals$error_reports, proc.time()[["elapsed"]])
+      .globals$error_reports <- flush_error_reports(
+        .globals$error_reports, proc.time()[["elapsed"]]
+      )
     }, log_seconds, loop = later::global_loop())
   }
 }
@@ -433,7 +487,8 @@ flush_all_error_reports <- function() {
 
 log_repeats <- function(kind, now) {
   cat(
-    "rookery: ", kind$place, ": ", kind$text, " (", kind$count, " more in ", max(1, round(now - kind$since)), " s)",
+    "rookery: ", kind$place, ": ", kind$text, " (", kind$count, " more in ",
+    max(1, round(now - kind$since)), " s)",
     if (length(kind$ids) > 0) paste0(" [", paste(kind$ids, collapse = " "), "]"), "\n",
     sep = "", file = stderr()
   )
@@ -446,24 +501,37 @@ error_details <- c("none", "message", "full")
 # Returns the response with status 500.
 error_response <- function(report) {
   if (report$detail == "httpuv") {
-    is_apps <- report$stage %in% c("call", "onHeaders", "promise", "stream", "receive") && is.null(report$text)
-    text <- if (is_apps && !is.null(report$condition)) error_page(report$condition) else "An exception occurred."
-    return(list(status = 500L, headers = list("Content-Type" = "text/plain; charset=UTF-8"), body = text))
+    is_apps <- report$stage %in% c("call", "onHeaders", "promise", "stream", "receive") &&
+      is.null(report$text)
+    text <- if (is_apps && !is.null(report$condition)) {
+      error_page(report$condition)
+    } else {
+      "An exception occurred."
+    }
+    return(list(
+      status = 500L, headers = list("Content-Type" = "text/plain; charset=UTF-8"), body = text
+    ))
   }
-  told <- list(title = "Internal Server Error", status = 500L, instance = report$request_id)
+  problem <- list(title = "Internal Server Error", status = 500L, instance = report$request_id)
   if (report$detail != "none") {
-    told$detail <- summary_of(condition_of(report))
+    problem$detail <- summary_of(condition_of(report))
   }
   if (report$detail == "full") {
-    if (identical(report$wants, "page") && report$stage != "stream") {
+    if (identical(report$format, "page") && report$stage != "stream") {
       return(page_response(report))
     }
-    told$trace <- trace_lines(report)
+    problem$trace <- trace_lines(report)
   }
-  if (identical(report$wants, "json")) {
-    return(list(status = 500L, headers = list("Content-Type" = "application/problem+json"), body = json_object(told)))
+  if (identical(report$format, "json")) {
+    return(list(
+      status = 500L, headers = list("Content-Type" = "application/problem+json"),
+      body = json_object(problem)
+    ))
   }
-  lines <- c("500 Internal Server Error", if (nzchar(told$instance)) paste("Request", told$instance), told$detail, told$trace)
+  lines <- c(
+    "500 Internal Server Error", if (nzchar(problem$instance)) paste("Request", problem$instance),
+    problem$detail, problem$trace
+  )
   list(
     status = 500L,
     headers = list("Content-Type" = "text/plain; charset=UTF-8"),
@@ -491,7 +559,8 @@ json_string <- function(text) {
   text <- enc2utf8(as.character(text))
   text[!validUTF8(text)] <- iconv(text[!validUTF8(text)], "latin1", "UTF-8")
   text <- gsub("([\\\\\"])", "\\\\\\1", text)
-  for (control in unique(unlist(regmatches(text, gregexpr("[\001-\037\177]", text, useBytes = FALSE))))) {
+  controls <- regmatches(text, gregexpr("[\001-\037\177]", text, useBytes = FALSE))
+  for (control in unique(unlist(controls))) {
     text <- gsub(control, sprintf("\\u%04x", utf8ToInt(control)), text, fixed = TRUE)
   }
   if (length(text) > 0) paste0("\"", text, "\"") else character()

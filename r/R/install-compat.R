@@ -17,18 +17,25 @@ install_compat <- function(source, library) {
   dir.create(into)
   status <- system2(
     file.path(R.home("bin"), "R"),
-    c("CMD", "INSTALL", "--no-test-load", "--no-docs", "--no-lock", "-l", shQuote(into), shQuote(copy)),
+    c(
+      "CMD", "INSTALL", "--no-test-load", "--no-docs", "--no-lock", "-l", shQuote(into),
+      shQuote(copy)
+    ),
     stdout = output,
     stderr = output,
-    env = c("R_TESTS=", paste0("R_LIBS=", shQuote(paste(.libPaths(), collapse = .Platform$path.sep))))
+    env = c(
+      "R_TESTS=", paste0("R_LIBS=", shQuote(paste(.libPaths(), collapse = .Platform$path.sep)))
+    )
   )
   made <- file.path(into, "httpuv")
   if (status != 0 || !file.exists(file.path(made, "DESCRIPTION"))) {
     return(paste0(
-      "Rookery's httpuv could not be installed into `", library, "`:\n", paste(readLines(output), collapse = "\n")
+      "Rookery's httpuv could not be installed into `", library, "`:\n",
+      paste(readLines(output), collapse = "\n")
     ))
   }
-  if (!file.rename(made, file.path(library, "httpuv")) && !file.exists(file.path(library, "httpuv", "DESCRIPTION"))) {
+  if (!file.rename(made, file.path(library, "httpuv")) &&
+        !file.exists(file.path(library, "httpuv", "DESCRIPTION"))) {
     return(paste0("`", library, "` cannot be written."))
   }
   NULL

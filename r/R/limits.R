@@ -1,5 +1,5 @@
 # The limits of a server. The Rust core defines their names and defaults
-# (crates/server/src/config/named.rs).
+# (crates/server/src/config/named_limits.rs).
 
 #' Limits of a server
 #'
@@ -19,18 +19,25 @@
 #' with other limits while a server runs is an error.
 #'
 #' @eval section_of_settings(
-#'   "Further limits", "These are given by name as well, `server_limits(body_buffer_size = \"4 MB\")`.", further_limits(c("stable", "advanced"))
+#'   "Further limits",
+#'   "Further limits are given by name, `server_limits(body_buffer_size = \"4 MB\")`.",
+#'   further_limits(c("stable", "advanced"))
 #' )
 #' @eval section_of_settings(
 #'   "Internal limits",
-#'   "They are given by name and may change in any release. The shares of `max_client_memory` are at most 100 percent in all.",
+#'   paste(
+#'     "Internal limits are given by name and may change in any release.",
+#'     "The shares of `max_client_memory` are at most 100 percent in total."
+#'   ),
 #'   further_limits("internal")
 #' )
 #'
 #' @param ... Further limits, by name, as listed below. The former names of
 #'   limits are deprecated; the vignette *From httpuv to Rookery* lists them.
 #'   Any other name is an error.
-#' @eval params_of_settings("server_limits", further_limits(c("stable", "advanced", "internal"))$name)
+#' @eval params_of_settings(
+#'   "server_limits", further_limits(c("stable", "advanced", "internal"))$name
+#' )
 #' @return A list of class `rookery_limits` with the given limits, in bytes and
 #'   seconds.
 #' @examples
@@ -53,14 +60,21 @@ server_limits <- function(
   fields <- mget(setdiff(names(formals(server_limits)), "..."))
   dots <- list(...)
   if (length(dots) > 0 && !all(nzchar(names(dots) %||% ""))) {
-    abort_limit("Each limit must have a name: server_limits(max_body_size = \"10 MB\").", argument = "...")
+    abort_limit(
+      "Each limit must have a name: server_limits(max_body_size = \"10 MB\").", argument = "..."
+    )
   }
   given <- Filter(Negate(is.null), c(fields, dots))
-  given <- rename_deprecated(given, renamed_limits(), function(name) paste0("`", name, "` of server_limits()"))
+  given <- rename_deprecated(given, renamed_limits(), function(name) {
+    paste0("`", name, "` of server_limits()")
+  })
   known <- limit_table()$name
   unknown <- setdiff(names(given), known)
   if (length(unknown) > 0) {
-    abort_limit("`", unknown[[1]], "` is no limit.", did_you_mean(unknown[[1]], known), argument = unknown[[1]])
+    abort_limit(
+      "`", unknown[[1]], "` is no limit.", did_you_mean(unknown[[1]], known),
+      argument = unknown[[1]]
+    )
   }
   if (anyDuplicated(names(given)) > 0) {
     abort_limit("`", names(given)[duplicated(names(given))][[1]], "` is given twice.")
@@ -80,12 +94,11 @@ renamed_limits <- function() {
   renamed_settings(setting_table[setting_table$is_limit, ])
 }
 
-# Converts names of limits in the core (crates/server/src/config/named.rs), which still has former
-# names, to current names.
-limit_name <- function(core) {
-  renamed <- core %in% names(renamed_limits())
-  core[renamed] <- renamed_limits()[core[renamed]]
-  core
+# Returns the current names of limits that are given by their current or former names.
+limit_name <- function(given) {
+  renamed <- given %in% names(renamed_limits())
+  given[renamed] <- renamed_limits()[given[renamed]]
+  given
 }
 
 # Checks the argument `limits` of a server: NULL, a list, or the value of server_limits().
@@ -94,7 +107,9 @@ check_limits <- function(limits) {
     return(limits)
   }
   if (!is.list(limits) || (length(limits) > 0 && is.null(names(limits)))) {
-    abort_limit("`limits` must be the value of server_limits() or a named list, not ", describe(limits), ".")
+    abort_limit(
+      "`limits` must be the value of server_limits() or a named list, not ", describe(limits), "."
+    )
   }
   do.call(server_limits, limits)
 }
@@ -108,7 +123,8 @@ limit_table <- function() {
   if (is.null(.globals$limit_table)) {
     parts <- .Call(ffi_limits)
     .globals$limit_table <- data.frame(
-      name = limit_name(parts[[1]]), kind = limit_kinds[parts[[2]] + 1L], least = parts[[3]], default = parts[[4]], stringsAsFactors = FALSE
+      name = parts[[1]], kind = limit_kinds[parts[[2]] + 1L], least = parts[[3]],
+      default = parts[[4]], stringsAsFactors = FALSE
     )
   }
   .globals$limit_table
@@ -129,7 +145,10 @@ format_limit <- function(value, kind) {
   }
   in_units <- function(units) {
     # Uses the largest unit that gives a short number.
-    fits <- vapply(units, function(unit) value >= unit && abs(value / unit * 100 - round(value / unit * 100)) < 1e-9, NA)
+    fits <- vapply(
+      units,
+      function(unit) value >= unit && abs(value / unit * 100 - round(value / unit * 100)) < 1e-9, NA
+    )
     if (value == 0 || !any(fits)) return(NULL)
     unit <- names(units)[fits][[1]]
     paste(format(value / units[[unit]], scientific = FALSE), unit)
@@ -153,7 +172,9 @@ format.rookery_limits <- function(x, ...) {
   if (length(x) == 0) {
     return("<rookery_limits: all defaults>")
   }
-  values <- vapply(names(x), function(name) format_limit(x[[name]], table$kind[table$name == name]), "")
+  values <- vapply(
+    names(x), function(name) format_limit(x[[name]], table$kind[table$name == name]), ""
+  )
   c("<rookery_limits>", paste0("  ", format(names(x)), "  ", values), "  all others are defaults")
 }
 
@@ -176,11 +197,17 @@ apply_limits <- function(limits) {
   is_set <- .Call(ffi_limits_set, values)
   if (is_set) {
     .globals$limits <- set_names(found, table$name)
-  } else if (is_asked_for(found) && !identical(lapply(.globals$limits, `[[`, "value"), set_names(lapply(found, `[[`, "value"), table$name))) {
+  } else if (is_asked_for(found) &&
+      !identical(
+        lapply(.globals$limits, `[[`, "value"),
+        set_names(lapply(found, `[[`, "value"), table$name)
+      )) {
     abort(
       paste0(
-        "All servers of a process have the same limits, and a server with other limits runs or has just been stopped.\n",
-        "Give these limits to the first server, or stop all servers, call service(NA), and start the server again."
+        "All servers of a process have the same limits, and a server with other limits runs or ",
+        "has just been stopped.\n",
+        "Give these limits to the first server, or stop all servers, call service(NA), and start ",
+        "the server again."
       ),
       "rookery_bad_limit",
       argument = "limits"
@@ -197,7 +224,12 @@ is_asked_for <- function(found) {
 check_shares <- function(values, table) {
   total <- sum(values[startsWith(table$name, "share_")])
   if (total > 100) {
-    abort(paste0("The shares of `max_client_memory` are ", total, " % in total, but must be at most 100 %."), "rookery_bad_limit", argument = "limits")
+    abort(
+      paste0(
+        "The shares of `max_client_memory` are ", total, " % in total, but must be at most 100 %."
+      ),
+      "rookery_bad_limit", argument = "limits"
+    )
   }
 }
 

@@ -19,7 +19,9 @@
   setHook(packageEvent("later", "onLoad"), use_later)
   if (isNamespaceLoaded("later")) use_later()
   # When R exits, the I/O thread must end before package later frees its memory.
-  reg.finalizer(.globals, function(globals) if (!isTRUE(globals$is_unloaded)) end_session(), onexit = TRUE)
+  reg.finalizer(
+    .globals, function(globals) if (!isTRUE(globals$is_unloaded)) end_session(), onexit = TRUE
+  )
 }
 
 # Writes pending error reports, and ends the threads.
@@ -61,9 +63,13 @@ prepare <- function() {
     shared$open_body <- open_body
     shared$bind_body <- bind_body
     shared$close_body <- close_body
-    shared$websocket_parts <- list(WebSocket$public_methods, c(WebSocket$classname, "R6"), WebSocket$public_fields)
+    shared$websocket_parts <- list(
+      WebSocket$public_methods, c(WebSocket$classname, "R6"), WebSocket$public_fields
+    )
     shared$pushed_parts <- list(push_methods, "rookery_stream")
-    shared$events_parts <- list(c(push_methods, event_methods), c("rookery_events", "rookery_stream"))
+    shared$events_parts <- list(
+      c(push_methods, event_methods), c("rookery_events", "rookery_stream")
+    )
     shared$then <- respond_later
     shared$complete_error_report <- complete_error_report
     shared$call_on_error <- call_on_error

@@ -29,7 +29,9 @@
 #' # In plumber.R:
 #' #* @plumber
 #' function(pr) {
-#'   rookery::plumber_errors(pr, on_error = function(cond, req, info) message(info$request_id, " ", conditionMessage(cond)))
+#'   rookery::plumber_errors(pr, on_error = function(cond, req, info) {
+#'     message(info$request_id, " ", conditionMessage(cond))
+#'   })
 #' }
 #' }
 #' @export
@@ -62,8 +64,8 @@ hook_router <- function(router, depth = 0) {
   }
 }
 
-# Runs around an endpoint or filter. plumber passes what it is about to call as `.next`, unless the
-# client has sent a parameter of that name.
+# Runs around an endpoint or filter. plumber passes the function that it will call as `.next`,
+# unless the client has sent a parameter of that name.
 plumber_hook <- function(req, res, ..., .next) {
   if (!is.function(.next)) {
     given <- parent.frame()$hookArgs
@@ -100,8 +102,10 @@ report_plumber_error <- function(condition, req, trace, stage = "call") {
   id <- if (length(id) == 1) id else ""
   if (nzchar(id)) .globals$reported_ids <- utils::tail(c(.globals$reported_ids, id), told_most)
   report <- list(
-    app = req$pr, detail = setting_of("error_detail")$value, stage = stage, label = if (stage == "call") "call" else "a promise",
-    route = .Call(ffi_mask_tokens, readable(paste(req$REQUEST_METHOD, req$PATH_INFO))), request_id = id, condition = condition, text = NULL, trace = trace, req = req,
+    app = req$pr, detail = setting_of("error_detail")$value, stage = stage,
+    label = if (stage == "call") "call" else "a promise",
+    route = .Call(ffi_mask_tokens, readable(paste(req$REQUEST_METHOD, req$PATH_INFO))),
+    request_id = id, condition = condition, text = NULL, trace = trace, req = req,
     seconds = NA_real_, is_answerable = FALSE
   )
   answer <- call_on_error(report)

@@ -31,14 +31,24 @@ format.Server <- function(x, ...) {
     paste0("unix:", x$getName() %||% "?")
   } else {
     host <- x$getHost() %||% "?"
-    paste0(if (private$is_https) "https://" else "http://", if (grepl(":", host, fixed = TRUE)) paste0("[", host, "]") else host, ":", x$getPort())
+    paste0(
+      if (private$is_https) "https://" else "http://",
+      if (grepl(":", host, fixed = TRUE)) paste0("[", host, "]") else host, ":", x$getPort()
+    )
   }
-  state <- if (private$running && !private$is_restored() && !private$is_here()) elsewhere else "stopped"
+  state <- if (private$running && !private$is_restored() && !private$is_here()) {
+    elsewhere
+  } else {
+    "stopped"
+  }
   if (x$isRunning()) {
     handle <- as.integer(private$handle)
     sockets <- length(.Call(ffi_websockets, handle))
     as_worker <- if (.Call(ffi_worker_uses_socket, handle)) paste0(" as ", worker_name())
-    state <- paste0("running", as_worker, ", ", counted(.Call(ffi_connections, handle), "connection"), if (sockets > 0) paste0(", ", counted(sockets, "WebSocket")))
+    state <- paste0(
+      "running", as_worker, ", ", counted(.Call(ffi_connections, handle), "connection"),
+      if (sockets > 0) paste0(", ", counted(sockets, "WebSocket"))
+    )
   }
   paste0("<", class(x)[[1]], " ", where, ": ", state, ">")
 }
@@ -57,9 +67,16 @@ format.WebSocket <- function(x, ...) {
   state <- if (is.null(x$handle)) "closed" else if (is.na(number)) elsewhere else "open"
   request <- x$request
   path <- if (is.environment(request)) encodeString(paste0(request$PATH_INFO, request$QUERY_STRING))
-  peer <- if (is.environment(request) && !is.null(request$REMOTE_ADDR)) paste0(request$REMOTE_ADDR, ":", request$REMOTE_PORT)
-  details <- c(state, if (length(path) == 1) path, if (length(peer) == 1) paste("from", encodeString(peer)))
-  paste0("<WebSocket", if (!is.na(number)) paste0(" ", format(number, scientific = FALSE)), ": ", paste(details, collapse = ", "), ">")
+  peer <- if (is.environment(request) && !is.null(request$REMOTE_ADDR)) {
+    paste0(request$REMOTE_ADDR, ":", request$REMOTE_PORT)
+  }
+  details <- c(
+    state, if (length(path) == 1) path, if (length(peer) == 1) paste("from", encodeString(peer))
+  )
+  paste0(
+    "<WebSocket", if (!is.na(number)) paste0(" ", format(number, scientific = FALSE)), ": ",
+    paste(details, collapse = ", "), ">"
+  )
 }
 
 #' @export
@@ -70,13 +87,23 @@ print.WebSocket <- function(x, ...) {
 #' @export
 format.WebSocketClient <- function(x, ...) {
   core <- x$.__enclos_env__$private$core
-  waiting <- if (core$state %in% 1:2 && !is.na(handle_number(core$handle))) x$bufferedAmount() else 0
+  waiting <- if (core$state %in% 1:2 && !is.na(handle_number(core$handle))) {
+    x$bufferedAmount()
+  } else {
+    0
+  }
   details <- c(
-    if (core$state < 3L && !is.null(core$handle) && is.na(handle_number(core$handle))) elsewhere else client_states[[core$state + 1L]],
+    if (core$state < 3L && !is.null(core$handle) && is.na(handle_number(core$handle))) {
+      elsewhere
+    } else {
+      client_states[[core$state + 1L]]
+    },
     if (nzchar(core$protocol)) paste("protocol", encodeString(core$protocol)),
     if (waiting > 0) paste(format_bytes(waiting), "waiting")
   )
-  paste0("<WebSocketClient ", encodeString(core$setup[[1]]), ": ", paste(details, collapse = ", "), ">")
+  paste0(
+    "<WebSocketClient ", encodeString(core$setup[[1]]), ": ", paste(details, collapse = ", "), ">"
+  )
 }
 
 #' @export
@@ -131,7 +158,10 @@ format_source <- function(source, class) {
     given <- if (sizes[[3]] > 0) c(counted(sizes[[3]], "chunk"), format_bytes(sizes[[2]]))
     state <- paste(c(state, given, paste(format_bytes(sizes[[1]]), "waiting")), collapse = ", ")
   }
-  paste0("<", class, if (!is.na(number)) paste0(" ", format(number, scientific = FALSE)), ": ", state, ">")
+  paste0(
+    "<", class, if (!is.na(number)) paste0(" ", format(number, scientific = FALSE)), ": ", state,
+    ">"
+  )
 }
 
 counted <- function(n, what) {

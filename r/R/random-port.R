@@ -16,12 +16,17 @@
 randomPort <- function(min = 1024L, max = 49151L, host = "127.0.0.1", n = 20) {
   call <- sys.call()
   if (ipFamily(host) == -1L) {
-    said <- paste0("`host` must be an IP address of this machine, such as \"127.0.0.1\", not ", describe(host), ".")
-    stop(error_unavailable_port(said, call))
+    text <- paste0(
+      "`host` must be an IP address of this machine, such as \"127.0.0.1\", not ", describe(host),
+      "."
+    )
+    stop(error_unavailable_port(text, call))
   }
   ends <- c(check_count(min, "min"), check_count(max, "max"))
   if (any(is.finite(ends) & ends != trunc(ends))) {
-    abort_argument("`min` and `max` must be whole numbers, not ", describe(min), " and ", describe(max), ".")
+    abort_argument(
+      "`min` and `max` must be whole numbers, not ", describe(min), " and ", describe(max), "."
+    )
   }
   ends <- as.integer(pmin(pmax(ends, 1), 65535))
   ports <- setdiff(seq.int(ends[[1]], ends[[2]]), unsafe_ports)
@@ -60,8 +65,9 @@ error_unavailable_port <- function(message, call = NULL) {
 # The ports that browsers refuse to connect to, from the Fetch standard, section 2.9 "Port
 # blocking".
 unsafe_ports <- c(
-  0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109, 110,
-  111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532,
-  540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061,
-  6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080
+  0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101,
+  102, 103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427,
+  465, 512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990,
+  993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667,
+  6668, 6669, 6679, 6697, 10080
 )

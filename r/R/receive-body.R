@@ -251,7 +251,9 @@ body_call_on_close <- function(receiver, reason, is_left) {
   doing <- receiver$doing
   receiver$doing <- doing_close
   if (is_left) {
-    tryCatch(on_close(reason), error = function(condition) .Call(ffi_receive_fail, receiver, condition, NULL))
+    tryCatch(on_close(reason), error = function(condition) {
+      .Call(ffi_receive_fail, receiver, condition, NULL)
+    })
     receiver$doing <- doing
   } else {
     on_close(reason)

@@ -17,8 +17,8 @@
 #' concatenated, or a promise of either. `raw(0)` and `""` mean that no data is
 #' available yet; the server calls the function again after 10 ms. `NULL` ends
 #' the stream, and so does the value by which generators of package coro signal
-#' their end. A generator can therefore be a body as it is, and so can an async
-#' generator such as `chat$stream_async()` of package ellmer returns. Any other
+#' their end. A generator can therefore be used as a body, and so can an async
+#' generator such as that of `chat$stream_async()` of package ellmer. Any other
 #' value is an error.
 #'
 #' The function is called on R's thread, one call at a time, and only while less
@@ -92,7 +92,8 @@ stream_body <- function(source, ..., on_close = NULL, compress = TRUE) {
     source <- connection_source(source)
   } else if (!is.function(source)) {
     abort_argument(
-      "`source` must be a function that returns a chunk each time it is called, or a connection, not ", describe(source), "."
+      "`source` must be a function that returns a chunk each time it is called, or a ",
+      "connection, not ", describe(source), "."
     )
   }
   new_source(source, on_close, compress)
@@ -112,7 +113,7 @@ stream_body <- function(source, ..., on_close = NULL, compress = TRUE) {
 #' * `$flush()` sends status and headers now. Otherwise they are sent with the
 #'   first chunk, or after one second.
 #' * `$close()` ends the stream. `$abort()` closes the connection abnormally,
-#'   which tells the client that the response is incomplete.
+#'   which commands the client that the response is incomplete.
 #' * `$on_drain(func)` adds a function without arguments that is called when
 #'   more can be written after `$write()` has returned `FALSE`.
 #' * `$on_close(func)` adds a function that is called once at the end of the
@@ -173,14 +174,18 @@ connection_source <- function(con) {
   kind <- summary(con)$class
   if (kind %in% c("url", "url-libcurl", "url-wininet", "pipe", "fifo")) {
     warning(
-      "Reading a connection of class ", kind, " blocks R while it waits: use promises of its chunks, or read it in another process.",
+      "Reading a connection of class ", kind,
+      " blocks R while it waits: use promises of its chunks, or read it in another process.",
       call. = FALSE
     )
   }
   if (!isOpen(con)) {
     open(con, "rb")
   } else if (kind == "textConnection") {
-    abort_argument("`source` is a text connection, which has no bytes: use rawConnection(), or a function that returns strings.")
+    abort_argument(
+      "`source` is a text connection, which has no bytes: use rawConnection(), or a function that ",
+      "returns strings."
+    )
   } else if (summary(con)$text != "binary") {
     abort_argument("`source` is a connection that is open in text mode: open it with \"rb\".")
   }
@@ -208,12 +213,14 @@ await_chunk <- function(promise, source) {
 on_stream_end <- function(source, reason) {
   source$reason <- reason
   pull <- source$pull
-  closing <- if (is.function(pull) && !isTRUE(source$is_spent) && "close" %in% names(formals(args(pull)))) {
+  closing <- if (is.function(
+    pull) && !isTRUE(source$is_spent) && "close" %in% names(formals(args(pull)))
+  ) {
     list(function() pull(close = TRUE))
   }
-  told <- lapply(source$on_close, function(func) function() func(reason))
+  callbacks <- lapply(source$on_close, function(func) function() func(reason))
   source$on_close <- source$on_drain <- list()
-  c(closing, told)
+  c(closing, callbacks)
 }
 
 # Returns the functions to call when the client can receive more.
@@ -226,8 +233,8 @@ on_stream_drained <- function(source) {
 # Called after the response was sent: sends what the app wrote before.
 start_stream <- function(source) {
   chunks <- early_chunks(source)
-  tells <- source$early_commands
-  if (is.null(chunks) && is.null(tells)) {
+  commands <- source$early_commands
+  if (is.null(chunks) && is.null(commands)) {
     return()
   }
   early <- c("early", "early_count", "early_bytes", "early_commands")
@@ -238,7 +245,7 @@ start_stream <- function(source) {
       for (chunk in chunks) {
         .Call(ffi_stream_write, source, chunk)
       }
-      for (what in tells) {
+      for (what in commands) {
         missing <- .Call(ffi_stream_command, source, what)
         if (missing > 0) abort_too_short(missing)
       }
@@ -302,7 +309,9 @@ push_write <- function(source, x) {
   if (is.null(source$handle)) {
     source$early <- list(source$early, x)
     source$early_count <- sum(source$early_count, 1)
-    source$early_bytes <- waiting <- sum(source$early_bytes, if (is.raw(x)) length(x) else nchar(x, "bytes"))
+    source$early_bytes <- waiting <- sum(
+      source$early_bytes, if (is.raw(x)) length(x) else nchar(x, "bytes")
+    )
     if (waiting > most_waiting) {
       source$early <- source$early_count <- source$early_bytes <- NULL
       push_command(source, "cut")
@@ -374,7 +383,9 @@ push_methods <- local({
     on_drain = function(func) invisible(push_add(source, "on_drain", func)),
     on_close = function(func) invisible(push_add(source, "on_close", func)),
     buffered = function() if (is_writable(source)) sum(push_buffered(source), na.rm = TRUE) else 0,
-    is_open = function() is_writable(source) && (is.null(source$handle) || !is.na(push_buffered(source)))
+    is_open = function() {
+      is_writable(source) && (is.null(source$handle) || !is.na(push_buffered(source)))
+    }
   )
 })
 
@@ -382,7 +393,10 @@ push_methods <- local({
 on_stream_collected <- function(self) {
   source <- self$body
   if (is_writable(source) && !is.null(source$handle)) {
-    text <- "R has collected the stream's object before `$close()`, so the stream was aborted. Keep a reference to the object until it is closed."
+    text <- paste(
+      "R has collected the stream's object before `$close()`, so the stream was aborted.",
+      "Keep a reference to the object until it is closed."
+    )
     .Call(ffi_stream_on_collected, source, text)
   }
 }

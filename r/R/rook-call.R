@@ -10,7 +10,7 @@ rookCall <- function(func, req, data = NULL, dataLength = -1) {
   req$rook.errors <- stdErrStream
   req$httpuv.version <- httpuv_version()
   for (name in c("CONTENT_TYPE", "CONTENT_LENGTH")) {
-    # Only headers that were sent.
+    # The request may lack the header.
     value <- req[[paste0("HTTP_", name)]]
     if (!is.null(value)) {
       assign(name, value, envir = req)

@@ -131,7 +131,9 @@ open_spooled <- function(ticket, size, descriptor, folders = c("/proc/self/fd", 
   offset <- 0
   while (offset < size) {
     bytes <- .Call(ffi_body_read, ticket, offset, min(copy_block, size - offset))
-    if (length(bytes) == 0) abort("the body of this request cannot be read", "rookery_body_unreadable")
+    if (length(bytes) == 0) {
+      abort("the body of this request cannot be read", "rookery_body_unreadable")
+    }
     writeBin(bytes, con)
     offset <- offset + length(bytes)
   }
@@ -209,7 +211,11 @@ line_ends <- function(bytes, is_rest) {
 
 # Removes a UTF-8 byte order mark, which is not part of the first line.
 strip_mark <- function(bytes) {
-  if (length(bytes) >= 3 && identical(bytes[1:3], as.raw(c(0xef, 0xbb, 0xbf)))) bytes[-(1:3)] else bytes
+  if (length(bytes) >= 3 && identical(bytes[1:3], as.raw(c(0xef, 0xbb, 0xbf)))) {
+    bytes[-(1:3)]
+  } else {
+    bytes
+  }
 }
 
 # Splits bytes into lines, which are marked as UTF-8 if they are valid. A line with a NUL, which R's

@@ -1,4 +1,4 @@
-# The address to serve on, and the error messages if the server cannot listen on it.
+# The address to listen on, and the error messages if the server cannot listen on it.
 
 # Returns list(host =, port =, socket =), and with HTTPS also `tls`. Either `socket` is the path of
 # a Unix socket, or `host` and `port` are set.
@@ -14,39 +14,52 @@ serve_address <- function(host, port, tls = NULL) {
   }
   if (!is.character(host) || length(host) != 1 || is.na(host) || !nzchar(host)) {
     abort_argument(
-      "`host` must be one string: an IP address such as \"127.0.0.1\", or \"unix:/path/of/a/socket\".",
+      "`host` must be one string: an IP address such as \"127.0.0.1\", or ",
+      "\"unix:/path/of/a/socket\".",
       class = "rookery_bad_address"
     )
   }
   with_tls <- c("host", "port", "socket", if (!is.null(tls)) "tls")
   if (startsWith(host, "unix:")) {
-    return(list(host = NULL, port = NULL, socket = socket_path(sub("^unix:", "", host)), tls = tls)[with_tls])
+    return(
+      list(
+        host = NULL, port = NULL, socket = socket_path(sub("^unix:", "", host)), tls = tls
+      )[with_tls]
+    )
   }
   if (host == "localhost") {
     host <- "127.0.0.1"
   }
   if (ipFamily(host) == -1L) {
     abort_argument(
-      "`host` must be \"localhost\" or an IP address of this machine, not \"", host, "\": \"127.0.0.1\" is for this machine only, ",
+      "`host` must be \"localhost\" or an IP address of this machine, not \"", host,
+      "\": \"127.0.0.1\" is for this machine only, ",
       "\"0.0.0.0\" and \"::\" are for all networks.",
       class = "rookery_bad_address"
     )
   }
   if (!is_port(port)) {
-    abort_argument("`port` must be one whole number from 0 to 65535; 0 lets the system choose.", class = "rookery_bad_address")
+    abort_argument(
+      "`port` must be one whole number from 0 to 65535; 0 lets the system choose.",
+      class = "rookery_bad_address"
+    )
   }
   list(host = host, port = as.integer(port), socket = NULL, tls = tls)[with_tls]
 }
 
 is_port <- function(port) {
-  is.numeric(port) && length(port) == 1 && !is.na(port) && port == round(port) && port >= 0 && port <= 65535
+  is.numeric(port) && length(port) == 1 && !is.na(port) && port == round(port) && port >= 0 &&
+    port <= 65535
 }
 
 socket_path <- function(path) {
   path <- path.expand(path)
   dir <- dirname(path)
   if (!nzchar(path) || !dir.exists(dir)) {
-    abort_argument("The folder of the socket, `", dir, "`, does not exist.", argument = "host", class = "rookery_bad_address")
+    abort_argument(
+      "The folder of the socket, `", dir, "`, does not exist.", argument = "host",
+      class = "rookery_bad_address"
+    )
   }
   file.path(normalizePath(dir, winslash = "/"), basename(path))
 }
@@ -66,7 +79,7 @@ probe <- function(address) {
   tls <- .globals$tls
   .globals$tls <- NULL
   on.exit(.globals$tls <- tls)
-  said <- utils::capture.output(
+  output <- utils::capture.output(
     type = "message",
     tryCatch(
       server <- if (is.null(address$socket)) {
@@ -83,7 +96,7 @@ probe <- function(address) {
     )
   )
   if (is.null(server)) {
-    abort_address(address, sub("^create(Tcp|Pipe)Server: ", "", c(said, reason)[[1]]))
+    abort_address(address, sub("^create(Tcp|Pipe)Server: ", "", c(output, reason)[[1]]))
   }
   if (is.null(address$socket) && address$port == 0) {
     address$port <- as.integer(server$getPort())
@@ -94,7 +107,10 @@ probe <- function(address) {
 
 abort_address <- function(address, reason) {
   if (!is.null(address$socket)) {
-    abort(paste0("Cannot listen on the socket `", address$socket, "`: ", reason, "."), "rookery_no_address", reason = reason)
+    abort(
+      paste0("Cannot listen on the socket `", address$socket, "`: ", reason, "."),
+      "rookery_no_address", reason = reason
+    )
   }
   holder <- if (address$port > 0) port_holder(address$port)
   if (grepl("in use", reason, fixed = TRUE)) {
@@ -105,8 +121,10 @@ abort_address <- function(address, reason) {
     }
     abort(
       paste0(
-        "Port ", address$port, " of ", address$host, " is in use, ", by, ".\nChoose another one, with `port = ",
-        next_port(address$port), "` (`--port ", next_port(address$port), "`), or let the system choose: `port = 0`."
+        "Port ", address$port, " of ", address$host, " is in use, ", by,
+        ".\nChoose another one, with `port = ",
+        next_port(address$port), "` (`--port ", next_port(address$port),
+        "`), or let the system choose: `port = 0`."
       ),
       "rookery_port_in_use",
       reason = reason
@@ -115,7 +133,10 @@ abort_address <- function(address, reason) {
   hint <- if (grepl("denied", reason)) {
     "\nOn most systems, ports below 1024 need administrator rights: choose a higher one."
   } else if (grepl("not available|assign", reason)) {
-    paste0("\nNo network interface of this machine has the address ", address$host, "; use \"0.0.0.0\" for all interfaces.")
+    paste0(
+      "\nNo network interface of this machine has the address ", address$host,
+      "; use \"0.0.0.0\" for all interfaces."
+    )
   }
   abort(
     paste0("Cannot listen on ", address$host, " port ", address$port, ": ", reason, ".", hint),
@@ -146,10 +167,12 @@ port_holder <- function(port) {
   if (length(inodes) == 0) {
     return(NULL)
   }
-  wanted <- paste0("socket:[", inodes, "]")
+  sockets <- paste0("socket:[", inodes, "]")
   for (pid in list.files("/proc", "^[0-9]+$")) {
-    links <- suppressWarnings(Sys.readlink(list.files(file.path("/proc", pid, "fd"), full.names = TRUE)))
-    if (any(links %in% wanted)) {
+    links <- suppressWarnings(Sys.readlink(
+      list.files(file.path("/proc", pid, "fd"), full.names = TRUE)
+    ))
+    if (any(links %in% sockets)) {
       return(describe_process(pid))
     }
   }
@@ -162,22 +185,31 @@ listening_inodes <- function(port) {
   fields <- strsplit(trimws(rows), "[[:space:]]+")
   local <- sprintf(":%04X", as.integer(port))
   # State 0A is LISTEN; the tenth field is the inode.
-  is_it <- vapply(fields, function(row) length(row) > 9 && endsWith(row[[2]], local) && row[[4]] == "0A", logical(1))
+  is_it <- vapply(
+    fields, function(row) length(row) > 9 && endsWith(row[[2]], local) && row[[4]] == "0A",
+    logical(1)
+  )
   vapply(fields[is_it], function(row) row[[10]], character(1))
 }
 
 describe_process <- function(pid) {
-  name <- tryCatch(readLines(file.path("/proc", pid, "comm"), warn = FALSE), error = function(error) "a process")
-  bytes <- tryCatch(readBin(file.path("/proc", pid, "cmdline"), "raw", 4096), error = function(error) raw())
+  name <- tryCatch(
+    readLines(file.path("/proc", pid, "comm"), warn = FALSE), error = function(error) "a process"
+  )
+  bytes <- tryCatch(
+    readBin(file.path("/proc", pid, "cmdline"), "raw", 4096), error = function(error) raw()
+  )
   bytes[bytes == as.raw(0)] <- charToRaw(" ")
   command <- trimws(rawToChar(bytes))
   if (nchar(command, "bytes") > 120) {
     command <- paste0(substr(command, 1, 117), "...")
   }
   whose <- if (pid == as.character(Sys.getpid())) "this R session" else name[[1]]
-  # The command line of an R process alone says little about what it serves.
+  # The command line of an R process does not always show what it serves, so its folder is added.
   folder <- Sys.readlink(file.path("/proc", pid, "cwd"))
-  about <- c(if (nzchar(command)) paste0(": ", command), if (nzchar(folder)) paste0(", in ", folder))
+  about <- c(
+    if (nzchar(command)) paste0(": ", command), if (nzchar(folder)) paste0(", in ", folder)
+  )
   paste0(whose, " (process ", pid, paste(about, collapse = ""), ")")
 }
 

@@ -3,21 +3,26 @@
 
 # Runs the child process and waits for it. The child writes to this process's stdout and stderr.
 # SIGINT, SIGTERM and SIGHUP are forwarded to it.
-serve_in_child <- function(found, address, dots, log, settings = list(), admin = list(), open = FALSE) {
-  told <- tempfile("rookery-address-")
-  on.exit(unlink(told))
+serve_in_child <- function(
+  found, address, dots, log, settings = list(), admin = list(), open = FALSE
+) {
+  address_file <- tempfile("rookery-address-")
+  on.exit(unlink(address_file))
   command <- child_command(
     found, address, dots, log, settings,
-    parent = Sys.getpid(), admin = admin, open = if (isFALSE(open)) FALSE else told
+    parent = Sys.getpid(), admin = admin, open = if (isFALSE(open)) FALSE else address_file
   )
-  run_child(command, found$label, opener(open, told))
+  run_child(command, found$label, opener(open, address_file))
 }
 
 # Runs a program that serves `label` until it ends, and calls `look` meanwhile.
 run_child <- function(command, label, look = function() NULL) {
   pid <- with_child_environment(command, .Call(ffi_child_start, command$program, command$arguments))
   if (is.character(pid)) {
-    abort(paste0(basename(command$program), " could not be started (", command$program, "): ", pid), "rookery_exit")
+    abort(
+      paste0(basename(command$program), " could not be started (", command$program, "): ", pid),
+      "rookery_exit"
+    )
   }
   status <- wait_for_child(pid, look)
   if (status$signal == 15L && interactive()) {
@@ -25,7 +30,10 @@ run_child <- function(command, label, look = function() NULL) {
   }
   if (status$code != 0) {
     abort(
-      paste0("The R process that served ", label, " ended with status ", status$code, ": see its output above."),
+      paste0(
+        "The R process that served ", label, " ended with status ", status$code,
+        ": see its output above."
+      ),
       "rookery_exit",
       status = status$code
     )
@@ -33,12 +41,17 @@ run_child <- function(command, label, look = function() NULL) {
   NULL
 }
 
-child_command <- function(found, address, dots, log, settings, parent, admin = list(), open = FALSE) {
+child_command <- function(
+  found, address, dots, log, settings, parent, admin = list(), open = FALSE
+) {
   if (inherits(address$tls, "rookery_tls") && any(is_pem(address$tls$key))) {
     # The password would be passed in the environment, which all processes started by the child
     # inherit.
     abort(
-      "A key that is given as text, or with a password, cannot be passed to the R process that serves a path: give the path of a file.",
+      paste(
+        "A key that is given as text, or with a password, cannot be passed to the R process that",
+        "serves a path: give the path of a file."
+      ),
       "rookery_bad_tls"
     )
   }
@@ -57,7 +70,10 @@ child_command <- function(found, address, dots, log, settings, parent, admin = l
   )
   list(
     program = file.path(R.home("bin"), "R"),
-    arguments = c("--no-echo", "--no-restore", "--no-save", paste0("--file=", file.path(home, "serve", "child.R"))),
+    arguments = c(
+      "--no-echo", "--no-restore", "--no-save",
+      paste0("--file=", file.path(home, "serve", "child.R"))
+    ),
     dir = found$dir,
     environment = c(
       ROOKERY_INTERNAL_CHILD_SPEC = child_spec_write(spec),
@@ -74,7 +90,10 @@ child_spec_write <- function(spec) {
   text <- rawToChar(serialize(spec, NULL, ascii = TRUE))
   if (nchar(text, "bytes") > 100e3) {
     abort(
-      "The arguments are too large to be passed to another R process: serve an object instead of a path.",
+      paste(
+        "The arguments are too large to be passed to another R process: serve an object instead of",
+        "a path."
+      ),
       "rookery_bad_target"
     )
   }
@@ -134,7 +153,9 @@ child_main <- function(text) {
   options(spec$options)
   status <- tryCatch(
     {
-      serve_here(spec$found, NULL, spec$address, spec$dots, spec$log, spec$settings, spec$admin, spec$open)
+      serve_here(
+        spec$found, NULL, spec$address, spec$dots, spec$log, spec$settings, spec$admin, spec$open
+      )
       0L
     },
     rookery_error = function(error) {

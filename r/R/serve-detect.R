@@ -4,12 +4,18 @@
 # Creates a target: `kind` says what runs the app, `path` which file or folder, `dir` in which
 # folder the R process starts, and `label` is shown to the user.
 new_target <- function(kind, path, dir, label, engine = NULL) {
-  structure(list(kind = kind, path = path, dir = dir, label = label, engine = engine), class = "rookery_target")
+  structure(
+    list(kind = kind, path = path, dir = dir, label = label, engine = engine),
+    class = "rookery_target"
+  )
 }
 
 detect_target <- function(path) {
   if (!is.character(path) || length(path) != 1 || is.na(path) || !nzchar(path)) {
-    abort("`target` must be a path, as one string, or an app.", "rookery_bad_target", argument = "target")
+    abort(
+      "`target` must be a path, as one string, or an app.", "rookery_bad_target",
+      argument = "target"
+    )
   }
   full <- path.expand(path)
   if (!file.exists(full)) {
@@ -34,10 +40,14 @@ detect_folder <- function(dir) {
   }
   for (name in c("entrypoint.R", "plumber.R")) {
     if (has(name)) {
-      return(new_target("plumber", actual(name), dir, paste0("plumber API (", basename(actual(name)), ")")))
+      return(new_target(
+        "plumber", actual(name), dir, paste0("plumber API (", basename(actual(name)), ")")
+      ))
     }
   }
-  documents <- Filter(is_shiny_document, file.path(dir, entries[grepl("[.](rmd|qmd)$", entries, ignore.case = TRUE)]))
+  documents <- Filter(
+    is_shiny_document, file.path(dir, entries[grepl("[.](rmd|qmd)$", entries, ignore.case = TRUE)])
+  )
   if (length(documents) > 1) {
     index <- tolower(basename(documents)) == "index.rmd"
     documents <- if (any(index)) documents[index][1] else documents
@@ -46,13 +56,20 @@ detect_folder <- function(dir) {
     return(detect_file(documents))
   }
   if (length(documents) > 1) {
-    abort_unknown(dir, paste0("it holds several documents with `runtime: shiny`: name one of ", quote_names(documents)))
+    abort_unknown(
+      dir,
+      paste0(
+        "it holds several documents with `runtime: shiny`: name one of ", quote_names(documents)
+      )
+    )
   }
-  # The program `rookery` serves such a folder without R (crates/cli/src/target.rs).
+  # The program `rookery` serves such a folder without R (crates/cli/src/app_detection.rs).
   if ("index.html" %in% entries && !any(grepl("[.]r$", entries, ignore.case = TRUE))) {
     return(new_target("site", dir, dir, "site"))
   }
-  abort_unknown(dir, if (length(entries) == 0) "the folder is empty" else "none of these is in the folder")
+  abort_unknown(
+    dir, if (length(entries) == 0) "the folder is empty" else "none of these is in the folder"
+  )
 }
 
 detect_file <- function(file) {
@@ -64,12 +81,21 @@ detect_file <- function(file) {
   }
   if (extension %in% c("rmd", "qmd")) {
     if (!is_shiny_document(file)) {
-      abort_unknown(file, if (extension == "qmd") "its front matter has no `server: shiny`" else "its front matter has no `runtime: shiny`")
+      abort_unknown(
+        file,
+        if (extension == "qmd") {
+          "its front matter has no `server: shiny`"
+        } else {
+          "its front matter has no `runtime: shiny`"
+        }
+      )
     }
     if (extension == "qmd") {
       return(new_target("quarto", file, dir, paste0("Quarto document with Shiny (", name, ")")))
     }
-    return(new_target("rmarkdown", file, dir, paste0("R Markdown document with Shiny (", name, ")")))
+    return(new_target(
+      "rmarkdown", file, dir, paste0("R Markdown document with Shiny (", name, ")")
+    ))
   }
   if (extension != "r") {
     abort_unknown(file, paste0("a file named .", extension, " is none of them"))
@@ -85,7 +111,10 @@ detect_file <- function(file) {
 detect_script <- function(file) {
   name <- basename(file)
   lines <- readLines(file, warn = FALSE, encoding = "UTF-8")
-  annotation <- "^\\s*#[*']\\s*@(get|post|put|delete|patch|head|options|use|filter|assets|plumber|api[A-Z]\\w*)\\b"
+  annotation <- paste0(
+    "^\\s*#[*']\\s*@",
+    "(get|post|put|delete|patch|head|options|use|filter|assets|plumber|api[A-Z]\\w*)\\b"
+  )
   if (any(grepl(annotation, lines, useBytes = TRUE))) {
     return(new_target("plumber", file, dirname(file), paste0("plumber API (", name, ")")))
   }
@@ -118,16 +147,23 @@ detect_server_yml <- function(file) {
   # A `_server.yml` for rookery needs no other package. Mistakes in it are reported when it is
   # served.
   if (nzchar(.Call(ffi_read_server_yml, file, FALSE))) {
-    return(new_target("engine", file, dirname(file), paste0(basename(file), " (engine rookery)"), "rookery"))
+    return(new_target(
+      "engine", file, dirname(file), paste0(basename(file), " (engine rookery)"), "rookery"
+    ))
   }
   engine <- read_yaml_file(file)[["engine"]]
   if (!is.character(engine) || length(engine) != 1 || !grepl("^[A-Za-z][A-Za-z0-9.]*$", engine)) {
     abort_unknown(file, "it has no `engine:` that names a package")
   }
   if (tolower(engine) == "rookery" && engine != "rookery") {
-    abort_file(file, paste0("its `engine:` is `", engine, "`, but package names are case-sensitive: `rookery`"))
+    abort_file(
+      file,
+      paste0("its `engine:` is `", engine, "`, but package names are case-sensitive: `rookery`")
+    )
   }
-  new_target("engine", file, dirname(file), paste0(basename(file), " (engine ", engine, ")"), engine)
+  new_target(
+    "engine", file, dirname(file), paste0(basename(file), " (engine ", engine, ")"), engine
+  )
 }
 
 # Returns whether the front matter of a document requests Shiny. As in rmarkdown, front matter is
@@ -167,7 +203,9 @@ read_yaml <- function(lines, file) {
   fields <- tryCatch(
     yaml::yaml.load(paste(lines, collapse = "\n"), eval.expr = FALSE),
     error = function(error) {
-      abort(paste0("`", file, "` is not valid YAML: ", conditionMessage(error)), "rookery_bad_target")
+      abort(
+        paste0("`", file, "` is not valid YAML: ", conditionMessage(error)), "rookery_bad_target"
+      )
     }
   )
   if (is.list(fields)) fields else list()
@@ -183,7 +221,9 @@ detect_object <- function(object) {
   }
   # A Plumber2 object is a Fire object as well.
   if (inherits(object, "Fire")) {
-    return(new_target("fiery", NULL, NULL, if (inherits(object, "Plumber2")) "plumber2 API" else "fiery app"))
+    return(new_target(
+      "fiery", NULL, NULL, if (inherits(object, "Plumber2")) "plumber2 API" else "fiery app"
+    ))
   }
   if (inherits(object, "Ambiorix")) {
     return(new_target("ambiorix", NULL, NULL, "ambiorix app"))
@@ -209,11 +249,17 @@ detect_object <- function(object) {
 }
 
 what_is_served <- c(
-  "a folder with _server.yml (with `engine:`, such as plumber2), app.R, server.R, entrypoint.R, plumber.R, or one R Markdown document",
+  paste(
+    "a folder with _server.yml (with `engine:`, such as plumber2), app.R, server.R, entrypoint.R,",
+    "plumber.R, or one R Markdown document"
+  ),
   "a .R file with plumber's annotations, with a call of shinyApp(), or whose last value is an app",
   "an .Rmd file with `runtime: shiny`, a .qmd file with `server: shiny`",
   "a static site: a folder with index.html and without R files",
-  "an app object of Shiny, plumber, plumber2, fiery or ambiorix, a function of the request, or a list with `call`"
+  paste(
+    "an app object of Shiny, plumber, plumber2, fiery or ambiorix, a function of the request, or a",
+    "list with `call`"
+  )
 )
 
 abort_unknown <- function(path, reason) {
@@ -236,7 +282,10 @@ abort_no_path <- function(path) {
   }
   hint <- if (!is.null(hint) && parent == ".") gsub("`/", "`", hint, fixed = TRUE) else hint
   where <- if (grepl("^(/|~|[A-Za-z]:)", path)) "" else paste0(" (looked in ", getwd(), ")")
-  abort(paste0("`", path, "` does not exist", where, ".", hint), "rookery_no_target", argument = "target")
+  abort(
+    paste0("`", path, "` does not exist", where, ".", hint), "rookery_no_target",
+    argument = "target"
+  )
 }
 
 # Returns similar names: those that differ in at most a third of their letters, and those that begin
@@ -246,13 +295,16 @@ close_names <- function(name, candidates) {
     return(character())
   }
   distance <- edits(tolower(name), tolower(candidates))
-  is_close <- distance <= max(1, nchar(name) / 3) | (nchar(name) >= 4 & startsWith(tolower(candidates), tolower(name)))
+  is_close <- distance <=
+    max(1, nchar(name) / 3) | (nchar(name) >= 4 & startsWith(tolower(candidates), tolower(name)))
   utils::head(candidates[is_close][order(distance[is_close])], 3)
 }
 
 # Returns the number of letters to insert, delete or replace. Two exchanged letters count as one.
 edits <- function(name, candidates) {
-  letters <- function(names) vapply(strsplit(names, ""), function(parts) paste(sort(parts), collapse = ""), "")
+  letters <- function(names) {
+    vapply(strsplit(names, ""), function(parts) paste(sort(parts), collapse = ""), "")
+  }
   distance <- utils::adist(name, candidates)[1, ]
   distance - (distance == 2 & letters(candidates) == letters(name))
 }

@@ -5,7 +5,13 @@
 run_quarto <- function(file, address, dots) {
   quarto_render(file)
   before <- Sys.getenv("RMARKDOWN_RUN_PRERENDER", NA)
-  on.exit(if (is.na(before)) Sys.unsetenv("RMARKDOWN_RUN_PRERENDER") else Sys.setenv(RMARKDOWN_RUN_PRERENDER = before))
+  on.exit(
+    if (is.na(before)) {
+      Sys.unsetenv("RMARKDOWN_RUN_PRERENDER")
+    } else {
+      Sys.setenv(RMARKDOWN_RUN_PRERENDER = before)
+    }
+  )
   # Quarto has rendered the page, and rmarkdown must not render it again.
   Sys.setenv(RMARKDOWN_RUN_PRERENDER = "0")
   run_rmarkdown(file, address, dots)
@@ -21,10 +27,16 @@ quarto_program <- function() {
 check_quarto <- function(file) {
   program <- quarto_program()
   if (!nzchar(program) || file.access(program, 1) != 0) {
-    where <- if (nzchar(program)) paste0("QUARTO_PATH names `", program, "`, which cannot be run") else "`quarto` is not on PATH"
+    where <- if (nzchar(program)) {
+      paste0("QUARTO_PATH names `", program, "`, which cannot be run")
+    } else {
+      "`quarto` is not on PATH"
+    }
     abort(
       paste0(
-        "`", file, "` is a Quarto document with `server: shiny`, of which Quarto makes the page, and ", where, ": install Quarto ",
+        "`", file,
+        "` is a Quarto document with `server: shiny`, of which Quarto makes the page, and ", where,
+        ": install Quarto ",
         "(https://quarto.org/docs/get-started/), or name the program in QUARTO_PATH."
       ),
       "rookery_no_quarto"
@@ -63,8 +75,15 @@ run_quarto_program <- function(program, file) {
   status <- system2(program, c("render", shQuote(file)), stdout = "", stderr = "")
   page <- quarto_page(file)
   if (status != 0 || !file.exists(page)) {
-    what <- if (status != 0) paste0("Quarto ended with status ", status) else paste0("Quarto has not made `", basename(page), "`")
-    abort(paste0("`", file, "` cannot be served: ", what, ", see its output above."), "rookery_no_quarto")
+    what <- if (status != 0) {
+      paste0("Quarto ended with status ", status)
+    } else {
+      paste0("Quarto has not made `", basename(page), "`")
+    }
+    abort(
+      paste0("`", file, "` cannot be served: ", what, ", see its output above."),
+      "rookery_no_quarto"
+    )
   }
   # Makes the page newer than files that were copied beside it meanwhile.
   Sys.setFileTime(page, Sys.time())

@@ -25,8 +25,9 @@ pinned_app <- function(x) {
     if (is.function(start)) start()
     if (!pin_sources(start)) {
       cat(
-        "rookery: with this version of shiny, running workers read the app's files again when the files change: reload right after an edit\n",
-        file = stderr()
+        "rookery: with this version of shiny, running workers read the app's files again when the ",
+        "files change: reload right after an edit\n",
+        sep = "", file = stderr()
       )
     }
   }

@@ -1,7 +1,9 @@
 # Running Shiny apps and documents that use Shiny, and adding a script to their pages.
 
 run_shiny <- function(app, address, dots) {
-  defaults <- list(appDir = pin_shiny(app), launch.browser = FALSE, quiet = TRUE, workerId = worker_id())
+  defaults <- list(
+    appDir = pin_shiny(app), launch.browser = FALSE, quiet = TRUE, workerId = worker_id()
+  )
   where <- if (is.null(address$socket)) {
     list(host = address$host, port = address$port)
   } else {
@@ -19,7 +21,8 @@ run_rmarkdown <- function(file, address, dots) {
   shiny_args <- with_defaults(
     as.list(dots[["shiny_args"]]),
     list(
-      host = address$host %||% "127.0.0.1", port = address$port %||% 0L, launch.browser = FALSE, quiet = TRUE,
+      host = address$host %||% "127.0.0.1", port = address$port %||% 0L, launch.browser = FALSE,
+      quiet = TRUE,
       workerId = worker_id()
     )
   )
@@ -66,7 +69,8 @@ page_script <- function(prefix, reconnect, worker) {
 add_page_script <- function(response, tag) {
   content <- response$content
   is_text <- is.raw(content) || (is.character(content) && length(content) == 1 && !is.na(content))
-  is_page <- is_text && isTRUE(response$status == 200) && isTRUE(grepl("^text/html", response$content_type))
+  is_page <- is_text && isTRUE(response$status == 200) &&
+    isTRUE(grepl("^text/html", response$content_type))
   if (!is_page) {
     return(response)
   }
@@ -77,6 +81,10 @@ add_page_script <- function(response, tag) {
     return(response)
   }
   bytes <- append(bytes, charToRaw(tag), after = end - 1L)
-  response$content <- if (is.raw(content)) bytes else `Encoding<-`(rawToChar(bytes), Encoding(content))
+  response$content <- if (is.raw(content)) {
+    bytes
+  } else {
+    `Encoding<-`(rawToChar(bytes), Encoding(content))
+  }
   response
 }

@@ -61,22 +61,31 @@ workers_config <- function(
   fields <- mget(setdiff(names(formals(workers_config)), "..."))
   arguments_of("workers_config()", "rookery_bad_workers", {
     renamed <- c(renamed_settings(settings_of_function("workers_config")), moved_worker_options)
-    fields <- take_deprecated(fields, list(...), renamed, "workers_config()", known = names(fields)[-1])
+    fields <- take_deprecated(
+      fields, list(...), renamed, "workers_config()", known = names(fields)[-1]
+    )
     for (name in names(fields)) check_worker_option(fields[[name]], name, paste0("`", name, "`"))
     if (is.numeric(workers) && is.numeric(min_ready) && min_ready > workers) {
-      abort_argument("`min_ready` must not be more than `workers`, ", workers, ", and is ", min_ready, ".")
+      abort_argument(
+        "`min_ready` must not be more than `workers`, ", workers, ", and is ", min_ready, "."
+      )
     }
   })
   structure(Filter(Negate(is.null), fields), class = "rookery_workers")
 }
 
 # Former options that are now arguments of other functions.
-moved_worker_options <- c(request_timeout = "`request_timeout` of server_limits()", admin = "`admin` of serve()")
+moved_worker_options <- c(
+  request_timeout = "`request_timeout` of server_limits()", admin = "`admin` of serve()"
+)
 
 #' @export
 format.rookery_workers <- function(x, ...) {
   others <- x[names(x) != "workers"]
-  lines <- vapply(names(others), function(name) paste0("  ", name, ": ", paste(others[[name]], collapse = ", ")), "")
+  lines <- vapply(
+    names(others), function(name) paste0("  ", name, ": ", paste(others[[name]], collapse = ", ")),
+    ""
+  )
   c(paste0("<workers: ", x$workers, ">"), lines)
 }
 
@@ -87,7 +96,7 @@ print.rookery_workers <- function(x, ...) {
 }
 
 # Formats named settings as lines `name=value` for the program `rookery`
-# (crates/cli/src/arguments.rs), one line for each element of a list.
+# (crates/cli/src/settings/r_arguments.rs), one line for each element of a list.
 lines_of <- function(settings) {
   unlist(lapply(names(settings), function(name) {
     if (length(settings[[name]]) > 0) paste0(name, "=", texts_of(settings[[name]]))
@@ -102,21 +111,26 @@ lines_of_tls <- function(tls) {
   if (any(is_pem(c(tls$cert, tls$key, tls$client_ca, tls$acme$ca)))) {
     abort(
       paste0(
-        "A certificate or key that is given as text, or with a password, cannot be passed to the supervisor of the workers: ",
-        "give the path of a file."
+        "A certificate or key that is given as text, or with a password, cannot be passed to the ",
+        "supervisor of the workers: give the path of a file."
       ),
       "rookery_bad_tls"
     )
   }
   hsts <- tls$hsts
   if (is.list(hsts)) {
-    tls$hsts <- paste(c(hsts$max_age, c("subdomains", "preload")[c(hsts$include_subdomains, hsts$preload)]), collapse = ",")
+    tls$hsts <- paste(
+      c(hsts$max_age, c("subdomains", "preload")[c(hsts$include_subdomains, hsts$preload)]),
+      collapse = ","
+    )
   }
   settings <- c(settings_of_arguments("tls_config", tls), settings_of_arguments("acme", tls$acme))
   if (is.null(tls$client_ca)) settings$tls_client_auth <- NULL
   # Omitted, because an argument takes precedence over the environment and the file, even if it is a
   # default.
-  for (name in c("http2", "http2_websockets")) if (isTRUE(settings[[name]])) settings[[name]] <- NULL
+  for (name in c("http2", "http2_websockets")) {
+    if (isTRUE(settings[[name]])) settings[[name]] <- NULL
+  }
   if (isFALSE(settings$acme_staging)) settings$acme_staging <- NULL
   lines_of(settings)
 }
@@ -127,13 +141,19 @@ lines_of_tls <- function(tls) {
 serve_with_workers <- function(path, address, dots, log, settings, workers, open = FALSE) {
   if (length(dots) > 0) {
     abort(
-      "With `workers`, no further arguments can be passed to the function that runs the app: set them in the app.",
+      paste(
+        "With `workers`, no further arguments can be passed to the function that runs the app: set",
+        "them in the app."
+      ),
       "rookery_bad_target",
       argument = "..."
     )
   }
   if (!is.null(log$call)) {
-    abort("With `workers`, `log` must be TRUE, FALSE, or the path of a file.", "rookery_bad_log", argument = "log")
+    abort(
+      "With `workers`, `log` must be TRUE, FALSE, or the path of a file.", "rookery_bad_log",
+      argument = "log"
+    )
   }
   if (is.function(open)) {
     abort_argument("With `workers`, `open` must be TRUE or FALSE.", argument = "open")

@@ -121,35 +121,42 @@ serve <- function(
   check_open(open)
   target <- with_compat(target)
   found <- if (is.character(target)) detect_target(target)
-  asked <- if (!is.null(found) && is_own_file(found)) {
+  resolved <- if (!is.null(found) && is_own_file(found)) {
     # Arguments take precedence over the file.
     settings_read(found$path, list(
-      host = if (!missing(host)) host, port = if (!missing(port)) port, log = if (!missing(log)) log,
+      host = if (!missing(host)) host, port = if (!missing(port)) port,
+      log = if (!missing(log)) log,
       log_format = if (!missing(log_format)) log_format, tls = tls, workers = workers, admin = admin
     ))
   } else {
     list(
-      address = serve_address(host, port, tls), log = log_target(log, log_format), workers = check_workers(workers),
+      address = serve_address(host, port, tls), log = log_target(log, log_format),
+      workers = check_workers(workers),
       admin = check_admin(admin)
     )
   }
-  address <- asked$address
-  log <- asked$log
-  workers <- asked$workers
-  admin <- asked$admin
-  settings <- list(argument = check_limits(limits), file = asked$settings)
+  address <- resolved$address
+  log <- resolved$log
+  workers <- resolved$workers
+  admin <- resolved$admin
+  settings <- list(argument = check_limits(limits), file = resolved$settings)
   if (!is.null(found)) {
-    check_worker_fields(asked, found$path)
+    check_worker_fields(resolved, found$path)
     if (!is.null(workers)) {
       workers$admin <- admin %||% workers$admin
-      return(invisible(serve_with_workers(target, address, list(...), log, settings$argument, workers, open)))
+      return(invisible(
+        serve_with_workers(target, address, list(...), log, settings$argument, workers, open)
+      ))
     }
     about <- list(at = admin, label = normalizePath(target, winslash = "/"))
     return(invisible(serve_in_child(found, address, list(...), log, settings, about, open)))
   }
   if (!is.null(workers)) {
     abort(
-      "Workers can only serve a path, because an object exists only in this R process. Give the file or folder of the app.",
+      paste(
+        "Workers can only serve a path, because an object exists only in this R process.",
+        "Give the file or folder of the app."
+      ),
       "rookery_bad_target",
       argument = "workers"
     )
@@ -157,17 +164,22 @@ serve <- function(
   found <- detect_object(target)
   if (is.null(found)) {
     misspelt <- misspelt_fields(target)
-    hint <- if (length(misspelt) > 0) paste0(" Did you mean `", misspelt[[1]], "` by its field `", names(misspelt)[[1]], "`?")
+    hint <- if (length(misspelt) > 0) {
+      paste0(" Did you mean `", misspelt[[1]], "` by its field `", names(misspelt)[[1]], "`?")
+    }
     abort(
       paste0(
-        "An object of class ", class(target)[[1]], " cannot be served.", hint, " These can be served:\n",
+        "An object of class ", class(target)[[1]], " cannot be served.", hint,
+        " These can be served:\n",
         paste0("  - ", what_is_served, collapse = "\n")
       ),
       "rookery_bad_target",
       argument = "target"
     )
   }
-  invisible(serve_here(found, target, address, list(...), log, settings, list(at = admin, label = found$label), open))
+  invisible(serve_here(
+    found, target, address, list(...), log, settings, list(at = admin, label = found$label), open
+  ))
 }
 
 # Checks the names in `...`, which are passed to the function that runs the app, for misspelt
@@ -189,7 +201,9 @@ check_serve_dots <- function(names) {
 
 # Runs an app in this R process until the app ends or a signal stops it. serve() calls this function
 # for an object, and the child process calls it for a path.
-serve_here <- function(found, object, address, dots, log, settings = list(), admin = list(), open = FALSE) {
+serve_here <- function(
+  found, object, address, dots, log, settings = list(), admin = list(), open = FALSE
+) {
   # If the engine of a `_server.yml` is rookery, serve() is called within serve(), and the settings
   # of the outer call apply as well.
   before <- .globals$settings
@@ -212,7 +226,9 @@ serve_here <- function(found, object, address, dots, log, settings = list(), adm
     check_installed(found)
   }
   # Read first, so that a missing file is reported at once.
-  tls <- tryCatch(tls_open(address$tls), error = function(error) abort(conditionMessage(error), "rookery_bad_tls"))
+  tls <- tryCatch(tls_open(address$tls), error = function(error) {
+    abort(conditionMessage(error), "rookery_bad_tls")
+  })
   address <- probe(address)
   if (is.list(address$tls) && !is.null(address$tls$redirect_from)) {
     if (!is.null(address$socket)) {
@@ -258,8 +274,13 @@ run_target <- function(found, object, address, dots) {
 run_app <- function(app, address, dots) {
   if (length(dots) > 0) {
     given <- if (is.null(names(dots))) "" else names(dots)
-    names <- paste0("`", ifelse(nzchar(given), given, "an argument without a name"), "`", collapse = ", ")
-    abort(paste0("serve() passes no further arguments to this app: ", names, "."), "rookery_bad_target", argument = "...")
+    names <- paste0(
+      "`", ifelse(nzchar(given), given, "an argument without a name"), "`", collapse = ", "
+    )
+    abort(
+      paste0("serve() passes no further arguments to this app: ", names, "."), "rookery_bad_target",
+      argument = "..."
+    )
   }
   server <- if (is.null(address$socket)) {
     startServer(address$host, address$port, app)
@@ -278,14 +299,18 @@ run_plumber <- function(router, address, dots) {
     # plumber's own run() cannot listen on a socket.
     return(run_app(router, address, dots))
   }
-  do.call(router$run, with_defaults(dots, list(host = address$host, port = address$port, quiet = TRUE)))
+  do.call(
+    router$run, with_defaults(dots, list(host = address$host, port = address$port, quiet = TRUE))
+  )
   NULL
 }
 
 # Runs a fiery app, or a plumber2 API, which is a fiery app.
 run_fiery <- function(app, address, dots) {
   if (!is.null(address$socket)) {
-    abort("A fiery app, such as a plumber2 API, can only be served on a port.", "rookery_bad_address")
+    abort(
+      "A fiery app, such as a plumber2 API, can only be served on a port.", "rookery_bad_address"
+    )
   }
   before <- list(host = app$host, port = app$port)
   on.exit({
@@ -309,7 +334,10 @@ run_ambiorix <- function(app, address, dots) {
   }
   if (!all(c("host", "port") %in% names(formals(app$start)))) {
     abort(
-      "This version of ambiorix does not take a host and port: use 2.1 or later, or serve the file that creates the app.",
+      paste(
+        "This version of ambiorix does not take a host and port: use 2.1 or later, or serve the",
+        "file that creates the app."
+      ),
       "rookery_bad_target"
     )
   }
@@ -340,15 +368,24 @@ chosen_port <- function(address) {
 run_engine <- function(found, address, dots) {
   if (is_own_file(found)) {
     host <- if (is.null(address$socket)) address$host else paste0("unix:", address$socket)
-    return(do.call(launch_server, c(list(settings = found$path, host = host, port = address$port), dots)))
+    return(do.call(
+      launch_server, c(list(settings = found$path, host = host, port = address$port), dots)
+    ))
   }
   if (!is.null(address$socket)) {
-    abort("A `_server.yml` can only be served on a port, because its engine takes a host and a port.", "rookery_bad_address")
+    abort(
+      "A `_server.yml` can only be served on a port, because its engine takes a host and a port.",
+      "rookery_bad_address"
+    )
   }
-  launch <- get0("launch_server", envir = asNamespace(found$engine), mode = "function", inherits = FALSE)
+  launch <- get0(
+    "launch_server", envir = asNamespace(found$engine), mode = "function", inherits = FALSE
+  )
   if (is.null(launch)) {
     abort(
-      paste0("Package ", found$engine, ", the engine of `", found$path, "`, has no launch_server()."),
+      paste0(
+        "Package ", found$engine, ", the engine of `", found$path, "`, has no launch_server()."
+      ),
       "rookery_bad_target"
     )
   }
@@ -366,7 +403,9 @@ run_script <- function(script, address, dots) {
       configure_ambiorix(chosen_port(address), address$host)
     }
   }
-  value <- source(file, local = new.env(parent = globalenv()), chdir = TRUE, encoding = "UTF-8")$value
+  value <- source(
+    file, local = new.env(parent = globalenv()), chdir = TRUE, encoding = "UTF-8"
+  )$value
   found <- detect_object(value)
   starts_itself <- is.null(found) || found$kind %in% c("fiery", "ambiorix")
   if (starts_itself && is.null(.globals$on_listen)) {
@@ -389,7 +428,8 @@ check_installed <- function(found) {
   if (!requireNamespace(package, quietly = TRUE)) {
     abort(
       paste0(
-        "To serve ", found$label, ", package ", package, " has to be installed: install.packages(\"", package, "\")."
+        "To serve ", found$label, ", package ", package,
+        " has to be installed: install.packages(\"", package, "\")."
       ),
       "rookery_no_package"
     )

@@ -23,8 +23,8 @@
 #' it received. Check this value before you use it, because clients can send any
 #' text. A response with status 204 tells the browser to stop reconnecting.
 #' While the queue of requests is full, and while the server stops, clients that
-#' accept events are asked to retry after 5 seconds; a browser would give up for
-#' good after a status 503.
+#' accept events get a response that makes them retry after 5 seconds, because a
+#' browser would not retry after status 503.
 #'
 #' Over HTTP/1.1 a browser opens at most six connections to a server, shared by
 #' all tabs, and each event stream takes one of them. A seventh page would have
@@ -96,9 +96,12 @@ event_methods <- local({
 #'   compressed stream can guess secrets in the stream from its length.
 #' @rdname sse_response
 #' @export
-sse_body <- function(source, ..., event = NULL, map = sse_event, heartbeat = 15, on_close = NULL, headers = list(),
+sse_body <- function(
+  source, ..., event = NULL, map = sse_event, heartbeat = 15, on_close = NULL, headers = list(),
                      compress = FALSE) {
-  check_dots("sse_body()", ..., known = c("event", "map", "heartbeat", "on_close", "headers", "compress"))
+  check_dots(
+    "sse_body()", ..., known = c("event", "map", "heartbeat", "on_close", "headers", "compress")
+  )
   check_response_headers(headers)
   check_function(source, "source")
   check_function(map, "map")
@@ -106,7 +109,7 @@ sse_body <- function(source, ..., event = NULL, map = sse_event, heartbeat = 15,
   takes_event <- "event" %in% names(formals(args(map)))
   events <- events_source(source, on_close, heartbeat, compress)
   events$map <- function(value) {
-    # An empty value means that there is no data yet, and is not an event.
+    # An empty value means that no data is available yet, and is not an event.
     if ((is.raw(value) || is.character(value)) && !any(nzchar(value))) {
       return("")
     }
@@ -124,7 +127,10 @@ sse_event <- function(data = NULL, ..., event = NULL, id = NULL, retry = NULL, c
 
 #' @export
 format.rookery_sse_event <- function(x, ...) {
-  c("<server-sent event>", paste0("  ", strsplit(sub("\n+$", "", unclass(x)), "\n", fixed = TRUE)[[1]]))
+  c(
+    "<server-sent event>",
+    paste0("  ", strsplit(sub("\n+$", "", unclass(x)), "\n", fixed = TRUE)[[1]])
+  )
 }
 
 #' @export
@@ -138,7 +144,9 @@ print.rookery_sse_event <- function(x, ...) {
 event_text <- function(data, event, id, retry, comment = NULL) {
   check_line(event, "event")
   check_line(id, "id")
-  if (!is.null(retry) && (!is.numeric(retry) || length(retry) != 1 || !is.finite(retry) || retry < 0 || retry != trunc(retry))) {
+  is_count <- is.null(retry) || is.numeric(retry) && length(retry) == 1 && is.finite(retry) &&
+    retry >= 0 && retry == trunc(retry)
+  if (!is_count) {
     abort_argument("`retry` must be a whole number of milliseconds, not ", describe(retry), ".")
   }
   paste0(
@@ -155,7 +163,10 @@ event_text <- function(data, event, id, retry, comment = NULL) {
 # any of them must not start another field.
 sse_lines <- function(field, text, name) {
   if (!is.atomic(text) || anyNA(text) || is.raw(text)) {
-    abort_argument("`", name, "` must be strings without NA", if (name == "data") ", or a list", ", not ", describe(text), ".")
+    abort_argument(
+      "`", name, "` must be strings without NA", if (name == "data") ", or a list", ", not ",
+      describe(text), "."
+    )
   }
   if (is.character(text) && !all(validEnc(text))) {
     abort_argument("`", name, "` must be text in the encoding that it is marked with.")
@@ -167,7 +178,13 @@ sse_lines <- function(field, text, name) {
 
 as_json <- function(data) {
   if (!requireNamespace("jsonlite", quietly = TRUE)) {
-    abort("`data` is a list, whose conversion to JSON needs package jsonlite: install it, or give a string.", "rookery_no_package")
+    abort(
+      paste(
+        "`data` is a list, whose conversion to JSON needs package jsonlite: install it, or give a",
+        "string."
+      ),
+      "rookery_no_package"
+    )
   }
   as.character(jsonlite::toJSON(data, auto_unbox = TRUE, null = "null", digits = NA))
 }
@@ -179,7 +196,9 @@ check_line <- function(value, name) {
   }
   is_text <- (is.character(value) || is.numeric(value)) && length(value) == 1 && !is.na(value)
   if (!is_text || !validEnc(as.character(value)) || grepl("[\r\n]", value)) {
-    abort_argument("`", name, "` must be one string without line breaks, not ", describe(value), ".")
+    abort_argument(
+      "`", name, "` must be one string without line breaks, not ", describe(value), "."
+    )
   }
 }
 
@@ -187,7 +206,9 @@ events_source <- function(source, on_close, heartbeat, compress) {
   check_flag(compress, "compress")
   if (!is.null(on_close)) check_function(on_close, "on_close")
   if (!is.numeric(heartbeat) || length(heartbeat) != 1 || is.na(heartbeat) || heartbeat < 1) {
-    abort_argument("`heartbeat` must be a number of seconds, at least 1, or Inf, not ", describe(heartbeat), ".")
+    abort_argument(
+      "`heartbeat` must be a number of seconds, at least 1, or Inf, not ", describe(heartbeat), "."
+    )
   }
   events <- new_source(source, on_close, compress)
   events$is_events <- TRUE
@@ -198,6 +219,9 @@ events_source <- function(source, on_close, heartbeat, compress) {
 # X-Accel-Buffering makes nginx forward events without buffering.
 event_headers <- function(headers) {
   headers <- as.list(headers)
-  own <- list("Content-Type" = "text/event-stream", "Cache-Control" = "no-store, no-transform", "X-Accel-Buffering" = "no")
+  own <- list(
+    "Content-Type" = "text/event-stream", "Cache-Control" = "no-store, no-transform",
+    "X-Accel-Buffering" = "no"
+  )
   c(own[!tolower(names(own)) %in% tolower(names(headers))], headers)
 }

@@ -15,7 +15,10 @@ server_file <- function(file) {
     return(NULL)
   }
   for (note in lines$note) {
-    message(structure(class = c("rookery_deprecated", "message", "condition"), list(message = paste0("rookery: ", note, "\n"), call = NULL)))
+    message(structure(
+      class = c("rookery_deprecated", "message", "condition"),
+      list(message = paste0("rookery: ", note, "\n"), call = NULL)
+    ))
   }
   list(app = lines$app, values = typed_values(lines[setdiff(names(lines), c("app", "note"))]))
 }
@@ -27,7 +30,9 @@ typed_values <- function(lines) {
   names <- strsplit(sub("^[a-z]+:", "", names(lines)), ".", fixed = TRUE)
   values <- list()
   for (at in seq_along(lines)) {
-    value <- switch(types[[at]], number = as.numeric(lines[[at]]), flag = as.logical(lines[[at]]), lines[[at]])
+    value <- switch(
+      types[[at]], number = as.numeric(lines[[at]]), flag = as.logical(lines[[at]]), lines[[at]]
+    )
     name <- names[[at]]
     if (length(name) == 2) value <- c(values[[name[[1]]]], set_names(list(value), name[[2]]))
     values[[name[[1]]]] <- value
@@ -41,7 +46,9 @@ is_own_file <- function(found) {
 }
 
 abort_file <- function(file, reason) {
-  abort(paste0("`", file, "` cannot be served: ", reason, "."), "rookery_bad_setting", reason = reason)
+  abort(
+    paste0("`", file, "` cannot be served: ", reason, "."), "rookery_bad_setting", reason = reason
+  )
 }
 
 #' Serve a folder that has a `_server.yml`
@@ -87,18 +94,20 @@ launch_server <- function(settings, host = NULL, port = NULL, ...) {
   check_serve_dots(setdiff(names(dots), names(formals(serve))))
   of_serve <- names(dots) %in% setdiff(names(formals(serve)), c("target", "..."))
   given <- c(list(host = host, port = port), dots[of_serve])
-  asked <- settings_read(settings, given, is_hosted = !is.null(host) || !is.null(port))
-  check_worker_fields(asked, settings)
+  file <- settings_read(settings, given, is_hosted = !is.null(host) || !is.null(port))
+  check_worker_fields(file, settings)
   limits <- check_limits(given[["limits"]])
   open <- given[["open"]] %||% FALSE
   check_open(open)
   dots <- dots[!names(dots) %in% names(given)]
-  if (!is.null(asked$workers) && !is_worker()) {
-    return(invisible(serve_with_workers(settings, asked$address, dots, asked$log, limits, asked$workers, open)))
+  if (!is.null(file$workers) && !is_worker()) {
+    return(invisible(
+      serve_with_workers(settings, file$address, dots, file$log, limits, file$workers, open)
+    ))
   }
-  about <- list(at = asked$admin, label = normalizePath(settings, winslash = "/"))
-  sources <- list(argument = limits, file = asked$settings)
-  invisible(serve_here(asked$found, NULL, asked$address, dots, asked$log, sources, about, open))
+  about <- list(at = file$admin, label = normalizePath(settings, winslash = "/"))
+  sources <- list(argument = limits, file = file$settings)
+  invisible(serve_here(file$found, NULL, file$address, dots, file$log, sources, about, open))
 }
 
 # Returns the settings of a `_server.yml` in the form that serve() uses. The arguments of serve() in
@@ -110,7 +119,8 @@ settings_read <- function(settings, given = list(), is_hosted = FALSE) {
   if (!is.null(log) && log %in% c("-", "none")) log <- log == "-"
   admin <- check_admin(given[["admin"]]) %||% check_admin(options[["admin"]])
   fields <- options[intersect(names(options), names(formals(workers_config)))]
-  workers <- check_workers(given[["workers"]]) %||% if (is.null(given[["workers"]])) workers_of_file(fields)
+  workers <- check_workers(given[["workers"]]) %||%
+    if (is.null(given[["workers"]])) workers_of_file(fields)
   if (!is.null(workers)) workers$admin <- admin %||% workers$admin
   list(
     found = settings_app(settings, file),
@@ -119,7 +129,10 @@ settings_read <- function(settings, given = list(), is_hosted = FALSE) {
     for_workers = setdiff(names(fields), c("workers", "reload")),
     admin = admin,
     settings = options[names(options) %in% c(limit_table()$name, setting_names)],
-    log = log_target(given[["log"]] %||% log %||% TRUE, given[["log_format"]] %||% options[["log_format"]] %||% "common"),
+    log = log_target(
+      given[["log"]] %||% log %||% TRUE,
+      given[["log_format"]] %||% options[["log_format"]] %||% "common"
+    ),
     address = serve_address(
       given[["host"]] %||% options[["host"]] %||% "127.0.0.1",
       given[["port"]] %||% options[["port"]] %||% 8000,
@@ -130,12 +143,14 @@ settings_read <- function(settings, given = list(), is_hosted = FALSE) {
 
 # Removes the options that a hosting service decides, with a message.
 without_hosted <- function(options, settings) {
-  is_tls <- names(options) %in% c("tls", settings_of_function("tls_config")$name, settings_of_function("acme")$name)
+  is_tls <- names(options) %in%
+    c("tls", settings_of_function("tls_config")$name, settings_of_function("acme")$name)
   is_hosted <- is_tls | names(options) %in% names(formals(workers_config))
   ignored <- unique(ifelse(is_tls, "tls", names(options))[is_hosted])
   if (length(ignored) > 0) {
     message(
-      "rookery: ", paste0("`", ignored, ":`", collapse = ", "), " of `", settings, "` ", if (length(ignored) == 1) "is" else "are",
+      "rookery: ", paste0("`", ignored, ":`", collapse = ", "), " of `", settings, "` ",
+      if (length(ignored) == 1) "is" else "are",
       " ignored, because launch_server() was called with the host or port to listen on"
     )
   }
@@ -167,18 +182,27 @@ tls_of_settings <- function(settings) {
   }
   own <- arguments_of_settings("tls_config", settings)
   if (identical(own$redirect_from, "none")) own$redirect_from <- NULL
-  if (!is.null(settings[["domain"]])) own$acme <- do.call(acme, arguments_of_settings("acme", settings))
+  if (!is.null(settings[["domain"]])) {
+    own$acme <- do.call(acme, arguments_of_settings("acme", settings))
+  }
   do.call(tls_config, own)
 }
 
 # Converts the file's options about workers to the form of check_workers().
 workers_of_file <- function(fields) {
-  check_workers(fields[["workers"]]) %||% if (isTRUE(fields[["reload"]])) workers_config(1, reload = TRUE)
+  check_workers(fields[["workers"]]) %||%
+    if (isTRUE(fields[["reload"]])) workers_config(1, reload = TRUE)
 }
 
 # Raises an error for options about workers if there is no supervisor.
-check_worker_fields <- function(asked, settings) {
-  if (is.null(asked$workers) && length(asked$for_workers) > 0) {
-    abort_file(settings, paste0("its `", asked$for_workers[[1]], ":` needs `workers:`, such as `workers: 1`, or `rookery serve`"))
+check_worker_fields <- function(file, settings) {
+  if (is.null(file$workers) && length(file$for_workers) > 0) {
+    abort_file(
+      settings,
+      paste0(
+        "its `", file$for_workers[[1]],
+        ":` needs `workers:`, such as `workers: 1`, or `rookery serve`"
+      )
+    )
   }
 }

@@ -122,10 +122,12 @@
 #' @param limits The limits of the server, by [server_limits()]. `NULL` uses the
 #'   limits in [rookery_options()]. All servers of a process have the same
 #'   limits.
-#' @return A server object with `$stop()`, `$isRunning()`, `$getHost()`, `$getPort()`, `$reload_tls()` (see [tls_config()]) and, for
-#'   static paths, `$getStaticPaths()`, `$setStaticPath()`, `$removeStaticPath()`, `$getStaticPathOptions()` and
-#'   `$setStaticPathOption()`. If the server cannot be started, `startServer()` raises an error of
-#'   class `rookery_no_server`, whose `$reason` says why.
+#' @return A server object with `$stop()`, `$isRunning()`, `$getHost()`,
+#'   `$getPort()`, `$reload_tls()` (see [tls_config()]) and, for static paths,
+#'   `$getStaticPaths()`, `$setStaticPath()`, `$removeStaticPath()`,
+#'   `$getStaticPathOptions()` and `$setStaticPathOption()`. If the server
+#'   cannot be started, `startServer()` raises an error of class
+#'   `rookery_no_server`, whose `$reason` is the cause.
 #' @examples
 #' server <- startServer("127.0.0.1", 0, function(req) {
 #'   list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")
@@ -212,7 +214,7 @@ listServers <- function() {
   .globals$servers
 }
 
-# One argument, as packages that call this function by `:::` expect.
+# The function has one argument, as packages that call it with `:::` expect.
 registerServer <- function(server) {
   .globals$servers <- c(.globals$servers, server)
 }
@@ -220,7 +222,9 @@ registerServer <- function(server) {
 deregisterServer <- function(server) {
   is_it <- vapply(.globals$servers, identical, logical(1), server)
   if (!any(is_it)) {
-    warning("Unable to deregister server: server not found in list of running servers.", call. = FALSE)
+    warning(
+      "Unable to deregister server: server not found in list of running servers.", call. = FALSE
+    )
   }
   .globals$servers <- .globals$servers[!is_it]
 }
@@ -274,7 +278,9 @@ Server <- R6::R6Class(
         return(invisible())
       }
       if (!is.null(path) && (!is.character(path) || anyNA(path))) {
-        abort_argument("`path` must be names of static paths, as a character vector, not ", describe(path), ".")
+        abort_argument(
+          "`path` must be names of static paths, as a character vector, not ", describe(path), "."
+        )
       }
       site_remove_paths(private$site, as.character(path))
       invisible(self$getStaticPaths())
@@ -337,14 +343,18 @@ Server <- R6::R6Class(
       private$appWrapper <- AppWrapper$new(app)
       private$site <- site_new(private$appWrapper$staticPaths, private$appWrapper$staticPathOptions)
       handlers <- private$appWrapper$handlers()
-      settings <- list(handlers$has_on_headers, handlers$has_on_error, detail != "httpuv", detail, interrupt_after())
+      settings <- list(
+        handlers$has_on_headers, handlers$has_on_error, detail != "httpuv", detail,
+        interrupt_after()
+      )
       tells_id <- setting_of("request_id_header")$value
       if (inherits_socket && is_only_worker() && !is.null(.globals$on_listen)) {
         .globals$on_listen(self)
       }
       bound <- bind(list(
         private$site, handlers$app, settings, spool, tls, proxies, proxy_header,
-        list(private$appWrapper$wsProtocols, private$appWrapper$wsCompression), private$appWrapper$wsOrigins, tells_id,
+        list(private$appWrapper$wsProtocols, private$appWrapper$wsCompression),
+        private$appWrapper$wsOrigins, tells_id,
         as.integer(inherits_socket), inherits_socket && keeps_clients()
       ))
       if (is.character(bound)) {
@@ -437,17 +447,22 @@ PipeServer <- R6::R6Class(
 
 check_host <- function(host) {
   if (!is.character(host) || length(host) != 1 || is.na(host)) {
-    abort_argument("`host` must be an IP address, as one string: \"127.0.0.1\" for this machine only.")
+    abort_argument(
+      "`host` must be an IP address, as one string: \"127.0.0.1\" for this machine only."
+    )
   }
 }
 
 # Checks a port to listen on. Where 0 is allowed, NA also lets the system choose the port.
 check_port <- function(port, least = 0) {
-  if (least == 0 && is.atomic(port) && length(port) == 1 && (is.logical(port) || is.numeric(port)) && is.na(port)) {
+  if (least == 0 && is.atomic(port) && length(port) == 1 &&
+        (is.logical(port) || is.numeric(port)) && is.na(port)) {
     return(invisible())
   }
   is_number <- is.numeric(port) && length(port) == 1 && is.finite(port)
   if (!is_number || port < least || port > 65535 || port != trunc(port)) {
-    abort_argument("`port` must be one whole number from ", least, " to 65535, not ", describe(port), ".")
+    abort_argument(
+      "`port` must be one whole number from ", least, " to 65535, not ", describe(port), "."
+    )
   }
 }

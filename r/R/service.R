@@ -43,7 +43,8 @@ failure_text <- function() {
   }
   stopAllServers()
   paste0(
-    "rookery: the server's thread has ended (", reason, "). Its connections are closed, and all servers are stopped: ",
+    "rookery: the server's thread has ended (", reason,
+    "). Its connections are closed, and all servers are stopped: ",
     "start them again with startServer()"
   )
 }

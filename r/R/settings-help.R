@@ -11,7 +11,13 @@ params_of_settings <- function(of, ..., more = list()) {
 
 # Returns a section with one item for each row.
 section_of_settings <- function(title, before, rows, more = list()) {
-  paste(c(paste0("@section ", title, ":"), before, "", paste0("* `", rows$name, "`: ", text_of_settings(rows, more))), collapse = "\n")
+  paste(
+    c(
+      paste0("@section ", title, ":"), before, "",
+      paste0("* `", rows$name, "`: ", text_of_settings(rows, more))
+    ),
+    collapse = "\n"
+  )
 }
 
 # Returns the rows of a function's arguments, with the argument as `key`.
@@ -51,7 +57,9 @@ further_limits <- function(stability) {
 }
 
 text_of_settings <- function(rows, more) {
-  default <- ifelse(rows$is_literal & rows$default != "none", paste0("`", rows$default, "`"), rows$default)
+  default <- ifelse(
+    rows$is_literal & rows$default != "none", paste0("`", rows$default, "`"), rows$default
+  )
   help <- ifelse(endsWith(rows$help, "."), rows$help, paste0(rows$help, "."))
   added <- vapply(rows$name, function(name) paste(c("", more[[name]]), collapse = " "), "")
   text <- paste0(help, " ", rows$paragraph, added, " Default: ", default, ".")

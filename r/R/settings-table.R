@@ -1,7 +1,7 @@
 # Written by `make settings` from the table in crates/settings/src/table. Do not edit.
 #
-# Each setting that may be given in R: its name and its former one, the argument that gives it, whether it is
-# an option of R and a limit, its default, what it accepts, its help in two parts, and its stability.
+# One row for each setting that R accepts: its name and former name, its argument, whether it is an
+# option of R and a limit, its stability, its default, the accepted values, and its help in two parts.
 
 setting_table <- rbind.data.frame(
   list(
@@ -98,7 +98,7 @@ setting_table <- rbind.data.frame(
   list(
     name = "hsts", former = "", argument = "tls_config(hsts)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "off", is_literal = TRUE,
-    wanted = "off, or a number of seconds and perhaps subdomains and preload, with commas between them",
+    wanted = "off, or a number of seconds, optionally followed by subdomains and preload, separated by commas",
     help = "Send Strict-Transport-Security: SECONDS[,subdomains][,preload]",
     paragraph = "Browsers then use only HTTPS for this host until the time has passed, even if the server no longer offers HTTPS, so begin with a few minutes. `subdomains` includes all subdomains. `preload` allows browsers to ship with this rule; it needs `subdomains` and at least a year (31536000). 0 makes browsers forget the rule."
   ),
@@ -112,14 +112,14 @@ setting_table <- rbind.data.frame(
   list(
     name = "domain", former = "domains", argument = "acme(domain)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "none", is_literal = FALSE,
-    wanted = "names of hosts, such as app.example.org",
+    wanted = "host names, such as app.example.org",
     help = "Get a certificate for this host name by ACME; may be repeated",
     paragraph = "Turns HTTPS on. The certificate is ordered from Let's Encrypt, or from the authority that `acme_directory` names, and renewed while the server runs. It needs `agree_tos`, and the authority must reach this server under the host name. Wildcard names are not supported."
   ),
   list(
     name = "email", former = "", argument = "acme(email)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "none", is_literal = FALSE,
-    wanted = "addresses of mail, such as ops@example.org",
+    wanted = "e-mail addresses, such as ops@example.org",
     help = "Contact address for the certificate authority; may be repeated",
     paragraph = "The authority may write to this address if there is a problem with a certificate."
   ),
@@ -196,7 +196,7 @@ setting_table <- rbind.data.frame(
   list(
     name = "warmup", former = "", argument = "workers_config(warmup)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "none", is_literal = FALSE,
-    wanted = "paths that begin with / and have no spaces, with commas between them",
+    wanted = "paths that begin with / and contain no spaces, separated by commas",
     help = "Paths requested from a new worker before it gets traffic",
     paragraph = "A list of URL paths, such as `/,/predict?x=1`, for apps whose first request is slow. A worker that responds to one of them with a status of 500 or above is stopped."
   ),
@@ -441,7 +441,7 @@ setting_table <- rbind.data.frame(
   list(
     name = "ws_compression", former = "", argument = "app$wsCompression", is_option = TRUE, is_limit = FALSE, stability = "stable",
     default = "off", is_literal = TRUE,
-    wanted = "on, off, or some of level=1 to level=9, threshold=<bytes> and takeover=on, with commas between them",
+    wanted = "on, off, or one or more of level=1 to level=9, threshold=<bytes> and takeover=on, separated by commas",
     help = "WebSocket compression: on, off, or level=6,threshold=512,...",
     paragraph = "`level` is from 1 (fastest) to 9 (smallest). Messages shorter than `threshold` bytes are not compressed. `takeover=on` keeps the compression context for the next message, which compresses better but takes 512 KiB of memory per WebSocket. `on` means `level=2,threshold=512,takeover=off`. In `_server.yml` and in R, the value may also be a mapping of these three."
   ),
@@ -686,7 +686,7 @@ setting_table <- rbind.data.frame(
   list(
     name = "admin", former = "", argument = "serve(admin)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "none", is_literal = FALSE,
-    wanted = "an address with its port, such as 127.0.0.1:9100, or unix:/path/of/a/socket",
+    wanted = "an address with a port, such as 127.0.0.1:9100, or unix:/path/of/a/socket",
     help = "Address for status, metrics and health checks",
     paragraph = "An IP address with a port, such as `127.0.0.1:9100`, or `unix:/path`. The server responds there to `/metrics` and to the probes `/-/live` and `/-/ready`, also while R is busy. The address is meant for monitoring and should not be public."
   ),

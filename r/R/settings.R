@@ -20,16 +20,27 @@ setting_names <- settings_of_options()$name
 #' Settings are read when a server is started. `rookery_options()` returns the
 #' values with which the next server would start.
 #'
-#' @eval section_of_settings("Settings", "Each limit, see [server_limits()], and:", settings_of_options(), more = list(
-#'   error_detail = paste(
-#'     "Where this package stands in for httpuv and [serve()] does not run, clients are told what httpuv tells them: the message."
-#'   ),
-#'   trusted_proxies = "In the environment with commas between them.",
-#'   proxy_protocol = "See [tls_config()].",
-#'   ws_origins = "For an app without `wsOrigins`, see [startServer()]; in the environment with commas between hosts.",
-#'   ws_compression = "For an app without `wsCompression`, see [startServer()].",
-#'   reconnect = "It applies where [serve()] runs Shiny."
-#' ))
+#' @eval section_of_settings(
+#'   "Settings",
+#'   "The settings are all limits of [server_limits()], and:",
+#'   settings_of_options(),
+#'   more = list(
+#'     error_detail = paste(
+#'       "If this package replaces httpuv and the app runs without [serve()], the default response",
+#'       "contains the error message, as with httpuv."
+#'     ),
+#'     trusted_proxies = "The environment variable lists proxies with commas between them.",
+#'     proxy_protocol = "See [tls_config()].",
+#'     ws_origins = paste(
+#'       "This setting applies to an app without `wsOrigins`, see [startServer()].",
+#'       "The environment variable lists hosts with commas between them."
+#'     ),
+#'     ws_compression = paste(
+#'       "This setting applies to an app without `wsCompression`, see [startServer()]."
+#'     ),
+#'     reconnect = "This setting applies to Shiny apps that [serve()] runs."
+#'   )
+#' )
 #'
 #' @param ... Must be empty. An argument raises an error that names the similar
 #'   setting.
@@ -45,7 +56,9 @@ rookery_options <- function(...) {
     name <- c(...names(), "")[[1]]
     abort_argument(
       "rookery_options() takes no arguments: `options(rookery.max_body_size = )` sets a setting.",
-      if (nzchar(name) && !name %in% setting_table$name) paste0(" `", name, "` is no setting.", did_you_mean(name, setting_table$name)),
+      if (nzchar(name) && !name %in% setting_table$name) {
+        paste0(" `", name, "` is no setting.", did_you_mean(name, setting_table$name))
+      },
       argument = if (nzchar(name)) name else "...", class = "rookery_bad_setting"
     )
   }
@@ -58,26 +71,30 @@ rookery_options <- function(...) {
   }, "")
   structure(
     data.frame(
-      name = c(setting_names, table$name), value = values, origin = vapply(found, `[[`, "", "origin"), stringsAsFactors = FALSE
+      name = c(setting_names, table$name), value = values,
+      origin = vapply(found, `[[`, "", "origin"), stringsAsFactors = FALSE
     ),
     class = c("rookery_options", "data.frame")
   )
 }
 
-# Also accepts the names of settings: `rookery_options()["max_body_size"]`. A result without all of
-# the columns is a plain data frame.
+# Extracts rows also by the names of settings: `rookery_options()["max_body_size"]`. A result without
+# all of the columns is a plain data frame.
 #' @export
 `[.rookery_options` <- function(x, ...) {
   is_by_name <- nargs() == 2 && is.character(..1) && !any(..1 %in% names(x))
   if (is_by_name) {
     wanted <- vapply(..1, function(name) {
-      if (name %in% names(renamed_limits())) deprecate(paste0("`", name, "`"), paste0("`", limit_name(name), "`"))
+      if (name %in% names(renamed_limits())) {
+        deprecate(paste0("`", name, "`"), paste0("`", limit_name(name), "`"))
+      }
       limit_name(name)
     }, "")
     unknown <- setdiff(wanted, x$name)
     if (length(unknown) > 0) {
       abort(
-        paste0("There is no setting `", unknown[[1]], "`.", did_you_mean(unknown[[1]], x$name)), "rookery_bad_setting",
+        paste0("There is no setting `", unknown[[1]], "`.", did_you_mean(unknown[[1]], x$name)),
+        "rookery_bad_setting",
         argument = unknown[[1]]
       )
     }
@@ -97,7 +114,9 @@ format.rookery_options <- function(x, ...) {
   if (!has_option_columns(x)) {
     return(NextMethod())
   }
-  paste0(format(c("setting", x$name)), "  ", format(c("value", x$value)), "  ", c("origin", x$origin))
+  paste0(
+    format(c("setting", x$name)), "  ", format(c("value", x$value)), "  ", c("origin", x$origin)
+  )
 }
 
 #' @export
@@ -110,14 +129,19 @@ print.rookery_options <- function(x, ...) {
 }
 
 format_setting <- function(value) {
-  paste0(names(value), if (!is.null(names(value))) " = ", vapply(value, as.character, ""), collapse = ", ")
+  paste0(
+    names(value), if (!is.null(names(value))) " = ", vapply(value, as.character, ""),
+    collapse = ", "
+  )
 }
 
 # Returns list(value =, origin =, where =) of a setting. `argument` is the value of a function's
 # argument; `where` names the source in messages.
 setting_of <- function(name, argument = NULL) {
   is_limit <- !name %in% setting_names
-  check <- function(value, where) if (is_limit) limit_value(value, name, where) else check_setting(value, name, where)
+  check <- function(value, where) {
+    if (is_limit) limit_value(value, name, where) else check_setting(value, name, where)
+  }
   serving <- .globals$settings
   option <- find_option(name)
   variable <- find_variable(name)
@@ -126,7 +150,10 @@ setting_of <- function(name, argument = NULL) {
     list("argument", argument, paste0("`", name, "`")),
     list("argument", serving$argument[[name]], paste0("`", name, "`")),
     # The program has read the environment variable under its current or former name.
-    list("environment", serving$environment[[name]] %||% environment_value(variable), paste0("The environment variable ", variable)),
+    list(
+      "environment", serving$environment[[name]] %||% environment_value(variable),
+      paste0("The environment variable ", variable)
+    ),
     list("_server.yml", serving$file[[name]], paste0("`", name, ":` of the _server.yml")),
     list("option", getOption(option), paste0("The option `", option, "`"))
   )
@@ -135,18 +162,29 @@ setting_of <- function(name, argument = NULL) {
       return(list(value = check(place[[2]], place[[3]]), origin = place[[1]], where = place[[3]]))
     }
   }
-  list(value = if (is_limit) limit_table()$default[limit_table()$name == name] else default_setting(name), origin = "default")
+  list(
+    value = if (is_limit) {
+      limit_table()$default[limit_table()$name == name]
+    } else {
+      default_setting(name)
+    },
+    origin = "default"
+  )
 }
 
 # Returns the name of the R option or environment variable of a setting. If only the former name is
 # set, that name is returned, with a message. Setting both is an error.
 find_option <- function(name) {
-  find_name(name, function(name) paste0("rookery.", name), function(option) !is.null(getOption(option)), "The option ")
+  find_name(
+    name, function(name) paste0("rookery.", name), function(option) !is.null(getOption(option)),
+    "The option "
+  )
 }
 
 find_variable <- function(name) {
   find_name(
-    name, function(name) paste0("ROOKERY_", toupper(name)), function(variable) !is.null(environment_value(variable)),
+    name, function(name) paste0("ROOKERY_", toupper(name)),
+    function(variable) !is.null(environment_value(variable)),
     "The environment variable "
   )
 }
@@ -159,7 +197,10 @@ find_name <- function(name, place_of, is_set, what) {
   }
   former <- place_of(former)
   if (is_set(place)) {
-    abort_argument(what, "`", former, "` is the deprecated name of `", place, "`: set only `", place, "`.", class = "rookery_bad_setting")
+    abort_argument(
+      what, "`", former, "` is the deprecated name of `", place, "`: set only `", place, "`.",
+      class = "rookery_bad_setting"
+    )
   }
   deprecate(paste0(what, "`", former, "`"), paste0("`", place, "`"))
   former
@@ -183,10 +224,14 @@ check_setting <- function(value, name, where) {
 # Reads a value according to the table of settings (crates/settings), and returns it with the type
 # of the setting. R checks only types, NA and encodings. `where` names the source in messages.
 setting_value <- function(value, name, where, class = "rookery_bad_setting") {
-  lines <- cli_read(.Call(ffi_read_setting, name, paste(encode_lines(setting_texts(value)), collapse = "\n")))
+  lines <- cli_read(.Call(
+    ffi_read_setting, name, paste(encode_lines(setting_texts(value)), collapse = "\n")
+  ))
   if (!is.null(lines$wanted)) {
     wanted <- if (lines$wanted == "yes or no") "TRUE or FALSE" else lines$wanted
-    abort(paste0(where, " must be ", wanted, ", not ", describe(value), "."), class, argument = name)
+    abort(
+      paste0(where, " must be ", wanted, ", not ", describe(value), "."), class, argument = name
+    )
   }
   if (!is.null(lines$wrong)) {
     abort(paste0(where, ": ", lines$wrong, "."), class, argument = name)
@@ -201,26 +246,47 @@ setting_texts <- function(value) {
     return(texts_of(value))
   }
   is_plain <- is.logical(value) || is.numeric(value) || is.character(value)
-  if (!is_plain || is.object(value) || anyNA(value) || !all(validUTF8(as.character(value)))) character() else texts_of(value)
+  if (!is_plain || is.object(value) || anyNA(value) || !all(validUTF8(as.character(value)))) {
+    character()
+  } else {
+    texts_of(value)
+  }
 }
 
 # Returns the texts of a checked value: one, or one for each element of a list.
 texts_of <- function(value) {
-  if (is.list(value)) paste0(names(value), "=", vapply(value, plain_text, ""), collapse = ",") else plain_text(value)
+  if (is.list(value)) {
+    paste0(names(value), "=", vapply(value, plain_text, ""), collapse = ",")
+  } else {
+    plain_text(value)
+  }
 }
 
 # Returns TRUE or FALSE, also for the texts used in the environment; NA for other values.
 flag_of <- function(value) {
-  if (is.object(value) || !(is.logical(value) || is.numeric(value) || is.character(value)) || length(value) != 1) {
+  if (is.object(value) || !(is.logical(value) || is.numeric(value) || is.character(value)) ||
+        length(value) != 1) {
     return(NA)
   }
-  if (as.character(value) %in% c("0", "1")) as.character(value) == "1" else if (is.numeric(value)) NA else as.logical(value)
+  if (as.character(value) %in% c("0", "1")) {
+    as.character(value) == "1"
+  } else if (is.numeric(value)) {
+    NA
+  } else {
+    as.logical(value)
+  }
 }
 
 default_setting <- function(name) {
   switch(
     name,
-    error_detail = if (is.null(.globals$settings) && stands_in_for_httpuv()) "httpuv" else if (interactive()) "message" else "none",
+    error_detail = if (is.null(.globals$settings) && stands_in_for_httpuv()) {
+      "httpuv"
+    } else if (interactive()) {
+      "message"
+    } else {
+      "none"
+    },
     request_id_header = !is.null(.globals$settings),
     interrupt_requests = FALSE,
     proxy_protocol = FALSE,
@@ -233,7 +299,8 @@ default_setting <- function(name) {
 
 # Returns whether the loaded httpuv is rookery's.
 stands_in_for_httpuv <- function() {
-  isNamespaceLoaded("httpuv") && identical(get0(".globals", envir = asNamespace("httpuv"), inherits = FALSE), .globals)
+  isNamespaceLoaded("httpuv") &&
+    identical(get0(".globals", envir = asNamespace("httpuv"), inherits = FALSE), .globals)
 }
 
 # Returns the options of this session to pass to another R process, which reads the environment
@@ -245,7 +312,8 @@ session_options <- function(is_interactive = interactive()) {
   # The folder may be relative to the working directory of this session.
   if (!is.null(setting_of("spool_dir")$value)) options$rookery.spool_dir <- spool_dir()
   # An interactive user of this session also sees the error details of the other process.
-  is_told <- !is.null(options$rookery.error_detail) || !is.null(environment_value("ROOKERY_ERROR_DETAIL"))
+  is_told <- !is.null(options$rookery.error_detail) ||
+    !is.null(environment_value("ROOKERY_ERROR_DETAIL"))
   if (is_interactive && !is_told) options$rookery.error_detail <- "message"
   options
 }

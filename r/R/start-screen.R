@@ -1,5 +1,6 @@
 # The start-up screen of serve(), which shows what is served, the addresses, and how to stop. The
-# program `rookery` shows the same screen (crates/cli/src/terminal/startup_screen.rs), and workers show none.
+# program `rookery` shows the same screen (crates/cli/src/terminal/startup_screen.rs), and workers
+# show none.
 
 # Shows the screen and opens the address as soon as a server listens. A worker logs its name
 # instead.
@@ -21,8 +22,13 @@ announce <- function(found, address, admin, open) {
     admin_serves(place)
     # While knitr runs, the screen would become part of the document.
     if (!isTRUE(getOption("knitr.in.progress"))) {
-      network <- if (is.null(address$socket) && is.null(.globals$tls$domain)) network_place(place, address$host, server$getPort())
-      message(paste(screen_lines(paste0(found$label, folder), place, network, screen$admin, is_coloured()), collapse = "\n"))
+      network <- if (is.null(address$socket) && is.null(.globals$tls$domain)) {
+        network_place(place, address$host, server$getPort())
+      }
+      message(paste(
+        screen_lines(paste0(found$label, folder), place, network, screen$admin, is_coloured()),
+        collapse = "\n"
+      ))
     }
     open_place(screen$open, place)
   }
@@ -30,9 +36,13 @@ announce <- function(found, address, admin, open) {
 
 # Returns the lines of the screen.
 screen_lines <- function(what, place, network, admin, is_coloured) {
-  paint <- function(code, text) if (is_coloured) paste0("\033[", code, "m", text, "\033[0m") else text
+  paint <- function(code, text) {
+    if (is_coloured) paste0("\033[", code, "m", text, "\033[0m") else text
+  }
   detail <- function(label, value) {
-    if (!is.null(value)) paste0("  ", paint("2", formatC(paste0(label, ":"), width = -12)), " ", paint("1;36", value))
+    if (!is.null(value)) {
+      paste0("  ", paint("2", formatC(paste0(label, ":"), width = -12)), " ", paint("1;36", value))
+    }
   }
   if (!is.null(admin) && !startsWith(admin, "unix:")) admin <- paste0("http://", admin)
   c(
@@ -66,7 +76,9 @@ is_coloured <- function(is_terminal = isatty(stderr())) {
 
 check_open <- function(open) {
   if (!is.function(open) && !isTRUE(open) && !isFALSE(open)) {
-    abort_argument("`open` must be TRUE, FALSE or a function of the address, not ", describe(open), ".")
+    abort_argument(
+      "`open` must be TRUE, FALSE or a function of the address, not ", describe(open), "."
+    )
   }
 }
 

@@ -12,7 +12,9 @@ site_new <- function(paths, options) {
 site_update <- function(site, paths, options) {
   # Sorted by the bytes of the keys, independently of the locale.
   paths <- if (length(paths) == 0) list() else paths[order(names(paths), method = "radix")]
-  is_confirmed <- .Call(ffi_site_set, site, as.character(names(paths)), lapply(paths, resolve_path, options))
+  is_confirmed <- .Call(
+    ffi_site_set, site, as.character(names(paths)), lapply(paths, resolve_path, options)
+  )
   state <- .Call(ffi_site_state, site)
   state$paths <- paths
   state$options <- options
@@ -78,7 +80,9 @@ site_set_options <- function(site, changes) {
   }
   unknown <- setdiff(keys, names(option_readers))
   if (length(unknown) > 0) {
-    abort_argument("Unknown options: ", paste0(unknown, " , ", collapse = ""), argument = unknown[[1]])
+    abort_argument(
+      "Unknown options: ", paste0(unknown, " , ", collapse = ""), argument = unknown[[1]]
+    )
   }
   changes <- changes[!duplicated(keys)]
   changes <- normalizeStaticPathOptions(changes[!vapply(changes, is.null, logical(1))])

@@ -56,7 +56,8 @@
 #'   staticPathOptions = staticPathOptions(fallthrough = TRUE)
 #' )
 #' @export
-staticPath <- function(path, indexhtml = NULL, fallthrough = NULL, html_charset = NULL, headers = NULL,
+staticPath <- function(
+  path, indexhtml = NULL, fallthrough = NULL, html_charset = NULL, headers = NULL,
                        validation = NULL) {
   if (!is.character(path) || length(path) != 1 || is.na(path) || path == "") {
     abort_argument("`path` must be a non-empty string.")
@@ -66,7 +67,9 @@ staticPath <- function(path, indexhtml = NULL, fallthrough = NULL, html_charset 
     abort_argument("path[1]=\"", path, "\": No such file or directory", argument = "path")
   }
   path <- enc2utf8(normalizePath(path, winslash = "/", mustWork = TRUE))
-  new_static_path(path, staticPathOptions(indexhtml, fallthrough, html_charset, headers, validation, FALSE))
+  new_static_path(
+    path, staticPathOptions(indexhtml, fallthrough, html_charset, headers, validation, FALSE)
+  )
 }
 
 #' @rdname staticPath
@@ -77,7 +80,8 @@ excludeStaticPath <- function() {
 
 #' @rdname staticPath
 #' @export
-staticPathOptions <- function(indexhtml = TRUE, fallthrough = FALSE, html_charset = "utf-8", headers = list(),
+staticPathOptions <- function(
+  indexhtml = TRUE, fallthrough = FALSE, html_charset = "utf-8", headers = list(),
                               validation = character(0), exclude = FALSE) {
   options <- list(
     indexhtml = indexhtml,
@@ -108,7 +112,10 @@ as.staticPath.character <- function(path) {
 
 #' @export
 as.staticPath.default <- function(path) {
-  abort_argument("Cannot convert object of class ", class(path)[[1]], " to a staticPath object.", argument = "path")
+  abort_argument(
+    "Cannot convert object of class ", class(path)[[1]], " to a staticPath object.",
+    argument = "path"
+  )
 }
 
 new_static_path <- function(path, options) {
@@ -124,7 +131,8 @@ normalizeStaticPaths <- function(paths) {
   keys <- names(paths)
   if (!(is.list(paths) || is.character(paths)) || is.null(keys) || anyNA(keys) || any(keys == "")) {
     abort_argument(
-      "paths must be a named character vector, a named list containing strings and staticPath objects, or NULL.",
+      "paths must be a named character vector, a named list containing strings and staticPath ",
+      "objects, or NULL.",
       argument = "paths"
     )
   }
@@ -175,7 +183,8 @@ read_charset <- function(value, name) {
   if (is.character(value) && length(value) == 0) {
     return("")
   }
-  if (!is.character(value) || length(value) != 1 || is.na(value) || !(value == "" || is_token(value))) {
+  if (!is.character(value) || length(value) != 1 || is.na(value) ||
+        !(value == "" || is_token(value))) {
     abort_argument("`", name, "` option must be the name of a character set, as one string.")
   }
   value
@@ -188,14 +197,16 @@ read_headers <- function(value, name) {
   }
   keys <- names(value)
   is_named <- !is.null(keys) && !anyNA(keys) && all(keys != "")
-  is_text <- is.character(value) || (is.list(value) && all(vapply(value, is_header_value, logical(1))))
+  is_text <- is.character(value) ||
+    (is.list(value) && all(vapply(value, is_header_value, logical(1))))
   if (!is_named || !is_text) {
     abort_argument("`", name, "` option must be a named list or character vector.")
   }
   keys <- rep(keys, lengths(value))
   value <- as.character(unlist(value, use.names = FALSE))
   # A line break in a value would start another header, or the body.
-  if (anyNA(value) || any(grepl("[\\x01-\\x08\\x0a-\\x1f\\x7f]", value, perl = TRUE)) || !all(is_token(keys))) {
+  if (anyNA(value) || any(grepl("[\\x01-\\x08\\x0a-\\x1f\\x7f]", value, perl = TRUE)) ||
+        !all(is_token(keys))) {
     abort_argument("`", name, "` option has a name or a value that a header cannot have.")
   }
   # These headers describe the length of a message, which only the server knows.
@@ -230,7 +241,9 @@ read_validation <- function(value, name) {
   if (length(value) == 0 || value == "") {
     return(character(0))
   }
-  parsed <- tryCatch(parse(text = value, keep.source = FALSE, encoding = "UTF-8"), error = function(error) NULL)
+  parsed <- tryCatch(
+    parse(text = value, keep.source = FALSE, encoding = "UTF-8"), error = function(error) NULL
+  )
   comparison <- if (length(parsed) == 1) as.list(parsed[[1]])
   is_comparison <- length(comparison) == 3 && identical(comparison[[1]], as.name("==")) &&
     is.character(comparison[[2]]) && is.character(comparison[[3]])
@@ -238,7 +251,9 @@ read_validation <- function(value, name) {
     abort_argument("`", name, "` must be a string of the form: '\"xxx\" == \"yyy\"'")
   }
   if (!is_token(comparison[[2]])) {
-    abort_argument("`", name, "` option must name a header, which \"", comparison[[2]], "\" cannot be.")
+    abort_argument(
+      "`", name, "` option must name a header, which \"", comparison[[2]], "\" cannot be."
+    )
   }
   enc2utf8(c("==", comparison[[2]], comparison[[3]]))
 }

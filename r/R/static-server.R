@@ -31,7 +31,9 @@ runStaticServer <- function(dir = getwd(), host = "127.0.0.1", port = NULL, ...,
   # Until the server is returned to the caller, it is stopped on errors.
   is_ours <- TRUE
   on.exit(if (is_ours) server$stop())
-  url <- paste0("http://", if (ipFamily(host) == 6L) paste0("[", host, "]") else host, ":", server$getPort())
+  url <- paste0(
+    "http://", if (ipFamily(host) == 6L) paste0("[", host, "]") else host, ":", server$getPort()
+  )
   message("Serving: '", dir, "'")
   message("View at: ", url)
   if (browse) {

@@ -30,7 +30,7 @@
 #' `X-Forwarded-Proto`. The server uses this header only if it comes from a
 #' proxy that the option `rookery.trusted_proxies` lists when the server is
 #' started. The option has addresses (`"192.0.2.1"`), networks (`"10.0.0.0/8"`),
-#' or `"unix"` for all connections to a Unix socket; the default is none.
+#' or `"unix"` for all connections to a Unix socket; the default is no proxy.
 #'
 #' A proxy that forwards connections without reading them, such as HAProxy or a
 #' cloud load balancer, can send the client's address by the PROXY protocol.
@@ -102,17 +102,24 @@ tls_config <- function(
   acme = NULL
 ) {
   arguments_of("tls_config()", "rookery_bad_tls", {
-    take_deprecated(list(), list(...), character(), "tls_config()", known = setdiff(names(formals(tls_config)), c("cert", "key", "...")))
+    take_deprecated(
+      list(), list(...), character(), "tls_config()",
+      known = setdiff(names(formals(tls_config)), c("cert", "key", "..."))
+    )
     if (is.null(acme)) {
       check_pem(cert, "cert")
       check_pem(key, "key")
     } else if (!inherits(acme, "rookery_acme")) {
       abort_argument("`acme` must be made by acme(), not ", describe(acme), ".")
     } else if (!is.null(cert) || !is.null(key)) {
-      abort_argument("`cert` and `acme` exclude each other: give a certificate, or an authority that issues one.")
+      abort_argument(
+        "`cert` and `acme` exclude each other: give a certificate, or an authority that issues one."
+      )
     }
     if (length(cert) != length(key)) {
-      abort_argument("`key` must have one key for each certificate: ", length(cert), ", not ", length(key), ".")
+      abort_argument(
+        "`key` must have one key for each certificate: ", length(cert), ", not ", length(key), "."
+      )
     }
     if (!is.null(client_ca)) {
       check_pem(client_ca, "client_ca")
@@ -128,11 +135,16 @@ tls_config <- function(
     hsts <- check_hsts(hsts)
     is_port <- is.numeric(redirect_from) && length(redirect_from) == 1 && redirect_from %in% 1:65535
     if (!is.null(redirect_from) && !is_port) {
-      abort_argument("`redirect_from` must be a port from 1 to 65535, or NULL, not ", describe(redirect_from), ".")
-    }
-    if (!is.null(acme) && !is.null(client_ca) && client_auth == "required" && is.null(redirect_from)) {
       abort_argument(
-        "`acme` needs `redirect_from`, usually port 80, if clients must have a certificate, because the authority has none."
+        "`redirect_from` must be a port from 1 to 65535, or NULL, not ", describe(redirect_from),
+        "."
+      )
+    }
+    if (!is.null(acme) && !is.null(client_ca) && client_auth == "required" &&
+          is.null(redirect_from)) {
+      abort_argument(
+        "`acme` needs `redirect_from`, usually port 80, if clients must have a certificate, ",
+        "because the authority has none."
       )
     }
   })
@@ -163,7 +175,11 @@ tls_config <- function(
 #' @export
 format.rookery_tls <- function(x, ...) {
   place <- function(pems) ifelse(is_pem(pems), "text", pems)
-  lines <- if (is.null(x$acme)) paste0("  ", place(x$cert), ", key: ", place(x$key)) else format(x$acme)
+  lines <- if (is.null(x$acme)) {
+    paste0("  ", place(x$cert), ", key: ", place(x$key))
+  } else {
+    format(x$acme)
+  }
   if (!is.null(x$client_ca)) {
     lines <- c(lines, paste0("  clients: ", x$client_auth, ", signed by ", place(x$client_ca)))
   }
@@ -172,7 +188,9 @@ format.rookery_tls <- function(x, ...) {
   lines <- c(
     lines,
     if (length(off) > 0) paste0("  off: ", paste(off, collapse = ", ")),
-    if (!is.null(x$hsts)) paste0("  hsts: ", paste(c(paste(x$hsts$max_age, "s"), flags), collapse = ", ")),
+    if (!is.null(x$hsts)) {
+      paste0("  hsts: ", paste(c(paste(x$hsts$max_age, "s"), flags), collapse = ", "))
+    },
     if (!is.null(x$redirect_from)) paste0("  redirects from port ", x$redirect_from)
   )
   c(paste0("<certificates for HTTPS, TLS ", x$min_version, " and later>"), lines)
@@ -187,7 +205,10 @@ print.rookery_tls <- function(x, ...) {
 
 check_pem <- function(pem, name) {
   if (!is.character(pem) || length(pem) == 0 || anyNA(pem) || !all(nzchar(pem))) {
-    abort_argument("`", name, "` must be the path of a PEM file or its text, as a string, not ", describe(pem), ".")
+    abort_argument(
+      "`", name, "` must be the path of a PEM file or its text, as a string, not ", describe(pem),
+      "."
+    )
   }
 }
 
@@ -205,10 +226,13 @@ check_hsts <- function(hsts) {
   fields <- if (is.list(hsts)) hsts else list(max_age = hsts)
   given <- names(fields)
   age <- fields[["max_age"]]
-  is_age <- is.numeric(age) && length(age) == 1 && !is.na(age) && age >= 0 && age <= .Machine$integer.max && age %% 1 == 0
-  if (!is_age || is.null(given) || anyDuplicated(given) || !all(given %in% c("max_age", "include_subdomains", "preload"))) {
+  is_age <- is.numeric(age) && length(age) == 1 && !is.na(age) && age >= 0 &&
+    age <= .Machine$integer.max && age %% 1 == 0
+  if (!is_age || is.null(given) || anyDuplicated(given) ||
+        !all(given %in% c("max_age", "include_subdomains", "preload"))) {
     abort_argument(
-      "`hsts` must be FALSE, a number of seconds, or a list of `max_age` in seconds and perhaps `include_subdomains` and `preload`, not ",
+      "`hsts` must be FALSE, a number of seconds, or a list of `max_age` in seconds and perhaps ",
+      "`include_subdomains` and `preload`, not ",
       describe(hsts), "."
     )
   }
@@ -218,7 +242,8 @@ check_hsts <- function(hsts) {
   check_flag(preload, "hsts$preload")
   if (preload && (!subdomains || age < 31536000)) {
     abort_argument(
-      "`hsts$preload` needs `include_subdomains = TRUE` and a `max_age` of a year, 31536000, or more, because browsers require that."
+      "`hsts$preload` needs `include_subdomains = TRUE` and a `max_age` of a year, 31536000, or ",
+      "more, because browsers require that."
     )
   }
   list(max_age = as.integer(age), include_subdomains = subdomains, preload = preload)
@@ -232,7 +257,8 @@ check_choice <- function(value, choices, name) {
   }
   if (!is.character(value) || length(value) != 1 || !value %in% choices) {
     abort_argument(
-      "`", name, "` must be ", paste0("\"", choices, "\"", collapse = " or "), ", not ", describe(value), "."
+      "`", name, "` must be ", paste0("\"", choices, "\"", collapse = " or "), ", not ",
+      describe(value), "."
     )
   }
   value
@@ -252,7 +278,13 @@ normalize_pem <- function(pem) {
 
 # Decrypts a key; a key without a password is returned unchanged.
 open_key <- function(key, password) {
-  lines <- if (is_pem(key)) key else tryCatch(readLines(key, warn = FALSE), error = function(error) "", warning = function(warning) "")
+  lines <- if (is_pem(key)) {
+    key
+  } else {
+    tryCatch(
+      readLines(key, warn = FALSE), error = function(error) "", warning = function(warning) ""
+    )
+  }
   if (!any(grepl("ENCRYPTED", lines, fixed = TRUE))) {
     return(key)
   }
@@ -270,7 +302,12 @@ open_key <- function(key, password) {
     openssl::read_key(text, password = if (is.function(password)) password() else password),
     error = function(error) {
       place <- if (is_pem(key)) "the text that was given" else key
-      abort(paste0("The key in ", place, " cannot be opened with this password: ", conditionMessage(error)), "rookery_bad_tls", argument = "password")
+      abort(
+        paste0(
+          "The key in ", place, " cannot be opened with this password: ", conditionMessage(error)
+        ),
+        "rookery_bad_tls", argument = "password"
+      )
     }
   )
   openssl::write_pem(opened)
@@ -329,9 +366,11 @@ tls_development <- function() {
   if (made[[3]] || !isTRUE(.globals$development_is_told)) {
     .globals$development_is_told <- TRUE
     message(
-      if (made[[3]]) "Created a certificate for localhost: " else "The certificate for localhost: ", made[[1]],
+      if (made[[3]]) "Created a certificate for localhost: " else "The certificate for localhost: ",
+      made[[1]],
       "\nIts SHA-256 fingerprint, as the browser shows it: ", format_fingerprint(made[[2]]),
-      "\nBrowsers show a warning: compare the fingerprint and accept. For curl: --cacert ", made[[1]]
+      "\nBrowsers show a warning: compare the fingerprint and accept. For curl: --cacert ",
+      made[[1]]
     )
   }
   tls
@@ -355,7 +394,11 @@ has_proxy_header <- function() {
 # framework starts that server and knows nothing of TLS.
 tls_of_serve <- function(port = NULL, socket = NULL) {
   serving <- .globals$tls
-  is_it <- if (is.null(socket)) identical(as.numeric(serving$port), as.numeric(port)) else identical(serving$socket, socket)
+  is_it <- if (is.null(socket)) {
+    identical(as.numeric(serving$port), as.numeric(port))
+  } else {
+    identical(serving$socket, socket)
+  }
   if (!is.null(serving) && is_it) serving$tls
 }
 
@@ -370,7 +413,8 @@ reload_all_tls <- function() {
       },
       error = function(error) {
         cat(
-          "rookery: TLS: ", conditionMessage(error), ". New connections keep using the previous certificate\n",
+          "rookery: TLS: ", conditionMessage(error),
+          ". New connections keep using the previous certificate\n",
           sep = "", file = stderr()
         )
       }

@@ -37,7 +37,8 @@ use_compat <- function(..., quiet = FALSE) {
   .libPaths(c(library, .libPaths()))
   if (!quiet) {
     message(
-      "Packages that use httpuv run on rookery ", utils::packageVersion("rookery"), " in this session.\n",
+      "Packages that use httpuv run on rookery ", utils::packageVersion("rookery"),
+      " in this session.\n",
       "For every session, put this line into .Rprofile: rookery::use_compat(quiet = TRUE)"
     )
   }
@@ -65,13 +66,18 @@ which_httpuv <- function() {
 }
 
 new_which <- function(kind, version, path, loaded) {
-  structure(list(kind = kind, version = version, path = path, loaded = loaded), class = "rookery_which")
+  structure(
+    list(kind = kind, version = version, path = path, loaded = loaded), class = "rookery_which"
+  )
 }
 
 #' @export
 format.rookery_which <- function(x, ...) {
   if (x$kind == "none") {
-    return("No httpuv is installed in the libraries of this session; rookery::use_compat() adds rookery's.")
+    return(paste(
+      "No httpuv is installed in the libraries of this session; rookery::use_compat() adds",
+      "rookery's."
+    ))
   }
   whose <- if (x$kind == "rookery") "rookery's httpuv" else "httpuv"
   verb <- if (x$loaded) "uses" else "would use"
@@ -87,7 +93,8 @@ print.rookery_which <- function(x, ...) {
 # Returns whether the httpuv in a folder is rookery's, according to its DESCRIPTION.
 is_compat <- function(path) {
   description <- file.path(path, "DESCRIPTION")
-  file.exists(description) && identical(read.dcf(description, fields = "Config/rookery/compat")[[1]], "true")
+  file.exists(description) &&
+    identical(read.dcf(description, fields = "Config/rookery/compat")[[1]], "true")
 }
 
 # Returns the library with rookery's httpuv. It is normally created when rookery is installed. If
@@ -101,7 +108,9 @@ compat_library <- function() {
     return(inside)
   }
   version <- as.character(utils::packageVersion("rookery"))
-  cache <- file.path(tools::R_user_dir("rookery", "cache"), paste0("compat-", version, "-R-", getRversion()))
+  cache <- file.path(
+    tools::R_user_dir("rookery", "cache"), paste0("compat-", version, "-R-", getRversion())
+  )
   if (is_compat(file.path(cache, "httpuv"))) {
     return(cache)
   }
@@ -109,7 +118,8 @@ compat_library <- function() {
   if (!dir.exists(source)) {
     abort(
       paste0(
-        "Rookery's httpuv is in none of `", file.path(home, "compat"), "` and `", cache, "`, and its source is not in `",
+        "Rookery's httpuv is in none of `", file.path(home, "compat"), "` and `", cache,
+        "`, and its source is not in `",
         source, "`: install rookery again, from a tarball of `R CMD build` or with `make install`."
       ),
       "rookery_no_compat"
@@ -162,7 +172,8 @@ abort_loaded <- function() {
   }
   abort(
     paste0(
-      "httpuv ", found$version, " from `", found$path, "` is loaded already, and a loaded package cannot be exchanged.",
+      "httpuv ", found$version, " from `", found$path,
+      "` is loaded already, and a loaded package cannot be exchanged.",
       by, "\nStart a new R session and call rookery::use_compat() before anything else, ",
       "or give rookery::serve() the path of the app, which then runs in a separate R process."
     ),

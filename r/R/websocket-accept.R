@@ -8,7 +8,7 @@
 #' this client. `NULL` accepts the WebSocket as well, and a response refuses it.
 #'
 #' The subprotocol is the first one in `protocol` that the client offers. If
-#' there is none in common, the WebSocket is opened without a subprotocol, and
+#' they have no subprotocol in common, the WebSocket is opened without one, and
 #' `ws$protocol` is `""`. To require a subprotocol, return a response with
 #' status 400 instead.
 #'
@@ -37,14 +37,20 @@
 accept_ws <- function(protocol = NULL, ..., headers = list()) {
   check_dots("accept_ws()", ..., known = "headers")
   if (!is.null(protocol)) check_protocols(protocol, "protocol")
-  is_named <- (is.list(headers) || is.character(headers)) && (length(headers) == 0 || !is.null(names(headers)))
+  is_named <- (is.list(headers) || is.character(headers)) &&
+    (length(headers) == 0 || !is.null(names(headers)))
   if (!is_named) {
-    abort_argument("`headers` must be a named list or a named character vector, not ", describe(headers), ".")
+    abort_argument(
+      "`headers` must be a named list or a named character vector, not ", describe(headers), "."
+    )
   }
-  own <- grep("^(sec-websocket-|upgrade$|connection$)", names(headers), ignore.case = TRUE, value = TRUE)
+  own <- grep(
+    "^(sec-websocket-|upgrade$|connection$)", names(headers), ignore.case = TRUE, value = TRUE
+  )
   if (length(own) > 0) {
     abort_argument(
-      "`headers` must not have ", own[[1]], ", which the server itself sends: name a subprotocol in `protocol`."
+      "`headers` must not have ", own[[1]],
+      ", which the server itself sends: name a subprotocol in `protocol`."
     )
   }
   structure(list(protocol = protocol, headers = headers), class = "rookery_accept_ws")
@@ -52,8 +58,16 @@ accept_ws <- function(protocol = NULL, ..., headers = list()) {
 
 #' @export
 format.rookery_accept_ws <- function(x, ...) {
-  protocol <- if (is.null(x$protocol)) "as the app says" else if (length(x$protocol) == 0) "none" else paste(x$protocol, collapse = ", ")
-  headers <- if (length(x$headers) > 0) paste0("; headers: ", paste(encodeString(names(x$headers)), collapse = ", "))
+  protocol <- if (is.null(x$protocol)) {
+    "as the app says"
+  } else if (length(x$protocol) == 0) {
+    "none"
+  } else {
+    paste(x$protocol, collapse = ", ")
+  }
+  headers <- if (length(x$headers) > 0) {
+    paste0("; headers: ", paste(encodeString(names(x$headers)), collapse = ", "))
+  }
   paste0("<rookery_accept_ws: protocol ", protocol, headers, ">")
 }
 
@@ -64,26 +78,44 @@ print.rookery_accept_ws <- function(x, ...) {
 
 # Checks names of subprotocols: unique tokens (RFC 9110, 5.6.2).
 check_protocols <- function(value, name) {
-  if (!is.character(value) || anyNA(value) || anyDuplicated(value) > 0 || !all(grepl("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$", value))) {
+  if (!is.character(value) || anyNA(value) || anyDuplicated(value) > 0 ||
+        !all(grepl("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$", value))) {
     abort_argument(
-      "`", name, "` must be names of subprotocols, such as \"chat\", each once and without spaces or commas, not ",
-      if (is.character(value)) paste(encodeString(value, quote = "\""), collapse = ", ") else describe(value), "."
+      "`", name, "` must be names of subprotocols, such as \"chat\", each once and without ",
+      "spaces or commas, not ",
+      if (is.character(value)) {
+        paste(encodeString(value, quote = "\""), collapse = ", ")
+      } else {
+        describe(value)
+      },
+      "."
     )
   }
 }
 
 # Returns the further hosts whose pages may open WebSockets; NULL if all may.
 read_origins <- function(origins) {
-  origins <- if (is.null(origins)) setting_of("ws_origins")$value else check_origins(origins, "`app$wsOrigins`")
+  origins <- if (is.null(origins)) {
+    setting_of("ws_origins")$value
+  } else {
+    check_origins(origins, "`app$wsOrigins`")
+  }
   if (!is.null(origins)) setdiff(origins, "same")
 }
 
 check_origins <- function(origins, where) {
-  is_host <- is.character(origins) & grepl("^([*][.])?[-_.0-9A-Za-z]+(:[0-9]+)?$|^\\[[0-9A-Fa-f:.]+\\](:[0-9]+)?$", origins)
+  is_host <- is.character(origins) & grepl(
+    "^([*][.])?[-_.0-9A-Za-z]+(:[0-9]+)?$|^\\[[0-9A-Fa-f:.]+\\](:[0-9]+)?$", origins
+  )
   if (!is.character(origins) || anyNA(origins) || !all(is_host)) {
-    wrong <- if (is.character(origins)) encodeString(origins[!is_host][[1]], quote = "\"") else describe(origins)
+    wrong <- if (is.character(origins)) {
+      encodeString(origins[!is_host][[1]], quote = "\"")
+    } else {
+      describe(origins)
+    }
     abort_argument(
-      where, " must be \"same\", or hosts such as \"example.org\", \"*.example.org\" or \"localhost:8000\" without `https://`, not ",
+      where, " must be \"same\", or hosts such as \"example.org\", \"*.example.org\" or ",
+      "\"localhost:8000\" without `https://`, not ",
       wrong, ".",
       argument = first_quoted(where) %||% "ws_origins"
     )
@@ -101,7 +133,9 @@ read_compression <- function(compression) {
 }
 
 compression_rules <- function(compression, where) {
-  wrong <- function(what) abort_argument(where, what, argument = first_quoted(where) %||% "ws_compression")
+  wrong <- function(what) {
+    abort_argument(where, what, argument = first_quoted(where) %||% "ws_compression")
+  }
   default <- list(level = 2, threshold = 512, takeover = FALSE)
   if (identical(compression, FALSE)) {
     return(c(0, 0, 0))
@@ -110,11 +144,17 @@ compression_rules <- function(compression, where) {
     compression <- default
   }
   known <- is.list(compression) && length(compression) > 0 && !is.null(names(compression))
-  if (!known || !all(names(compression) %in% names(default)) || anyDuplicated(names(compression)) > 0) {
-    wrong(paste0(" must be TRUE, FALSE, or a list of `level`, `threshold` and `takeover`, not ", describe(compression), "."))
+  if (!known || !all(names(compression) %in% names(default)) ||
+        anyDuplicated(names(compression)) > 0) {
+    wrong(paste0(
+      " must be TRUE, FALSE, or a list of `level`, `threshold` and `takeover`, not ",
+      describe(compression), "."
+    ))
   }
   all <- utils::modifyList(default, compression)
-  is_number <- function(x, from, to) is.numeric(x) && length(x) == 1 && !is.na(x) && x >= from && x <= to
+  is_number <- function(x, from, to) {
+    is.numeric(x) && length(x) == 1 && !is.na(x) && x >= from && x <= to
+  }
   if (!is_number(all$level, 1, 9) || all$level != trunc(all$level)) {
     wrong(paste0(": `level` must be a whole number from 1 to 9, not ", describe(all$level), "."))
   }

@@ -114,16 +114,24 @@ WebSocketClient <- R6::R6Class(
   cloneable = FALSE,
   public = list(
     #' @description Creates a client.
-    initialize = function(url, protocols = character(0), headers = NULL, autoConnect = TRUE, accessLogChannels = c("none"),
-                          errorLogChannels = NULL, maxMessageSize = 32 * 1024^2, ..., ca = NULL, compress = FALSE,
-                          max_send_queue_size = NULL, connect_timeout = NULL, close_timeout = NULL, ping_interval = NULL,
+    initialize = function(
+      url, protocols = character(0), headers = NULL, autoConnect = TRUE,
+      accessLogChannels = c("none"),
+                          errorLogChannels = NULL, maxMessageSize = 32 * 1024^2, ..., ca = NULL,
+                          compress = FALSE,
+                          max_send_queue_size = NULL, connect_timeout = NULL, close_timeout = NULL,
+                          ping_interval = NULL,
                           ping_timeout = NULL) {
       arguments_of("WebSocketClient", "rookery_bad_client", {
         limits <- list(
-          max_send_queue_size = max_send_queue_size, connect_timeout = connect_timeout, close_timeout = close_timeout,
+          max_send_queue_size = max_send_queue_size, connect_timeout = connect_timeout,
+          close_timeout = close_timeout,
           ping_interval = ping_interval, ping_timeout = ping_timeout
         )
-        limits <- take_deprecated(limits, list(...), renamed_client_limits, "WebSocketClient$new()", known = c("ca", "compress", names(limits)))
+        limits <- take_deprecated(
+          limits, list(...), renamed_client_limits, "WebSocketClient$new()",
+          known = c("ca", "compress", names(limits))
+        )
         limits <- utils::modifyList(client_defaults, Filter(Negate(is.null), limits))
         check_string(url, "url")
         check_flag(autoConnect, "autoConnect")
@@ -139,7 +147,13 @@ WebSocketClient <- R6::R6Class(
           compress
         )
         texts <- list(client_protocols(protocols), client_headers(headers))
-        ca <- if (is.null(ca)) "" else if (grepl("-----BEGIN ", ca, fixed = TRUE)) ca else path.expand(ca)
+        ca <- if (is.null(ca)) {
+          ""
+        } else if (grepl("-----BEGIN ", ca, fixed = TRUE)) {
+          ca
+        } else {
+          path.expand(ca)
+        }
         problem <- .Call(ffi_client_check, enc2utf8(url))
         if (is.character(problem)) abort_argument(problem, ".", argument = "url")
       })
@@ -150,7 +164,10 @@ WebSocketClient <- R6::R6Class(
     connect = function() {
       core <- private$core
       if (core$state != 0L || !is.null(core$handle)) {
-        abort("a WebSocketClient can connect only once: create another one to connect again.", "rookery_bad_state")
+        abort(
+          "a WebSocketClient can connect only once: create another one to connect again.",
+          "rookery_bad_state"
+        )
       }
       core$handle <- client_open(core)
       invisible()
@@ -193,8 +210,11 @@ WebSocketClient <- R6::R6Class(
       if (!is.numeric(code) || length(code) != 1 || !(code %in% c(1000, 3000:4999))) {
         abort_argument("`code` must be 1000, or one of 3000 to 4999, not ", describe(code), ".")
       }
-      if (!is.character(reason) || length(reason) != 1 || is.na(reason) || nchar(enc2utf8(reason), "bytes") > 123) {
-        abort_argument("`reason` must be one string of at most 123 bytes in UTF-8, not ", describe(reason), ".")
+      if (!is.character(reason) || length(reason) != 1 || is.na(reason) ||
+            nchar(enc2utf8(reason), "bytes") > 123) {
+        abort_argument(
+          "`reason` must be one string of at most 123 bytes in UTF-8, not ", describe(reason), "."
+        )
       }
       client_close(private$core, as.integer(code), reason)
       invisible()
@@ -214,17 +234,21 @@ WebSocketClient <- R6::R6Class(
     core = NULL,
     finalize = function() {
       core <- private$core
-      if (is.environment(core) && !is.null(core$handle) && core$state != 3L) .Call(ffi_client_abandon, core$handle)
+      if (is.environment(core) && !is.null(core$handle) && core$state != 3L) {
+        .Call(ffi_client_abandon, core$handle)
+      }
     }
   )
 )
 
 client_defaults <- list(
-  max_send_queue_size = 16 * 1024^2, connect_timeout = 10, close_timeout = 5, ping_interval = 20, ping_timeout = 20
+  max_send_queue_size = 16 * 1024^2, connect_timeout = 10, close_timeout = 5, ping_interval = 20,
+  ping_timeout = 20
 )
 
 renamed_client_limits <- c(
-  maxQueueSize = "max_send_queue_size", connectTime = "connect_timeout", closeTime = "close_timeout", pingTime = "ping_interval",
+  maxQueueSize = "max_send_queue_size", connectTime = "connect_timeout",
+  closeTime = "close_timeout", pingTime = "ping_interval",
   pongTime = "ping_timeout"
 )
 
@@ -259,14 +283,18 @@ client_send <- function(core, msg) {
   if (core$state != 1L) {
     state <- client_states[[core$state + 1L]]
     abort(
-      paste0("the WebSocketClient is ", state, ": send while it is open, from `$onOpen()` on and before `$close()`."),
+      paste0(
+        "the WebSocketClient is ", state,
+        ": send while it is open, from `$onOpen()` on and before `$close()`."
+      ),
       "rookery_bad_state"
     )
   }
   if (identical(.Call(ffi_client_send, core$handle, msg), FALSE)) {
     abort(
       paste0(
-        "the message was not sent: the server reads too slowly, and more than `max_send_queue_size` bytes would be queued. ",
+        "the message was not sent: the server reads too slowly, and more than ",
+        "`max_send_queue_size` bytes would be queued. ",
         "Send again when `$bufferedAmount()` has gone down."
       ),
       "rookery_queue_full"
@@ -325,12 +353,17 @@ client_event <- function(core, kind, value, code, is_clean) {
   event <- c(list(target = core$self), event)
   # No further event follows.
   if (core$state == 3L) core$self <- NULL
-  functions <- Filter(is.function, lapply(core$callbacks, function(entry) if (entry$kind == kind) entry$func))
+  functions <- Filter(
+    is.function, lapply(core$callbacks, function(entry) if (entry$kind == kind) entry$func)
+  )
   if (kind == "error" && length(functions) == 0 && !has_closed && !isTRUE(.globals$is_ending)) {
     # Without `onError` the failure would go unnoticed. The query of the URL is left out, because it
     # may contain a secret.
     place <- sub("[?#].*$", "", core$setup[[1]])
-    text <- paste0("The WebSocketClient of ", place, " has failed: ", value, ". `$onError()` takes a function that handles this.")
+    text <- paste0(
+      "The WebSocketClient of ", place, " has failed: ", value,
+      ". `$onError()` takes a function that handles this."
+    )
     return(list(function() warn(text, "rookery_client_failed")))
   }
   lapply(functions, function(func) function() func(event))
@@ -341,7 +374,9 @@ client_event <- function(core, kind, value, code, is_clean) {
 client_limit <- function(value, name, unit, may_be_infinite = FALSE) {
   is_number <- is.numeric(value) && length(value) == 1 && !is.na(value) && value > 0
   if (!is_number || (is.infinite(value) && !may_be_infinite)) {
-    abort_argument("`", name, "` must be a positive number of ", unit, ", not ", describe(value), ".")
+    abort_argument(
+      "`", name, "` must be a positive number of ", unit, ", not ", describe(value), "."
+    )
   }
   as.double(value)
 }
@@ -357,21 +392,38 @@ client_protocols <- function(protocols) {
 # Returns the headers as a vector of alternating names and values.
 client_headers <- function(headers) {
   values <- if (is.list(headers)) headers else as.list(headers)
-  is_text <- vapply(values, function(value) is.atomic(value) && length(value) == 1 && !is.na(value), NA)
+  is_text <- vapply(
+    values, function(value) is.atomic(value) && length(value) == 1 && !is.na(value), NA
+  )
   names <- names(values)
-  if (length(values) > 0 && (!all(is_text) || is.null(names) || anyNA(names) || !all(nzchar(names)))) {
-    abort_argument("`headers` must be a named list or character vector with one string for each header, not ", describe(headers), ".")
+  if (length(values) > 0 &&
+        (!all(is_text) || is.null(names) || anyNA(names) || !all(nzchar(names)))) {
+    abort_argument(
+      "`headers` must be a named list or character vector with one string for each header, not ",
+      describe(headers), "."
+    )
   }
-  own <- c("host", "upgrade", "connection", "sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol", "sec-websocket-extensions")
+  own <- c(
+    "host", "upgrade", "connection", "sec-websocket-key", "sec-websocket-version",
+    "sec-websocket-protocol", "sec-websocket-extensions"
+  )
   taken <- intersect(tolower(names), own)
   if (length(taken) > 0) {
-    abort_argument("`headers` has ", taken[[1]], ", which the handshake sends itself: use `protocols` for subprotocols.")
+    abort_argument(
+      "`headers` has ", taken[[1]],
+      ", which the handshake sends itself: use `protocols` for subprotocols."
+    )
   }
   texts <- vapply(values, as.character, "")
-  is_wrong <- !grepl("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$", names) | grepl("[\\x01-\\x08\\x0a-\\x1f\\x7f]", texts, perl = TRUE, useBytes = TRUE)
+  is_wrong <- !grepl("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$", names) | grepl(
+    "[\\x01-\\x08\\x0a-\\x1f\\x7f]", texts, perl = TRUE, useBytes = TRUE
+  )
   if (any(is_wrong)) {
     wrong <- encodeString(names[is_wrong][[1]], quote = "\"")
-    abort_argument("`headers` has ", wrong, ", whose name or value a header cannot have: no spaces in names, no line ends in values.")
+    abort_argument(
+      "`headers` has ", wrong,
+      ", whose name or value a header cannot have: no spaces in names, no line ends in values."
+    )
   }
   enc2utf8(as.character(rbind(names, texts)))
 }

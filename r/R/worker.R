@@ -1,4 +1,5 @@
-# This R process as a worker of `rookery serve`. src/worker.c has what the supervisor passed to it.
+# The R functions of a worker of `rookery serve`. src/worker.c has the sockets that the supervisor
+# passed to this process.
 
 # Returns whether a server for `app` listens on the worker's socket, which the first server with an
 # app does. A server without an app is usually one that looks for a free port (as Shiny and probe()

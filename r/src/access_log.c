@@ -42,13 +42,14 @@ static SEXP log_string(struct rk_bytes bytes) {
     return Rf_ScalarString(Rf_mkCharLenCE(bytes.start, (int)bytes.len, CE_UTF8));
 }
 
-// Returns the fields of the next record as a list, or NULL if there is none.
+// Returns the fields of the next record as a list, or NULL if no record is queued.
 SEXP ffi_log_next(void) {
     struct rk_log_record record;
     if (!rk_log_next(&record)) {
         return R_NilValue;
     }
-    const char* names[] = {"time", "remote", "method", "path", "query", "status", "bytes", "seconds",
+    const char* names[] = {"time", "remote", "method", "path", "query", "status", "bytes",
+        "seconds",
                            "request_id", "aborted", ""};
     SEXP line = PROTECT(Rf_mkNamed(VECSXP, names));
     SEXP time = PROTECT(Rf_ScalarReal(record.time));
@@ -65,7 +66,8 @@ SEXP ffi_log_next(void) {
     SET_VECTOR_ELT(line, 6, Rf_ScalarReal((double)record.bytes));
     SET_VECTOR_ELT(line, 7, Rf_ScalarReal(record.seconds));
     SET_VECTOR_ELT(line, 8, log_string(record.request_id));
-    SET_VECTOR_ELT(line, 9, record.aborted < 0 ? Rf_ScalarString(NA_STRING) : Rf_mkString(stream_end_name(record.aborted)));
+    SET_VECTOR_ELT(line, 9, record.aborted < 0 ? Rf_ScalarString(NA_STRING)
+        : Rf_mkString(stream_end_name(record.aborted)));
     UNPROTECT(3);
     return line;
 }

@@ -44,5 +44,6 @@ bool is_receiver(SEXP value) {
 
 bool is_stream(SEXP body) {
     return Rf_isFunction(body) ||
-           (TYPEOF(body) == ENVSXP && (Rf_inherits(body, "rookery_source") || Rf_inherits(body, "rookery_stream")));
+           (TYPEOF(body) == ENVSXP && (Rf_inherits(body, "rookery_source") ||
+               Rf_inherits(body, "rookery_stream")));
 }

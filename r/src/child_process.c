@@ -56,7 +56,8 @@ static int prepare(posix_spawnattr_t* attributes, posix_spawn_file_actions_t* fi
     problem = problem != 0 ? problem : posix_spawnattr_setsigdefault(attributes, &defaults);
     // The child is not in the terminal's foreground group, so reading from the terminal would stop
     // it.
-    return problem != 0 ? problem : posix_spawn_file_actions_addopen(files, 0, "/dev/null", O_RDONLY, 0);
+    return problem != 0 ? problem : posix_spawn_file_actions_addopen(files, 0, "/dev/null",
+        O_RDONLY, 0);
 }
 
 // Returns the process id, or an error message. Signals are forwarded to the child from now on.
@@ -102,7 +103,8 @@ SEXP ffi_child_wait(SEXP pid, SEXP seconds) {
         if (ended != 0 && !(ended < 0 && errno == EINTR)) {
             // Other code (parallel, processx) may have called wait(), so that the status is
             // unknown.
-            int code = ended < 0 ? 0 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+            int code = ended < 0 ? 0 : WIFEXITED(status) ? WEXITSTATUS(status)
+                : 128 + WTERMSIG(status);
             SEXP result = PROTECT(Rf_allocVector(INTSXP, 2));
             INTEGER(result)[0] = code;
             INTEGER(result)[1] = signals_passed();

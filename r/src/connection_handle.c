@@ -15,8 +15,7 @@ SEXP handle_new(uint64_t id) {
     return handle;
 }
 
-// Returns the id in a handle; a negative number if there is none, or if the handle is from another
-// session or process.
+// Returns the id in a handle, or -1 if the value is not a handle of this session and process.
 double handle_id_here(SEXP handle) {
     bool is_here = TYPEOF(handle) == EXTPTRSXP && R_ExternalPtrAddr(handle) == mark();
     return is_here ? REAL(R_ExternalPtrTag(handle))[0] : -1;
@@ -30,20 +29,23 @@ double handle_id(SEXP handle, const char* what, const char* given) {
     // A restored handle has its tag, but not its address. The tag may name another connection by
     // now.
     if (R_ExternalPtrAddr(handle) == NULL) {
-        abort_with("rookery_restored", "this %s was saved and restored, but its connection belongs to another R session", what);
+        abort_with("rookery_restored",
+            "this %s was saved and restored, but its connection belongs to another R session",
+            what);
     }
     if (R_ExternalPtrAddr(handle) != mark()) {
         abort_with(
             "rookery_in_fork",
-            "this %s belongs to the process from which this one was forked: return the %s as the value of the fork "
+            "this %s belongs to the process from which this one was forked: return the %s as the "
+            "value of the fork "
             "(`parallel::mccollect()`), and send it or close the %s in that process",
             what, given, what);
     }
     return REAL(R_ExternalPtrTag(handle))[0];
 }
 
-// Returns the id for printing, without errors: NA if there is none, or if the handle is from
-// another session or process.
+// Returns the id in a handle for printing, or NA if the handle has no id or is from another session
+// or process. Raises no error.
 SEXP ffi_handle_number(SEXP handle) {
     double id = handle_id_here(handle);
     return Rf_ScalarReal(id < 0 ? NA_REAL : id);

@@ -23,7 +23,8 @@ static SEXP run_write(void* data) {
     return R_NilValue;
 }
 
-static void respond_with_error(SEXP ticket, SEXP req, SEXP caught, const char* text, const char* stage, const char* label) {
+static void respond_with_error(SEXP ticket, SEXP req, SEXP caught, const char* text,
+    const char* stage, const char* label) {
     char route[ROUTE_MAX];
     struct error_report report = {
         .slot = (uint32_t)REAL(ticket)[0],

@@ -21,9 +21,10 @@ static SEXP request_id(const struct error_report* report) {
 
 // Returns the report as a list for R/error-report.R.
 static SEXP error_report_list(const struct error_report* report, SEXP caught, const char* text) {
-    const char* names[] = {"app",     "detail", "stage", "label", "route",   "request_id",    "condition",
-                           "text",    "trace",  "req",   "seconds", "is_answerable", "wants", ""};
-    static const char* const wants[] = {"text", "json", "page"};
+    const char* names[] = {"app",     "detail", "stage", "label", "route",   "request_id",
+        "condition",
+                           "text",    "trace",  "req",   "seconds", "is_answerable", "format", ""};
+    static const char* const formats[] = {"text", "json", "page"};
     struct app_facts facts = app_facts(report->listener);
     bool failed;
     SEXP list = PROTECT(Rf_mkNamed(VECSXP, names));
@@ -37,24 +38,25 @@ static SEXP error_report_list(const struct error_report* report, SEXP caught, co
     SET_VECTOR_ELT(list, 7, text_or_null(text));
     SET_VECTOR_ELT(list, 8, caught_trace(caught));
     SET_VECTOR_ELT(list, 9, report->req == NULL ? R_NilValue : report->req);
-    SET_VECTOR_ELT(list, 10, Rf_ScalarReal(report->began > 0 ? monotonic_seconds() - report->began : NA_REAL));
+    double seconds = report->began > 0 ? monotonic_seconds() - report->began : NA_REAL;
+    SET_VECTOR_ELT(list, 10, Rf_ScalarReal(seconds));
     SET_VECTOR_ELT(list, 11, Rf_ScalarLogical(report->is_answerable));
-    SET_VECTOR_ELT(list, 12, Rf_mkString(wants[rk_error_format(report->slot, report->id)]));
+    SET_VECTOR_ELT(list, 12, Rf_mkString(formats[rk_error_format(report->slot, report->id)]));
     SEXP call = PROTECT(Rf_lang2(objs.complete_error_report, list));
     SEXP complete = call_quietly(call, &failed);
     UNPROTECT(2);
     return failed ? list : complete;
 }
 
-struct asked {
+struct on_error_call {
     SEXP list;
-    SEXP answer;  // a list of length one
+    SEXP response;  // a list of length one
 };
 
 static SEXP run_on_error(void* data) {
-    struct asked* asked = data;
-    SEXP call = PROTECT(Rf_lang2(objs.call_on_error, asked->list));
-    SET_VECTOR_ELT(asked->answer, 0, Rf_eval(call, R_BaseEnv));
+    struct on_error_call* on_error = data;
+    SEXP call = PROTECT(Rf_lang2(objs.call_on_error, on_error->list));
+    SET_VECTOR_ELT(on_error->response, 0, Rf_eval(call, R_BaseEnv));
     UNPROTECT(1);
     return R_NilValue;
 }
@@ -62,8 +64,8 @@ static SEXP run_on_error(void* data) {
 // Returns the response of the app's onError, or R_NilValue if onError returned none; not protected.
 // Jumps out of onError end here; this function does not jump.
 static SEXP call_on_error(SEXP list, enum failure* failure) {
-    struct asked asked = {list, PROTECT(Rf_allocVector(VECSXP, 1))};
-    struct guard guard = {.body = run_on_error, .data = &asked};
+    struct on_error_call on_error = {list, PROTECT(Rf_allocVector(VECSXP, 1))};
+    struct guard guard = {.body = run_on_error, .data = &on_error};
     guard_begin();
     *failure = guard_run(&guard);
     guard_end();
@@ -73,7 +75,7 @@ static SEXP call_on_error(SEXP list, enum failure* failure) {
         UNPROTECT(1);
     }
     UNPROTECT(1);
-    return VECTOR_ELT(asked.answer, 0);
+    return VECTOR_ELT(on_error.response, 0);
 }
 
 // Returns the default error response, or R_NilValue if it could not be made; not protected.
@@ -87,19 +89,21 @@ static SEXP default_response(SEXP list) {
 
 // Reports an error to the app's onError and on stderr. Returns the response of onError, not
 // protected.
-static SEXP tell(const struct error_report* report, SEXP list, const char* text, enum failure* failure) {
+static SEXP report_error(const struct error_report* report, SEXP list, const char* text,
+    enum failure* failure) {
     bool failed;
-    SEXP answer = PROTECT(call_on_error(list, failure));
+    SEXP response = PROTECT(call_on_error(list, failure));
     SEXP call = PROTECT(Rf_lang2(objs.write_error_report, list));
     call_quietly(call, &failed);
     if (failed) {
         bool has_route = report->route != NULL && report->route[0] != '\0';
         REprintf(
-            has_route ? "rookery: %s (%s): %s\n" : "rookery: %s%s: %s\n", has_route ? report->route : "", report->label,
+            has_route ? "rookery: %s (%s): %s\n" : "rookery: %s%s: %s\n",
+            has_route ? report->route : "", report->label,
             text == NULL ? "an error whose message could not be shown" : text);
     }
     UNPROTECT(2);
-    return answer;
+    return response;
 }
 
 // Reports an error to the app's onError and on stderr. Returns the response to send, or R_NilValue
@@ -107,36 +111,37 @@ static SEXP tell(const struct error_report* report, SEXP list, const char* text,
 SEXP error_report_emit(const struct error_report* report, SEXP caught, const char* text) {
     SEXP list = PROTECT(error_report_list(report, caught, text));
     enum failure failure;
-    SEXP answer = PROTECT(tell(report, list, text, &failure));
-    if (answer == R_NilValue && report->is_answerable) {
-        answer = default_response(list);
+    SEXP response = PROTECT(report_error(report, list, text, &failure));
+    if (response == R_NilValue && report->is_answerable) {
+        response = default_response(list);
     }
-    PROTECT(answer);
+    PROTECT(response);
     // Called last, because the interrupt would be raised by the calls above.
     guard_propagate_interrupt(failure);
     UNPROTECT(3);
-    return report->is_answerable ? answer : R_NilValue;
+    return report->is_answerable ? response : R_NilValue;
 }
 
-struct answer {
+struct response_attempt {
     const struct error_report* report;
     SEXP response;
     const char* problem;
 };
 
-static SEXP run_answer(void* data) {
-    struct answer* answer = data;
-    answer->problem = response_write(answer->report->slot, answer->report->id, answer->response);
+static SEXP run_response_write(void* data) {
+    struct response_attempt* attempt = data;
+    const struct error_report* report = attempt->report;
+    attempt->problem = response_write(report->slot, report->id, attempt->response);
     return R_NilValue;
 }
 
 // Writes a response; returns whether that was possible. If a response of onError cannot be written,
 // this is logged. Does not jump.
-static bool write_answer(const struct error_report* report, SEXP response, bool is_apps) {
-    struct answer answer = {.report = report, .response = response};
-    struct guard guard = {.body = run_answer, .data = &answer};
+static bool try_response(const struct error_report* report, SEXP response, bool is_apps) {
+    struct response_attempt attempt = {.report = report, .response = response};
+    struct guard guard = {.body = run_response_write, .data = &attempt};
     guard_begin();
-    bool is_written = guard_run(&guard) == FAILURE_NONE && answer.problem == NULL;
+    bool is_written = guard_run(&guard) == FAILURE_NONE && attempt.problem == NULL;
     guard_end();
     SEXP why = PROTECT(guard_caught(&guard));
     if (is_written && response_lacks_file()) {
@@ -146,7 +151,7 @@ static bool write_answer(const struct error_report* report, SEXP response, bool 
         return false;
     }
     if (!is_written && is_apps) {
-        log_error("the response of onError", caught_condition(why), answer.problem);
+        log_error("the response of onError", caught_condition(why), attempt.problem);
     }
     UNPROTECT(1);
     return is_written;
@@ -156,16 +161,18 @@ static bool write_answer(const struct error_report* report, SEXP response, bool 
 void error_report_respond(const struct error_report* report, SEXP caught, const char* text) {
     SEXP list = PROTECT(error_report_list(report, caught, text));
     enum failure failure;
-    SEXP response = PROTECT(tell(report, list, text, &failure));
-    bool is_written = response != R_NilValue && write_answer(report, response, true);
+    SEXP response = PROTECT(report_error(report, list, text, &failure));
+    bool is_written = response != R_NilValue && try_response(report, response, true);
     if (!is_written) {
         response = PROTECT(default_response(list));
-        is_written = response != R_NilValue && write_answer(report, response, false);
+        is_written = response != R_NilValue && try_response(report, response, false);
         UNPROTECT(1);
     }
     if (!is_written) {
-        const char* page = app_facts(report->listener).is_httpuv ? "An exception occurred." : "500 Internal Server Error\n";
-        response_text(report->slot, report->id, 500, "text/plain; charset=UTF-8", page, strlen(page));
+        const char* page = app_facts(report->listener).is_httpuv ? "An exception occurred."
+            : "500 Internal Server Error\n";
+        response_text(report->slot, report->id, 500, "text/plain; charset=UTF-8", page,
+            strlen(page));
     }
     rk_response_mark_failed(report->slot, report->id);
     response_send(report->slot, report->id);

@@ -34,8 +34,10 @@ static void report_depth(void) {
         is_reported = true;
         log_error(
             "service()", R_NilValue,
-            "too many handlers are nested, each within a service() or later::run_now() of another: further requests "
-            "and messages wait until one of them returns. A handler that has to wait should return a promise instead.");
+            "too many handlers are nested, each within a service() or later::run_now() of "
+            "another: further requests "
+            "and messages wait until one of them returns. A handler that has to wait should "
+            "return a promise instead.");
     }
 }
 
@@ -132,7 +134,8 @@ static void dispatch_event(const struct rk_event* event) {
     }
 }
 
-// Handles one event, or HTTP events for up to `batch_seconds`. Returns false if there was none.
+// Handles one event, or HTTP events for up to `batch_seconds`. Returns false if no event
+// was queued.
 static bool run_batch(double start) {
     struct rk_event event;
     if (guard_is_too_deep() || !rk_next(&event)) {
@@ -140,7 +143,7 @@ static bool run_batch(double start) {
     }
     event_begin();
     event_set_start(start);
-    int asked = interrupts;
+    int seen_interrupts = interrupts;
     guard_forget_interrupt();
     guard_begin();
     bool has_pulled = false;
@@ -151,10 +154,11 @@ static bool run_batch(double start) {
         event_release();
         // Each WebSocket message ends the batch, because Shiny flushes its reactives between calls
         // of service().
-        bool is_http = event.kind == RK_REQUEST || event.kind == RK_HEAD || event.kind >= RK_STREAM_PULL;
+        bool is_http = event.kind == RK_REQUEST || event.kind == RK_HEAD ||
+            event.kind >= RK_STREAM_PULL;
         // While `later` has callbacks (of an app that returns promises), requests and callbacks
         // alternate.
-        if (!is_http || later_has_more || interrupts != asked || guard_is_interrupted()) {
+        if (!is_http || later_has_more || interrupts != seen_interrupts || guard_is_interrupted()) {
             break;
         }
         double now = monotonic_seconds();
@@ -203,9 +207,9 @@ static void handle_signals(void) {
         if (is_reload) {
             take_reload_request();
         }
-        SEXP asked = PROTECT(Rf_ScalarLogical(is_asked));
+        SEXP stop = PROTECT(Rf_ScalarLogical(is_asked));
         SEXP reload = PROTECT(Rf_ScalarLogical(is_reload));
-        SEXP call = PROTECT(Rf_lang3(objs.handle_signals, asked, reload));
+        SEXP call = PROTECT(Rf_lang3(objs.handle_signals, stop, reload));
         Rf_eval(call, R_BaseEnv);
         UNPROTECT(3);
     }
@@ -214,7 +218,7 @@ static void handle_signals(void) {
 // Waits in a service() that is nested too deep for further handlers: new events are handled when
 // one of the handlers has returned. Runs the callbacks of package later meanwhile. May jump.
 static void pass_without_events(double deadline) {
-    int asked = interrupts;
+    int seen_interrupts = interrupts;
     for (double rest = deadline - monotonic_seconds();; rest = deadline - monotonic_seconds()) {
         bool has_run = false;
         double seconds = rest < 0 ? 0 : rest < park_seconds ? rest : park_seconds;
@@ -230,7 +234,7 @@ static void pass_without_events(double deadline) {
             nanosleep(&pause, NULL);
         }
         R_CheckUserInterrupt();
-        if (has_run || interrupts != asked || monotonic_seconds() >= deadline) {
+        if (has_run || interrupts != seen_interrupts || monotonic_seconds() >= deadline) {
             return;
         }
     }
@@ -240,7 +244,7 @@ static void pass_without_events(double deadline) {
 static void pass(double seconds) {
     double start = monotonic_seconds();
     double deadline = start + seconds;
-    int asked = interrupts;
+    int seen_interrupts = interrupts;
     if (guard_is_too_deep()) {
         report_depth();
         pass_without_events(deadline);
@@ -258,7 +262,7 @@ static void pass(double seconds) {
         double time = monotonic_seconds();
         if (later_has_more || time - later_at >= later_seconds || seconds == 0) {
             bool has_run = run_later(0);
-            if (run_batch(monotonic_seconds()) || has_run || interrupts != asked) {
+            if (run_batch(monotonic_seconds()) || has_run || interrupts != seen_interrupts) {
                 return;
             }
             time = monotonic_seconds();
@@ -290,7 +294,7 @@ static void pass(double seconds) {
             rk_resume();
             later_set_wait_loop(outer);
             R_CheckUserInterrupt();
-            if (run_batch(monotonic_seconds()) || has_run || interrupts != asked) {
+            if (run_batch(monotonic_seconds()) || has_run || interrupts != seen_interrupts) {
                 return;
             }
         }

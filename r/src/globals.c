@@ -17,7 +17,7 @@ _Noreturn void abort_with(const char* class, const char* format, ...) {
     SEXP message = PROTECT(Rf_mkString(text));
     SEXP call = PROTECT(Rf_lang3(Rf_install("abort"), message, PROTECT(Rf_mkString(class))));
     Rf_eval(call, objs.ns);
-    // Not reached: abort() has raised the error.
+    // This line is not reached, because abort() has raised the error.
     Rf_error("%s", text);
 }
 

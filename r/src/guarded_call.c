@@ -146,8 +146,9 @@ void guard_begin(void) {
     }
 }
 
-// Interrupts the handler that is running, for a supervisor. R code outside of handlers is not
-// interrupted, because that would interrupt the event loop. Called in a signal handler on R's thread.
+// Interrupts the running handler of the app, for a supervisor. R code outside of handlers is not
+// interrupted, because that would interrupt the event loop. Called in a signal handler on R's
+// thread.
 void guard_interrupt_handler(void) {
     if (guard_is_active()) {
         is_supervisor_interrupt = 1;
@@ -179,7 +180,8 @@ void guard_end(void) {
     if (--depth == 0 && is_taken) {
         // Unless a handler has set another value meanwhile. If the value cannot be restored now,
         // the next guard_end() restores it.
-        if (Rf_GetOption1(error_symbol) != R_NilValue || set_error_option(CAR(saved_error_option))) {
+        if (Rf_GetOption1(error_symbol) != R_NilValue ||
+                set_error_option(CAR(saved_error_option))) {
             is_taken = false;
             SETCAR(saved_error_option, R_NilValue);
         }
@@ -273,8 +275,8 @@ enum failure guard_run(struct guard* guard) {
 
 static bool is_passed_on;
 
-// Returns whether an interrupt that ended a handler was meant for that handler only, which is so for
-// the supervisor's and for one at a worker's prompt. Clears the note of the supervisor's.
+// Returns whether an interrupt that ended a handler was meant only for that handler: one of
+// the supervisor, or of a user at a worker's terminal. Clears the note of the supervisor's.
 static bool take_handler_interrupt(void) {
     bool was_supervisor = is_supervisor_interrupt != 0;
     is_supervisor_interrupt = 0;
@@ -315,7 +317,8 @@ void log_error(const char* where, SEXP condition, const char* text) {
     SEXP call = PROTECT(Rf_lang4(objs.log_error, where_r, condition, text_r));
     call_quietly(call, &failed);
     if (failed) {
-        REprintf("rookery: %s: %s\n", where, text == NULL ? "an error whose message could not be shown" : text);
+        REprintf("rookery: %s: %s\n", where, text == NULL
+            ? "an error whose message could not be shown" : text);
     }
     UNPROTECT(3);
 }

@@ -1,6 +1,7 @@
-# Run by R CMD INSTALL instead of its own copying of the shared object: that is done here first, and then the package
-# that is named httpuv is installed into rookery's own folder, where `use_compat()` finds it. Now and not at first use,
-# because whoever uses rookery later may not be allowed to write where it lies.
+# R CMD INSTALL runs this script instead of copying the shared object. The script copies the shared
+# object and the program, and installs the package that is named httpuv into rookery's own folder,
+# where `use_compat()` finds it. The httpuv package is not installed at its first use, because users
+# of an installed rookery may not be allowed to write into its folder.
 
 libs <- file.path(R_PACKAGE_DIR, paste0("libs", R_ARCH))
 dir.create(libs, recursive = TRUE, showWarnings = FALSE)
@@ -8,22 +9,22 @@ built <- c(Sys.glob(paste0("*", SHLIB_EXT)), Filter(file.exists, "symbols.rds"))
 stopifnot("the shared object has not been built" = length(built) > 0)
 stopifnot(file.copy(built, libs, overwrite = TRUE))
 
-# The program `rookery`, as a package's programs are: install_cli() makes a link to it.
+# R's folder for the programs of a package. install_cli() makes a link to the program.
 programs <- file.path(R_PACKAGE_DIR, "exec")
 dir.create(programs, showWarnings = FALSE)
 stopifnot("the program has not been built" = file.exists("rookery"))
-# One that runs cannot be written to.
+# The file of a running program cannot be overwritten, only replaced.
 unlink(file.path(programs, "rookery"))
 stopifnot(file.copy("rookery", programs, copy.mode = TRUE))
 
 local({
   source <- file.path(R_PACKAGE_SOURCE, "inst", "compat-src", "httpuv")
   if (!file.exists(file.path(source, "DESCRIPTION"))) {
-    message("compat-src is not there: rookery::use_compat() will not work")
+    message("compat-src does not exist, so rookery::use_compat() will not work")
     return(invisible())
   }
   sys.source(file.path(R_PACKAGE_SOURCE, "R", "install-compat.R"), installer <- new.env())
   problem <- installer$install_compat(source, file.path(R_PACKAGE_DIR, "compat"))
-  # rookery itself works without; use_compat() tries again and tells.
+  # rookery works without this httpuv. use_compat() tries the installation again and reports errors.
   if (!is.null(problem)) message(problem)
 })

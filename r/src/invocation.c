@@ -6,11 +6,13 @@
 #include "shim.h"
 
 // The stages of an invocation.
-enum stage { STAGE_REQUEST, STAGE_ON_HEADERS, STAGE_CALL, STAGE_RESPONSE, STAGE_PROMISE, STAGE_ON_WS_OPEN };
+enum stage { STAGE_REQUEST, STAGE_ON_HEADERS, STAGE_CALL, STAGE_RESPONSE, STAGE_PROMISE,
+    STAGE_ON_WS_OPEN };
 
-static const char* const stage_names[] = {"request", "onHeaders", "call", "response", "response", "onWSOpen"};
-static const char* const stage_labels[] = {"reading the request", "onHeaders", "call", "the response", "the response of a promise",
-                                           "onWSOpen"};
+static const char* const stage_names[] = {"request", "onHeaders", "call", "response", "response",
+    "onWSOpen"};
+static const char* const stage_labels[] = {"reading the request", "onHeaders", "call",
+    "the response", "the response of a promise", "onWSOpen"};
 
 struct invocation {
     const struct rk_event* event;
@@ -75,7 +77,8 @@ static SEXP call_on_headers(struct invocation* invocation, SEXP app, SEXP req) {
 // Uses a value of onHeaders() that is not NULL.
 static void use_early_response(struct invocation* invocation, SEXP value) {
     if (is_receiver(value)) {
-        invocation->problem = receive_begin(invocation->event, value, invocation->app->keeps_req ? invocation->req : R_NilValue);
+        SEXP req = invocation->app->keeps_req ? invocation->req : R_NilValue;
+        invocation->problem = receive_begin(invocation->event, value, req);
     } else {
         use_result(invocation, value);
     }
@@ -108,7 +111,9 @@ static void run_handshake(struct invocation* invocation, SEXP app, SEXP req) {
     }
     invocation->stage = STAGE_RESPONSE;
     SEXP protocol = R_NilValue;
-    invocation->problem = websocket_accept(event, is_accepted ? value : R_NilValue, kept(invocation->app->websocket_rules), &protocol);
+    SEXP rules = kept(invocation->app->websocket_rules);
+    invocation->problem =
+        websocket_accept(event, is_accepted ? value : R_NilValue, rules, &protocol);
     if (invocation->problem == NULL) {
         PROTECT(protocol);
         response_send(event->slot, event->id);
@@ -124,7 +129,8 @@ static void call_app(struct invocation* invocation, SEXP app, SEXP req) {
     SEXP function = PROTECT(app_field(app, syms.call));
     if (function == R_NilValue) {
         static const char page[] = "404 Not Found\n";
-        response_text(invocation->event->slot, invocation->event->id, 404, "text/plain", page, sizeof page - 1);
+        response_text(invocation->event->slot, invocation->event->id, 404, "text/plain", page,
+            sizeof page - 1);
         response_send(invocation->event->slot, invocation->event->id);
     } else {
         use_result(invocation, PROTECT(call_with(function, req)));
@@ -181,7 +187,7 @@ static SEXP run_invocation(void* data) {
         if (is_second) {
             input_bind(req, event);
         }
-        if (is_second || event->is_seen || !respond_early(invocation, app, req)) {
+        if (is_second || event->is_head_seen || !respond_early(invocation, app, req)) {
             call_app(invocation, app, req);
         }
         break;
@@ -190,7 +196,8 @@ static SEXP run_invocation(void* data) {
     return R_NilValue;
 }
 
-static void fail(const struct invocation* invocation, struct guard* guard, char route[ROUTE_MAX], double began) {
+static void fail(const struct invocation* invocation, struct guard* guard, char route[ROUTE_MAX],
+    double began) {
     const struct rk_event* event = invocation->event;
     enum failure failure = guard->failure;
     SEXP caught = PROTECT(guard_caught(guard));

@@ -242,8 +242,10 @@ int later_loop_use(int id) {
         is_reported = true;
         log_error(
             "an event loop of package later", R_NilValue,
-            "servers and clients already use 63 private event loops, the maximum: those in a further loop belong to "
-            "the global loop, and later::run_now(loop = ) does not serve them. Stop servers that are not needed.");
+            "servers and clients already use 63 private event loops, the maximum: those in a "
+            "further loop belong to "
+            "the global loop, and later::run_now(loop = ) does not serve them. Stop servers that "
+            "are not needed.");
     }
     loops[at].users++;
     return at;
@@ -318,7 +320,8 @@ static void on_wake(void* data) {
         UNPROTECT(1);
     }
     if (failed) {
-        log_error("a request", R_NilValue, "package later cannot be loaded: requests are handled only by service()");
+        log_error("a request", R_NilValue,
+            "package later cannot be loaded: requests are handled only by service()");
     }
 }
 

@@ -24,12 +24,12 @@ static struct rk_setup setup_of(SEXP setup) {
         .tls = tls == R_NilValue ? NULL : R_ExternalPtrAddr(tls),
         .proxies = strings_of(proxies),
         .proxy_count = (size_t)XLENGTH(proxies),
-        .sees_heads = Rf_asLogical(VECTOR_ELT(VECTOR_ELT(setup, 2), 0)) == TRUE,
+        .calls_on_headers = Rf_asLogical(VECTOR_ELT(VECTOR_ELT(setup, 2), 0)) == TRUE,
         .has_proxy_header = Rf_asLogical(VECTOR_ELT(setup, 6)) == TRUE,
         .checks_origins = origins != R_NilValue,
         .origins = strings_of(origins),
         .origin_count = (size_t)Rf_xlength(origins),
-        .tells_request_id = Rf_asLogical(VECTOR_ELT(setup, 9)) == TRUE,
+        .sends_request_id = Rf_asLogical(VECTOR_ELT(setup, 9)) == TRUE,
         .inherits = Rf_asInteger(VECTOR_ELT(setup, 10)),
         .is_sticky = Rf_asLogical(VECTOR_ELT(setup, 11)) == TRUE,
     };
@@ -41,7 +41,8 @@ SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP setup) {
     uint32_t listener;
     int bound_port;
     struct rk_setup how = setup_of(setup);
-    if (rk_listen_tcp(CHAR(STRING_ELT(host, 0)), Rf_asInteger(port), &how, &listener, &bound_port) != RK_OK) {
+    if (rk_listen_tcp(CHAR(STRING_ELT(host, 0)), Rf_asInteger(port), &how, &listener,
+            &bound_port) != RK_OK) {
         return Rf_mkString(rk_error());
     }
     signals_count_listener(1);
@@ -57,7 +58,8 @@ SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP setup) {
     later_enable_wakeup();
     uint32_t listener;
     struct rk_setup how = setup_of(setup);
-    if (rk_listen_unix(Rf_translateChar(STRING_ELT(path, 0)), Rf_asInteger(mask), &how, &listener) != RK_OK) {
+    if (rk_listen_unix(Rf_translateChar(STRING_ELT(path, 0)), Rf_asInteger(mask), &how,
+            &listener) != RK_OK) {
         return Rf_mkString(rk_error());
     }
     signals_count_listener(1);

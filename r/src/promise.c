@@ -19,14 +19,16 @@ static SEXP state_of(SEXP promise) {
     SEXP then = PROTECT(field(impl, syms.then));
     SEXP enclosing = PROTECT(field(impl, syms.enclosing));
     SEXP private = field(enclosing, syms.private_fields);
-    bool is_its_own = TYPEOF(promise) == VECSXP && Rf_isFunction(then) && list_element(promise, syms.then) == then;
+    bool is_its_own = TYPEOF(promise) == VECSXP && Rf_isFunction(then) &&
+        list_element(promise, syms.then) == then;
     UNPROTECT(3);
     return is_its_own ? private : R_NilValue;
 }
 
 static bool is_in_state(SEXP private, const char* name) {
     SEXP state = field(private, syms.state);
-    return TYPEOF(state) == STRSXP && XLENGTH(state) == 1 && strcmp(CHAR(STRING_ELT(state, 0)), name) == 0;
+    return TYPEOF(state) == STRSXP && XLENGTH(state) == 1 &&
+        strcmp(CHAR(STRING_ELT(state, 0)), name) == 0;
 }
 
 // Returns the value of a fulfilled promise, and NULL for others. The value can be used at once,
@@ -44,7 +46,8 @@ static bool has_domain(SEXP promise) {
     int failed = 0;
     SEXP then = list_element(promise, syms.then);
     SEXP call = PROTECT(Rf_lang1(syms.promise_domain));
-    bool has = TYPEOF(then) != CLOSXP || R_tryEvalSilent(call, R_ClosureEnv(then), &failed) != R_NilValue || failed;
+    bool has = TYPEOF(then) != CLOSXP || R_tryEvalSilent(call, R_ClosureEnv(then),
+        &failed) != R_NilValue || failed;
     UNPROTECT(1);
     return has;
 }
@@ -55,7 +58,8 @@ SEXP ffi_promise_attach(SEXP promise, SEXP on_fulfilled, SEXP on_rejected) {
     SEXP private = PROTECT(state_of(promise));
     SEXP fulfilled = PROTECT(field(private, syms.on_fulfilled));
     SEXP rejected = PROTECT(field(private, syms.on_rejected));
-    bool can = is_in_state(private, "pending") && TYPEOF(fulfilled) == VECSXP && TYPEOF(rejected) == VECSXP &&
+    bool can = is_in_state(private, "pending") && TYPEOF(fulfilled) == VECSXP &&
+        TYPEOF(rejected) == VECSXP &&
                !has_domain(promise);
     if (can) {
         fulfilled = PROTECT(list_with(fulfilled, on_fulfilled));

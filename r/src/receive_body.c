@@ -5,7 +5,8 @@
 static double ticket_part(SEXP receiver, int part) {
     SEXP ticket = variable(receiver, syms.ticket);
     if (ticket == NULL || TYPEOF(ticket) != REALSXP || XLENGTH(ticket) != 3) {
-        abort_with("rookery_bad_argument", "this receive_body() object does not belong to a request");
+        abort_with("rookery_bad_argument",
+            "this receive_body() object does not belong to a request");
     }
     return REAL(ticket)[part];
 }
@@ -21,7 +22,8 @@ static SEXP call_over(SEXP receiver, const char* reason) {
 // Begins to receive a body, after onHeaders has returned a receiver. Runs guarded.
 const char* receive_begin(const struct rk_event* event, SEXP receiver, SEXP req) {
     if (variable(receiver, syms.ticket) != NULL) {
-        return "this receive_body() object has received the body of another request: create one for each request";
+        return "this receive_body() object has received the body of another request: create one "
+        "for each request";
     }
     char text[ROUTE_MAX];
     Rf_defineVar(syms.ticket, PROTECT(ticket_new(event->slot, event->id)), receiver);
@@ -49,7 +51,8 @@ const char* receive_begin(const struct rk_event* event, SEXP receiver, SEXP req)
 
 static const char* text_of(SEXP receiver, SEXP name, const char* otherwise) {
     SEXP value = variable(receiver, name);
-    return value != NULL && TYPEOF(value) == STRSXP && XLENGTH(value) == 1 ? CHAR(STRING_ELT(value, 0)) : otherwise;
+    return value != NULL && TYPEOF(value) == STRSXP && XLENGTH(value) == 1
+        ? CHAR(STRING_ELT(value, 0)) : otherwise;
 }
 
 // Reports an error in a function of the app, which R/receive-body.R has named in `doing`. The
@@ -152,7 +155,8 @@ SEXP ffi_receive_consumed(SEXP receiver, SEXP bytes) {
 
 SEXP ffi_receive_fail(SEXP receiver, SEXP condition, SEXP trace) {
     SEXP caught = PROTECT(caught_with(condition, trace));
-    fail(receiver, (uint32_t)ticket_part(receiver, 0), (uint64_t)ticket_part(receiver, 1), caught, NULL);
+    fail(receiver, (uint32_t)ticket_part(receiver, 0), (uint64_t)ticket_part(receiver, 1), caught,
+        NULL);
     UNPROTECT(1);
     rk_flush();
     return R_NilValue;
@@ -161,13 +165,16 @@ SEXP ffi_receive_fail(SEXP receiver, SEXP condition, SEXP trace) {
 // Sends a response; returns whether it was valid.
 SEXP ffi_receive_respond(SEXP receiver, SEXP value) {
     SEXP req = variable(receiver, syms.req);
-    bool is_response = deferred_respond(variable(receiver, syms.ticket), value, req == NULL ? R_NilValue : req, "the response");
+    req = req == NULL ? R_NilValue : req;
+    bool is_response =
+        deferred_respond(variable(receiver, syms.ticket), value, req, "the response");
     return Rf_ScalarLogical(is_response);
 }
 
 // Returns whether the request still waits for its response.
 SEXP ffi_receive_is_waiting(SEXP receiver) {
-    return Rf_ScalarLogical(rk_is_held((uint32_t)ticket_part(receiver, 0), (uint64_t)ticket_part(receiver, 1)));
+    return Rf_ScalarLogical(rk_is_held((uint32_t)ticket_part(receiver, 0),
+        (uint64_t)ticket_part(receiver, 1)));
 }
 
 // Drops the exchange of a client that has disconnected.

@@ -19,16 +19,17 @@ struct sameness {
 };
 
 // Indices in KNOWN_HEADERS of rookery-exchange.
-enum { KNOWN_CONTENT_TYPE = 6, KNOWN_CONTENT_LENGTH = 7, KNOWN_X_REQUEST_ID = 28, KNOWN_TRACEPARENT = 42 };
+enum { KNOWN_CONTENT_TYPE = 6, KNOWN_CONTENT_LENGTH = 7, KNOWN_X_REQUEST_ID = 28,
+    KNOWN_TRACEPARENT = 42 };
 
-// Whether the last request had a header that may set its request id.
-static bool is_named;
+// True if the id of the last request may come from a header or from the supervisor.
+static bool is_id_external;
 
 // Sets the HTTP_* bindings, and those of the body's headers.
 static struct sameness bind_headers(SEXP req, const struct rk_event* event) {
     struct sameness is_same = {.values = event->header_count == last_count};
     is_same.names = is_same.values;
-    is_named = event->is_named != 0;
+    is_id_external = event->has_supervisor_request_id != 0;
     for (size_t i = 0; i < event->header_count; i++) {
         const struct rk_header* header = &event->headers[i];
         bool was_cached = true;
@@ -46,12 +47,13 @@ static struct sameness bind_headers(SEXP req, const struct rk_event* event) {
             break;
         case KNOWN_X_REQUEST_ID:
         case KNOWN_TRACEPARENT:
-            is_named = true;
+            is_id_external = true;
             break;
         default:
             break;
         }
-        is_same.names = is_same.names && header->symbol == last_symbols[i] && !header_is_ambiguous(header);
+        is_same.names = is_same.names && header->symbol == last_symbols[i] &&
+            !header_is_ambiguous(header);
         is_same.values = is_same.values && is_same.names && was_cached;
         UNPROTECT(1);
     }
@@ -61,7 +63,8 @@ static struct sameness bind_headers(SEXP req, const struct rk_event* event) {
 static SEXP headers_vector(const struct rk_event* event, bool has_last_names) {
     R_xlen_t count = (R_xlen_t)event->header_count;
     SEXP values = PROTECT(Rf_allocVector(STRSXP, count));
-    SEXP names = PROTECT(has_last_names ? Rf_getAttrib(last_headers, R_NamesSymbol) : Rf_allocVector(STRSXP, count));
+    SEXP names = PROTECT(has_last_names ? Rf_getAttrib(last_headers, R_NamesSymbol)
+        : Rf_allocVector(STRSXP, count));
     bool is_cacheable = event->header_count <= LAST_MAX;
     for (R_xlen_t i = 0; i < count; i++) {
         const struct rk_header* header = &event->headers[i];
@@ -110,7 +113,7 @@ SEXP request_new(const struct rk_event* event) {
     Rf_defineVar(syms.script_name, objs.empty_string, req);
     Rf_defineVar(syms.rook_version, objs.rook_version, req);
     Rf_defineVar(syms.url_scheme, event->is_https ? objs.url_scheme_https : objs.url_scheme, req);
-    if (event->has_client) {
+    if (event->has_client_certificate) {
         tls_bind_client(req, event);
     }
     Rf_defineVar(syms.errors, objs.error_stream, req);
@@ -193,7 +196,7 @@ void request_init(DllInfo* dll) {
 // Sets REQUEST_ID of the request that request_new() has just made.
 void request_bind_id(SEXP req, const struct rk_event* event) {
     SEXP id;
-    if (is_named) {
+    if (is_id_external) {
         char text[129];
         rk_request_id(event->slot, event->id, text, sizeof text);
         id = PROTECT(Rf_mkString(text));
@@ -212,7 +215,8 @@ void request_bind_id(SEXP req, const struct rk_event* event) {
 // Returns whether httpuv sets a binding again when a WebSocket is opened, even if onHeaders has
 // changed it: all of its own bindings except those about the body.
 static bool is_set_again(SEXP name) {
-    return name != syms.content_type && name != syms.content_length && name != syms.input && name != syms.errors &&
+    return name != syms.content_type && name != syms.content_length && name != syms.input &&
+        name != syms.errors &&
            name != syms.httpuv_version;
 }
 

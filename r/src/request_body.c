@@ -31,7 +31,8 @@ static void* lent_start(SEXP bytes) {
     if (start == NULL) {
         abort_with(
             "rookery_body_gone",
-            "the body of this request was collected together with the object that referred to it: for use in a "
+            "the body of this request was collected together with the object that referred to it: "
+            "for use in a "
             "finalizer, keep a copy (`body <- c(req$rook.input$read())`)");
     }
     return start;
@@ -103,7 +104,8 @@ SEXP body_bytes(uint32_t slot, uint64_t id, uint64_t from, R_xlen_t len) {
     int64_t read = rk_body_read(slot, id, from, RAW(bytes), (size_t)len);
     if (read < 0) {
         UNPROTECT(1);
-        abort_with("rookery_body_unreadable", "the body of this request cannot be read: %s", rk_error());
+        abort_with("rookery_body_unreadable", "the body of this request cannot be read: %s",
+            rk_error());
     }
     if (read < len) {
         bytes = Rf_xlengthgets(bytes, (R_xlen_t)read);

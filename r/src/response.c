@@ -97,9 +97,11 @@ const char* response_headers(uint32_t slot, uint64_t id, SEXP headers) {
     const char* problem = NULL;
     for (R_xlen_t i = 0; i < count && problem == NULL; i++) {
         struct rk_bytes name = bytes_of_char(STRING_ELT(names, i));
-        SEXP text = TYPEOF(headers) == STRSXP ? STRING_ELT(headers, i) : header_text(VECTOR_ELT(headers, i), name);
+        SEXP text = TYPEOF(headers) == STRSXP ? STRING_ELT(headers, i)
+            : header_text(VECTOR_ELT(headers, i), name);
         PROTECT(text);
-        problem = text == R_NilValue ? "each of `headers` must be one value" : write_header(slot, id, name, text);
+        problem = text == R_NilValue ? "each of `headers` must be one value"
+            : write_header(slot, id, name, text);
         UNPROTECT(1);
     }
     UNPROTECT(2);
@@ -170,7 +172,8 @@ static const char* write_text(uint32_t slot, uint64_t id, SEXP body) {
         return NULL;
     }
     if (XLENGTH(body) > 1) {
-        Rf_warning("the body of a response has %ld elements: only the first is sent", (long)XLENGTH(body));
+        Rf_warning("the body of a response has %ld elements: only the first is sent",
+            (long)XLENGTH(body));
     }
     struct rk_bytes bytes;
     text = PROTECT(utf8_text(text, &bytes));
@@ -183,7 +186,8 @@ static const char* write_body(uint32_t slot, uint64_t id, SEXP body, SEXP value)
     switch (TYPEOF(body)) {
     case NILSXP: {
         bool has_file = element(value, syms.body_file) != R_NilValue;
-        return has_file ? write_named_file(slot, id, value, syms.body_file, syms.body_file_owned) : NULL;
+        return has_file ? write_named_file(slot, id, value, syms.body_file, syms.body_file_owned)
+            : NULL;
     }
     case RAWSXP:
         write_bytes(slot, id, body, RAW(body), (size_t)XLENGTH(body));
@@ -202,7 +206,8 @@ static const char* write_body(uint32_t slot, uint64_t id, SEXP body, SEXP value)
     case SPECIALSXP:
         return stream_set_body(slot, id, body);
     default:
-        return "`body` must be a string, a raw vector, NULL, list(file = path), a function or a stream";
+        return "`body` must be a string, a raw vector, NULL, list(file = path), a function or a "
+        "stream";
     }
 }
 
@@ -214,7 +219,8 @@ static const char* read_status(SEXP value, int* status) {
     }
     // 1xx responses are sent by the server only. NaN fails both comparisons.
     if (!(number >= 200 && number < 1000)) {
-        return is_receiver(value) ? "receive_body() can only be returned by `onHeaders`: the body was read before `call`"
+        return is_receiver(value)
+            ? "receive_body() can only be returned by `onHeaders`: the body was read before `call`"
                                  : "`status` must be a number from 200 to 999";
     }
     *status = (int)number;
@@ -248,7 +254,8 @@ const char* response_write(uint32_t slot, uint64_t id, SEXP value) {
     const char* problem;
     lacks_file = false;
     if (is_accepted_ws(value)) {
-        return "accept_ws() can only be returned by `onHeaders` for a WebSocket handshake, and not by a promise";
+        return "accept_ws() can only be returned by `onHeaders` for a WebSocket handshake, and "
+        "not by a promise";
     }
     switch (TYPEOF(value)) {
     case NILSXP:
@@ -266,7 +273,8 @@ const char* response_write(uint32_t slot, uint64_t id, SEXP value) {
     }
 }
 
-void response_text(uint32_t slot, uint64_t id, int status, const char* type, const char* text, size_t len) {
+void response_text(uint32_t slot, uint64_t id, int status, const char* type, const char* text,
+    size_t len) {
     static const char name[] = "Content-Type";
     rk_response_begin(slot, id, status);
     rk_response_header(

@@ -52,7 +52,8 @@ static bool has_na(SEXP strings) {
     return false;
 }
 
-static enum rk_write write_bytes(uint64_t id, SEXP owner, const void* start, size_t len, bool may_go_on) {
+static enum rk_write write_bytes(uint64_t id, SEXP owner, const void* start, size_t len,
+    bool may_go_on) {
     if (len < LEND_BYTES) {
         return (enum rk_write)rk_stream_write(id, start, len, may_go_on);
     }
@@ -84,7 +85,8 @@ static enum rk_write write_chunk(uint64_t id, SEXP chunk, bool may_go_on) {
     } else {
         abort_with(
             "rookery_bad_stream",
-            "a chunk of a stream must be a raw vector or strings without NA, or NULL at its end, not an object of type %s",
+            "a chunk of a stream must be a raw vector or strings without NA, or NULL at its end, "
+            "not an object of type %s",
             TYPEOF(chunk) == STRSXP ? "character with NA" : Rf_type2char(TYPEOF(chunk)));
     }
     return status;
@@ -94,7 +96,8 @@ static enum rk_write write_chunk(uint64_t id, SEXP chunk, bool may_go_on) {
 static enum rk_write write_or_abort(uint64_t id, SEXP chunk, bool may_go_on) {
     enum rk_write status = write_chunk(id, chunk, may_go_on);
     if (status == RK_WRITE_TOO_LONG) {
-        abort_with("rookery_bad_stream", "the stream has more bytes than the response's Content-Length");
+        abort_with("rookery_bad_stream",
+            "the stream has more bytes than the response's Content-Length");
     }
     return status;
 }
@@ -128,10 +131,11 @@ static void fail(SEXP source, uint64_t id, SEXP caught, const char* text) {
     SEXP body = TYPEOF(response) == VECSXP ? list_element(response, syms.body) : R_NilValue;
     if (TYPEOF(body) == STRSXP && XLENGTH(body) == 1) {
         const void* before = vmaxget();
-        SEXP told = STRING_ELT(body, 0);
+        SEXP string = STRING_ELT(body, 0);
         // Rf_translateCharUTF8() raises an error for text marked as bytes, which nothing would
         // catch here.
-        const char* page = Rf_getCharCE(told) == CE_LATIN1 ? Rf_translateCharUTF8(told) : CHAR(told);
+        const char* page = Rf_getCharCE(string) == CE_LATIN1 ? Rf_translateCharUTF8(string)
+            : CHAR(string);
         rk_stream_abort(id, page, strlen(page));
         vmaxset(before);
     } else {
@@ -240,7 +244,8 @@ static void run_each(SEXP functions, SEXP source, uint64_t id, const char* label
 }
 
 // Calls the functions that R/response-stream.R returns for the end of a stream, or for capacity.
-static void run_callbacks(SEXP what, SEXP source, uint64_t id, const char* reason, const char* label) {
+static void run_callbacks(SEXP what, SEXP source, uint64_t id, const char* reason,
+    const char* label) {
     bool failed;
     SEXP reason_r = PROTECT(reason == NULL ? R_NilValue : Rf_mkString(reason));
     SEXP call = PROTECT(reason == NULL ? Rf_lang2(what, source) : Rf_lang3(what, source, reason_r));
@@ -342,7 +347,8 @@ SEXP ffi_stream_on_collected(SEXP source, SEXP text) {
         if (TYPEOF(origin) == REALSXP && app_facts((uint32_t)REAL(origin)[0]).is_httpuv) {
             snprintf(page, sizeof page, "An exception occurred.");
         } else if (TYPEOF(request_id) == STRSXP) {
-            snprintf(page, sizeof page, "500 Internal Server Error\nRequest %s\n", CHAR(STRING_ELT(request_id, 0)));
+            snprintf(page, sizeof page, "500 Internal Server Error\nRequest %s\n",
+                CHAR(STRING_ELT(request_id, 0)));
         }
         mark_spent(source);
         Rf_defineVar(syms.lost, text, source);
@@ -371,9 +377,11 @@ SEXP ffi_stream_write(SEXP source, SEXP chunk) {
 SEXP ffi_stream_write_fast(SEXP source, SEXP chunk) {
     double id = handle_id_here(stream_field(source, syms.handle));
     // Text marked as bytes raises an error, whose message R/response-stream.R has.
-    bool is_text = TYPEOF(chunk) == STRSXP && XLENGTH(chunk) == 1 && STRING_ELT(chunk, 0) != NA_STRING &&
+    bool is_text = TYPEOF(chunk) == STRSXP && XLENGTH(chunk) == 1 &&
+        STRING_ELT(chunk, 0) != NA_STRING &&
                    Rf_getCharCE(STRING_ELT(chunk, 0)) != CE_BYTES;
-    bool has_bytes = is_text ? LENGTH(STRING_ELT(chunk, 0)) > 0 : TYPEOF(chunk) == RAWSXP && XLENGTH(chunk) > 0;
+    bool has_bytes = is_text ? LENGTH(STRING_ELT(chunk, 0)) > 0
+        : TYPEOF(chunk) == RAWSXP && XLENGTH(chunk) > 0;
     if (id < 0 || !has_bytes || Rf_asLogical(stream_field(source, syms.is_ended)) == TRUE) {
         return R_NilValue;
     }

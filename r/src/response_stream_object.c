@@ -15,7 +15,8 @@ void stream_object_init(void) {
 
 SEXP ffi_stream_object(SEXP source, SEXP status, SEXP headers, SEXP is_events) {
     SEXP enclosing;
-    SEXP self = PROTECT(template_new(Rf_asLogical(is_events) == TRUE ? &events : &pushed, &enclosing));
+    const struct object_template* template = Rf_asLogical(is_events) == TRUE ? &events : &pushed;
+    SEXP self = PROTECT(template_new(template, &enclosing));
     Rf_defineVar(source_symbol, source, enclosing);
     Rf_defineVar(syms.status, status, self);
     Rf_defineVar(syms.response_headers, headers, self);

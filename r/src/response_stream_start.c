@@ -1,5 +1,5 @@
-// Streamed responses from their first use as a `body` until the response has been sent. What happens
-// to a stream after that is in response_stream.c.
+// Streamed responses from their first use as a `body` until the response was sent. The rest of a
+// stream's life is in response_stream.c.
 #include "shim.h"
 
 // The token of the source whose response is about to be sent; 0: none.

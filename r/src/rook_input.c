@@ -10,7 +10,8 @@
 
 // The elements of a ticket, the numeric vector by which R code names a body. The offset is changed
 // in place.
-enum { TICKET_SLOT, TICKET_ID, TICKET_SIZE, TICKET_FD, TICKET_PROCESS, TICKET_OFFSET, TICKET_LENGTH };
+enum { TICKET_SLOT, TICKET_ID, TICKET_SIZE, TICKET_FD, TICKET_PROCESS, TICKET_OFFSET,
+    TICKET_LENGTH };
 
 static struct object_template input_template;
 
@@ -43,14 +44,17 @@ static void check_readable(SEXP ticket) {
     if (REAL(ticket)[TICKET_PROCESS] != (double)forks) {
         abort_with(
             "rookery_in_fork",
-            "the body of this request belongs to the process from which this one was forked: read it before the "
+            "the body of this request belongs to the process from which this one was forked: read "
+            "it before the "
             "fork (`body <- req$rook.input$read()`)");
     }
     if (!rk_is_held(slot_of(ticket), id_of(ticket))) {
         abort_with(
             "rookery_body_gone",
-            "the body of this request is no longer available, because the response has been sent: read it before "
-            "(`body <- req$rook.input$read()`), or return a promise, which keeps the body until it is resolved");
+            "the body of this request is no longer available, because the response has been sent: "
+            "read it before "
+            "(`body <- req$rook.input$read()`), or return a promise, which keeps the body until "
+            "it is resolved");
     }
 }
 
@@ -95,7 +99,8 @@ void input_bind(SEXP req, const struct rk_event* event) {
 // Returns the next `l` bytes, or all remaining ones if there are fewer or if `l` is negative.
 SEXP ffi_input_read(SEXP ticket, SEXP l) {
     int type = TYPEOF(l);
-    bool is_number = (type == INTSXP || type == REALSXP || type == LGLSXP) && XLENGTH(l) == 1 && !Rf_inherits(l, "factor");
+    bool is_number = (type == INTSXP || type == REALSXP || type == LGLSXP) && XLENGTH(l) == 1 &&
+        !Rf_inherits(l, "factor");
     double n = is_number ? Rf_asReal(l) : NA_REAL;
     if (ISNAN(n)) {
         abort_with("rookery_bad_argument", "`l` must be one number.");
@@ -107,7 +112,8 @@ SEXP ffi_input_read(SEXP ticket, SEXP l) {
     if (n < 0 || n > rest) {
         n = rest;
     }
-    SEXP bytes = body_bytes(slot_of(ticket), id_of(ticket), (uint64_t)field[TICKET_OFFSET], (R_xlen_t)n);
+    SEXP bytes = body_bytes(slot_of(ticket), id_of(ticket), (uint64_t)field[TICKET_OFFSET],
+        (R_xlen_t)n);
     field[TICKET_OFFSET] += (double)XLENGTH(bytes);
     return bytes;
 }
@@ -115,7 +121,8 @@ SEXP ffi_input_read(SEXP ticket, SEXP l) {
 // Returns `n` bytes from `offset`, independently of the position of rook.input.
 SEXP ffi_body_read(SEXP ticket, SEXP offset, SEXP n) {
     check_readable(ticket);
-    return body_bytes(slot_of(ticket), id_of(ticket), (uint64_t)Rf_asReal(offset), (R_xlen_t)Rf_asReal(n));
+    return body_bytes(slot_of(ticket), id_of(ticket), (uint64_t)Rf_asReal(offset),
+        (R_xlen_t)Rf_asReal(n));
 }
 
 // Returns the position of rook.input.
@@ -156,7 +163,8 @@ static void close_opened(struct opened* entry) {
 
 // Returns the size of the body and its descriptor (-1: in memory); NULL after the response.
 SEXP ffi_body_open(SEXP ticket) {
-    if (REAL(ticket)[TICKET_PROCESS] == (double)forks && !rk_is_held(slot_of(ticket), id_of(ticket))) {
+    if (REAL(ticket)[TICKET_PROCESS] == (double)forks &&
+            !rk_is_held(slot_of(ticket), id_of(ticket))) {
         return R_NilValue;
     }
     check_readable(ticket);

@@ -65,9 +65,10 @@ struct rk_event {
     int32_t is_text;
     struct rk_bytes data;
     int32_t is_https;
-    int32_t has_client;  // rk_client_certificate() has the client's certificate
-    int32_t is_named;    // the supervisor has assigned the request id that rk_request_id() returns
-    int32_t is_seen;     // onHeaders was called before, perhaps in another process
+    int32_t has_client_certificate;  // rk_client_certificate() has the client's certificate
+    // The supervisor has assigned the request id that rk_request_id() returns.
+    int32_t has_supervisor_request_id;
+    int32_t is_head_seen;  // onHeaders was called before, perhaps in another process
 };
 
 // The configuration of a listener except its address.
@@ -77,13 +78,13 @@ struct rk_setup {
     const void* tls;           // from rk_tls_new(); NULL: plaintext HTTP
     const char* const* proxies;  // trusted proxies, whose X-Forwarded-Proto is used
     size_t proxy_count;
-    int32_t sees_heads;
+    int32_t calls_on_headers;
     int32_t has_proxy_header;  // each connection begins with a PROXY protocol header
     // only pages of the request's host and of `origins` may open WebSockets
     int32_t checks_origins;
     const char* const* origins;
     size_t origin_count;
-    int32_t tells_request_id;
+    int32_t sends_request_id;
     int32_t inherits;   // enum rk_inherits: an inherited socket to use instead of the address
     int32_t is_sticky;  // for the supervisor: the app needs session affinity
 };
@@ -91,13 +92,17 @@ struct rk_setup {
 // The Rust side (src/rust) asserts the same layout.
 #if UINTPTR_MAX == UINT64_MAX
 _Static_assert(sizeof(struct rk_bytes) == 16 && offsetof(struct rk_bytes, len) == 8, "rk_bytes");
-_Static_assert(sizeof(struct rk_header) == 56 && offsetof(struct rk_header, symbol) == 48, "rk_header");
+_Static_assert(sizeof(struct rk_header) == 56 && offsetof(struct rk_header, symbol) == 48,
+    "rk_header");
 _Static_assert(sizeof(struct rk_event) == 208 && offsetof(struct rk_event, id) == 16 &&
-                   offsetof(struct rk_event, method) == 32 && offsetof(struct rk_event, headers) == 144 &&
-                   offsetof(struct rk_event, body_fd) == 168 && offsetof(struct rk_event, data) == 176 &&
+                   offsetof(struct rk_event, method) == 32 &&
+                       offsetof(struct rk_event, headers) == 144 &&
+                   offsetof(struct rk_event, body_fd) == 168 &&
+                       offsetof(struct rk_event, data) == 176 &&
                    offsetof(struct rk_event, is_https) == 192,
                "rk_event");
-_Static_assert(sizeof(struct rk_setup) == 88 && offsetof(struct rk_setup, sees_heads) == 40, "rk_setup");
+_Static_assert(sizeof(struct rk_setup) == 88 && offsetof(struct rk_setup, calls_on_headers) == 40,
+    "rk_setup");
 #endif
 
 enum rk_result { RK_OK = 0, RK_BAD_NAME = 1, RK_BAD_VALUE = 2, RK_STALE = 3 };
@@ -107,7 +112,8 @@ enum rk_result { RK_OK = 0, RK_BAD_NAME = 1, RK_BAD_VALUE = 2, RK_STALE = 3 };
 // `schedule` makes R's event loop take events, and `released` makes it call rk_released(). Rust
 // calls both on any thread.
 void rk_init(void (*schedule)(void), void (*released)(void));
-int rk_listen_tcp(const char* host, int port, const struct rk_setup* setup, uint32_t* listener, int* bound_port);
+int rk_listen_tcp(const char* host, int port, const struct rk_setup* setup, uint32_t* listener,
+    int* bound_port);
 int rk_listen_unix(const char* path, int mask, const struct rk_setup* setup, uint32_t* listener);
 void rk_stop(uint32_t listener);
 void rk_drain(uint32_t listener);
@@ -122,18 +128,19 @@ int64_t rk_allocations(void);
 
 // worker of a supervisor
 
-enum rk_worker_state { RK_WORKER_NONE = 0, RK_WORKER_SOCKET_FREE = 1, RK_WORKER_SOCKET_USED = 2, RK_WORKER_FAILED = 3 };
+enum rk_worker_state { RK_WORKER_NONE = 0, RK_WORKER_SOCKET_FREE = 1, RK_WORKER_SOCKET_USED = 2,
+    RK_WORKER_FAILED = 3 };
 
 // the arguments are called on another thread
 void rk_worker_join(void (*interrupt)(void), void (*collect)(void), void (*end)(void));
-int rk_worker_state(void);  // an enum rk_worker_state; after RK_WORKER_FAILED, rk_error() says why
+int rk_worker_state(void);  // an enum rk_worker_state; after RK_WORKER_FAILED, see rk_error()
 int rk_worker_uses_socket(uint32_t listener);  // whether the listener uses the worker's socket
 
 // admin listener
 
-int rk_admin_start(const char* at, const char* target);  // RK_OK, or rk_error() says why it failed
+int rk_admin_start(const char* at, const char* target);  // RK_OK, or see rk_error()
 // 1: the app listens on `address`; 2: the app stops, `address` is NULL
-void rk_admin_set_state(int course, const char* address);
+void rk_admin_set_state(int state, const char* address);
 void rk_admin_stop(void);
 
 // limits
@@ -160,7 +167,7 @@ int rk_is_empty(void);
 uint64_t rk_event_count(void);
 int rk_wait(double seconds);
 int rk_has_failed(void);  // whether the I/O thread has ended unexpectedly
-int rk_take_failure(void);     // returns 1 once after a failure; rk_error() says why
+int rk_take_failure(void);     // returns 1 once after a failure; see rk_error()
 void rk_fail_for_test(void);      // makes the I/O thread fail
 int rk_park(void);
 void rk_resume(void);
@@ -197,15 +204,19 @@ int rk_error_format(uint32_t slot, uint64_t id);
 
 
 // HTTPS
-int rk_acme_check(const struct rk_bytes* wishes, size_t count);
-void* rk_tls_new(const struct rk_bytes* pairs, size_t count, struct rk_bytes client_ca, int client_is_optional,
-                 int is_new_only, int only_http1, int only_http1_websockets, const int* hsts, int redirect_from,
+int rk_acme_check(const struct rk_bytes* settings, size_t count);
+void* rk_tls_new(const struct rk_bytes* pairs, size_t count, struct rk_bytes client_ca,
+    int client_is_optional,
+                 int is_new_only, int only_http1, int only_http1_websockets, const int* hsts,
+                     int redirect_from,
                  const struct rk_bytes* acme, size_t acme_count);
 void rk_tls_free(void* tls);
 int rk_tls_reload(uint32_t listener);
 int rk_has_tls(void);  // may be called in a signal handler
-int rk_tls_development_certificate(const char* folder, struct rk_bytes* file, struct rk_bytes* fingerprint, int* is_new);
-int rk_client_certificate(uint32_t slot, uint64_t id, struct rk_bytes* subject, struct rk_bytes* fingerprint);
+int rk_tls_development_certificate(const char* folder, struct rk_bytes* file,
+    struct rk_bytes* fingerprint, int* is_new);
+int rk_client_certificate(uint32_t slot, uint64_t id, struct rk_bytes* subject,
+    struct rk_bytes* fingerprint);
 
 // WebSockets
 
@@ -238,8 +249,10 @@ void rk_ws_abort(uint64_t id);
 enum rk_stream_rule { RK_PULLED = 1, RK_PROMPT = 2, RK_EVENTS = 4, RK_COMPRESSIBLE = 8 };
 // The result of writing a chunk. RK_WRITE_MORE and RK_WRITE_FULL (wait for RK_STREAM_DRAINED) mean
 // that the chunk was queued. With RK_WRITE_SLOW the stream was aborted.
-enum rk_write { RK_WRITE_MORE = 0, RK_WRITE_FULL = 1, RK_WRITE_CLOSED = 2, RK_WRITE_SLOW = 3, RK_WRITE_TOO_LONG = 4 };
-enum rk_stream_end { RK_END_DONE = 0, RK_END_CLIENT = 1, RK_END_ERROR = 2, RK_END_SLOW = 3, RK_END_TIMEOUT = 4, RK_END_STOP = 5 };
+enum rk_write { RK_WRITE_MORE = 0, RK_WRITE_FULL = 1, RK_WRITE_CLOSED = 2, RK_WRITE_SLOW = 3,
+    RK_WRITE_TOO_LONG = 4 };
+enum rk_stream_end { RK_END_DONE = 0, RK_END_CLIENT = 1, RK_END_ERROR = 2, RK_END_SLOW = 3,
+    RK_END_TIMEOUT = 4, RK_END_STOP = 5 };
 
 int rk_response_stream(uint32_t slot, uint64_t id, int rules, uint64_t token);
 int rk_stream_write(uint64_t id, const void* start, size_t len, int may_go_on);
@@ -272,7 +285,8 @@ struct rk_client_setup {
     uint32_t group;  // the group of clients whose events are taken together
 };
 
-enum rk_client_kind { RK_CLIENT_OPENED = 1, RK_CLIENT_MESSAGE = 2, RK_CLIENT_CLOSED = 3, RK_CLIENT_FAILED = 4 };
+enum rk_client_kind { RK_CLIENT_OPENED = 1, RK_CLIENT_MESSAGE = 2, RK_CLIENT_CLOSED = 3,
+    RK_CLIENT_FAILED = 4 };
 
 struct rk_client_event {
     int32_t kind;
@@ -285,7 +299,8 @@ struct rk_client_event {
 };
 
 #if UINTPTR_MAX == UINT64_MAX
-_Static_assert(sizeof(struct rk_client_setup) == 120 && offsetof(struct rk_client_setup, message) == 64 &&
+_Static_assert(sizeof(struct rk_client_setup) == 120 &&
+    offsetof(struct rk_client_setup, message) == 64 &&
                    offsetof(struct rk_client_setup, group) == 116,
                "rk_client_setup");
 _Static_assert(sizeof(struct rk_client_event) == 48 && offsetof(struct rk_client_event, id) == 16 &&
@@ -296,7 +311,8 @@ _Static_assert(sizeof(struct rk_client_event) == 48 && offsetof(struct rk_client
 enum rk_client_send_status { RK_CLIENT_SENT = 0, RK_CLIENT_FULL = 1, RK_CLIENT_ENDED = 2 };
 
 int rk_client_check(struct rk_bytes url);
-int rk_client_open(const struct rk_client_setup* setup, void (*wake)(uint32_t group), uint64_t token, uint64_t* id);
+int rk_client_open(const struct rk_client_setup* setup, void (*wake)(uint32_t group),
+    uint64_t token, uint64_t* id);
 int rk_client_send(uint64_t id, int is_text, const void* start, size_t len);
 void rk_client_close(uint64_t id, int code, const char* reason, size_t len);
 uint64_t rk_client_abandon(uint64_t id);  // returns the client's token
@@ -328,7 +344,8 @@ struct rk_log_record {
 };
 
 #if UINTPTR_MAX == UINT64_MAX
-_Static_assert(sizeof(struct rk_log_record) == 120 && offsetof(struct rk_log_record, remote) == 32, "rk_log_record");
+_Static_assert(sizeof(struct rk_log_record) == 120 && offsetof(struct rk_log_record, remote) == 32,
+    "rk_log_record");
 #endif
 
 // Logs to the file `path`, or if it is NULL to the descriptor `fd`, which Rust closes. With -1,
@@ -357,14 +374,15 @@ struct rk_static_path {
 };
 
 #if UINTPTR_MAX == UINT64_MAX
-_Static_assert(sizeof(struct rk_static_path) == 112 && offsetof(struct rk_static_path, headers) == 80 &&
+_Static_assert(sizeof(struct rk_static_path) == 112 &&
+    offsetof(struct rk_static_path, headers) == 80 &&
                    offsetof(struct rk_static_path, falls_through) == 104,
                "rk_static_path");
 #endif
 
 void* rk_site_new(void);
 void rk_site_free(void* site);
-int rk_site_add(void* site, const struct rk_static_path* path);  // -1: rk_error() says why
+int rk_site_add(void* site, const struct rk_static_path* path);  // -1: see rk_error()
 // serves the added paths; 1: the supervisor has not confirmed the change
 int rk_site_publish(void* site);
 
@@ -379,7 +397,7 @@ struct rk_bytes rk_mask_tokens(struct rk_bytes target);
 // Return lines `key=value`: the value of a setting, and the contents of a `_server.yml`.
 struct rk_bytes rk_read_setting(struct rk_bytes name, struct rk_bytes values);
 struct rk_bytes rk_read_server_yml(struct rk_bytes path, int is_alone);
-struct rk_bytes rk_network_address(void);  // empty if there is none
+struct rk_bytes rk_network_address(void);  // empty if no interface has one
 // 0 if the result has a NUL
 int rk_uri_decode(struct rk_bytes text, int is_whole, struct rk_bytes* out);
 void rk_text_free(void);  // called when the returned text was copied

@@ -3,10 +3,12 @@
 
 SEXP ffi_read_setting(SEXP name, SEXP values) {
     return Rf_ScalarString(
-        copy_lent_text(rk_read_setting(bytes_of_char(STRING_ELT(name, 0)), bytes_of_char(STRING_ELT(values, 0))), CE_UTF8));
+        copy_lent_text(rk_read_setting(bytes_of_char(STRING_ELT(name, 0)),
+            bytes_of_char(STRING_ELT(values, 0))), CE_UTF8));
 }
 
 // The path and the result may be in any encoding.
 SEXP ffi_read_server_yml(SEXP path, SEXP is_alone) {
-    return Rf_ScalarString(copy_lent_text(rk_read_server_yml(bytes_of_char(STRING_ELT(path, 0)), Rf_asLogical(is_alone)), CE_NATIVE));
+    return Rf_ScalarString(copy_lent_text(rk_read_server_yml(bytes_of_char(STRING_ELT(path, 0)),
+        Rf_asLogical(is_alone)), CE_NATIVE));
 }

@@ -60,13 +60,15 @@ extern struct symbols {
     SEXP server_name, server_port, remote_addr, remote_port;
     SEXP headers, content_type, content_length;
     SEXP input, errors, httpuv_version, body_data;
-    SEXP call, on_headers, on_ws_open, message_callbacks, close_callbacks, drain_callbacks, protocol;
+    SEXP call, on_headers, on_ws_open, message_callbacks, close_callbacks, drain_callbacks,
+        protocol;
     SEXP status, response_headers, body, body_file, body_file_owned, file, owned;
     SEXP handle, request, paused, dollar;
     SEXP ticket, promise_impl, enclosing, private_fields, state, value;
     SEXP has_failed, is_answered;
     SEXP then, on_fulfilled, on_rejected, promise_domain;
-    SEXP self, pull, heartbeat, map, is_events, is_ended, is_spent, route, exhausted, compress, loop, loop_place, lost, doing;
+    SEXP self, pull, heartbeat, map, is_events, is_ended, is_spent, route, exhausted, compress,
+        loop, loop_place, lost, doing;
     SEXP request_id, origin, req;
 } syms;
 
@@ -75,11 +77,13 @@ extern struct objects {
     SEXP empty_string, rook_version, url_scheme, url_scheme_https, no_headers;
     SEXP null_input, error_stream, httpuv_version;
     SEXP globals, ns;
-    SEXP request_frame, input_parts, open_body, bind_body, close_body, websocket_parts, pushed_parts, events_parts, then;
+    SEXP request_frame, input_parts, open_body, bind_body, close_body, websocket_parts,
+        pushed_parts, events_parts, then;
     SEXP on_body_chunk, body_process_queue, on_body_end;
     SEXP new_source, start_stream, await_chunk, on_stream_drained, on_stream_end;
     SEXP overflow, log_error, load_later_if_idle, handle_signals, watch_interrupts;
-    SEXP trace, complete_error_report, call_on_error, write_error_report, error_response, note_app_500, limit_time;
+    SEXP trace, complete_error_report, call_on_error, write_error_report, error_response,
+        note_app_500, limit_time;
 } objs;
 
 bool globals_init(SEXP ns, SEXP globals, SEXP shared);
@@ -87,7 +91,8 @@ void globals_prepare(SEXP shared);
 
 // Raises an R error of class `class` and of class `rookery_error`; `format` is a format of
 // printf(). Must not be called with a Rust frame on the stack.
-_Noreturn void abort_with(const char* class, const char* format, ...) __attribute__((format(printf, 2, 3)));
+_Noreturn void abort_with(const char* class, const char* format,
+    ...) __attribute__((format(printf, 2, 3)));
 
 // A table that keeps R objects alive, by token. Unlike with R_PreserveObject(), all operations are
 // O(1).
@@ -96,7 +101,7 @@ SEXP kept(uint64_t token);
 void release(uint64_t token);
 void release_returned(void);
 
-// Returns the value of a variable in an environment, without its parents; NULL if there is none. A
+// Returns the value of a variable in an environment, without its parents; NULL if it is unbound. A
 // promise is forced.
 SEXP variable(SEXP env, SEXP name);
 
@@ -211,7 +216,7 @@ void log_error(const char* where, SEXP condition, const char* text);
 // The maximum length of a route in reports, in bytes.
 enum { ROUTE_MAX = 218 };
 
-// Where an error of an app occurred. Unknown fields are 0 or NULL.
+// The place and request of an error of an app. Unknown fields are 0 or NULL.
 struct error_report {
     uint32_t listener;
     uint32_t slot;
@@ -238,7 +243,8 @@ const char* response_write(uint32_t slot, uint64_t id, SEXP value);
 int response_status(void);
 bool response_lacks_file(void);
 void response_send(uint32_t slot, uint64_t id);
-void response_text(uint32_t slot, uint64_t id, int status, const char* type, const char* text, size_t len);
+void response_text(uint32_t slot, uint64_t id, int status, const char* type, const char* text,
+    size_t len);
 
 // event.c ------------------------------------------------------------------
 
@@ -290,7 +296,8 @@ struct app {
     int loop;                  // the index of the event loop of package later
 };
 
-// What error reports need of an app; `app` is R_NilValue after the listener was stopped.
+// The data about an app that error reports contain. `app` is R_NilValue after the listener was
+// stopped.
 struct app_facts {
     SEXP app;
     const char* detail;
@@ -298,7 +305,8 @@ struct app_facts {
 };
 
 void app_set(uint32_t listener, SEXP app, SEXP settings, SEXP websocket_rules);
-// Copies the app of a listener to `out`; returns false if the listener has none.
+// Copies the app of a listener to `out`; returns false if the listener has no
+// app.
 bool app_find(uint32_t listener, struct app* out);
 struct app_facts app_facts(uint32_t listener);
 void app_remove(uint32_t listener);
@@ -385,7 +393,8 @@ SEXP websocket_object(SEXP handle, SEXP req, SEXP protocol);
 
 // websocket.c --------------------------------------------------------------
 
-const char* websocket_accept(const struct rk_event* event, SEXP accepted, SEXP rules, SEXP* protocol);
+const char* websocket_accept(const struct rk_event* event, SEXP accepted, SEXP rules,
+    SEXP* protocol);
 void websocket_open(const struct rk_event* event, SEXP app, SEXP req, SEXP protocol);
 void on_message(const struct rk_event* event);
 void on_close(const struct rk_event* event);
@@ -429,7 +438,7 @@ void client_init(void);
 void client_forked(void);
 SEXP ffi_client_loop(void);
 void client_last_events(void);
-SEXP ffi_acme_check(SEXP wishes);
+SEXP ffi_acme_check(SEXP settings);
 SEXP ffi_client_check(SEXP url);
 SEXP ffi_client_open(SEXP core, SEXP setup);
 SEXP ffi_client_send(SEXP handle, SEXP message);
@@ -483,7 +492,7 @@ SEXP ffi_refuse(SEXP listener, SEXP held);
 SEXP ffi_worker_state(void);
 SEXP ffi_worker_uses_socket(SEXP listener);
 SEXP ffi_admin_start(SEXP at, SEXP target);
-SEXP ffi_admin_set_state(SEXP course, SEXP address);
+SEXP ffi_admin_set_state(SEXP state, SEXP address);
 SEXP ffi_admin_stop(void);
 SEXP ffi_signals_watch(SEXP seconds);
 SEXP ffi_signals_unwatch(void);

@@ -67,7 +67,7 @@ static struct sigaction before_idle[IDLE_SIGNALS];
 // The process id of the supervisor, or 0; and whether the next signal is the one by which the I/O
 // thread ends this process.
 static volatile sig_atomic_t supervisor;
-static atomic_int is_told_to_end;
+static atomic_int is_stop_signalled;
 // Set while this file raises SIGINT to interrupt R.
 static volatile sig_atomic_t is_interrupting;
 
@@ -147,7 +147,8 @@ static void interrupt_overdue(void) {
 // the session.
 static bool is_first_of_side(int signal_number, const siginfo_t* info) {
     struct sigaction installed;
-    bool has_info = sigaction(signal_number, NULL, &installed) == 0 && (installed.sa_flags & SA_SIGINFO);
+    bool has_info = sigaction(signal_number, NULL, &installed) == 0 &&
+        (installed.sa_flags & SA_SIGINFO);
     bool is_of_parent = has_info && info->si_code == SI_USER && info->si_pid == (pid_t)parent;
     int side = is_of_parent ? OF_PARENT : OF_OTHERS;
     bool is_first = (sides_heard & side) == 0;
@@ -188,18 +189,19 @@ static bool is_sent_hangup(int signal_number, const siginfo_t* info) {
         return false;
     }
     // A handler that was installed by signal() gets no such arguments.
-    bool has_info = sigaction(signal_number, NULL, &installed) == 0 && (installed.sa_flags & SA_SIGINFO);
+    bool has_info = sigaction(signal_number, NULL, &installed) == 0 &&
+        (installed.sa_flags & SA_SIGINFO);
     return has_info && (info->si_code == SI_USER || info->si_code == SI_QUEUE);
 }
 
-// Returns whether a worker leaves the signal to its supervisor. A worker that was told to end also
-// does, because a second signal would end it at once. Clears the note that the next signal is the
-// I/O thread's.
-static bool is_left_to_supervisor(void) {
+// Returns whether a worker leaves the signal to its supervisor, because a second signal would end
+// the worker at once. The signal that the I/O thread sends is not left to the supervisor, and
+// clears `is_stop_signalled`.
+static bool leave_to_supervisor(void) {
     if (supervisor == 0 || is_interrupting || getppid() != (pid_t)supervisor) {
         return false;
     }
-    return atomic_exchange(&is_told_to_end, 0) == 0;
+    return atomic_exchange(&is_stop_signalled, 0) == 0;
 }
 
 // Returns whether the signal requests a reload of the certificates of an HTTPS server.
@@ -209,7 +211,7 @@ static bool asks_for_reload(int signal_number, const siginfo_t* info) {
 
 static void on_signal(int signal_number, siginfo_t* info, void* context) {
     int saved_errno = errno;
-    if (is_left_to_supervisor()) {
+    if (leave_to_supervisor()) {
         // The I/O thread handles requests of the supervisor.
     } else if (child > 0) {
         passed_on = signal_number;
@@ -217,8 +219,8 @@ static void on_signal(int signal_number, siginfo_t* info, void* context) {
         // Sys.sleep().
         kill((pid_t)child, SIGTERM);
     } else if (stage == NOT_WATCHING || (stage == OVERDUE && signal_number == SIGINT)) {
-        // Another handler in front of ours has called it; or an interrupt is passed on to the event
-        // loop.
+        // Another handler in front of this one has called it, or an interrupt is passed on to the
+        // event loop.
         do_as_before(index_of(signal_number), info, context);
     } else if (asks_for_reload(signal_number, info)) {
         is_reload = 1;
@@ -271,7 +273,7 @@ static void watch(void) {
     // No SA_RESTART, so that system calls in which R waits return.
     struct sigaction ours_alarm = {.sa_handler = on_alarm, .sa_mask = ours.sa_mask};
     sigaction(SIGALRM, &ours_alarm, &before_alarm);
-    // Not ignored, because processes that R starts would inherit that.
+    // SIG_IGN is not used, because processes that R starts would inherit it.
     struct sigaction idle = {.sa_handler = do_nothing, .sa_flags = SA_RESTART};
     sigemptyset(&idle.sa_mask);
     for (int i = 0; i < idle_count(); i++) {
@@ -310,7 +312,8 @@ void signals_interrupt(void) {
             // R 4.5 and later does not handle an ignored SIGINT. This is what its handler would do.
             R_interrupts_pending = 1;
         }
-    } else if (sigaction(SIGINT, NULL, &now) == 0 && !is_plain(&now, SIG_DFL) && !is_plain(&now, SIG_IGN)) {
+    } else if (sigaction(SIGINT, NULL, &now) == 0 && !is_plain(&now, SIG_DFL) &&
+            !is_plain(&now, SIG_IGN)) {
         is_interrupting = 1;
         raise(SIGINT);
         is_interrupting = 0;
@@ -376,7 +379,8 @@ SEXP ffi_signals_left(void) {
     if (seen != 0) {
         struct timespec now;
         clock_gettime(CLOCK_MONOTONIC, &now);
-        left -= (double)(now.tv_sec - seen_at.tv_sec) + (double)(now.tv_nsec - seen_at.tv_nsec) * 1e-9;
+        left -= (double)(now.tv_sec - seen_at.tv_sec) + (double)(
+            now.tv_nsec - seen_at.tv_nsec) * 1e-9;
     }
     return Rf_ScalarReal(left > 0 ? left : 0);
 }
@@ -441,7 +445,7 @@ void signals_are_supervised(void) {
 // would end serve() at once.
 void signals_end(void) {
     if (!signals_have_begun()) {
-        is_told_to_end = 1;
+        is_stop_signalled = 1;
         kill(getpid(), SIGTERM);
     }
 }

@@ -8,7 +8,8 @@
 SEXP copy_lent_text(struct rk_bytes text, cetype_t encoding) {
     if (text.len > INT_MAX) {
         rk_text_free();
-        abort_with("rookery_bad_argument", "the result is longer than the maximum length of a string in R, 2147483647 bytes");
+        abort_with("rookery_bad_argument",
+            "the result is longer than the maximum length of a string in R, 2147483647 bytes");
     }
     SEXP made = Rf_mkCharLenCE(text.start, (int)text.len, encoding);
     rk_text_free();
@@ -20,11 +21,13 @@ SEXP ffi_ip_family(SEXP ip) {
 }
 
 SEXP ffi_base64(SEXP bytes) {
-    return Rf_ScalarString(copy_lent_text(rk_base64((struct rk_bytes){RAW(bytes), (size_t)XLENGTH(bytes)}), CE_NATIVE));
+    return Rf_ScalarString(copy_lent_text(rk_base64(
+        (struct rk_bytes){RAW(bytes), (size_t)XLENGTH(bytes)}), CE_NATIVE));
 }
 
 SEXP ffi_mask_tokens(SEXP target) {
-    return Rf_ScalarString(copy_lent_text(rk_mask_tokens(bytes_of_char(STRING_ELT(target, 0))), CE_UTF8));
+    return Rf_ScalarString(copy_lent_text(rk_mask_tokens(bytes_of_char(STRING_ELT(target, 0))),
+        CE_UTF8));
 }
 
 SEXP ffi_network_address(void) {
@@ -37,7 +40,8 @@ SEXP ffi_uri_encode(SEXP strings, SEXP is_whole) {
         SEXP text = STRING_ELT(strings, i);
         bool is_na = text == NA_STRING;
         SET_STRING_ELT(
-            encoded, i, is_na ? text : copy_lent_text(rk_uri_encode(bytes_of_char(text), Rf_asLogical(is_whole)), CE_NATIVE));
+            encoded, i, is_na ? text : copy_lent_text(
+                rk_uri_encode(bytes_of_char(text), Rf_asLogical(is_whole)), CE_NATIVE));
     }
     UNPROTECT(1);
     return encoded;

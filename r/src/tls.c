@@ -27,9 +27,9 @@ static struct rk_bytes* texts_of(SEXP strings) {
 
 // Checks the options of a certificate order, given as alternating names and values. Returns NULL,
 // or an error message.
-SEXP ffi_acme_check(SEXP wishes) {
-    size_t count = (size_t)XLENGTH(wishes) / 2;
-    return rk_acme_check(texts_of(wishes), count) == RK_OK ? R_NilValue : Rf_mkString(rk_error());
+SEXP ffi_acme_check(SEXP settings) {
+    size_t count = (size_t)XLENGTH(settings) / 2;
+    return rk_acme_check(texts_of(settings), count) == RK_OK ? R_NilValue : Rf_mkString(rk_error());
 }
 
 // Makes a TLS configuration. `pairs` are alternating certificates and keys; `hsts` is empty, or
@@ -40,7 +40,7 @@ SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only,
                  SEXP redirect_from, SEXP acme) {
     size_t count = (size_t)XLENGTH(pairs);
     struct rk_bytes* all = texts_of(pairs);
-    struct rk_bytes* wishes = texts_of(acme);
+    struct rk_bytes* settings = texts_of(acme);
     struct rk_bytes ca = {"", 0};
     if (XLENGTH(client_ca) > 0) {
         ca = pem_at(client_ca, 0);
@@ -48,9 +48,11 @@ SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only,
     SEXP tls = PROTECT(R_MakeExternalPtr(NULL, R_NilValue, R_NilValue));
     R_RegisterCFinalizerEx(tls, tls_free, TRUE);
     void* made =
-        rk_tls_new(all, count / 2, ca, Rf_asLogical(is_optional) == TRUE, Rf_asLogical(is_new_only) == TRUE,
-                   Rf_asLogical(only_http1) == TRUE, Rf_asLogical(only_http1_websockets) == TRUE, XLENGTH(hsts) == 3 ? INTEGER_RO(hsts) : NULL, Rf_asInteger(redirect_from),
-                   wishes, (size_t)XLENGTH(acme) / 2);
+        rk_tls_new(all, count / 2, ca, Rf_asLogical(is_optional) == TRUE,
+            Rf_asLogical(is_new_only) == TRUE,
+                   Rf_asLogical(only_http1) == TRUE, Rf_asLogical(only_http1_websockets) == TRUE,
+                       XLENGTH(hsts) == 3 ? INTEGER_RO(hsts) : NULL, Rf_asInteger(redirect_from),
+                   settings, (size_t)XLENGTH(acme) / 2);
     R_SetExternalPtrAddr(tls, made);
     SEXP result = made == NULL ? Rf_mkString(rk_error()) : tls;
     UNPROTECT(1);
@@ -70,12 +72,14 @@ SEXP ffi_tls_reload(SEXP listener) {
 SEXP ffi_tls_development_certificate(SEXP folder) {
     struct rk_bytes file, fingerprint;
     int is_new;
-    if (rk_tls_development_certificate(Rf_translateChar(STRING_ELT(folder, 0)), &file, &fingerprint, &is_new) != RK_OK) {
+    if (rk_tls_development_certificate(Rf_translateChar(STRING_ELT(folder, 0)), &file,
+            &fingerprint, &is_new) != RK_OK) {
         return Rf_mkString(rk_error());
     }
     SEXP result = PROTECT(Rf_allocVector(VECSXP, 3));
     SET_VECTOR_ELT(result, 0, Rf_ScalarString(Rf_mkCharLen(file.start, (int)file.len)));
-    SET_VECTOR_ELT(result, 1, Rf_ScalarString(Rf_mkCharLen(fingerprint.start, (int)fingerprint.len)));
+    SET_VECTOR_ELT(result, 1, Rf_ScalarString(
+        Rf_mkCharLen(fingerprint.start, (int)fingerprint.len)));
     SET_VECTOR_ELT(result, 2, Rf_ScalarLogical(is_new));
     UNPROTECT(1);
     return result;

@@ -7,7 +7,8 @@
 // Begins the response that accepts an opening handshake. Returns NULL, or an error message.
 // `accepted` is the value of accept_ws(), or R_NilValue; `rules` is list(protocols, compression) of
 // the app. `*protocol` is set to the chosen subprotocol, not protected. Runs guarded.
-const char* websocket_accept(const struct rk_event* event, SEXP accepted, SEXP rules, SEXP* protocol) {
+const char* websocket_accept(const struct rk_event* event, SEXP accepted, SEXP rules,
+    SEXP* protocol) {
     SEXP headers = R_NilValue;
     SEXP protocols = VECTOR_ELT(rules, 0);
     // Level, threshold in bytes, and whether to use context takeover.
@@ -53,9 +54,11 @@ void websocket_open(const struct rk_event* event, SEXP app, SEXP req, SEXP proto
 }
 
 // Reports an error in a callback of a WebSocket.
-static void write_error_report(const struct rk_event* event, SEXP ws, struct guard* guard, const char* stage, const char* label) {
+static void report_callback_error(const struct rk_event* event, SEXP ws, struct guard* guard,
+    const char* stage, const char* label) {
     SEXP req = TYPEOF(ws) == ENVSXP ? variable(ws, syms.request) : NULL;
-    struct error_report report = {.listener = event->listener, .id = event->id, .stage = stage, .label = label, .req = req};
+    struct error_report report = {.listener = event->listener, .id = event->id, .stage = stage,
+        .label = label, .req = req};
     SEXP caught = PROTECT(guard_caught(guard));
     error_report_emit(&report, caught, caught_text(caught));
     UNPROTECT(1);
@@ -74,7 +77,7 @@ static SEXP callbacks_of(SEXP ws, SEXP name) {
     if (TYPEOF(ws) != ENVSXP) {
         return R_NilValue;
     }
-    // Not by `$`, which would search for a method for each class of the object.
+    // The operator `$` would search for a method for each class of the object.
     SEXP value = variable(ws, name);
     return value == NULL ? R_NilValue : value;
 }
@@ -96,7 +99,8 @@ static SEXP run_decode(void* data) {
     struct delivery* delivery = data;
     struct rk_bytes bytes = delivery->event->data;
     bool is_text = delivery->event->is_text && memchr(bytes.start, 0, bytes.len) == NULL;
-    SEXP message = PROTECT(is_text ? make_string(bytes) : Rf_allocVector(RAWSXP, (R_xlen_t)bytes.len));
+    SEXP message = PROTECT(is_text ? make_string(bytes)
+        : Rf_allocVector(RAWSXP, (R_xlen_t)bytes.len));
     if (!is_text && bytes.len > 0) {
         memcpy(RAW(message), bytes.start, bytes.len);
     }
@@ -120,7 +124,7 @@ void on_message(const struct rk_event* event) {
     struct guard guard = {.body = run_decode, .data = &delivery};
     enum failure failure = guard_run(&guard);
     if (failure != FAILURE_NONE) {
-        write_error_report(event, ws, &guard, "message", "a WebSocket's onMessage");
+        report_callback_error(event, ws, &guard, "message", "a WebSocket's onMessage");
         if (failure == FAILURE_ERROR) {
             static const char reason[] = "Error executing onWSMessage";
             rk_ws_close(event->id, 1011, reason, sizeof reason - 1);
@@ -159,13 +163,15 @@ static SEXP run_callback(void* data) {
     struct delivery* delivery = data;
     bool is_close = delivery->event->kind == RK_WS_CLOSED;
     if (delivery->callbacks == NULL) {
-        SEXP reason = PROTECT(delivery->event->data.len > 0 ? make_string(delivery->event->data) : objs.empty_string);
+        SEXP reason = PROTECT(delivery->event->data.len > 0 ? make_string(delivery->event->data)
+            : objs.empty_string);
         event_release();
         if (is_close) {
             // The R object learns that the connection has ended.
             Rf_defineVar(syms.handle, R_NilValue, delivery->ws);
         }
-        delivery->callbacks = callbacks_of(delivery->ws, is_close ? syms.close_callbacks : syms.drain_callbacks);
+        delivery->callbacks = callbacks_of(delivery->ws, is_close ? syms.close_callbacks
+            : syms.drain_callbacks);
         delivery->message = reason;
         UNPROTECT(1);
         return delivery->callbacks;
@@ -183,7 +189,8 @@ static SEXP run_callback(void* data) {
 }
 
 // Calls all callbacks. An error in one does not keep the others from running.
-static void run_callbacks(const struct rk_event* event, SEXP ws, const char* stage, const char* label) {
+static void run_callbacks(const struct rk_event* event, SEXP ws, const char* stage,
+    const char* label) {
     struct delivery delivery = {.event = event, .ws = ws};
     struct guard guard = {.body = run_callback, .data = &delivery};
     if (guard_run(&guard) == FAILURE_NONE && TYPEOF(delivery.callbacks) == VECSXP) {
@@ -192,7 +199,7 @@ static void run_callbacks(const struct rk_event* event, SEXP ws, const char* sta
         for (; delivery.next < XLENGTH(delivery.callbacks); delivery.next++) {
             enum failure failure = guard_run(&guard);
             if (failure != FAILURE_NONE) {
-                write_error_report(event, ws, &guard, stage, label);
+                report_callback_error(event, ws, &guard, stage, label);
                 guard_propagate_interrupt(failure);
             }
         }
@@ -283,7 +290,8 @@ static SEXP as_strings(SEXP message) {
     return strings;
 }
 
-// Sends a message. Returns TRUE if more may be sent at once, FALSE if too much is queued or the connection has ended.
+// Sends a message. Returns TRUE if more may be sent at once, FALSE if too much is queued or the
+// connection has ended.
 SEXP ffi_ws_send(SEXP handle, SEXP message) {
     double id = handle_id(handle, "WebSocket", "message");
     if (id < 0) {
@@ -298,7 +306,8 @@ SEXP ffi_ws_send(SEXP handle, SEXP message) {
     SEXP owner = message;
     if (is_text) {
         if (TYPEOF(message) != STRSXP || XLENGTH(message) == 0) {
-            abort_with("rookery_bad_argument", "`message` must be a string or a raw vector, not `character(0)`");
+            abort_with("rookery_bad_argument",
+                "`message` must be a string or a raw vector, not `character(0)`");
         }
         owner = STRING_ELT(message, 0);
         start = Rf_translateCharUTF8(owner);

@@ -44,7 +44,8 @@ static SEXP run_delivery(void* data) {
     struct rk_bytes bytes = event->data;
     // Text with a NUL, which R's strings cannot hold, becomes a raw vector.
     bool is_raw =
-        event->kind == RK_CLIENT_MESSAGE && (!event->is_text || memchr(bytes.start, 0, bytes.len) != NULL);
+        event->kind == RK_CLIENT_MESSAGE && (!event->is_text ||
+            memchr(bytes.start, 0, bytes.len) != NULL);
     SEXP value = PROTECT(is_raw ? Rf_allocVector(RAWSXP, (R_xlen_t)bytes.len) : make_string(bytes));
     if (is_raw && bytes.len > 0) {
         memcpy(RAW(value), bytes.start, bytes.len);
@@ -53,7 +54,8 @@ static SEXP run_delivery(void* data) {
     SEXP code = PROTECT(Rf_ScalarInteger(event->code));
     SEXP is_clean = PROTECT(Rf_ScalarLogical(event->is_clean != 0));
     is_reading = false;
-    SEXP call = PROTECT(Rf_lang6(Rf_install("client_event"), delivery->core, kind, value, code, is_clean));
+    SEXP call = PROTECT(Rf_lang6(Rf_install("client_event"), delivery->core, kind, value, code,
+        is_clean));
     SEXP functions = PROTECT(Rf_eval(call, objs.ns));
     delivery->functions = keep(functions);
     UNPROTECT(6);
@@ -134,16 +136,18 @@ void client_last_events(void) {
 // entry points ---------------------------------------------------------------
 
 static struct rk_bytes* all_bytes(SEXP strings) {
-    struct rk_bytes* all = (struct rk_bytes*)R_alloc((size_t)XLENGTH(strings) + 1, sizeof(struct rk_bytes));
+    struct rk_bytes* all = (struct rk_bytes*)R_alloc((size_t)XLENGTH(strings) + 1,
+        sizeof(struct rk_bytes));
     for (R_xlen_t i = 0; i < XLENGTH(strings); i++) {
         all[i] = bytes_of_char(STRING_ELT(strings, i));
     }
     return all;
 }
 
-// Returns NULL, or a message that says what is wrong with a URL.
+// Returns NULL, or an error message for an invalid URL.
 SEXP ffi_client_check(SEXP url) {
-    return rk_client_check(bytes_of_char(STRING_ELT(url, 0))) == RK_OK ? R_NilValue : Rf_mkString(rk_error());
+    return rk_client_check(bytes_of_char(STRING_ELT(url, 0))) == RK_OK ? R_NilValue
+        : Rf_mkString(rk_error());
 }
 
 // Starts a client. `setup` is list(url, ca, protocols, headers, numbers), with strings in UTF-8 and
@@ -192,7 +196,8 @@ static uint64_t client_id(SEXP handle) {
 SEXP ffi_client_send(SEXP handle, SEXP message) {
     uint64_t id = client_id(handle);
     bool is_text = TYPEOF(message) == STRSXP;
-    const char* start = is_text ? Rf_translateCharUTF8(STRING_ELT(message, 0)) : (const char*)RAW(message);
+    const char* start = is_text ? Rf_translateCharUTF8(STRING_ELT(message, 0))
+        : (const char*)RAW(message);
     size_t len = is_text ? strlen(start) : (size_t)XLENGTH(message);
     switch (rk_client_send(id, is_text, start, len)) {
     case RK_CLIENT_SENT:

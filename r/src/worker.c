@@ -1,4 +1,4 @@
-// This process as a worker of a supervisor. See crates/worker-protocol and
+// The C functions of a worker of a supervisor. See crates/worker-protocol and
 // docs/decisions/workers/0033-worker-protocol.md.
 #include <errno.h>
 #include <pthread.h>

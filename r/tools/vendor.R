@@ -1,18 +1,20 @@
-# Makes a copy of this package stand on its own: `R CMD build r` makes a copy, following the links src/rust/crates,
-# src/rust/workspace.toml and src/rust/workspace.lock out of the package, and configure (or cleanup, when no vignette
-# has to be built) runs this in it. What comes out is a tarball that installs without a network.
+# Makes a copy of this package independent of the repository. `R CMD build r` copies the package and
+# follows its links to the repository: src/rust/crates, src/rust/workspace.toml and
+# src/rust/workspace.lock. configure (or cleanup, if no vignette must be built) runs this script in
+# the copy. The resulting tarball installs without a network.
 #
 #   Rscript tools/vendor.R      in the copy's top folder
 #
-#  - src/rust/Cargo.toml becomes a workspace of its own: the repository's, with this crate as its root.
-#  - src/rust/vendor.tar.xz holds the sources of all other crates; configure unpacks it.
-#  - inst/COPYRIGHTS names them with their licences.
+#  - src/rust/Cargo.toml becomes the workspace of the repository, with this crate as its root.
+#  - src/rust/vendor.tar.xz contains the sources of all other crates; configure unpacks it.
+#  - inst/COPYRIGHTS lists these crates with their licences.
 
 rust <- file.path("src", "rust")
 stopifnot(
   "run in the top folder of the package" = file.exists("DESCRIPTION"),
-  "src/rust/crates is a link: this is the source tree, which needs none of this" = !nzchar(Sys.readlink(file.path(rust, "crates"))),
-  "src/rust/crates is not there" = dir.exists(file.path(rust, "crates"))
+  "src/rust/crates is a link: this is the source tree, where crates are not vendored" =
+    !nzchar(Sys.readlink(file.path(rust, "crates"))),
+  "src/rust/crates does not exist" = dir.exists(file.path(rust, "crates"))
 )
 
 run <- function(..., dir = rust, env = character()) {
@@ -27,7 +29,7 @@ run <- function(..., dir = rust, env = character()) {
 
 # ---- one workspace --------------------------------------------------------
 
-# Leaves out the tables whose heads match.
+# Returns the lines of a TOML file without the tables whose header matches.
 without_tables <- function(lines, pattern) {
   is_head <- grepl("^\\[", lines)
   table <- cumsum(is_head)
@@ -36,27 +38,29 @@ without_tables <- function(lines, pattern) {
 }
 
 root <- readLines(file.path(rust, "workspace.toml"))
-root <- root[!grepl("\"r/src/rust\"|^exclude *=", root)]
+# crates/test-support is a dev-dependency of other crates, whose tests stay in the repository.
+root <- root[!grepl("\"r/src/rust\"|^exclude *=|test-support", root)]
 own <- readLines(file.path(rust, "Cargo.toml"))
 writeLines(c(root, "", own), file.path(rust, "Cargo.toml"))
 file.copy(file.path(rust, "workspace.lock"), file.path(rust, "Cargo.lock"), overwrite = TRUE)
 unlink(file.path(rust, c("workspace.toml", "workspace.lock")))
+unlink(file.path(rust, "crates", "test-support"), recursive = TRUE)
 for (crate in list.dirs(file.path(rust, "crates"), recursive = FALSE)) {
   manifest <- file.path(crate, "Cargo.toml")
-  # Their tests are run in the repository; here they would only be more crates to carry.
+  # Tests run in the repository. In the tarball they would only require more crates.
   writeLines(without_tables(readLines(manifest), "dev-dependencies|^\\[\\[(test|bench|example)"), manifest)
   unlink(file.path(crate, c("tests", "benches", "examples", "fuzz", "target")), recursive = TRUE)
 }
-# Drops from the lock what only tests needed, and changes no version.
+# Removes the dependencies of tests from the lock file, and changes no version.
 run("metadata", "--format-version=1", "--quiet", if (nzchar(Sys.getenv("ROOKERY_OFFLINE"))) "--offline")
 
-# ---- everybody else's crates ----------------------------------------------
+# ---- third-party crates ----------------------------------------------------
 
 unlink(file.path(rust, "vendor"), recursive = TRUE)
 run("vendor", "--locked", "--quiet", "vendor")
 vendor <- file.path(rust, "vendor")
 
-# Removes files of a vendored crate, and their checksums: cargo checks what is listed.
+# Removes files of a vendored crate and their checksums, because cargo checks all listed files.
 prune <- function(crate, keeps) {
   files <- list.files(crate, recursive = TRUE, all.files = TRUE)
   gone <- files[!keeps(files)]
@@ -70,7 +74,7 @@ prune <- function(crate, keeps) {
   writeLines(sub(",}", "}", sums, fixed = TRUE), path)
 }
 
-# The files that the sources of a crate include, such as the examples in clap's documentation.
+# Returns the files that the sources of a crate include, such as examples in clap's documentation.
 included <- function(crate) {
   sources <- list.files(crate, "[.]rs$", recursive = TRUE)
   paths <- lapply(sources, function(source) {
@@ -85,7 +89,8 @@ included <- function(crate) {
   paths
 }
 
-# Crates for systems that the package does not support: the resolver wants to see them, nobody compiles them.
+# Returns whether a crate is for a system that the package does not support. cargo's resolver needs
+# the manifests of such crates but does not compile the crates.
 is_foreign <- function(name) grepl("^(windows|winapi|wasi|wasip|wit-bindgen|r-efi|hermit-abi|redox_)", name)
 for (crate in list.dirs(vendor, recursive = FALSE)) {
   if (is_foreign(basename(crate))) {
@@ -95,10 +100,10 @@ for (crate in list.dirs(vendor, recursive = FALSE)) {
   } else {
     needed <- included(crate)
     prune(crate, function(files) {
-      # ring has its assembly for Windows as well, some of it assembled.
+      # ring contains assembly and object files for Windows.
       files %in% needed | !grepl("^(tests|benches|bench|examples|fuzz|ci|docs|doc|[.]github|test_data|test-data|corpus)/", files) &
         !grepl("^pregenerated/.*-(nasm|win32n|win64)[.]", files) &
-        # mimalloc comes in two versions, of which one is compiled.
+        # The crate contains two versions of mimalloc, of which one is compiled.
         !grepl("^c_src/mimalloc/(v2|v3/(contrib|[.]github))/", files)
     })
   }
@@ -108,7 +113,7 @@ for (crate in list.dirs(vendor, recursive = FALSE)) {
   )
 }
 
-# ---- who wrote them -------------------------------------------------------
+# ---- authors and licences --------------------------------------------------
 
 field <- function(lines, name) {
   found <- grep(paste0("^", name, " *= *\""), lines, value = TRUE)
@@ -133,20 +138,26 @@ if (anyNA(licences) || any(licences == "NA")) {
 }
 dir.create("inst", showWarnings = FALSE)
 writeLines(
-  c("The shared object and the program of this package contain these Rust crates (those for other systems left out):", "", entries),
+  c(
+    paste(
+      "The shared object and the program of this package contain these Rust crates",
+      "(except those for other systems):"
+    ),
+    "", entries
+  ),
   file.path("inst", "COPYRIGHTS")
 )
 
 # ---- the archive ----------------------------------------------------------
 
 before <- setwd(rust)
-# xz -9: a tenth of the size, once, against a minute.
+# xz -9 saves a tenth of the size and takes a minute.
 status <- system2("tar", c("-cJf", "vendor.tar.xz", "vendor"), env = "XZ_OPT=-9")
 stopifnot("tar with xz is needed" = status == 0)
 unlink("vendor", recursive = TRUE)
 setwd(before)
 
-# Outside the repository the target folder is the package's own.
+# Outside the repository, the target folder is in the package.
 makevars <- readLines(file.path("src", "Makevars"))
 stopifnot("Makevars has changed: see the end of tools/vendor.R" = any(grepl("^TARGET_DIR *=", makevars)))
 writeLines(sub("^TARGET_DIR *=.*$", "TARGET_DIR = $(CURDIR)/rust/target", makevars), file.path("src", "Makevars"))

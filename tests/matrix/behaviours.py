@@ -312,7 +312,7 @@ def reports_a_failed_start_once_with_the_apps_own_message_first(mode):
     equal(status, 3, "the exit status")
     equal(said.count("Error in read_model()"), 2, f"how often the error is told in {said!r}")
     last = said.split("rookery: ")[-1]
-    check(last.startswith("The app has not started: Error in read_model(): the model is not there"), said)
+    check(last.startswith("The app did not start: Error in read_model(): the model is not there"), said)
     check("cli_main" not in said and "serve_here" not in said, f"frames of rookery: {said}")
 
 

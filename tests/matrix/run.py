@@ -39,13 +39,13 @@ ELSEWHERE = {
     # Its effect is on a terminal.
     ("interactive", "command line"): "tests/matrix/terminal.py",
     # A program in the browser's place is given the address.
-    ("open", "command line"): "crates/cli/tests/it/screen.rs",
+    ("open", "command line"): "crates/cli/tests/it/startup_screen.rs",
     ("open", "R"): "r/tests/testthat/test-start-screen.R",
 }
 # Settings without an effect that a client, a file or a signal could show: here the value that the server reports is compared.
 REPORTED = {
     "tls_max_handshakes": "the order in which handshakes take turns; crates/server/src/http/connection/handshake_limit.rs",
-    "pool_bytes": "memory that is kept between requests; crates/server/tests/it/budget.rs fills the pool",
+    "pool_bytes": "memory that is kept between requests; crates/server/tests/it/limits/memory_budget.rs fills the pool",
 }
 # Cases that pass with `--without`, and why. Another case of the same setting observes its effect.
 NOT_WITHOUT = {"host_may_be_a_name": "localhost is the address of the default; the case is there for its form"}

@@ -1,4 +1,4 @@
-# Serves while R waits at its prompt. Stop it with stopServer(server).
+# Serves while R is idle at its prompt. Stop the server with stopServer(server).
 library(httpuv)
 
 app <- list(

@@ -1,4 +1,4 @@
-# A page with a WebSocket that echoes what it is sent. Stop it with Ctrl-C or Esc.
+# A page with a WebSocket that echoes each message. Stop the server with Ctrl-C or Esc.
 library(httpuv)
 
 page <- '<!DOCTYPE html>

@@ -1,15 +1,16 @@
-//! Why there is no certificate yet.
+//! The error of an attempt to get a certificate.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Why an attempt failed.
+/// The reason why an attempt to get a certificate failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) text: String,
-    /// The last part of the type of the authority's problem (RFC 8555, 6.7), `rateLimited`.
+    /// The last part of the type in the authority's problem document (RFC 8555, 6.7), such as
+    /// `rateLimited`.
     pub(crate) problem: Option<String>,
-    /// When the authority wants to be asked again at the soonest.
+    /// The time after which the authority accepts the next request.
     pub(crate) retry_after: Option<Duration>,
 }
 

@@ -1,4 +1,5 @@
-//! One request over HTTPS, and its response: on a connection of its own, because an authority is asked a dozen times in two months.
+//! A request over HTTPS and its response. Each request uses a new connection, because an authority
+//! receives only about a dozen requests in two months.
 
 use std::io;
 use std::net::IpAddr;
@@ -22,19 +23,19 @@ use tokio_rustls::TlsConnector;
 
 use crate::failure::Failure;
 
-/// How long an authority may take for one response.
+/// The maximum time that an authority may take for a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long one of its addresses may take to connect.
+/// The maximum time for connecting to one address of an authority.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Bytes of a response that are read: a chain of certificates has ten thousand.
+/// The maximum length of a response in bytes. A certificate chain has about ten thousand.
 const MAX_RESPONSE_SIZE: usize = 1 << 20;
 
-/// What an authority asks to be told (RFC 8555, 6.1).
+/// The `User-Agent` header, which RFC 8555, 6.1 requires.
 const USER_AGENT_TEXT: &str = concat!("rookery/", env!("CARGO_PKG_VERSION"));
 
-/// Where a request goes.
+/// The target of a request.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     uri: Uri,
@@ -44,7 +45,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Of a URL of HTTPS (RFC 8555, 6.1), or of HTTP on this machine.
+    /// Parses an HTTPS URL (RFC 8555, 6.1), or an HTTP URL with a loopback address.
     pub(crate) fn parse(url: &str) -> Result<Endpoint, Failure> {
         let wrong = || Failure::new(format!("{url} is not the URL of an ACME authority"));
         let uri: Uri = url.parse().map_err(|_| wrong())?;
@@ -61,7 +62,7 @@ impl Endpoint {
     }
 }
 
-/// What was answered.
+/// A response of the authority.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: StatusCode,
@@ -70,12 +71,13 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// A header's text.
+    /// Returns the text of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// How long to wait, as seconds or as a date (RFC 9110, 10.2.3).
+    /// Returns the wait in the `Retry-After` header, which is a number of seconds or a date (RFC
+    /// 9110, 10.2.3).
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         let text = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
         if let Ok(seconds) = text.parse() {
@@ -86,7 +88,7 @@ impl Response {
     }
 }
 
-/// Asks.
+/// A client that sends requests to an authority.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpClient(pub(crate) Arc<ClientConfig>);
 
@@ -116,9 +118,8 @@ impl HttpClient {
         body: Option<String>,
     ) -> Result<Response, Failure> {
         let Endpoint { host, port, .. } = endpoint;
-        let unreachable = |error: io::Error| {
-            Failure::new(format!("{host}:{port} cannot be connected to: {error}"))
-        };
+        let unreachable =
+            |error: io::Error| Failure::new(format!("cannot connect to {host}:{port}: {error}"));
         let tcp = connect(host, *port).await.map_err(unreachable)?;
         let _close_in_child = close_in_child(&tcp);
         if !endpoint.is_secure {
@@ -134,7 +135,8 @@ impl HttpClient {
     }
 }
 
-/// Tries each address for a while: one of IPv6 may lead nowhere, without a word.
+/// Connects to the first address that responds. Each address has a time limit, because connections
+/// to an IPv6 address may hang.
 async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in tokio::net::lookup_host((host, port)).await? {
@@ -183,13 +185,13 @@ where
             body: read_body(body, endpoint).await?,
         })
     };
-    // The connection is driven as long as there is something to read, and then dropped.
+    // The connection is polled while the response is being read, and dropped afterwards.
     let mut response = std::pin::pin!(response);
     let mut connection = std::pin::pin!(connection);
     let mut is_over = false;
     std::future::poll_fn(|cx| {
         if !is_over {
-            // What is wrong with it is told by the response.
+            // An error of the connection also fails the response.
             is_over = connection.as_mut().poll(cx).is_ready();
         }
         response.as_mut().poll(cx)
@@ -216,7 +218,7 @@ async fn read_body(mut body: Incoming, endpoint: &Endpoint) -> Result<Vec<u8>, F
     Ok(bytes)
 }
 
-/// tokio's I/O as hyper wants it.
+/// An adapter from tokio's I/O traits to those of hyper.
 struct HyperIo<T>(T);
 
 impl<T: AsyncRead + Unpin> hyper::rt::Read for HyperIo<T> {
@@ -257,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_authority_is_asked_over_https() {
+    fn only_https_and_loopback_urls_are_accepted() {
         let endpoint = Endpoint::parse("https://ca.example/acme?x").unwrap();
         assert_eq!(
             (endpoint.host.as_str(), endpoint.port, endpoint.is_secure),
@@ -279,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_to_wait_is_seconds_or_a_date() {
+    fn retry_after_is_seconds_or_a_date() {
         let after = |text: &str| {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]);
             Response { status: StatusCode::OK, headers, body: Vec::new() }.retry_after()

@@ -1,4 +1,4 @@
-//! The account's key, and what is signed with it (RFC 7515, RFC 7518 3.4: ECDSA over P-256 with SHA-256).
+//! The account's key and its signatures (RFC 7515; ECDSA over P-256 with SHA-256, RFC 7518, 3.4).
 
 use std::fmt;
 
@@ -11,19 +11,20 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 
-/// Base64 as JSON's signatures have it (RFC 7515, 2).
+/// Encodes bytes as base64url without padding, which JWS uses (RFC 7515, 2).
 pub(crate) fn base64(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// The key of an account.
+/// The private key of an account.
 pub(crate) struct AccountKey {
     pkcs8: Vec<u8>,
     pair: EcdsaKeyPair,
     random: SystemRandom,
 }
 
-/// Who signs: an account that the authority knows by a URL, or a key that it does not know yet.
+/// The identification of the signer in a signature: the URL of an account, or the public key of an
+/// account that the authority does not know yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Signer<'a> {
     Account(&'a str),
@@ -38,7 +39,8 @@ impl AccountKey {
         AccountKey::from_pkcs8(pkcs8.as_ref())
     }
 
-    /// Of what [`to_text`](Self::to_text) gave.
+    /// Decodes the text that [`to_text`](Self::to_text) returned. Returns `None` if the text is not
+    /// a valid key.
     pub(crate) fn from_text(text: &str) -> Option<AccountKey> {
         AccountKey::from_pkcs8(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()
     }
@@ -52,25 +54,27 @@ impl AccountKey {
         Ok(AccountKey { pkcs8: pkcs8.to_vec(), pair, random })
     }
 
-    /// The key as text, to be text.
+    /// Encodes the private key as text for storage.
     pub(crate) fn to_text(&self) -> String {
         base64(&self.pkcs8)
     }
 
-    /// The public half (RFC 7517); the order of its fields is that of the thumbprint.
+    /// Returns the public key as a JWK (RFC 7517). The order of its fields is the one required for
+    /// the thumbprint.
     fn public_jwk(&self) -> String {
-        // One byte that says that the point is not compressed, and the two halves.
+        // The first byte states that the point is uncompressed; the two coordinates follow.
         let point = self.pair.public_key().as_ref();
         let (x, y) = (base64(&point[1..33]), base64(&point[33..65]));
         format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#)
     }
 
-    /// What proves to an authority that an answer is this account's (RFC 8555, 8.1).
+    /// Returns the key authorization for a token, which proves that the response to a challenge
+    /// comes from this account (RFC 8555, 8.1).
     pub(crate) fn key_authorization(&self, token: &str) -> String {
         format!("{token}.{}", base64(digest(&SHA256, self.public_jwk().as_bytes())))
     }
 
-    /// `payload`, signed for one use at one place.
+    /// Signs `payload` for a single use at one URL.
     pub(crate) fn sign(
         &self,
         signer: Signer<'_>,
@@ -96,7 +100,7 @@ impl AccountKey {
     }
 }
 
-/// Without the key.
+/// Omits the key.
 impl fmt::Debug for AccountKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AccountKey").finish_non_exhaustive()
@@ -110,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_signed_can_be_verified() {
+    fn signatures_can_be_verified() {
         let key = AccountKey::generate().unwrap();
         let again = AccountKey::from_text(&key.to_text()).unwrap();
         assert_eq!(again.public_jwk(), key.public_jwk());
@@ -134,7 +138,7 @@ mod tests {
         }
         let (token, print) = (key.key_authorization("tok"), key.public_jwk());
         assert_eq!(token, format!("tok.{}", base64(digest(&SHA256, print.as_bytes()))));
-        // Lexicographic, and without spaces (RFC 7638, 3).
+        // The fields must be in lexicographic order and without spaces (RFC 7638, 3).
         let places: Vec<usize> = ["\"crv\"", "\"kty\"", "\"x\"", "\"y\""]
             .map(|field| print.find(field).unwrap())
             .to_vec();
@@ -142,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_none() {
+    fn rejects_text_that_is_not_a_key() {
         for wrong in ["", "!", "AAAA"] {
             assert!(AccountKey::from_text(wrong).is_none(), "{wrong}");
         }

@@ -1,25 +1,29 @@
-//! Certificates from an authority that speaks ACME (RFC 8555), ordered and renewed while a server runs.
+//! An ACME client (RFC 8555), which orders certificates from an authority and renews them while a
+//! server runs.
 //!
-//! [`Acme::prepare`] checks what is wished for and where it is kept, and says what the server's TLS is made of; [`Acme::start_renewer`] starts a
-//! thread that talks to the authority, until the [`Renewer`] is dropped. The server answers the authority's questions
-//! ([`Challenges`](rookery_server::tls::Challenges)); nothing here runs on its I/O thread.
+//! [`Acme::prepare`] checks the settings and the storage folder, and provides what the server needs
+//! to set up TLS. [`Acme::start_renewer`] starts a thread that communicates with the authority
+//! until the [`Renewer`] is dropped. The server itself responds to the authority's challenges
+//! ([`Challenges`](rookery_server::tls::Challenges)). No code of this crate runs on the server's
+//! I/O thread.
 //!
-//! Written by hand, over hyper, rustls and ring: instant-acme 0.8 cannot be had with ring and without rcgen, which needs Rust 1.88 or
-//! brings a `time` with an advisory (RUSTSEC-2026-0009); it loses the `Retry-After` of an error, gives up after three nonces, and reads
-//! a renewal's window with `time` alone.
+//! The crate is based on hyper, rustls and ring instead of instant-acme 0.8, for these reasons.
+//! With ring, instant-acme requires rcgen, which needs Rust 1.88 or depends on a version of `time`
+//! with an advisory (RUSTSEC-2026-0009). It also drops the `Retry-After` of errors, gives up after
+//! three nonces, and parses a renewal window only with `time`.
 //!
-//! | file | owns |
+//! | file | contents |
 //! |---|---|
-//! | `settings` | what is wished for, and what is wrong with it |
-//! | `storage` | the files: account, certificate, and how the attempts went |
-//! | `schedule` | when to renew, and how long to wait after a failure: arithmetic without a clock |
-//! | `http` | one request over HTTPS, and its reply |
-//! | `jws` | the account's key, and what is signed with it (RFC 7515) |
-//! | `protocol` | the authority's directory, nonces, and problems |
-//! | `order` | one order, from its beginning to a certificate |
-//! | `renewer` | the thread |
+//! | `settings` | the settings, and the errors in them |
+//! | `storage` | the files: account, certificate, and state of the attempts |
+//! | `schedule` | times of renewals and waits after failures, computed without a clock |
+//! | `http` | a request over HTTPS and its response |
+//! | `jws` | the account's key and its signatures (RFC 7515) |
+//! | `protocol` | the authority's directory, nonces, and problem documents |
+//! | `order` | an order, from its creation to the certificate |
+//! | `renewer` | the thread that renews certificates |
 
-/// What of an authority's bytes is read: the line that is made of a problem, and a moment. For the fuzzer.
+/// Parses bytes as the authority's problem document and as a time, for the fuzzer.
 #[doc(hidden)]
 pub fn read_for_fuzzer(bytes: &[u8]) -> (Option<String>, Option<std::time::SystemTime>) {
     let problem = serde_json::from_slice(bytes).unwrap_or_default();

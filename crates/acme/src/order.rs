@@ -1,4 +1,4 @@
-//! One order, from its beginning to a certificate (RFC 8555, 7.4 and 7.5).
+//! An order for a certificate, from its creation to the certificate (RFC 8555, 7.4 and 7.5).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,15 +11,18 @@ use crate::http::Response;
 use crate::protocol::{Account, Authority, describe_problem};
 use crate::settings::{Challenge, Settings};
 
-/// How long an authority may take to look, and again to issue.
+/// The maximum time that an authority may take to validate the challenges, and again to issue the
+/// certificate.
 const POLL_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// How long to wait before it is asked again whether it is done, where it does not say so: growing from the first to the last. What it
-/// says is kept to as well, up to the last.
+/// The first pause before the order's status is requested again. The pause doubles each time, up to
+/// the maximum. A `Retry-After` of the authority takes precedence within the same bounds.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// The longest pause between two requests for the order's status.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Orders a certificate and proves whose the hosts are: the certificate with its chain and its key, in PEM.
+/// Orders a certificate and responds to the authority's challenges. Returns the certificate with
+/// its chain and its private key, in PEM.
 pub(crate) async fn order(
     authority: &Authority,
     account: &Account,
@@ -37,7 +40,7 @@ pub(crate) async fn order(
         .filter_map(Value::as_str)
         .map(str::to_owned)
         .collect();
-    // Answered as long as it lasts, however it ends.
+    // The server responds to the challenges until this guard is dropped, however the order ends.
     let guard = ChallengeGuard(challenges);
     for url in &authorizations {
         answer_challenge(authority, account, settings, url, &guard, challenge).await?;
@@ -52,7 +55,7 @@ pub(crate) async fn order(
         return Err(order_failure(&order, "the authority rejected the order"));
     }
     let hosts: Vec<&str> = settings.domains.iter().map(String::as_str).collect();
-    let made = SigningKey::generate().and_then(|key| Ok((key.request(&hosts)?, key)));
+    let made = SigningKey::generate().and_then(|key| Ok((key.certificate_request(&hosts)?, key)));
     let (request, key) = made.map_err(|error| Failure::new(error.to_string()))?;
     let payload = serde_json::json!({ "csr": crate::jws::base64(request) }).to_string();
     let finalize = order["finalize"]
@@ -78,7 +81,7 @@ pub(crate) async fn order(
     Ok(format!("{}\n{}", chain.trim_end(), key.pem()))
 }
 
-/// Nothing is answered any more when it is dropped.
+/// Removes all responses to challenges when dropped.
 struct ChallengeGuard<'a>(&'a Challenges);
 
 impl Drop for ChallengeGuard<'_> {
@@ -91,7 +94,7 @@ fn status(object: &Value) -> &str {
     object["status"].as_str().unwrap_or_default()
 }
 
-/// Has the authority look whose one host is, unless it knows from before.
+/// Makes the authority validate one host, unless the authority has validated it before.
 async fn answer_challenge(
     authority: &Authority,
     account: &Account,
@@ -121,24 +124,24 @@ async fn answer_challenge(
             challenge.name()
         )));
     };
-    // It becomes a part of what this server says (RFC 8555, 8.1).
+    // Checked because the token becomes a part of the server's response (RFC 8555, 8.1).
     if !token.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
         return Err(Failure::new("the authority sent an invalid challenge token"));
     }
     let key_authorization = account.key.key_authorization(token);
     match challenge {
-        Challenge::Http => guard.0.answer_http(token, &key_authorization),
+        Challenge::Http => guard.0.set_http_response(token, &key_authorization),
         Challenge::Tls => {
             guard
                 .0
-                .answer_tls(host, &key_authorization)
+                .set_tls_response(host, &key_authorization)
                 .map_err(|error| Failure::new(error.to_string()))?;
         }
     }
     authority.post(account, url, Some("{}")).await.map(drop)
 }
 
-/// An address may be written in several ways.
+/// Returns true if two hosts are equal. The same IP address can be written in several ways.
 fn is_same_host(one: &str, other: &str) -> bool {
     match (one.parse::<IpAddr>(), other.parse::<IpAddr>()) {
         (Ok(one), Ok(other)) => one == other,
@@ -146,7 +149,7 @@ fn is_same_host(one: &str, other: &str) -> bool {
     }
 }
 
-/// Waits until the authority has seen whose one host is.
+/// Waits until the authority has validated one host.
 async fn wait_for_validation(
     authority: &Authority,
     account: &Account,
@@ -170,10 +173,11 @@ async fn wait_for_validation(
         Challenge::Tls => (443, "a TLS handshake"),
     };
     Err(Failure {
-        // So that the other challenge is tried.
+        // This type makes the next attempt use the other challenge.
         problem: Some("unauthorized".to_owned()),
         ..Failure::new(format!(
-            "the authority could not verify that {host} is this server, by {what} to port {port} ({}): {error}",
+            "the authority could not verify that {host} is this server, by {what} to port \
+             {port} ({}): {error}",
             challenge.name()
         ))
     })
@@ -185,7 +189,7 @@ fn order_failure(order: &Value, what: &str) -> Failure {
     Failure { problem, ..Failure::new(format!("{what}: {why}")) }
 }
 
-/// Asks for what is at `url` until it is `done`.
+/// Requests the object at `url` repeatedly until it is `done`.
 async fn poll_until(
     authority: &Authority,
     account: &Account,

@@ -1,4 +1,5 @@
-//! The authority: its directory, its nonces, and its problems (RFC 8555, 6 and 7.1).
+//! The protocol of an ACME authority: its directory, nonces, and problem documents (RFC 8555, 6 and
+//! 7.1).
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -13,32 +14,33 @@ use crate::jws::{AccountKey, Signer, base64};
 use crate::schedule::{Window, parse_rfc3339, window_lifetime};
 use crate::settings::Settings;
 
-/// How often a request is sent anew because its nonce is refused: an authority whose servers do not know one another's refuses half.
+/// The maximum number of times a request is sent with a new nonce. An authority whose servers do
+/// not share their nonces rejects half of them.
 const NONCE_ATTEMPTS: usize = 12;
 
-/// Bytes of an authority's words that are passed on.
+/// The maximum length in bytes of a message from the authority that is logged.
 const MAX_MESSAGE_LENGTH: usize = 500;
 
-/// An account there.
+/// An account with the authority.
 #[derive(Debug)]
 pub(crate) struct Account {
-    /// The URL by which the authority knows it.
+    /// The URL that identifies the account.
     pub(crate) id: String,
     pub(crate) key: AccountKey,
     pub(crate) emails: Vec<String>,
 }
 
-/// An authority, as long as it is talked to.
+/// An authority: its directory, and the nonce for the next request.
 #[derive(Debug)]
 pub(crate) struct Authority {
     http: HttpClient,
     directory: Value,
-    /// What the last response brought.
+    /// The nonce in the last response.
     nonce: RefCell<Option<String>>,
 }
 
 impl Authority {
-    /// Asks for its directory.
+    /// Requests the authority's directory.
     pub(crate) async fn connect(
         http: HttpClient,
         settings: &Settings,
@@ -48,14 +50,14 @@ impl Authority {
         Ok(Authority { http, directory, nonce: RefCell::new(None) })
     }
 
-    /// A URL of the directory.
+    /// Returns a URL in the directory.
     fn endpoint_url(&self, name: &str) -> Result<&str, Failure> {
         self.directory[name]
             .as_str()
             .ok_or_else(|| Failure::new(format!("the authority's directory has no `{name}`")))
     }
 
-    /// Whether it offers such certificates.
+    /// Checks that the authority offers certificates with this profile.
     pub(crate) fn check_profile(&self, profile: Option<&str>) -> Result<(), Failure> {
         let Some(wanted) = profile else { return Ok(()) };
         let offered = self.directory["meta"]["profiles"].as_object();
@@ -70,7 +72,7 @@ impl Authority {
         )))
     }
 
-    /// Makes an account, or finds that of the key.
+    /// Creates an account, or finds the existing account of the key.
     pub(crate) async fn register(
         &self,
         key: AccountKey,
@@ -78,7 +80,8 @@ impl Authority {
     ) -> Result<Account, Failure> {
         if self.directory["meta"]["externalAccountRequired"].as_bool() == Some(true) {
             return Err(Failure::new(
-                "the authority requires external account binding, which is not supported: choose another authority",
+                "the authority requires external account binding, which is not supported: \
+                 choose another authority",
             ));
         }
         let payload = json!({ "termsOfServiceAgreed": true, "contact": contact(emails) });
@@ -92,7 +95,7 @@ impl Authority {
         Ok(Account { id: id.to_owned(), emails: emails.to_vec(), key })
     }
 
-    /// Tells it of other addresses of mail.
+    /// Changes the account's e-mail addresses.
     pub(crate) async fn set_emails(
         &self,
         account: &Account,
@@ -102,7 +105,7 @@ impl Authority {
         self.post(account, &account.id, Some(&payload)).await.map(drop)
     }
 
-    /// Orders a certificate: the order's URL, and what it is.
+    /// Creates an order for a certificate, and returns the order's URL and its JSON object.
     pub(crate) async fn order(
         &self,
         account: &Account,
@@ -121,7 +124,8 @@ impl Authority {
         if let Some(profile) = &settings.profile {
             payload["profile"] = Value::from(profile.as_str());
         }
-        // Renewals that say so are outside most limits (RFC 9773, 5).
+        // Renewals that name the replaced certificate are exempt from most rate limits (RFC 9773,
+        // 5).
         if let Some(id) =
             replaces.filter(|_| self.directory["renewalInfo"].is_string()).and_then(renewal_id)
         {
@@ -147,7 +151,8 @@ impl Authority {
         Ok((url.to_owned(), order))
     }
 
-    /// Asks for what is at a URL; with a payload, has something done there.
+    /// Sends a signed request to a URL and returns the response with its JSON object. Without a
+    /// payload, the request fetches the object (POST-as-GET).
     pub(crate) async fn post(
         &self,
         account: &Account,
@@ -160,7 +165,7 @@ impl Authority {
         Ok((json_or_problem(&response)?, response))
     }
 
-    /// The certificate with its chain, in PEM.
+    /// Downloads a certificate with its chain, in PEM.
     pub(crate) async fn download(&self, account: &Account, url: &str) -> Result<String, Failure> {
         let response =
             self.post_signed(&account.key, Signer::Account(&account.id), url, "").await?;
@@ -171,7 +176,9 @@ impl Authority {
             .map_err(|_| Failure::new("the authority sent a certificate that is not text"))
     }
 
-    /// When it wants a certificate renewed, and how long to take its word (RFC 9773, 4).
+    /// Requests the window in which the authority wants the certificate renewed, and returns it
+    /// with its lifetime (RFC 9773, 4). Returns `None` if the authority does not offer renewal
+    /// information.
     pub(crate) async fn renewal_info(
         &self,
         issued: &IssuedCertificate,
@@ -235,12 +242,12 @@ fn contact(emails: &[String]) -> Vec<String> {
     emails.iter().map(|email| format!("mailto:{email}")).collect()
 }
 
-/// How an authority knows a certificate (RFC 9773, 4.1).
+/// Returns the identifier of a certificate in renewal information (RFC 9773, 4.1).
 pub(crate) fn renewal_id(issued: &IssuedCertificate) -> Option<String> {
     Some(format!("{}.{}", base64(issued.authority_key.as_ref()?), base64(&issued.serial)))
 }
 
-/// What a response says, unless it is a problem.
+/// Returns the JSON object of a successful response, or the problem of any other.
 fn json_or_problem(response: &Response) -> Result<Value, Failure> {
     if !response.status.is_success() {
         return Err(problem_of(response));
@@ -249,7 +256,7 @@ fn json_or_problem(response: &Response) -> Result<Value, Failure> {
         .map_err(|_| Failure::new("the authority's response is not valid JSON"))
 }
 
-/// What is wrong, as a response says it.
+/// Returns the problem that a response describes.
 fn problem_of(response: &Response) -> Failure {
     let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
     let (text, problem) = describe_problem(&body);
@@ -259,14 +266,14 @@ fn problem_of(response: &Response) -> Failure {
     Failure { text, problem, retry_after: response.retry_after() }
 }
 
-/// A problem document (RFC 9457) as a line, and the last part of its type.
+/// Returns a problem document (RFC 9457) as one line of text, and the last part of its type.
 pub(crate) fn describe_problem(problem: &Value) -> (Option<String>, Option<String>) {
     let kind = problem["type"].as_str().and_then(|kind| kind.rsplit(':').next()).map(printable);
     let mut text = problem["detail"].as_str().map(str::to_owned);
     for part in problem["subproblems"].as_array().into_iter().flatten() {
         if let (Some(text), Some(detail)) = (&mut text, part["detail"].as_str()) {
             let whose = part["identifier"]["value"].as_str().unwrap_or_default();
-            // A string takes all that is written to it.
+            // Writing to a string cannot fail.
             let _ = write!(text, "; {whose}: {detail}");
         }
     }
@@ -278,7 +285,7 @@ pub(crate) fn describe_problem(problem: &Value) -> (Option<String>, Option<Strin
     (text, kind)
 }
 
-/// One line of no great length, whatever it was.
+/// Replaces control characters by spaces, and truncates the text to [`MAX_MESSAGE_LENGTH`].
 pub(crate) fn printable(text: &str) -> String {
     let clean = text.chars().map(|char| if char.is_control() { ' ' } else { char });
     let mut out = String::new();
@@ -297,10 +304,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_problem_is_a_line() {
+    fn a_problem_document_becomes_one_line() {
         let body = json!({
             "type": "urn:ietf:params:acme:error:rejectedIdentifier", "detail": "no\nway",
-            "subproblems": [{ "detail": "forbidden", "identifier": { "type": "dns", "value": "a.b" } }, 7],
+            "subproblems": [
+                { "detail": "forbidden", "identifier": { "type": "dns", "value": "a.b" } },
+                7,
+            ],
         });
         let (text, kind) = describe_problem(&body);
         assert_eq!(text.as_deref(), Some("no way; a.b: forbidden (rejectedIdentifier)"));
@@ -312,8 +322,8 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_known_by_its_authority_and_number() {
-        // The example of RFC 9773, 4.1.
+    fn the_renewal_id_is_that_of_rfc_9773() {
+        // The example in RFC 9773, 4.1.
         let issued = IssuedCertificate {
             begins: std::time::SystemTime::UNIX_EPOCH,
             ends: std::time::SystemTime::UNIX_EPOCH,

@@ -1,4 +1,4 @@
-//! The thread that has a certificate ordered when there is none, and renewed when it is time.
+//! The renewer, a thread that orders a missing certificate and renews an existing one in time.
 
 use std::convert::Infallible;
 use std::io;
@@ -25,25 +25,28 @@ use crate::schedule::{
 use crate::settings::{BadSettings, Challenge, Settings};
 use crate::storage::{Lock, RenewalInfo, State, Storage};
 
-/// How long one attempt may take, whatever the authority does.
+/// The maximum duration of one attempt to get a certificate.
 const ATTEMPT_TIME: Duration = Duration::from_secs(600);
 
-/// A certificate that is kept, or is to come.
+/// A certificate that is managed through ACME, whether or not it has been issued yet.
 #[derive(Debug, Clone)]
 pub struct Acme {
     settings: Settings,
     storage: Storage,
     http: HttpClient,
     challenges: Challenges,
-    /// Certificates for some of the hosts, until there is the one for all of them.
+    /// Stored certificates for some of the hosts, which are served until the certificate for all
+    /// hosts has been issued.
     partial_certificates: Vec<PathBuf>,
 }
 
 impl Acme {
-    /// Checks what is wished for, and makes the folder where it is kept. Asks nobody. Blocks for files.
+    /// Checks the settings and creates the storage folder. Sends no request. Blocks for access to
+    /// files.
     ///
     /// # Errors
-    /// What is wrong.
+    /// Returns [`BadSettings`] if a setting is invalid, or if the root certificates or the folder
+    /// cannot be used.
     pub fn prepare(settings: Settings) -> Result<Acme, BadSettings> {
         let settings = settings.validate()?;
         let http = HttpClient(
@@ -59,9 +62,9 @@ impl Acme {
             let bad = |error: String| BadSettings::Folder(acme.settings.folder.clone(), error);
             match load_tls(pair(&existing)) {
                 Ok(_) => {}
-                // It may be a good one.
+                // The certificate may be valid once it can be read, so it is kept.
                 Err(error @ TlsError::Unreadable { .. }) => return Err(bad(error.to_string())),
-                // One that somebody has changed is none: another is ordered.
+                // A certificate that is damaged cannot be served, so a new one is ordered.
                 Err(_) => std::fs::rename(&existing, existing.with_extension("unusable"))
                     .map_err(|error| bad(error.to_string()))?,
             }
@@ -77,28 +80,33 @@ impl Acme {
         Ok(acme)
     }
 
-    /// Where the certificate is, once there is one: [`TlsSettings::pairs`](rookery_server::tls::TlsSettings::pairs). Until then there are
-    /// behind it those that are kept for some of the hosts: whoever adds a name does not lose the partial_certificates meanwhile.
+    /// Returns the files of the certificate, for
+    /// [`TlsSettings::pairs`](rookery_server::tls::TlsSettings::pairs), and after them those of
+    /// stored certificates for some of the hosts. The latter are served until the certificate has
+    /// been issued, so that adding a host does not interrupt TLS for the others.
     pub fn pairs(&self) -> Vec<CertificatePair> {
         let own = self.storage.certificate();
         [&own].into_iter().chain(&self.partial_certificates).map(|file| pair(file)).collect()
     }
 
-    /// What the authority is answered: [`TlsSettings::challenges`](rookery_server::tls::TlsSettings::challenges).
+    /// Returns the responses to the authority's challenges, for
+    /// [`TlsSettings::challenges`](rookery_server::tls::TlsSettings::challenges).
     pub fn challenges(&self) -> Challenges {
         self.challenges.clone()
     }
 
-    /// The names that the certificate is for.
+    /// Returns the host names for which the certificate is issued.
     pub fn domains(&self) -> &[String] {
         &self.settings.domains
     }
 
-    /// By what it can be proved whose the hosts are: `over_http` where there is a port from which requests are sent on, and
-    /// `over_tls` where clients need no certificate of their own.
+    /// Returns the challenges that the server can respond to. `over_http` states that there is a
+    /// port from which requests are redirected to HTTPS, and `over_tls` that clients need no
+    /// certificate.
     ///
     /// # Errors
-    /// When by nothing.
+    /// Returns [`BadSettings::Unanswerable`] if the server can respond to none of the permitted
+    /// challenges.
     pub fn usable_challenges(
         &self,
         over_http: bool,
@@ -107,19 +115,19 @@ impl Acme {
         let wanted = self.settings.challenge;
         let challenges: Vec<Challenge> = [(Challenge::Http, over_http), (Challenge::Tls, over_tls)]
             .into_iter()
-            .filter(|(challenge, is_there)| {
-                *is_there && wanted.is_none_or(|wanted| wanted == *challenge)
+            .filter(|(challenge, is_available)| {
+                *is_available && wanted.is_none_or(|wanted| wanted == *challenge)
             })
             .map(|(challenge, _)| challenge)
             .collect();
         if challenges.is_empty() { Err(BadSettings::Unanswerable(wanted)) } else { Ok(challenges) }
     }
 
-    /// Starts the thread that sees to it, for a server that listens by now. `notice` is called there with lines for whoever runs
-    /// the server.
+    /// Starts the thread that orders and renews the certificate. The server must be listening
+    /// already. The thread calls `notice` with each line to be logged.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// Returns an error if the thread or its runtime cannot be started.
     pub fn start_renewer(
         &self,
         tls: Tls,
@@ -143,7 +151,7 @@ impl Acme {
                         never = task.run() => match never {},
                     }
                 });
-                // A lookup of a name may block for as long as it likes.
+                // A name lookup may block for any length of time, so do not wait for it.
                 runtime.shutdown_background();
             })
         })?;
@@ -155,7 +163,7 @@ fn pair(file: &Path) -> CertificatePair {
     CertificatePair { certificate: Pem::File(file.to_owned()), key: Pem::File(file.to_owned()) }
 }
 
-/// Checks that a pair can be served.
+/// Checks that a certificate with its key can be served.
 fn load_tls(pair: CertificatePair) -> Result<Tls, TlsError> {
     Tls::new(TlsSettings { pairs: vec![pair], ..TlsSettings::default() }, |_| ())
 }
@@ -174,7 +182,8 @@ fn check_issued(pem: &str, domains: &[String]) -> Result<IssuedCertificate, Stri
     }
 }
 
-/// The thread. It ends when this is dropped; an order that goes on is left as it is, and taken up after the usual wait.
+/// The handle of the renewal thread, which ends when the handle is dropped. An unfinished order is
+/// abandoned; the next start continues after the usual wait.
 #[derive(Debug)]
 pub struct Renewer {
     stop: Option<oneshot::Sender<()>>,
@@ -185,13 +194,13 @@ impl Drop for Renewer {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // What it returns is nothing; a panic in it has been printed.
+            // The thread returns nothing, and a panic has already been printed.
             let _ = thread.join();
         }
     }
 }
 
-/// What the thread works with.
+/// The data of the renewal thread.
 struct RenewalTask {
     acme: Acme,
     tls: Tls,
@@ -208,7 +217,7 @@ impl RenewalTask {
         self.acme.settings.domains.join(", ")
     }
 
-    /// What clients get meanwhile.
+    /// Returns a sentence on what clients receive until the next attempt.
     fn served_meanwhile(&self, issued: Option<&IssuedCertificate>, now: SystemTime) -> String {
         match issued {
             None if !self.acme.partial_certificates.is_empty() => {
@@ -237,7 +246,8 @@ impl RenewalTask {
                 }
                 Err(error) => {
                     format!(
-                        "the certificate for {} cannot be renewed, because its lock file cannot be used: {error}",
+                        "the certificate for {} cannot be renewed, because its lock \
+                         file cannot be used: {error}",
                         self.names()
                     )
                 }
@@ -249,15 +259,16 @@ impl RenewalTask {
         }
     }
 
-    /// Holding the lock, for as long as the thread runs.
+    /// Orders and renews the certificate while this process holds the lock.
     async fn renew_while_locked(&self, _lock: Lock) -> Infallible {
         let storage = &self.acme.storage;
         let check_interval = self.acme.settings.retry.check_interval;
         let mut is_logged = false;
         let mut is_first = true;
-        // Beside what is on the disk, so that a disk that is full has nobody asked each time.
+        // Kept in memory in addition to the file, so that a full disk does not cause a request to
+        // the authority in each iteration.
         let mut window = storage.state().renewal_info;
-        // By a clock that nobody sets. What is written down is for whoever looks after the certificate next.
+        // On a monotonic clock. The times in the file are for the process that takes over later.
         let mut next = Instant::now() + storage.state().remaining_wait(SystemTime::now());
         let mut timer = RenewalTimer::default();
         loop {
@@ -271,7 +282,8 @@ impl RenewalTask {
             let now = SystemTime::now();
             let until_due = timer.wait(until_due, now, Instant::now());
             let state = storage.state();
-            // After a success it is for renewals alone: who removes a certificate wants another one.
+            // After a success, the wait applies only to renewals: an operator who removes a
+            // certificate wants a new one.
             let must_wait = issued.is_some() || state.failures > 0;
             let wait_time = if must_wait {
                 next.saturating_duration_since(Instant::now())
@@ -280,7 +292,8 @@ impl RenewalTask {
             };
             if is_first && until_due.is_zero() && !wait_time.is_zero() && state.failures > 0 {
                 self.log(&format!(
-                    "the last attempt to get a certificate for {} failed or was interrupted; the next attempt is in {}{}",
+                    "the last attempt to get a certificate for {} failed or was interrupted; \
+                     the next attempt is in {}{}",
                     self.names(),
                     duration_text(wait_time),
                     self.served_meanwhile(issued.as_ref(), now)
@@ -289,17 +302,19 @@ impl RenewalTask {
             is_first = false;
             let wait = until_due.max(wait_time);
             if !wait.is_zero() {
-                // The clock may be set, the machine sleep, and somebody remove the file.
+                // Only a short sleep, because the clock may be set, the machine may be suspended,
+                // or the file may be removed meanwhile.
                 tokio::time::sleep(wait.min(check_interval)).await;
                 continue;
             }
             match self.attempt(issued.as_ref(), state).await {
                 Ok(wait_time) => next = Instant::now() + wait_time,
                 Err(error) => {
-                    // Without a info on the disk each start would order anew.
+                    // Without the state on disk, each start of the server would order again.
                     if !std::mem::replace(&mut is_logged, true) {
                         self.log(&format!(
-                            "no certificate for {} is ordered, because {} cannot be written to: {error}",
+                            "no certificate for {} is ordered, because \
+                             {} cannot be written to: {error}",
                             self.names(),
                             self.acme.settings.folder.display()
                         ));
@@ -310,7 +325,8 @@ impl RenewalTask {
         }
     }
 
-    /// What the authority says of a renewal; asked for again when its info does not stand any more.
+    /// Returns the window in which the authority wants the certificate renewed. Requests the window
+    /// again once it has expired.
     async fn renewal_window(
         &self,
         issued: &IssuedCertificate,
@@ -322,23 +338,25 @@ impl RenewalTask {
         if let Some(info) = before.filter(|info| is_current(info.until, now)) {
             return info.window;
         }
-        let asked = async {
+        let requested = async {
             let authority = Authority::connect(self.acme.http.clone(), &self.acme.settings).await?;
             authority.renewal_info(issued).await
         };
-        // What it said before, or nothing, where it says nothing now: that is no reason to order, nor not to.
-        let (window, time) = match asked.await {
+        // If the authority does not respond, its previous window remains in effect. The failure is
+        // neither a reason to renew nor a reason not to.
+        let (window, time) = match requested.await {
             Ok(Some((window, time))) => (Some(window), time),
             Ok(None) | Err(_) => (before.and_then(|info| info.window), window_lifetime(None)),
         };
         *known = Some(RenewalInfo { certificate: id, window, until: now + time });
         let storage = &self.acme.storage;
-        // It is asked for again if it is lost.
+        // If the state cannot be stored, the window is requested again later.
         let _ = storage.save_state(&State { renewal_info: known.clone(), ..storage.state() });
         window
     }
 
-    /// Orders, and returns how long no other attempt may begin. An error is one of the disk, before anything was ordered.
+    /// Orders a certificate, and returns the time for which no other attempt may begin. Returns an
+    /// error only if the state cannot be stored, in which case nothing has been ordered.
     async fn attempt(
         &self,
         issued: Option<&IssuedCertificate>,
@@ -351,7 +369,8 @@ impl RenewalTask {
         let now = SystemTime::now();
         state.failures = state.failures.saturating_add(1);
         state.attempted = Some(now);
-        // As if it had failed: whoever is killed meanwhile, again and again, orders no more often than that.
+        // The state is stored as if the attempt had failed, so that a process that is killed
+        // repeatedly during orders does not order more often than that.
         state.next = Some(now + wait(state.failures, None));
         storage.save_state(&state)?;
         let what = if issued.is_some() { "renewing the" } else { "ordering a" };
@@ -372,7 +391,7 @@ impl RenewalTask {
             )))
         });
         let kept = ordered.and_then(|pem| {
-            // The one from before is replaced by nothing that cannot be served.
+            // The existing certificate is replaced only by one that can be served.
             let issued = check_issued(&pem, &settings.domains).map_err(Failure::new)?;
             storage.save_certificate(&pem).map_err(|error| {
                 Failure::new(format!("the certificate cannot be stored: {error}"))
@@ -382,15 +401,16 @@ impl RenewalTask {
         match kept {
             Ok(issued) => {
                 if let Err(error) = self.tls.reload() {
-                    // It is there, so it is not ordered again: the server reads it until it is served.
+                    // The certificate is stored, so it is not ordered again. The server tries to
+                    // load it until it can be served.
                     self.log(&format!(
                         "the certificate for {} is stored but cannot be served yet: {error}",
                         self.names()
                     ));
                 }
-                // Whatever the authority says of its renewal, or the clock of its dates.
+                // The wait is independent of the authority's window and of the certificate's dates.
                 let wait_time = min_interval(&issued);
-                // A failure to write costs a wait.
+                // If the state cannot be stored, only the wait is lost.
                 let _ = storage.save_state(&State {
                     attempted: Some(now),
                     next: Some(now + wait_time),
@@ -430,7 +450,8 @@ impl RenewalTask {
         let ordered =
             order::order(&authority, &account, settings, challenges, challenge, replaces).await;
         match ordered {
-            // Removed there, or the authority has begun anew, as those to try things with do.
+            // The account was removed, or the authority has lost its data, which test authorities
+            // do.
             Err(failure) if failure.is("accountDoesNotExist") => {
                 storage.forget_account().map_err(|error| Failure::new(error.to_string()))?;
                 let account = self.account(&authority).await?;
@@ -440,39 +461,39 @@ impl RenewalTask {
         }
     }
 
-    /// The account that is kept, or a new one.
+    /// Returns the stored account, or registers a new one.
     async fn account(&self, authority: &Authority) -> Result<Account, Failure> {
         let Acme { settings, storage, .. } = &self.acme;
-        let unkept =
+        let storage_error =
             |error: io::Error| Failure::new(format!("the account cannot be stored: {error}"));
         if let Some(mut account) = storage.account() {
             if account.emails != settings.emails {
                 match authority.set_emails(&account, &settings.emails).await {
-                    // The order will hear the same.
+                    // The order will fail with the same problem, which then creates a new account.
                     Err(failure) if failure.is("accountDoesNotExist") => return Ok(account),
-                    told => told?,
+                    updated => updated?,
                 }
                 account.emails.clone_from(&settings.emails);
-                storage.save_account(&account).map_err(unkept)?;
+                storage.save_account(&account).map_err(storage_error)?;
             }
             return Ok(account);
         }
         let account =
             authority.register(crate::jws::AccountKey::generate()?, &settings.emails).await?;
-        storage.save_account(&account).map_err(unkept)?;
+        storage.save_account(&account).map_err(storage_error)?;
         Ok(account)
     }
 }
 
-/// From 0 to 1.
+/// Returns a random number from 0 to 1.
 fn random() -> f64 {
     let mut bytes = [0; 4];
-    // Without randomness nothing is ordered anyway.
+    // Without random bytes no certificate could be ordered anyway.
     let _ = SystemRandom::new().fill(&mut bytes);
     fraction(&bytes)
 }
 
-/// A time as people say it.
+/// Formats a duration for log messages.
 fn duration_text(time: Duration) -> String {
     let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
     match seconds {
@@ -487,11 +508,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_kept_that_cannot_be_served() {
-        let read = |name: &str| {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
-            std::fs::read_to_string(folder.join(name)).unwrap()
-        };
+    fn rejects_issued_certificates_that_cannot_be_served() {
+        let read =
+            |name: &str| std::fs::read_to_string(rookery_test_support::tls_file(name)).unwrap();
         let domains =
             |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let pem = read("localhost.pem") + &read("localhost.key");
@@ -513,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_said_shortly() {
+    fn durations_are_formatted_briefly() {
         for (seconds, said) in [
             (0, "0 s"),
             (75, "75 s"),

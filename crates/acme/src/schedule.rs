@@ -1,11 +1,12 @@
-//! When to renew, and how long to wait after a failure: arithmetic without a clock.
+//! The times of renewals and the waits after failures, computed without a clock.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use rookery_server::tls::IssuedCertificate;
 
-/// Waits after the first failure, the second, and so on; the last one stands for all that follow. As Caddy's, so that what is wrong for
-/// a moment costs minutes, and what is wrong for a week stays within an authority's limits (Let's Encrypt: 5 failures an hour and host).
+/// The waits after the first failure, the second, and so on; the last one applies to all further
+/// failures. As with Caddy's waits, a momentary problem costs minutes, and a problem that lasts a
+/// week stays within the limits of an authority (for Let's Encrypt, 5 failures per hour and host).
 const RETRY_WAITS: [Duration; 10] = [
     Duration::from_secs(60),
     Duration::from_secs(2 * 60),
@@ -19,23 +20,27 @@ const RETRY_WAITS: [Duration; 10] = [
     Duration::from_secs(6 * 60 * 60),
 ];
 
-/// The longest that an authority's `Retry-After` is believed: Let's Encrypt's limits are over in a week.
+/// The longest `Retry-After` of an authority that is respected. The rate limits of Let's Encrypt
+/// are reset after a week.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(7 * 86_400);
 
-/// The longest wait between two attempts.
+/// The maximum wait between two attempts.
 pub(crate) const MAX_WAIT: Duration = MAX_RETRY_AFTER;
 
-/// How long the authority's word on a renewal stands, if it does not say so, at the least and at the most (RFC 9773, 4.3).
+/// The lifetime of a renewal window without a `Retry-After` (RFC 9773, 4.3).
 const DEFAULT_WINDOW_LIFETIME: Duration = Duration::from_secs(6 * 3600);
+/// The minimum lifetime of a renewal window, whatever its `Retry-After`.
 const MIN_WINDOW_LIFETIME: Duration = Duration::from_secs(60);
+/// The maximum lifetime of a renewal window, whatever its `Retry-After`.
 const MAX_WINDOW_LIFETIME: Duration = Duration::from_secs(86_400);
 
-/// How fast it is tried again. The default is for authorities of the world; others are for tests.
+/// The speed of retries. The default suits public authorities; other values are for tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetrySchedule {
-    /// By how much all waits of ours are shorter.
+    /// The factor by which all waits are shortened.
     pub divisor: u32,
-    /// How often the clock is looked at, and whether another process still looks after the certificate.
+    /// The interval at which the clock is checked, and whether another process still holds the
+    /// lock.
     pub check_interval: Duration,
 }
 
@@ -46,8 +51,8 @@ impl Default for RetrySchedule {
 }
 
 impl RetrySchedule {
-    /// How long to wait after `failures` in a row. `chance`, from 0 to 1, is what keeps servers that failed together from coming back
-    /// together: up to a quarter more.
+    /// Returns the wait after `failures` in a row. `chance`, from 0 to 1, lengthens the wait by up
+    /// to a quarter, so that servers that failed together do not retry together.
     pub(crate) fn wait_after(
         &self,
         failures: u32,
@@ -60,38 +65,43 @@ impl RetrySchedule {
     }
 }
 
-/// When a certificate is best renewed, as its authority says (RFC 9773).
+/// The window in which the authority wants a certificate renewed (RFC 9773).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) start: SystemTime,
     pub(crate) end: SystemTime,
 }
 
-/// When to renew. Where in the window is decided by the certificate itself: the same after each start, and different for each.
+/// Returns the time at which a certificate should be renewed. The position in the window depends on
+/// a hash of the certificate, so that the time is the same after each start but differs between
+/// certificates.
 pub(crate) fn renewal_time(issued: &IssuedCertificate, window: Option<Window>) -> SystemTime {
     let lifetime = issued.ends.duration_since(issued.begins).unwrap_or_default();
     let chance = fraction(&issued.sha256);
-    // Whatever the authority says: an eighth of its time is left for what may go wrong.
+    // At least an eighth of the certificate's lifetime is left for problems, whatever the
+    // authority's window.
     let last = issued.ends - lifetime / 8;
     match window {
         Some(Window { start, end }) => {
             let length = end.duration_since(start).unwrap_or_default();
             (start + length.mul_f64(chance)).min(last)
         }
-        // A third is left, and a little more.
+        // Without a window, the certificate is renewed when slightly more than a third of its
+        // lifetime is left.
         None => issued.begins + lifetime.mul_f64(2.0 / 3.0 - chance / 30.0),
     }
 }
 
-/// The time at which a certificate should be renewed. It is reached at a given time of the system
-/// clock, or once the remaining time that was computed at first has passed on a monotonic clock. So
-/// a system clock that is set back does not delay the renewal. A time that had passed already when
-/// it was first looked at is judged by the system clock alone, which may have been ahead.
+/// A timer for the renewal of a certificate. It expires at a given time of the system clock, or
+/// once the wait that was computed at first has passed on a monotonic clock, whichever is earlier.
+/// A system clock that is set back therefore does not delay the renewal. A time that had already
+/// passed when the timer was first used is compared only with the system clock, which may have been
+/// ahead.
 #[derive(Debug, Default)]
 pub(crate) struct RenewalTimer(Option<(SystemTime, Instant)>);
 
 impl RenewalTimer {
-    /// Returns how long it is until `due`.
+    /// Returns the wait until `due`.
     pub(crate) fn wait(
         &mut self,
         due: SystemTime,
@@ -105,32 +115,34 @@ impl RenewalTimer {
     }
 }
 
-/// How long after one certificate the next may be ordered, whatever speaks for it: a clock that is wrong by a year, or an authority that
-/// wants each renewed at once, would have one ordered after the other.
+/// Returns the minimum time between two orders. Without it, a clock that is wrong by a year, or an
+/// authority that wants each certificate renewed at once, would cause one order after the other.
 pub(crate) fn min_interval(issued: &IssuedCertificate) -> Duration {
-    // Not of what is left of it, which is nothing for a clock that is ahead.
+    // Computed from the whole lifetime and not from the time that is left, which is zero if the
+    // clock is ahead.
     let lifetime = issued.ends.duration_since(issued.begins).unwrap_or_default();
     (lifetime / 4).min(RETRY_WAITS[RETRY_WAITS.len() - 1])
 }
 
-/// Whether what an authority said still stands: until then, and never for longer than any word does, which a clock that was set back
-/// would have it.
+/// Returns true if a renewal window that expires at `until` is still valid. A clock that was set
+/// back does not extend the lifetime of a window beyond the maximum.
 pub(crate) fn is_current(until: SystemTime, now: SystemTime) -> bool {
     now < until && until <= now + MAX_WINDOW_LIFETIME
 }
 
-/// How long what an authority said of a renewal stands.
+/// Returns the lifetime of a renewal window.
 pub(crate) fn window_lifetime(retry_after: Option<Duration>) -> Duration {
     retry_after.unwrap_or(DEFAULT_WINDOW_LIFETIME).clamp(MIN_WINDOW_LIFETIME, MAX_WINDOW_LIFETIME)
 }
 
-/// From 0 to 1, of bytes that are random.
+/// Converts random bytes to a number from 0 to 1.
 pub(crate) fn fraction(bytes: &[u8]) -> f64 {
     let four = bytes.iter().take(4).fold(0u32, |sum, byte| sum << 8 | u32::from(*byte));
     f64::from(four) / f64::from(u32::MAX)
 }
 
-/// A moment as RFC 3339 writes it: `2026-11-22T10:00:00Z`, perhaps with a fraction and an offset.
+/// Parses a time in the format of RFC 3339, such as `2026-11-22T10:00:00Z`, optionally with a
+/// fraction and an offset.
 pub(crate) fn parse_rfc3339(text: &str) -> Option<SystemTime> {
     let digits = |range: std::ops::Range<usize>| -> Option<i64> {
         let part = text.get(range)?;
@@ -168,7 +180,8 @@ pub(crate) fn parse_rfc3339(text: &str) -> Option<SystemTime> {
         }
         _ => return None,
     };
-    // Days since 1970; years begin in March, so that the leap day is the last.
+    // Counts the days since 1970 in years that begin in March, so that the leap day is the last day
+    // of a year.
     let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
     let leaps = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
     let days = 365 * year + leaps + (153 * month + 2) / 5 + day - 1 - 719_468;
@@ -198,11 +211,11 @@ mod tests {
     }
 
     #[test]
-    fn a_third_is_left_without_the_authoritys_word() {
+    fn without_a_window_a_third_of_the_lifetime_is_left() {
         for (days, chance) in [(90, 0), (90, 255), (45, 128), (6, 77)] {
             let it = issued(days, chance);
             let left = it.ends.duration_since(renewal_time(&it, None)).unwrap();
-            // Rounded, and up to a thirtieth more.
+            // The time left is rounded, and up to a thirtieth longer.
             let range =
                 (DAY * days / 3).as_secs() - 1..=(DAY * days / 3 + DAY * days / 30).as_secs() + 1;
             assert!(range.contains(&left.as_secs()), "{days} {chance}: {left:?}");
@@ -211,12 +224,12 @@ mod tests {
     }
 
     #[test]
-    fn the_authoritys_window_counts_and_never_too_late() {
+    fn renews_within_the_window_but_never_too_late() {
         let it = issued(90, 128);
         let window = Window { start: it.begins + DAY * 50, end: it.begins + DAY * 52 };
         let renewed = renewal_time(&it, Some(window));
         assert!(renewed > window.start + DAY / 2 && renewed < window.end, "in its middle");
-        // It wants the certificate gone at once.
+        // The authority wants the certificate replaced at once.
         let past = Window { start: it.begins - DAY, end: it.begins };
         assert!(renewal_time(&it, Some(past)) <= it.begins);
         let backwards = Window { start: it.begins, end: it.begins - DAY };
@@ -226,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_grow_up_to_six_hours_and_the_authoritys_count_more() {
+    fn waits_grow_to_six_hours_and_retry_after_takes_precedence() {
         let retry = RetrySchedule::default();
         let waits: Vec<u64> =
             (0..13).map(|failures| retry.wait_after(failures, None, 0.0).as_secs() / 60).collect();
@@ -242,39 +255,41 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_puts_no_renewal_off() {
+    fn a_clock_that_is_set_back_does_not_delay_a_renewal() {
         let (start, monotonic_now) = (SystemTime::UNIX_EPOCH, Instant::now());
         let at = |days: u32| start + DAY * days;
         let mut timer = RenewalTimer::default();
         assert_eq!(timer.wait(at(400), at(370), monotonic_now), DAY * 30);
         assert_eq!(timer.wait(at(400), at(380), monotonic_now + DAY * 10), DAY * 20);
-        // A year back, and then ahead.
+        // The clock is set back by a year, and then forward.
         assert_eq!(timer.wait(at(400), at(25), monotonic_now + DAY * 20), DAY * 10);
         assert_eq!(timer.wait(at(400), at(35), monotonic_now + DAY * 30), Duration::ZERO);
         assert_eq!(timer.wait(at(400), at(420), monotonic_now + DAY * 21), Duration::ZERO);
-        // Another certificate, or another word of its authority.
+        // A different due time, of another certificate or from a new window, starts the timer
+        // again.
         assert_eq!(timer.wait(at(450), at(430), monotonic_now + DAY * 31), DAY * 20);
     }
 
     #[test]
-    fn a_clock_that_was_ahead_and_is_corrected_makes_no_renewal_due() {
+    fn correcting_a_clock_that_was_ahead_makes_no_renewal_due() {
         let (start, monotonic_now) = (SystemTime::UNIX_EPOCH, Instant::now());
         let at = |days: u32| start + DAY * days;
         let mut timer = RenewalTimer::default();
-        // A year ahead, at first.
+        // The clock is a year ahead at first.
         assert_eq!(timer.wait(at(400), at(735), monotonic_now), Duration::ZERO);
         assert_eq!(timer.wait(at(400), at(370), monotonic_now + DAY), DAY * 30);
-        // What was seen then counts: set back again, the clock puts nothing off.
+        // The timer has started now, so setting the clock back again does not delay the renewal.
         assert_eq!(timer.wait(at(400), at(5), monotonic_now + DAY * 11), DAY * 20);
         assert_eq!(timer.wait(at(400), at(25), monotonic_now + DAY * 31), Duration::ZERO);
-        // So it is with another certificate.
+        // The same applies to the next certificate.
         assert_eq!(timer.wait(at(450), at(800), monotonic_now + DAY * 32), Duration::ZERO);
         assert_eq!(timer.wait(at(450), at(440), monotonic_now + DAY * 33), DAY * 10);
     }
 
     #[test]
-    fn one_certificate_does_not_follow_the_other() {
-        // Whatever the clock says: the certificates of these tests have ended long ago.
+    fn orders_have_a_minimum_interval() {
+        // The result does not depend on the clock: the certificates in these tests expired long
+        // ago.
         assert_eq!(min_interval(&issued(90, 0)), Duration::from_secs(6 * 3600));
         let brief = issued(0, 0);
         assert_eq!(
@@ -288,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_stands_for_a_while() {
+    fn the_lifetime_of_a_window_is_limited() {
         for (said, time) in [
             (None, DEFAULT_WINDOW_LIFETIME),
             (Some(0), MIN_WINDOW_LIFETIME),
@@ -303,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_those_of_rfc_3339() {
+    fn parses_rfc_3339_times() {
         assert_eq!(parse_rfc3339("1970-01-01T00:00:00Z"), Some(at(0)));
         assert_eq!(parse_rfc3339("2000-02-29T12:34:56.789Z"), Some(at(951_827_696)));
         assert_eq!(parse_rfc3339("2000-02-29t14:34:56+02:00"), Some(at(951_827_696)));

@@ -1,4 +1,4 @@
-//! What is wished for, and what is wrong with it: said before anybody is asked.
+//! The settings for ACME, which are checked before any request is sent.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,40 +8,41 @@ use rookery_websocket_client::Roots;
 
 use crate::schedule::RetrySchedule;
 
-/// Let's Encrypt.
+/// The directory of Let's Encrypt.
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
-/// Let's Encrypt's authority to try things with: its certificates are trusted by nobody, and its limits are wide.
+/// The directory of Let's Encrypt's staging environment. Clients do not trust its certificates, and
+/// its rate limits are high.
 pub const LETS_ENCRYPT_STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
 
-/// Names in one certificate: Let's Encrypt takes no more.
+/// The maximum number of names in a certificate, which is the limit of Let's Encrypt.
 const MAX_DOMAINS: usize = 100;
 
-/// Certificates from an authority.
+/// The settings for certificates from an ACME authority.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The names, or addresses, of hosts that the certificate is for.
+    /// The host names or IP addresses for which the certificate is issued.
     pub domains: Vec<String>,
-    /// Addresses of mail by which the authority reaches whoever runs the server; none is fine.
+    /// The e-mail addresses at which the authority can reach the operator. May be empty.
     pub emails: Vec<String>,
-    /// Whether the authority's terms of service are agreed to.
+    /// Whether the operator agrees to the authority's terms of service.
     pub agrees_to_terms: bool,
     /// The URL of the authority's directory.
     pub directory: String,
-    /// Who signs the authority's own certificate.
+    /// The root certificates that the authority's own certificate is verified against.
     pub roots: Roots,
-    /// The profile of certificates; none: the authority's usual one.
+    /// The profile of certificates; `None` for the authority's default.
     pub profile: Option<String>,
-    /// By which of the two it is proved whose the hosts are; none: by either.
+    /// The only challenge to use; `None` for any that the server can respond to.
     pub challenge: Option<Challenge>,
-    /// Where the account and the certificates are kept.
+    /// The folder in which the account and the certificates are stored.
     pub folder: PathBuf,
-    /// How fast it is tried again.
+    /// The speed of retries.
     pub retry: RetrySchedule,
 }
 
 impl Settings {
-    /// Certificates of Let's Encrypt, kept in `folder`.
+    /// Creates settings for certificates from Let's Encrypt that are stored in `folder`.
     pub fn new(domains: Vec<String>, folder: PathBuf) -> Settings {
         Settings {
             domains,
@@ -56,10 +57,10 @@ impl Settings {
         }
     }
 
-    /// Checks them, and writes names as certificates do.
+    /// Checks the settings, and converts host names to the form that certificates contain.
     ///
     /// # Errors
-    /// The first that is wrong.
+    /// Returns the first error that is found.
     pub fn validate(mut self) -> Result<Settings, BadSettings> {
         if self.domains.is_empty() || self.domains.len() > MAX_DOMAINS {
             return Err(BadSettings::Count(self.domains.len()));
@@ -86,24 +87,24 @@ impl Settings {
         Ok(self)
     }
 
-    /// The authority's host.
+    /// Returns the authority's host.
     pub(crate) fn authority(&self) -> &str {
         let rest = self.directory.split_once("://").map_or(&*self.directory, |(_, rest)| rest);
         rest.split('/').next().unwrap_or(rest)
     }
 }
 
-/// How it is proved whose a host is.
+/// A challenge by which the authority validates that a host is this server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Challenge {
-    /// By a file over HTTP on port 80 (RFC 8555, 8.3).
+    /// A file that the authority requests over HTTP on port 80 (RFC 8555, 8.3).
     Http,
-    /// By a certificate over TLS on port 443 (RFC 8737).
+    /// A certificate that the authority requests over TLS on port 443 (RFC 8737).
     Tls,
 }
 
 impl Challenge {
-    /// As the protocol names it.
+    /// Returns the name of the challenge in the protocol.
     pub fn name(self) -> &'static str {
         match self {
             Challenge::Http => "http-01",
@@ -111,13 +112,14 @@ impl Challenge {
         }
     }
 
-    /// The one of that name.
+    /// Returns the challenge with this name.
     pub fn from_name(name: &str) -> Option<Challenge> {
         [Challenge::Http, Challenge::Tls].into_iter().find(|challenge| challenge.name() == name)
     }
 }
 
-/// The name in lower case and without the root's dot.
+/// Converts a host name to lower case without a trailing dot, or returns why no certificate can be
+/// ordered for it.
 fn normalized(domain: &str, is_public: bool) -> Result<String, BadSettings> {
     let name = domain.strip_suffix('.').unwrap_or(domain).to_ascii_lowercase();
     let wrong = |why| Err(BadSettings::Domain { domain: domain.to_owned(), why });
@@ -126,7 +128,8 @@ fn normalized(domain: &str, is_public: bool) -> Result<String, BadSettings> {
     }
     if name.starts_with("*.") {
         return wrong(
-            "a wildcard certificate needs a DNS record, which this server cannot create: list each name",
+            "a wildcard certificate needs a DNS record, which this server \
+             cannot create: list each name",
         );
     }
     if !name.is_ascii() {
@@ -152,30 +155,30 @@ fn normalized(domain: &str, is_public: bool) -> Result<String, BadSettings> {
     Ok(name)
 }
 
-/// What is wrong with what is wished for, each with its remedy.
+/// An error in the settings. The message contains the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadSettings {
-    /// No name, or too many.
+    /// The number of names is 0 or too large.
     Count(usize),
-    /// What is no name of a host, or none that there are certificates for.
+    /// A domain is not a host name, or no certificate can be ordered for it.
     Domain {
-        /// As it was given.
+        /// The domain as the operator wrote it.
         domain: String,
-        /// What is wrong, and what to do.
+        /// The problem and its remedy.
         why: &'static str,
     },
-    /// What is no address of mail.
+    /// The text is not an e-mail address.
     Email(String),
-    /// What is no URL of a directory.
+    /// The text is not the URL of a directory.
     Directory(String),
-    /// The terms of the authority with this directory have not been agreed to.
+    /// The operator has not agreed to the terms of the authority with this directory.
     Terms(String),
-    /// Neither challenge can be answered, or not the one that was named.
+    /// The server can respond to neither challenge, or not to the one that was chosen.
     Unanswerable(Option<Challenge>),
     /// The folder cannot be used.
     Folder(PathBuf, String),
-    /// Those who sign the authority's own certificate are not to be had.
+    /// The root certificates for the authority's own certificate cannot be loaded.
     Roots(String),
 }
 
@@ -199,10 +202,14 @@ impl fmt::Display for BadSettings {
             BadSettings::Terms(url) => {
                 let whose = match url.as_str() {
                     LETS_ENCRYPT | LETS_ENCRYPT_STAGING => {
-                        "Let's Encrypt, whose terms of service are at https://letsencrypt.org/repository/"
+                        "Let's Encrypt, whose terms of service are at \
+                         https://letsencrypt.org/repository/"
                             .to_owned()
                     }
-                    _ => format!("the authority at {url}, which publishes its terms of service there"),
+                    _ => format!(
+                        "the authority at {url}, which publishes its terms of service \
+                         there"
+                    ),
                 };
                 write!(f, "certificates come from {whose}: agree to these terms")
             }
@@ -241,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_written_as_certificates_do() {
+    fn host_names_are_normalized() {
         let settled = of(&[
             "App.Example.org.",
             "app.example.org",
@@ -256,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_remedy() {
+    fn errors_name_the_problem_and_its_remedy() {
         let long = format!("{}.org", "a".repeat(64));
         for (domain, says) in [
             ("https://app.example.org", "without https://"),
@@ -302,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_of_ones_own_may_know_short_names() {
+    fn a_private_authority_accepts_short_names() {
         let settings =
             Settings { directory: "https://ca.internal/acme".to_owned(), ..of(&["intranet"]) };
         assert_eq!(settings.validate().unwrap().domains, ["intranet"]);

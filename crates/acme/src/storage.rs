@@ -1,10 +1,12 @@
-//! What is kept: the account, the certificate, and how the attempts went. Only the owner reads any of it.
+//! The files in which the account, the certificate and the state of the attempts are stored. Only
+//! the owner can read them.
 //!
 //! ```text
 //! <folder>/<authority>/account.json
-//! <folder>/<authority>/<host>/certificate.pem    the certificate, its chain, and its key: one file, so that nobody finds two halves
-//!                             state.json         failures in a row, and when to try again
-//!                             lock               held by the process that orders
+//! <folder>/<authority>/<host>/certificate.pem    the certificate, its chain, and its key, in one
+//!                                                file so that they always belong together
+//!                             state.json         failures in a row, time of the next attempt
+//!                             lock               held by the process that orders certificates
 //! ```
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -25,53 +27,55 @@ use crate::protocol::Account;
 use crate::schedule::{MAX_WAIT, Window};
 use crate::settings::Settings;
 
-/// Bytes of a file that are read.
+/// The maximum size in bytes of a file that is read.
 const MAX_FILE_SIZE: u64 = 1 << 20;
 
-/// The longest name of a folder that is made of a host's.
+/// The maximum length of a folder's name that is derived from a host name.
 const MAX_NAME_LENGTH: usize = 100;
 
-/// Where one certificate is kept.
+/// The paths of the files for one certificate.
 #[derive(Debug, Clone)]
 pub(crate) struct Storage {
     authority: PathBuf,
     host: PathBuf,
 }
 
-/// The right to order, and nothing that a forked child would hold on to.
+/// The exclusive right to order a certificate. A forked child process does not inherit it.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    // Before the file: a descriptor that was closed may be somebody else's by now.
+    // This field precedes the file, because after the file is closed its descriptor's number may
+    // belong to another file.
     _close_in_child: CloseInChild,
     _file: File,
 }
 
-/// How the attempts went.
+/// The state of the attempts to get a certificate.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct State {
-    /// Failures in a row, one that goes on included.
+    /// The number of failures in a row, including an attempt in progress.
     pub(crate) failures: u32,
-    /// When the last attempt began.
+    /// The time at which the last attempt began.
     pub(crate) attempted: Option<SystemTime>,
-    /// When the next may begin.
+    /// The earliest time of the next attempt.
     pub(crate) next: Option<SystemTime>,
     pub(crate) renewal_info: Option<RenewalInfo>,
 }
 
-/// What an authority said of the renewal of one certificate.
+/// The renewal information that an authority sent for one certificate.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RenewalInfo {
-    /// How it knows the certificate.
+    /// The identifier of the certificate in renewal information.
     pub(crate) certificate: String,
-    /// None: nothing.
+    /// The window in which the authority wants the certificate renewed, if it has sent one.
     pub(crate) window: Option<Window>,
-    /// When it is to be asked again.
+    /// The time at which this information expires.
     pub(crate) until: SystemTime,
 }
 
 impl State {
-    /// Returns how long a process that has not made the last attempt itself has to wait before the
-    /// next one. A recorded time that lies after `now` is ignored.
+    /// Returns how long a process that has not made the last attempt itself must wait before the
+    /// next attempt. If the recorded time of the last attempt is in the future, the process need
+    /// not wait.
     pub(crate) fn remaining_wait(&self, now: SystemTime) -> Duration {
         let Some(next) = self.next else { return Duration::ZERO };
         match self.attempted {
@@ -85,10 +89,10 @@ impl State {
 }
 
 impl Storage {
-    /// Makes the folders.
+    /// Creates the folders.
     ///
     /// # Errors
-    /// When they cannot be made, or not be written to.
+    /// Returns an error if the folders cannot be created or written to.
     pub(crate) fn open(settings: &Settings) -> io::Result<Storage> {
         let rest =
             settings.directory.split_once("://").map_or(&*settings.directory, |(_, rest)| rest);
@@ -97,7 +101,7 @@ impl Storage {
             Storage { host: authority.join(certificate_folder(&settings.domains)), authority };
         DirBuilder::new().recursive(true).mode(0o700).create(&storage.host)?;
         for folder in [&storage.authority, &storage.host] {
-            // Made by somebody else, or with another umask.
+            // The folder may have been created by another program or with another umask.
             if fs::metadata(folder)?.permissions().mode() & 0o077 != 0 {
                 fs::set_permissions(folder, Permissions::from_mode(0o700))?;
             }
@@ -107,18 +111,19 @@ impl Storage {
         Ok(storage)
     }
 
-    /// The file of certificate and key.
+    /// Returns the path of the file that contains the certificate and its key.
     pub(crate) fn certificate(&self) -> PathBuf {
         self.host.join("certificate.pem")
     }
 
-    /// The certificate that is kept, if it is for all of these hosts.
+    /// Returns the stored certificate, if it is valid for all of these hosts.
     pub(crate) fn issued(&self, domains: &[String]) -> Option<IssuedCertificate> {
         let issued = IssuedCertificate::read(&read_small_file(&self.certificate())?)?;
         domains.iter().all(|domain| issued.hosts.contains(domain)).then_some(issued)
     }
 
-    /// Other certificates of the authority that are for some of these hosts and have not ended: of before a name was added.
+    /// Returns the authority's other unexpired certificates that are valid for some of these hosts.
+    /// They remain from before a host was added.
     pub(crate) fn partial_certificates(&self, domains: &[String], now: SystemTime) -> Vec<PathBuf> {
         let folders = fs::read_dir(&self.authority).into_iter().flatten().filter_map(Result::ok);
         let mut found: Vec<PathBuf> = folders
@@ -140,7 +145,8 @@ impl Storage {
         write_atomically(&self.certificate(), pem.as_bytes())
     }
 
-    /// Whoever holds it orders; `None` while another process does. It is let go when it is dropped, and when the process ends.
+    /// Acquires the lock for ordering, or returns `None` if another process holds it. The lock is
+    /// released when it is dropped or the process ends.
     pub(crate) fn lock(&self) -> io::Result<Option<Lock>> {
         let path = self.host.join("lock");
         let file = OpenOptions::new()
@@ -197,14 +203,14 @@ impl Storage {
         let kept = json!({
             "failures": state.failures,
             "attempted": state.attempted.map(seconds),
-            // The whole second behind it: it is not to be too early.
+            // Rounded up to a whole second, so that the next attempt is not too early.
             "next": state.next.map(|next| seconds(next) + 1),
             "window": window,
         });
         write_atomically(&self.host.join("state.json"), kept.to_string().as_bytes())
     }
 
-    /// The account that is kept.
+    /// Returns the stored account.
     pub(crate) fn account(&self) -> Option<Account> {
         let kept: Value =
             serde_json::from_slice(&read_small_file(&self.authority.join("account.json"))?).ok()?;
@@ -227,13 +233,14 @@ impl Storage {
         write_atomically(&self.authority.join("account.json"), kept.to_string().as_bytes())
     }
 
-    /// Forgets an account that the authority does not know.
+    /// Removes an account that the authority does not know.
     pub(crate) fn forget_account(&self) -> io::Result<()> {
         fs::remove_file(self.authority.join("account.json"))
     }
 }
 
-/// A folder's name of what may have other characters in it.
+/// Converts a text to a folder name by replacing other characters than letters, digits, `-`, `.`
+/// and `_`.
 fn folder_name(text: &str) -> String {
     let is_plain = |char: &char| char.is_ascii_alphanumeric() || matches!(char, '-' | '.' | '_');
     let name: String = text
@@ -241,11 +248,11 @@ fn folder_name(text: &str) -> String {
         .map(|char| if is_plain(&char) { char } else { '_' })
         .take(MAX_NAME_LENGTH)
         .collect();
-    // No folder of its own is called so.
+    // A name must not be `..` or begin with a dot.
     if name.starts_with('.') { format!("_{name}") } else { name }
 }
 
-/// The folder of a certificate for these hosts, whatever their order.
+/// Returns the name of the folder for a certificate for these hosts, in any order.
 fn certificate_folder(domains: &[String]) -> String {
     let first = folder_name(domains.first().map_or("", String::as_str));
     if domains.len() < 2 && first.len() < MAX_NAME_LENGTH {
@@ -263,10 +270,11 @@ fn read_small_file(path: &Path) -> Option<Vec<u8>> {
     (metadata.is_file() && metadata.len() <= MAX_FILE_SIZE).then(|| fs::read(path).ok())?
 }
 
-/// Nobody sees half of it, also when the machine stops meanwhile, and nobody else may read it.
+/// Writes a file so that no reader and no crash of the machine ever leaves a part of the contents,
+/// and so that only the owner can read the file.
 fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let next = path.with_extension(format!("new{}", std::process::id()));
-    // Of a process with this number that was killed.
+    // Left by a process with the same id that was killed.
     let _ = fs::remove_file(&next);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&next)?;
     let written =
@@ -291,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_owner_reads_what_is_kept() {
+    fn only_the_owner_can_read_the_files() {
         let folder = tempfile::tempdir().unwrap();
         let storage = storage(folder.path(), &["app.example.org"]);
         storage.save_certificate("x").unwrap();
@@ -333,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn one_process_orders() {
+    fn only_one_process_holds_the_lock() {
         let folder = tempfile::tempdir().unwrap();
         let one = storage(folder.path(), &["a.example.org"]);
         let held = one.lock().unwrap();
@@ -347,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_found() {
+    fn the_state_round_trips_and_implausible_times_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let storage = storage(folder.path(), &["a.example.org"]);
         assert_eq!(storage.state(), State::default());
@@ -365,7 +373,7 @@ mod tests {
         assert_eq!(storage.state().remaining_wait(at(150)), Duration::from_secs(50));
         assert_eq!(storage.state().remaining_wait(at(300)), Duration::ZERO);
         assert_eq!(storage.state().remaining_wait(at(100)), Duration::from_secs(100));
-        // The clock was set back: what it said before is no reason to wait, not even for as long as was meant.
+        // The clock was set back, so the recorded time is no reason to wait.
         assert_eq!(storage.state().remaining_wait(at(99)), Duration::ZERO);
         assert_eq!(storage.state().remaining_wait(at(1)), Duration::ZERO);
         let endless =
@@ -382,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_named_by_their_hosts() {
+    fn folders_are_named_after_their_hosts() {
         let of = |domains: &[&str]| {
             certificate_folder(&domains.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
         };

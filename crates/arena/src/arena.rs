@@ -12,10 +12,12 @@ use crate::error::{AllocError, NO_LIMIT};
 use crate::layout::{self, DEFAULT_MAX_CHUNK, Fit, Growth};
 use crate::typed::{array, dangling, typed_methods};
 
-/// Memory for everything that lives as long as one request: handed out by moving a cursor, given back all at once.
+/// Memory for values that live as long as one request. It is allocated by moving a cursor and freed
+/// all at once.
 ///
-/// An allocation costs one comparison and one addition, however many chunks are full behind the cursor. See the
-/// [crate documentation](crate) for when to use it and for what it does not do (it never runs `drop`).
+/// An allocation costs one comparison and one addition, however many chunks are full. The [crate
+/// documentation](crate) says when to use an arena, and what an arena does not do (it never runs
+/// `drop`).
 ///
 /// ```
 /// use rookery_arena::Arena;
@@ -38,13 +40,14 @@ use crate::typed::{array, dangling, typed_methods};
 /// | `release`, drop | one free for each chunk |
 /// | `len`, `capacity`, `peak`, `high_water`, `chunks`, limits | constant; they allocate nothing |
 ///
-/// A chunk is entered when the current one is full: one kept from before, or one malloc for what the [`Growth`] says. A
-/// request over an eighth of a chunk that does not fit costs one malloc of its own, or takes one of eight kept chunks.
-/// The `try_` twins cost the same.
+/// When the current chunk is full, the arena enters the next: one that was kept, or one malloc of
+/// the size that the [`Growth`] gives. A request of more than an eighth of a chunk that does not
+/// fit gets a dedicated chunk: one malloc, or one of eight kept chunks. The `try_` variants cost
+/// the same.
 ///
 /// # Threads
-/// An arena may move to another thread (`Send`) but serves one at a time (not `Sync`); see
-/// [`SyncArena`](crate::SyncArena).
+/// An arena may move to another thread (`Send`) but is used by one thread at a time (not `Sync`).
+/// [`SyncArena`](crate::SyncArena) is for several threads.
 ///
 /// ```compile_fail,E0277
 /// let arena = rookery_arena::Arena::new();
@@ -52,19 +55,20 @@ use crate::typed::{array, dangling, typed_methods};
 /// ```
 ///
 /// # Panics
-/// A method without `try_` in its name panics when the memory cannot be had; the message says the bytes asked for and
-/// the limit. Its `try_` twin returns that as an [`AllocError`].
+/// A method without `try_` in its name panics when the memory is not available. The message has the
+/// number of requested bytes and the limit. The `try_` variant returns both as an [`AllocError`].
 pub struct Arena {
-    /// The cursor: where the next allocation begins at the earliest. Only `reset` and `release` move it back.
+    /// The cursor, before which no allocation begins. Only `reset` and `release` move it back.
     cursor: Cell<usize>,
-    /// The end of the chunk the cursor is in, and the pointer all others are made from. Beside the cursor, so that the
-    /// common allocation reads one cache line.
+    /// The end of the current chunk, and the pointer from which all others are derived. It is
+    /// beside the cursor, so that the common allocation reads one cache line.
     end: Cell<NonNull<u8>>,
     chunks: UnsafeCell<ChunkSet>,
 }
 
-// SAFETY: the arena owns its chunks and nothing else refers to them but borrows of the arena, which end before it
-// moves to another thread. What was allocated in it is never dropped by it, so no destructor moves along.
+// SAFETY: the arena owns its chunks, and only borrows of the arena refer to them, which end before
+// it moves to another thread. The arena drops none of the values in it, so no destructor moves
+// along.
 unsafe impl Send for Arena {}
 
 impl Arena {
@@ -76,8 +80,9 @@ impl Arena {
         Arena::with_growth(Growth::new(layout::DEFAULT_FIRST_CHUNK, DEFAULT_MAX_CHUNK))
     }
 
-    /// Makes an empty arena whose first chunk has `size` bytes; further ones double up to 128 KiB, or are all of
-    /// `size` if that is larger. The size counts the chunk's header (32 bytes) and what malloc adds (32 bytes).
+    /// Makes an empty arena whose first chunk has `size` bytes. Further chunks double up to 128
+    /// KiB, or all have `size` bytes if that is larger. The size includes the header of the chunk
+    /// (32 bytes) and malloc's overhead (32 bytes).
     ///
     /// # Allocation
     /// None until the first allocation.
@@ -85,7 +90,7 @@ impl Arena {
         Arena::with_growth(Growth::new(size, DEFAULT_MAX_CHUNK))
     }
 
-    /// Makes an empty arena whose chunks grow as `growth` says.
+    /// Makes an empty arena whose chunks grow according to `growth`.
     ///
     /// # Allocation
     /// None until the first allocation.
@@ -97,15 +102,15 @@ impl Arena {
         }
     }
 
-    /// Takes back everything that was handed out, and keeps the memory for reuse.
+    /// Frees all allocations, and keeps the memory for reuse.
     ///
-    /// Memory above the decayed high-water mark is freed: the mark is the most that a recent period used, and loses an
-    /// eighth at each reset that stays below it, so that a burst is forgotten.
+    /// Memory above the decayed high-water mark is returned to the allocator. The mark is the
+    /// maximum that recent periods between two resets have used. It loses an eighth at each reset
+    /// after a period that used less, so that a burst is forgotten.
     ///
     /// # Allocation
-    /// None. Once each period makes the same requests as the one before, this frees nothing either,
-    /// takes a constant time, and the next period allocates nothing. That includes collections that
-    /// grow.
+    /// None. When all periods make the same requests, this frees nothing and takes constant time,
+    /// and the next period allocates nothing. That includes collections that grow.
     pub fn reset(&mut self) {
         let cursor = self.cursor.get();
         if let Some(chunk) = self.chunks.get_mut().reset(cursor) {
@@ -113,76 +118,81 @@ impl Arena {
         }
     }
 
-    /// Takes back everything that was handed out, and frees the memory. The limit and the growth stay, the high-water
-    /// mark and the peak start again.
+    /// Frees all allocations, and returns the memory to the allocator. The limit and the growth
+    /// stay, and the high-water mark and the peak start again.
     pub fn release(&mut self) {
         self.chunks.get_mut().release();
         self.cursor.set(NOWHERE);
         self.end.set(NonNull::dangling());
     }
 
-    /// Sets the most bytes to hold from the allocator, or none. What is held already stays.
+    /// Sets the maximum number of bytes that the arena holds from the allocator; `None` means no
+    /// limit. Memory that it already holds stays.
     ///
-    /// Chunk headers count. An allocation that would pass the limit is refused after memory kept for reuse was freed.
+    /// The headers of chunks count. An allocation fails if it would exceed the limit even after all
+    /// memory that is kept for reuse has been freed.
     pub fn set_allocation_limit(&mut self, limit: Option<usize>) {
         self.chunks.get_mut().set_limit(limit.unwrap_or(NO_LIMIT));
     }
 
-    /// The most bytes to hold from the allocator.
+    /// Returns the maximum number of bytes that the arena holds from the allocator.
     pub fn allocation_limit(&self) -> Option<usize> {
         let limit = self.state().limit();
         (limit != NO_LIMIT).then_some(limit)
     }
 
-    /// Bytes handed out since the last reset. Padding counts where the cursor made it, and not in a
-    /// chunk at the side.
+    /// Returns the number of bytes that were allocated since the last reset. Padding before aligned
+    /// allocations counts, except in dedicated chunks.
     #[doc(alias = "allocated_bytes")]
     pub fn len(&self) -> usize {
         self.state().len(self.cursor.get())
     }
 
-    /// Whether nothing was handed out since the last reset.
+    /// Returns true if nothing was allocated since the last reset.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes held from the allocator: chunks with their headers, and those kept for reuse.
+    /// Returns the number of bytes that the arena holds from the allocator: chunks with their
+    /// headers, including those kept for reuse.
     pub fn capacity(&self) -> usize {
         self.state().capacity()
     }
 
-    /// The largest [`len`](Arena::len) there has been since the arena was made or last released.
+    /// Returns the maximum of [`len`](Arena::len) since the arena was made or last released.
     pub fn peak(&self) -> usize {
         self.state().peak(self.cursor.get())
     }
 
-    /// The decayed high-water mark: bytes of chunks that the next [`reset`](Arena::reset) will at least keep.
+    /// Returns the decayed high-water mark: the bytes of chunks that the next
+    /// [`reset`](Arena::reset) will keep at least.
     pub fn high_water(&self) -> usize {
         self.state().mark(self.cursor.get())
     }
 
-    /// ChunkSet held from the allocator, those kept for reuse included.
+    /// Returns the number of chunks that the arena holds, including those kept for reuse.
     pub fn chunks(&self) -> usize {
         self.state().count()
     }
 
-    /// Requests since the last reset that got a chunk of their own at the side.
+    /// Returns the number of requests since the last reset that got a dedicated chunk.
     pub fn dedicated_chunks(&self) -> usize {
         self.state().dedicated_count()
     }
 
-    /// How the chunks grow.
+    /// Returns the growth of the chunks.
     pub fn growth(&self) -> Growth {
         self.state().growth()
     }
 
-    /// Allocates memory for `layout`, uninitialized, of any size and alignment (alignments over 16 may cost as many
-    /// bytes of padding). It is valid until the arena is reset, released or dropped.
+    /// Allocates uninitialized memory for `layout`, of any size and alignment. An alignment above
+    /// 16 may cost as many bytes of padding. The memory is valid until the arena is reset, released
+    /// or dropped.
     ///
     /// An empty layout gives a dangling, aligned pointer.
     ///
     /// # Panics
-    /// When the memory cannot be had.
+    /// If the memory is not available.
     #[inline]
     #[track_caller]
     pub fn alloc_layout(&self, layout: Layout) -> NonNull<u8> {
@@ -195,10 +205,10 @@ impl Arena {
         }
     }
 
-    /// As [`alloc_layout`](Arena::alloc_layout).
+    /// Allocates as [`alloc_layout`](Arena::alloc_layout) does.
     ///
     /// # Errors
-    /// When the memory cannot be had.
+    /// If the memory is not available.
     #[inline]
     pub fn try_alloc_layout(&self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
         match self.bump(layout) {
@@ -207,16 +217,18 @@ impl Arena {
         }
     }
 
-    /// Makes the allocation at `start` larger: in place when it is the last one of its chunk and the chunk has room, or
-    /// the last one put aside; else by copying it, and the old memory stays unused until the reset.
+    /// Enlarges the allocation at `start`. It grows in place if it is the last one of its chunk and
+    /// the chunk has space, or if it has the most recent dedicated chunk. Otherwise it is copied,
+    /// and the old memory is unused until the reset.
     ///
     /// # Errors
-    /// When the memory cannot be had; the old allocation is then untouched.
+    /// If the memory is not available. The old allocation is unchanged then.
     ///
     /// # Safety
-    /// - `start` came from this arena for the layout `old` and is still valid; an empty `old` may come with any `start`.
+    /// - `start` came from this arena for the layout `old` and is still valid; an empty `old` may
+    ///   come with any `start`.
     /// - `new` has the alignment of `old` and is at least as large.
-    /// - Nobody else refers to the old allocation; `start` is not used after success.
+    /// - Nothing else refers to the old allocation, and `start` is not used after success.
     #[inline]
     pub unsafe fn try_grow(
         &self,
@@ -226,26 +238,29 @@ impl Arena {
     ) -> Result<NonNull<u8>, AllocError> {
         debug_assert!(new.size() >= old.size() && new.align() == old.align());
         let (cursor, end) = (self.cursor.get(), self.end.get());
-        // No other chunk's allocation can end where the cursor is: a header lies before the first byte of a chunk.
+        // An allocation of another chunk cannot end at the cursor, because a header precedes the
+        // first byte of each chunk.
         if old.size() != 0 && start.addr().get() + old.size() == cursor {
             let more = new.size() - old.size();
             if more <= end.addr().get() - cursor {
                 self.cursor.set(cursor + more);
-                // The caller's pointer may be good for the old bytes only; the end's is for the whole chunk.
+                // The caller's pointer may be valid for the old bytes only, whereas `end` is valid
+                // for the whole chunk.
                 return Ok(end.map_addr(|_| start.addr()));
             }
         }
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees the conditions.
         unsafe { self.grow_slow(start, old, new) }
     }
 
-    /// The peak, which starts again with what is in use now.
+    /// Returns the peak, and starts it again with the bytes that are in use now.
     pub(crate) fn take_peak(&mut self) -> usize {
         let cursor = self.cursor.get();
         self.chunks.get_mut().take_peak(cursor)
     }
 
-    /// Memory for `len` values. Without bytes it needs no cursor: a slice of a zero-sized type is never slow.
+    /// Allocates memory for `len` values. Zero-sized types need no cursor, so a slice of them never
+    /// takes the slow path.
     #[inline]
     fn try_alloc_array<T>(&self, len: usize) -> Result<NonNull<T>, AllocError> {
         if size_of::<T>() == 0 {
@@ -258,7 +273,7 @@ impl Arena {
         }
     }
 
-    /// Memory for a value, as [`try_alloc_array`](Arena::try_alloc_array) of one.
+    /// Allocates memory for one value, as [`try_alloc_array`](Arena::try_alloc_array) does.
     #[inline]
     fn try_alloc_one<T>(&self) -> Result<NonNull<T>, AllocError> {
         if size_of::<T>() == 0 {
@@ -270,7 +285,7 @@ impl Arena {
         }
     }
 
-    /// The allocation that moves the cursor and nothing else, if it fits.
+    /// Allocates by moving the cursor, if the request fits into the current chunk.
     #[inline]
     fn bump(&self, layout: Layout) -> Option<NonNull<u8>> {
         let end = self.end.get();
@@ -280,7 +295,7 @@ impl Arena {
         Some(unsafe { at(end, fit) })
     }
 
-    /// As [`bump`](Arena::bump), for the layout of a type or of a slice.
+    /// Allocates as [`bump`](Arena::bump) does, for the layout of a type or of a slice.
     #[inline]
     fn bump_whole(&self, layout: Layout) -> Option<NonNull<u8>> {
         let end = self.end.get();
@@ -291,7 +306,7 @@ impl Arena {
     }
 
     fn enter(&self, chunk: Chunk) {
-        // SAFETY: the chunk is one of this arena's.
+        // SAFETY: the chunk belongs to this arena.
         let (data, end) = unsafe { (chunk.data(), chunk.end()) };
         self.cursor.set(data.addr().get());
         self.end.set(end);
@@ -303,7 +318,7 @@ impl Arena {
         if layout.size() == 0 {
             return Ok(dangling(layout));
         }
-        // SAFETY: the arena is not `Sync`, and `open` calls nothing that could come back to this arena.
+        // SAFETY: the arena is not `Sync`, and `open` calls nothing that could call this arena.
         let chunks = unsafe { &mut *self.chunks.get() };
         match chunks.open(self.cursor.get(), layout)? {
             Opened::Dedicated(start) => Ok(start),
@@ -325,15 +340,17 @@ impl Arena {
         new: Layout,
     ) -> Result<NonNull<u8>, AllocError> {
         if old.size() != 0 {
-            // SAFETY: the arena is not `Sync`, and `grow_dedicated` calls nothing that could come back to this arena.
+            // SAFETY: the arena is not `Sync`, and `grow_dedicated` calls nothing that could call
+            // this arena.
             let chunks = unsafe { &mut *self.chunks.get() };
-            // SAFETY: as the caller vouches.
+            // SAFETY: the caller guarantees the conditions.
             if let Some(grown) = unsafe { chunks.grow_dedicated(start, old, new) } {
                 return Ok(grown);
             }
         }
         let grown = self.try_alloc_layout(new)?;
-        // SAFETY: the new memory is fresh, so apart from the old, and at least as large.
+        // SAFETY: the new memory is fresh, so it does not overlap the old, and it is at least as
+        // large.
         unsafe { ptr::copy_nonoverlapping(start.as_ptr(), grown.as_ptr(), old.size()) };
         Ok(grown)
     }
@@ -362,15 +379,17 @@ impl fmt::Debug for Arena {
     }
 }
 
-/// The address of `NonNull::<u8>::dangling()`, cursor and end of an arena without a chunk: nothing fits between them.
+/// The address of `NonNull::<u8>::dangling()`, which is the cursor and the end of an arena without
+/// a chunk, so that nothing fits between them.
 const NOWHERE: usize = 1;
 
-/// The pointer to an allocation.
+/// Returns the pointer to an allocation.
 ///
 /// # Safety
-/// `fit` was found before the address of `end`, past a cursor in the same chunk.
+/// `fit` was found before the address of `end`, after a cursor in the same chunk.
 #[inline]
 unsafe fn at(end: NonNull<u8>, fit: Fit) -> NonNull<u8> {
-    // SAFETY: past a cursor, which is not null, and without wrapping: the end is not before it.
+    // SAFETY: the address is after a cursor, which is not null, and the addition does not wrap,
+    // because `end` is not before it.
     end.map_addr(|_| unsafe { NonZero::new_unchecked(fit.start) })
 }

@@ -1,4 +1,4 @@
-//! A queue of bytes in an arena: written at the end, read from the front.
+//! A queue of bytes in an arena, which is written at the end and read from the front.
 
 use core::fmt;
 
@@ -6,10 +6,10 @@ use crate::arena::Arena;
 use crate::error::AllocError;
 use crate::vec::Vec;
 
-/// A queue of bytes in an [`Arena`], that grows as [`Vec`] does.
+/// A queue of bytes in an [`Arena`], which grows as [`Vec`] does.
 ///
-/// With the `std` feature it is an [`io::Write`](std::io::Write), an [`io::Read`](std::io::Read) and an
-/// [`io::BufRead`](std::io::BufRead).
+/// With the `std` feature it is an [`io::Write`](std::io::Write), an [`io::Read`](std::io::Read)
+/// and an [`io::BufRead`](std::io::BufRead).
 ///
 /// ```
 /// # #[cfg(feature = "std")] {
@@ -28,15 +28,17 @@ use crate::vec::Vec;
 /// ```
 ///
 /// # Cost
-/// Writing and reading copy the bytes once. Room is found by growth, as in [`Vec`], or by moving what is unread to the
-/// front when that is at most half: at most one more copy of each byte. All else is constant.
+/// Writing and reading copy the bytes once. Space is made by growing, as in [`Vec`], or by moving
+/// the unread bytes to the front if they are at most half of the buffer, which costs at most one
+/// more copy of each byte. Everything else is constant.
 ///
 /// # Panics
-/// Methods without `try_` in their name panic when the memory cannot be had. `Write` gives an error of kind
-/// `OutOfMemory` then.
+/// Methods without `try_` in their name panic if the memory is not available. `Write` returns an
+/// error of kind `OutOfMemory` then.
 pub struct Buffer<'a> {
     bytes: Vec<'a, u8>,
-    /// Bytes already read: `read <= bytes.len()`. They stay until all are read; the queue then starts over.
+    /// The number of bytes that were read, at most `bytes.len()`. They stay until all bytes are
+    /// read.
     read: usize,
 }
 
@@ -49,19 +51,19 @@ impl<'a> Buffer<'a> {
         Buffer { bytes: Vec::new_in(arena), read: 0 }
     }
 
-    /// Makes an empty buffer with room for `capacity` bytes.
+    /// Makes an empty buffer with space for `capacity` bytes.
     ///
     /// # Panics
-    /// When the memory cannot be had.
+    /// If the memory is not available.
     #[track_caller]
     pub fn with_capacity_in(capacity: usize, arena: &'a Arena) -> Buffer<'a> {
         Buffer { bytes: Vec::with_capacity_in(capacity, arena), read: 0 }
     }
 
-    /// Adds `bytes` at the end.
+    /// Appends `bytes`.
     ///
     /// # Panics
-    /// When the memory cannot be had.
+    /// If the memory is not available.
     #[inline]
     #[track_caller]
     pub fn push(&mut self, bytes: &[u8]) {
@@ -70,10 +72,10 @@ impl<'a> Buffer<'a> {
         }
     }
 
-    /// As [`push`](Buffer::push).
+    /// Appends as [`push`](Buffer::push) does.
     ///
     /// # Errors
-    /// When the memory cannot be had; the buffer is then as before.
+    /// If the memory is not available. The buffer is unchanged then.
     #[inline]
     pub fn try_push(&mut self, bytes: &[u8]) -> Result<(), AllocError> {
         if self.read > 0 && bytes.len() > self.bytes.capacity() - self.bytes.len() {
@@ -82,13 +84,13 @@ impl<'a> Buffer<'a> {
         self.bytes.try_extend_from_slice(bytes)
     }
 
-    /// The bytes not read yet.
+    /// Returns the bytes that have not been read.
     #[inline]
     pub fn unread(&self) -> &[u8] {
         &self.bytes[self.read..]
     }
 
-    /// Counts the first `count` unread bytes as read, or all if there are fewer.
+    /// Marks the first `count` unread bytes as read, or all if there are fewer.
     #[inline]
     pub fn skip(&mut self, count: usize) {
         self.read += count.min(self.unread().len());
@@ -97,24 +99,24 @@ impl<'a> Buffer<'a> {
         }
     }
 
-    /// Forgets all bytes. The memory stays.
+    /// Removes all bytes. The memory stays.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.read = 0;
     }
 
-    /// Bytes there is room for, those already read included.
+    /// Returns the capacity in bytes, including bytes that were read.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Leaves the unread bytes to the arena, for as long as it is not reset.
+    /// Returns the unread bytes, which stay in the arena until it is reset.
     pub fn into_slice(self) -> &'a mut [u8] {
         &mut self.bytes.into_slice()[self.read..]
     }
 
-    /// Uses the room of what was read before asking for more, if that is at least half: each byte then moves at most
-    /// once for each one that was read.
+    /// Reuses the space of the bytes that were read, if that is at least half of the buffer. Each
+    /// byte is then moved at most once for each byte that was read.
     fn move_to_front(&mut self) {
         let len = self.bytes.len();
         if self.read >= len - self.read {

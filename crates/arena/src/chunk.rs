@@ -1,9 +1,11 @@
-//! ChunkSet: runs of memory from the global allocator, each beginning with a header, in doubly linked lists.
+//! Chunks: blocks of memory from the global allocator. Each begins with a header, which links it
+//! into a list.
 //!
 //! # Ground rules
-//! - A chunk belongs to one [`ChunkList`] at a time, or to nobody between `pop`/`remove` and `push`; whoever holds the list
-//!   (by `&mut`) may read and write the headers in it. Nothing else ever does.
-//! - The bytes after the header belong to whoever the arena handed them to. A list never touches them.
+//! - A chunk belongs to at most one [`ChunkList`] at a time. Only the owner of the list (by `&mut`)
+//!   may read and write the headers in it.
+//! - The bytes after the header belong to the code that allocated them from the arena. A list never
+//!   accesses them.
 //! - Dropping a list frees its chunks.
 
 use alloc::alloc::{alloc, dealloc, realloc};
@@ -12,25 +14,26 @@ use core::ptr::NonNull;
 
 use crate::layout::{CHUNK_ALIGN, HEADER};
 
-/// A chunk, named by its first byte: a word, copied freely. What may be done with it is said by the list it is in.
+/// A pointer to a chunk, which is copied freely. Access to the chunk is governed by the list that
+/// it is in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chunk(NonNull<Header>);
 
-/// What a chunk begins with.
+/// The header at the beginning of a chunk.
 #[repr(C, align(16))]
 struct Header {
     previous: Option<Chunk>,
     next: Option<Chunk>,
-    /// Bytes of the chunk, header included, as asked from the allocator.
+    /// The size of the chunk with its header, as requested from the allocator.
     size: usize,
-    /// The size at first of the request that the chunk serves at the side, or served last.
+    /// The initial size of the request that this dedicated chunk serves or has served last.
     first: Units,
-    /// The size that this request has grown to.
+    /// The size to which that request has grown.
     used: Units,
 }
 
-/// A number of bytes in units of [`CHUNK_ALIGN`], rounded up, so that two of them fit in the word
-/// that the header has left. One that does not fit, from 64 GiB on, counts as endless.
+/// A number of bytes in units of [`CHUNK_ALIGN`], rounded up, so that two of them fit into the last
+/// word of the header. From 64 GiB on, a number counts as infinite.
 #[derive(Clone, Copy)]
 struct Units(u32);
 
@@ -47,10 +50,11 @@ impl Units {
 const _: () = assert!(size_of::<Header>() == HEADER && align_of::<Header>() == CHUNK_ALIGN);
 
 impl Chunk {
-    /// Asks the allocator for `size` bytes, at least [`HEADER`] and at most `isize::MAX - 16`. `None` when it refuses.
+    /// Allocates a chunk of `size` bytes, which must be at least [`HEADER`] and at most `isize::MAX
+    /// - 16`. Returns `None` if the allocator fails.
     pub(crate) fn allocate(size: usize) -> Option<Chunk> {
         debug_assert!(size >= HEADER && size <= isize::MAX as usize - CHUNK_ALIGN);
-        // SAFETY: the layout is not empty: `size >= HEADER`.
+        // SAFETY: the layout is not empty, because `size >= HEADER`.
         let start = NonNull::new(unsafe { alloc(Chunk::layout(size)) })?.cast::<Header>();
         // SAFETY: the block is fresh, aligned for `Header` and at least as large.
         unsafe {
@@ -65,36 +69,36 @@ impl Chunk {
         Some(Chunk(start))
     }
 
-    /// Bytes of the chunk, header included.
+    /// Returns the size of the chunk with its header.
     ///
     /// # Safety
-    /// The chunk has not been freed, and the caller holds its list.
+    /// The chunk has not been freed, and the caller owns its list.
     pub(crate) unsafe fn size(self) -> usize {
         // SAFETY: a live chunk begins with an initialized header.
         unsafe { (*self.0.as_ptr()).size }
     }
 
-    /// Notes that the chunk serves a request of `room` bytes at the side.
+    /// Records that the dedicated chunk serves a request of `room` bytes.
     ///
     /// # Safety
     /// As for [`size`](Chunk::size).
     pub(crate) unsafe fn serve(self, room: usize) {
-        // SAFETY: a live chunk begins with an initialized header, and the caller holds it.
+        // SAFETY: a live chunk begins with an initialized header, and the caller owns its list.
         unsafe {
             ((*self.0.as_ptr()).first, (*self.0.as_ptr()).used) = (Units::of(room), Units::of(room))
         };
     }
 
-    /// Notes that the request it serves has grown to `room` bytes.
+    /// Records that the request in the dedicated chunk has grown to `room` bytes.
     ///
     /// # Safety
     /// As for [`size`](Chunk::size).
     pub(crate) unsafe fn set_used(self, room: usize) {
-        // SAFETY: a live chunk begins with an initialized header, and the caller holds it.
+        // SAFETY: a live chunk begins with an initialized header, and the caller owns its list.
         unsafe { (*self.0.as_ptr()).used = Units::of(room) };
     }
 
-    /// The bytes that the request which it served last had at first and at its end, or zeros.
+    /// Returns the initial and the final size of the last request in the dedicated chunk, or zeros.
     ///
     /// # Safety
     /// As for [`size`](Chunk::size).
@@ -103,7 +107,7 @@ impl Chunk {
         unsafe { ((*self.0.as_ptr()).first.bytes(), (*self.0.as_ptr()).used.bytes()) }
     }
 
-    /// The chunk after this one in its list.
+    /// Returns the next chunk of the list.
     ///
     /// # Safety
     /// As for [`size`](Chunk::size).
@@ -112,7 +116,8 @@ impl Chunk {
         unsafe { (*self.0.as_ptr()).next }
     }
 
-    /// The first byte that can be handed out, a multiple of [`CHUNK_ALIGN`], valid for the whole chunk.
+    /// Returns the first byte after the header, which is a multiple of [`CHUNK_ALIGN`]. The pointer
+    /// is valid for the whole chunk.
     ///
     /// # Safety
     /// The chunk has not been freed.
@@ -121,7 +126,7 @@ impl Chunk {
         unsafe { self.0.cast::<u8>().add(HEADER) }
     }
 
-    /// The byte after the last.
+    /// Returns the end of the chunk.
     ///
     /// # Safety
     /// As for [`size`](Chunk::size).
@@ -130,7 +135,7 @@ impl Chunk {
         unsafe { self.0.cast::<u8>().add(self.size()) }
     }
 
-    /// Gives the memory back.
+    /// Returns the memory to the allocator.
     ///
     /// # Safety
     /// - The chunk has not been freed and is in no list.
@@ -146,7 +151,7 @@ impl Chunk {
     }
 }
 
-/// ChunkSet in order, with their number and their bytes.
+/// A list of chunks in order, with their number and their total size.
 pub(crate) struct ChunkList {
     head: Option<Chunk>,
     tail: Option<Chunk>,
@@ -159,12 +164,12 @@ impl ChunkList {
         ChunkList { head: None, tail: None, bytes: 0, count: 0 }
     }
 
-    /// Adds a chunk.
+    /// Appends a chunk.
     ///
     /// # Safety
     /// The chunk has not been freed and is in no list.
     pub(crate) unsafe fn push_back(&mut self, chunk: Chunk) {
-        // SAFETY: the chunk and the tail are live, and this list holds both headers now.
+        // SAFETY: the chunk and the tail are live, and this list owns both headers now.
         unsafe {
             (*chunk.0.as_ptr()).previous = self.tail;
             (*chunk.0.as_ptr()).next = None;
@@ -178,12 +183,13 @@ impl ChunkList {
         self.count += 1;
     }
 
-    /// Takes `chunk`, which is in this list, out of it.
+    /// Removes `chunk` from the list.
     ///
     /// # Safety
     /// The chunk is in this list.
     pub(crate) unsafe fn remove(&mut self, chunk: Chunk) {
-        // SAFETY: the chunk is in this list, so it and its neighbours are live and their headers this list's.
+        // SAFETY: the chunk is in this list, so it and its neighbours are live, and this list owns
+        // their headers.
         unsafe {
             let (previous, next) = ((*chunk.0.as_ptr()).previous, (*chunk.0.as_ptr()).next);
             match previous {
@@ -199,12 +205,12 @@ impl ChunkList {
         self.count -= 1;
     }
 
-    /// Puts all of `other`, in its order, before the chunks of this list.
+    /// Moves all chunks of `other`, in their order, before the chunks of this list.
     pub(crate) fn prepend(&mut self, other: &mut ChunkList) {
         let (Some(first), Some(last)) = (other.head, other.tail) else { return };
         match self.head {
             Some(head) => {
-                // SAFETY: both chunks are live and both lists are held here.
+                // SAFETY: both chunks are live, and both lists are owned here.
                 unsafe {
                     (*last.0.as_ptr()).next = Some(head);
                     (*head.0.as_ptr()).previous = Some(last);
@@ -219,21 +225,22 @@ impl ChunkList {
         (other.head, other.tail, other.bytes, other.count) = (None, None, 0, 0);
     }
 
-    /// Makes the last chunk `size` bytes large, in place or by moving it with its contents up to the smaller size.
-    /// `None`, and nothing changes, when the allocator refuses.
+    /// Resizes the last chunk to `size` bytes, in place or by moving it with its contents up to the
+    /// smaller size. Returns `None` and changes nothing if the allocator fails.
     ///
     /// # Safety
     /// - The list is not empty.
     /// - Nothing in that chunk is used through an older pointer afterwards.
-    /// - `size` is as for [`Chunk::allocate`].
+    /// - `size` is valid for [`Chunk::allocate`].
     pub(crate) unsafe fn resize_back(&mut self, size: usize) -> Option<Chunk> {
         let old = self.tail?;
-        // SAFETY: the tail is live and this list holds it.
+        // SAFETY: the tail is live, and this list owns it.
         let old_size = unsafe { old.size() };
-        // SAFETY: allocated with this layout; the new size is not zero and, rounded up, at most `isize::MAX`.
+        // SAFETY: the chunk was allocated with this layout, and the new size is not zero and,
+        // rounded up, at most `isize::MAX`.
         let moved = unsafe { realloc(old.0.as_ptr().cast(), Chunk::layout(old_size), size) };
         let chunk = Chunk(NonNull::new(moved)?.cast::<Header>());
-        // SAFETY: the header moved along, and its neighbour is live and this list's.
+        // SAFETY: the header was moved along, and its neighbour is live and belongs to this list.
         unsafe {
             (*chunk.0.as_ptr()).size = size;
             match (*chunk.0.as_ptr()).previous {
@@ -246,20 +253,22 @@ impl ChunkList {
         Some(chunk)
     }
 
-    /// Frees chunks from the back as long as `is_surplus`, given the bytes of all chunks before it and its own, says so.
+    /// Frees chunks from the back while `is_surplus` returns true for the total size of the chunks
+    /// before a chunk, and its own size.
     ///
     /// # Safety
     /// Nothing in this list is in use.
     pub(crate) unsafe fn trim(&mut self, is_surplus: impl Fn(usize, usize) -> bool) {
         while let Some(tail) = self.tail {
-            // SAFETY: the tail is live and this list holds it.
+            // SAFETY: the tail is live, and this list owns it.
             let size = unsafe { tail.size() };
             if !is_surplus(self.bytes - size, size) {
                 return;
             }
-            // SAFETY: it is the tail of this list.
+            // SAFETY: the chunk is the tail of this list.
             unsafe { self.remove(tail) };
-            // SAFETY: just taken out, and nothing in it is in use, as the caller vouches.
+            // SAFETY: the chunk was just removed, and the caller guarantees that nothing in it is
+            // in use.
             unsafe { tail.free() };
         }
     }
@@ -283,7 +292,7 @@ impl ChunkList {
 
 impl Drop for ChunkList {
     fn drop(&mut self) {
-        // SAFETY: the owner of the list drops it with everything that was handed out.
+        // SAFETY: the owner of the list drops it together with all allocations.
         unsafe { self.trim(|_, _| true) };
     }
 }

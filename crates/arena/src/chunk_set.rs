@@ -1,12 +1,13 @@
-//! The chunks of one arena: which one the cursor is in, which lie at the side, which wait for reuse.
+//! The chunks of one arena: those that the cursor walks, those dedicated to one request, and those
+//! kept for reuse.
 //!
 //! # Ground rules
-//! - `main` is the chunks the cursor walks, in the order it walks them; `current` is in `main`, the chunks after it hold
-//!   nothing. The cursor itself lives in the [`Arena`](crate::Arena), beside the end of the current chunk, and is handed
-//!   to every method that needs it.
-//! - `dedicated` holds one live request per chunk, `spare` holds nothing live.
-//! - Only [`reset`](ChunkSet::reset) and [`release`](ChunkSet::release) make a chunk with live contents free or reusable;
-//!   both are reached only through `&mut Arena`.
+//! - `main` has the chunks that the cursor walks, in that order. `current` is in `main`, and the
+//!   chunks after it hold no allocation. The cursor itself is in the [`Arena`](crate::Arena),
+//!   beside the end of the current chunk, and is passed to each method that needs it.
+//! - A chunk in `dedicated` holds one live request, and a chunk in `spare` none.
+//! - Only [`reset`](ChunkSet::reset) and [`release`](ChunkSet::release) free or reuse a chunk with
+//!   live contents. Both need `&mut Arena`.
 
 use core::alloc::Layout;
 use core::ptr::NonNull;
@@ -15,39 +16,40 @@ use crate::chunk::{Chunk, ChunkList};
 use crate::error::{AllocError, NO_LIMIT};
 use crate::layout::{self, Growth, HEADER, Overflow};
 
-/// All the state of an arena but its cursor.
+/// The state of an arena except its cursor.
 pub(crate) struct ChunkSet {
     main: ChunkList,
     dedicated: ChunkList,
     spare: ChunkList,
     current: Option<Chunk>,
     growth: Growth,
-    /// Nominal size of the next chunk to be made.
+    /// The nominal size of the next chunk.
     target: usize,
-    /// Bytes of the chunks before `current`, headers included.
+    /// The total size of the chunks before `current`, with headers.
     passed: usize,
-    /// Bytes handed out in the chunks before `current`.
+    /// The allocated bytes in the chunks before `current`.
     filled: usize,
-    /// Bytes handed out at the side.
+    /// The allocated bytes in dedicated chunks.
     dedicated_len: usize,
-    /// Requests put aside since the cursor last moved on, of those small enough to share a chunk one day: their number,
+    /// The number of requests since the last move to another chunk that got a dedicated chunk,
+    /// although larger chunks could be shared by such requests,
     misses: usize,
-    /// and their bytes.
+    /// and their total size.
     pressure: usize,
-    /// The most bytes to hold from the allocator.
+    /// The maximum number of bytes to hold from the allocator.
     limit: usize,
     /// The decayed high-water marks of `main` (up to the cursor) and of `dedicated`, in bytes.
     main_mark: usize,
     dedicated_mark: usize,
-    /// The largest length a past period ended with.
+    /// The maximum length at the end of past periods.
     peak: usize,
 }
 
-/// Where a request that missed the current chunk went.
+/// The place of a request that did not fit into the current chunk.
 pub(crate) enum Opened {
-    /// The cursor enters this chunk; the request fits there.
+    /// The cursor enters this chunk, in which the request fits.
     Chunk(Chunk),
-    /// At the side, and this is its address. The cursor stays.
+    /// The request got a dedicated chunk, and this is its address. The cursor stays.
     Dedicated(NonNull<u8>),
 }
 
@@ -72,21 +74,23 @@ impl ChunkSet {
         }
     }
 
-    /// Serves a request that is not empty and does not fit between `cursor` and the end of the current chunk.
+    /// Serves a request that is not empty and does not fit between `cursor` and the end of the
+    /// current chunk.
     pub(crate) fn open(&mut self, cursor: usize, layout: Layout) -> Result<Opened, AllocError> {
         let room = layout::room_for(layout);
         let Some(current) = self.current else {
-            // Nothing to abandon and nothing kept: `reset` enters the first chunk at once.
+            // There is no chunk to leave and none is kept, because `reset` enters the first chunk
+            // at once.
             return if room <= Growth::asked(self.target) - HEADER {
                 self.extend(room, layout, cursor)
             } else {
                 self.serve_dedicated(room, layout, None).map(Opened::Dedicated)
             };
         };
-        // SAFETY: `current` is in `main`, which `self` holds.
+        // SAFETY: `current` is in `main`, which `self` owns.
         let (kept, tail) = unsafe { (current.next(), current.end().addr().get() - cursor) };
         let next = match kept {
-            // SAFETY: `kept` is in `main`, which `self` holds.
+            // SAFETY: `kept` is in `main`, which `self` owns.
             Some(kept) => unsafe { kept.size() },
             None => Growth::asked(self.target),
         } - HEADER;
@@ -99,11 +103,12 @@ impl ChunkSet {
         }
     }
 
-    /// Grows the allocation at `start`, if it is the last one put aside, by growing its chunk. Its contents move along.
-    /// `None`, and nothing changes, when it is another one or the limit or the allocator refuses.
+    /// Enlarges the allocation at `start`, if it has the most recent dedicated chunk, by resizing
+    /// that chunk. The contents move along. Returns `None` and changes nothing for another
+    /// allocation, and if the limit or the allocator refuses.
     ///
     /// # Safety
-    /// - `start` and `old` are a live allocation of this arena that nobody else refers to.
+    /// - `start` and `old` are a live allocation of this arena to which nothing else refers.
     /// - `new` has the alignment of `old` and is larger.
     pub(crate) unsafe fn grow_dedicated(
         &mut self,
@@ -112,9 +117,10 @@ impl ChunkSet {
         new: Layout,
     ) -> Option<NonNull<u8>> {
         let chunk = self.dedicated.tail()?;
-        // SAFETY: the tail is live and `self` holds its list.
+        // SAFETY: the tail is live, and `self` owns its list.
         let (data, size) = unsafe { (chunk.data(), chunk.size()) };
-        // An over-aligned request may not begin at the data, and would not survive a move.
+        // An over-aligned request may not begin at the first byte, and its alignment would not
+        // survive a move.
         if data.addr() != start.addr() || new.align() > layout::CHUNK_ALIGN {
             return None;
         }
@@ -126,34 +132,34 @@ impl ChunkSet {
             if bytes > self.limit.saturating_sub(held) {
                 return None;
             }
-            // SAFETY: the list has a tail, whose only contents are the allocation that the caller vouches for.
+            // SAFETY: the list has a tail, which contains only the allocation of the caller.
             unsafe { self.dedicated.resize_back(bytes)? }
         };
         self.dedicated_len += new.size() - old.size();
-        // SAFETY: the chunk is live and `self` holds its list.
+        // SAFETY: the chunk is live, and `self` owns its list.
         unsafe { chunk.set_used(layout::room_for(new)) };
         // SAFETY: the chunk is live.
         Some(unsafe { chunk.data() })
     }
 
-    /// Ends a period: every chunk holds nothing from now on, and memory over the decayed high-water marks is freed.
-    /// Gives the chunk that the cursor enters.
+    /// Ends a period: no chunk holds an allocation any more, and memory above the decayed
+    /// high-water marks is freed. Returns the chunk that the cursor enters.
     pub(crate) fn reset(&mut self, cursor: usize) -> Option<Chunk> {
         self.peak = self.peak.max(self.len(cursor));
         self.main_mark = layout::decayed(self.main_mark, self.position(cursor));
         self.dedicated_mark = layout::decayed(self.dedicated_mark, self.dedicated.bytes());
-        // The latest used come first: they are looked at first and freed last.
+        // The most recently used chunks come first, so that they are tried first and freed last.
         self.spare.prepend(&mut self.dedicated);
         let count = self.main.count();
         let (main_mark, dedicated_mark) = (self.main_mark, self.dedicated_mark);
-        // SAFETY: `&mut Arena` is at hand, so nothing handed out is in use.
+        // SAFETY: the caller has `&mut Arena`, so no allocation is in use.
         unsafe {
             self.spare.trim(|rest, size| layout::is_surplus_dedicated(rest, size, dedicated_mark));
             self.main.trim(|rest, _| layout::is_surplus(rest, main_mark));
         }
         if self.main.count() < count {
             self.target = self.growth.first();
-            // SAFETY: the tail is live and `self` holds its list.
+            // SAFETY: the tail is live, and `self` owns its list.
             if let Some(size) = self.main.tail().map(|tail| unsafe { tail.size() }) {
                 self.target = self.growth.after(size + layout::ALLOCATOR_OVERHEAD);
             }
@@ -164,14 +170,15 @@ impl ChunkSet {
         self.current
     }
 
-    /// Frees everything and forgets the marks. The limit and the growth stay.
+    /// Frees all chunks and clears the marks. The limit and the growth stay.
     pub(crate) fn release(&mut self) {
         let limit = self.limit;
         *self = ChunkSet::new(self.growth);
         self.limit = limit;
     }
 
-    /// The peak, which starts again with what is in use now: after a reset, with nothing.
+    /// Returns the peak, and starts it again with the bytes that are in use now, which are none
+    /// after a reset.
     pub(crate) fn take_peak(&mut self, cursor: usize) -> usize {
         let peak = self.peak(cursor);
         self.peak = 0;
@@ -190,12 +197,12 @@ impl ChunkSet {
         self.growth
     }
 
-    /// Bytes handed out since the last reset.
+    /// Returns the number of bytes that were allocated since the last reset.
     pub(crate) fn len(&self, cursor: usize) -> usize {
         self.filled + self.in_current(cursor) + self.dedicated_len
     }
 
-    /// Bytes held from the allocator, headers included.
+    /// Returns the number of bytes held from the allocator, with headers.
     pub(crate) fn capacity(&self) -> usize {
         self.main.bytes() + self.dedicated.bytes() + self.spare.bytes()
     }
@@ -204,7 +211,7 @@ impl ChunkSet {
         self.peak.max(self.len(cursor))
     }
 
-    /// The decayed high-water mark of everything, as of now.
+    /// Returns the decayed high-water mark of all chunks, including the current period.
     pub(crate) fn mark(&self, cursor: usize) -> usize {
         self.main_mark.max(self.position(cursor)) + self.dedicated_mark.max(self.dedicated.bytes())
     }
@@ -222,23 +229,24 @@ impl ChunkSet {
         self.current.map_or(0, |chunk| cursor - unsafe { chunk.data() }.addr().get())
     }
 
-    /// Bytes of `main` up to the cursor, headers and abandoned tails included: what the same requests need again.
+    /// Returns the bytes of `main` up to the cursor, with headers and abandoned tails. The same
+    /// requests need as much again.
     fn position(&self, cursor: usize) -> usize {
         self.passed + self.current.map_or(0, |_| HEADER) + self.in_current(cursor)
     }
 
-    /// Moves on to `chunk`, the one after the current.
+    /// Makes `chunk`, the one after the current chunk, the current one.
     fn enter(&mut self, chunk: Chunk, cursor: usize) -> Opened {
         self.filled += self.in_current(cursor);
-        // SAFETY: `current` is in `main`, which `self` holds.
+        // SAFETY: `current` is in `main`, which `self` owns.
         self.passed += self.current.map_or(0, |current| unsafe { current.size() });
         (self.misses, self.pressure) = (0, 0);
         self.current = Some(chunk);
         Opened::Chunk(chunk)
     }
 
-    /// Adds a chunk for at least `room` bytes and enters it: of the target size, or of what the limit leaves, or, when
-    /// the allocator refuses that, just large enough.
+    /// Adds a chunk for at least `room` bytes and enters it. It has the target size, or the size
+    /// that the limit leaves, or is just large enough if the allocator fails for more.
     fn extend(&mut self, room: usize, layout: Layout, cursor: usize) -> Result<Opened, AllocError> {
         let exact = layout::exact_chunk(room).ok_or(AllocError::too_large())?;
         let asked = Growth::asked(self.target);
@@ -248,14 +256,14 @@ impl ChunkSet {
         }
         let chunk = Chunk::allocate(asked.min(allowed)).or_else(|| Chunk::allocate(exact));
         let chunk = chunk.ok_or(AllocError::exhausted(layout.size()))?;
-        // SAFETY: just made.
+        // SAFETY: the chunk was just made.
         unsafe { self.main.push_back(chunk) };
         self.target = self.growth.after(self.target);
         Ok(self.enter(chunk, cursor))
     }
 
-    /// Gives a request a chunk of its own: one kept from before that suits it, or a new one just large enough. `kept` is
-    /// the chunk that the cursor would enter next.
+    /// Gives a request a dedicated chunk: a kept one that fits well, or a new one just large
+    /// enough. `kept` is the chunk that the cursor would enter next.
     fn serve_dedicated(
         &mut self,
         room: usize,
@@ -269,17 +277,18 @@ impl ChunkSet {
                 if bytes > self.allowance(bytes) {
                     return Err(AllocError::over_limit(layout.size(), self.limit));
                 }
-                // The new one takes the place of kept ones that did not suit, so that both together stay at the mark.
+                // The new chunk replaces kept ones that did not fit, so that all together stay
+                // below the mark.
                 let (held, mark) = (self.dedicated.bytes() + bytes, self.dedicated_mark);
-                // SAFETY: spare chunks hold nothing.
+                // SAFETY: spare chunks hold no allocation.
                 unsafe { self.spare.trim(|rest, size| held + rest + size > mark) };
                 let chunk = Chunk::allocate(bytes).ok_or(AllocError::exhausted(layout.size()))?;
-                // SAFETY: just made.
+                // SAFETY: the chunk was just made.
                 unsafe { self.dedicated.push_back(chunk) };
                 chunk
             }
         };
-        // SAFETY: the chunk is in `dedicated`, which `self` holds.
+        // SAFETY: the chunk is in `dedicated`, which `self` owns.
         unsafe { chunk.serve(room) };
         self.dedicated_len += layout.size();
         if room <= self.growth.largest_shared() {
@@ -289,26 +298,26 @@ impl ChunkSet {
         let (data, end) = unsafe { (chunk.data(), chunk.end()) };
         let fit = layout::fit(data.addr().get(), end.addr().get(), layout)
             .expect("room_for bounds the padding");
-        // SAFETY: `fit` lies between the data and the end of the chunk.
+        // SAFETY: `fit` is between the first byte and the end of the chunk.
         Ok(unsafe { data.add(fit.start - data.addr().get()) })
     }
 
-    /// Counts `room` bytes put aside for want of a larger chunk. When they would have filled the
-    /// next chunk, that one gives way to a larger, if there will be one: each doubling is paid for
-    /// by a handful of requests, not by all that follow.
+    /// Counts `room` bytes that went to a dedicated chunk because the next chunk is too small. When
+    /// such bytes would have filled the next chunk, a larger one replaces it, if there will be one.
+    /// A doubling is therefore paid for by a few requests and not by all that follow.
     fn add_pressure(&mut self, room: usize, kept: Option<Chunk>) {
         self.misses += 1;
         self.pressure += room;
         match kept {
-            // SAFETY: `kept` is in `main`, which `self` holds.
+            // SAFETY: `kept` is in `main`, which `self` owns.
             Some(kept) if self.pressure >= unsafe { kept.size() } => {
                 self.pressure = 0;
-                // SAFETY: `kept` and the chunk after it are in `main`, which `self` holds.
+                // SAFETY: `kept` and the chunk after it are in `main`, which `self` owns.
                 let (size, next) = unsafe { (kept.size(), kept.next().map(|next| next.size())) };
                 if next.unwrap_or(Growth::asked(self.target)) > size {
-                    // SAFETY: `kept` is in `main`, after `current`, and holds nothing.
+                    // SAFETY: `kept` is in `main`, after `current`, and holds no allocation.
                     unsafe { self.main.remove(kept) };
-                    // SAFETY: just taken out of `main`.
+                    // SAFETY: the chunk was just removed from `main`.
                     unsafe { self.spare.push_back(kept) };
                 }
             }
@@ -320,14 +329,14 @@ impl ChunkSet {
         }
     }
 
-    /// Moves the first of the first few spare chunks that may serve `room` bytes to the side. They
-    /// are in the order of their last use, so that each request of a period that repeats itself
-    /// finds the chunk it had before.
+    /// Dedicates the first of the first few spare chunks that fit `room` bytes. The spare chunks
+    /// are in the order of their last use, so each request of a period that repeats finds the chunk
+    /// of the period before.
     fn reuse_spare(&mut self, room: usize) -> Option<Chunk> {
         let mut next = self.spare.head();
         for _ in 0..SPARES_LOOKED_AT {
             let chunk = next?;
-            // SAFETY: the chunk is in `spare`, which `self` holds.
+            // SAFETY: the chunk is in `spare`, which `self` owns.
             let (capacity, (first, used)) = unsafe { (chunk.size() - HEADER, chunk.served()) };
             if layout::suits(capacity, room) {
                 // SAFETY: as above.
@@ -341,8 +350,8 @@ impl ChunkSet {
                 if kept == capacity {
                     return Some(chunk);
                 }
-                // It was not needed as large as that, so it loses some, unless the allocator refuses.
-                // SAFETY: the chunk is the last of `dedicated` and holds nothing.
+                // The chunk was larger than needed, so it is shrunk, unless the allocator fails.
+                // SAFETY: the chunk is the last of `dedicated` and holds no allocation.
                 return Some(unsafe { self.dedicated.resize_back(kept + HEADER) }.unwrap_or(chunk));
             }
             // SAFETY: as above.
@@ -351,31 +360,32 @@ impl ChunkSet {
         None
     }
 
-    /// Moves a spare chunk to the side.
+    /// Moves a spare chunk to the dedicated ones.
     ///
     /// # Safety
     /// The chunk is in `spare`.
     unsafe fn reuse(&mut self, chunk: Chunk) {
-        // SAFETY: as the caller vouches, and it is in no list in between.
+        // SAFETY: the caller guarantees it, and the chunk is in no list in between.
         unsafe {
             self.spare.remove(chunk);
             self.dedicated.push_back(chunk);
         }
     }
 
-    /// Bytes the limit still allows. ChunkSet kept for reuse give way when `wanted` would not fit beside them.
+    /// Returns the number of bytes that the limit still allows. Frees all chunks kept for reuse if
+    /// `wanted` bytes would otherwise exceed the limit.
     fn allowance(&mut self, wanted: usize) -> usize {
         if self.limit == NO_LIMIT {
             return usize::MAX;
         }
         if self.capacity().saturating_add(wanted) > self.limit {
-            // SAFETY: spare chunks hold nothing.
+            // SAFETY: spare chunks hold no allocation.
             unsafe { self.spare.trim(|_, _| true) };
         }
         self.limit.saturating_sub(self.capacity())
     }
 }
 
-/// How many kept side chunks a request looks at: a repeated sequence finds its chunk first, and a list of thousands
-/// must not make an allocation slow.
+/// The number of kept dedicated chunks that are tried. A repeated sequence of requests finds its
+/// chunk first, and a list of thousands must not make an allocation slow.
 const SPARES_LOOKED_AT: usize = 8;

@@ -1,9 +1,10 @@
-//! The one way an allocation fails.
+//! The error of a failed allocation.
 
 use core::error::Error;
 use core::fmt;
 
-/// An allocation that the arena's limit, the allocator or the size of the address space refused.
+/// The error of an allocation that the arena's limit, the allocator or the size of the address
+/// space refused.
 ///
 /// ```
 /// use rookery_arena::Arena;
@@ -16,39 +17,40 @@ use core::fmt;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AllocError {
-    /// Bytes asked for; `usize::MAX` when their number does not fit in a `usize`.
+    /// The requested bytes; `usize::MAX` if their number does not fit into a `usize`.
     requested: usize,
-    /// The limit that refused; `NO_LIMIT` when the allocator did.
+    /// The limit that was exceeded; `NO_LIMIT` if the allocator failed.
     limit: usize,
 }
 
 impl AllocError {
-    /// Refused by the limit of the arena.
+    /// Returns the error for a request that exceeds the limit of the arena.
     pub(crate) const fn over_limit(requested: usize, limit: usize) -> AllocError {
         AllocError { requested, limit }
     }
 
-    /// Refused by the allocator.
+    /// Returns the error for a request that the allocator refused.
     pub(crate) const fn exhausted(requested: usize) -> AllocError {
         AllocError { requested, limit: NO_LIMIT }
     }
 
-    /// More bytes than an object can have.
+    /// Returns the error for a request that is larger than any object can be.
     pub(crate) const fn too_large() -> AllocError {
         AllocError { requested: usize::MAX, limit: NO_LIMIT }
     }
 
-    /// Bytes asked for, `usize::MAX` for more than an object can have.
+    /// Returns the number of requested bytes; `usize::MAX` for more than an object can have.
     pub const fn requested(&self) -> usize {
         self.requested
     }
 
-    /// The limit of the arena in bytes, when that is what refused; `None` when the allocator did.
+    /// Returns the limit of the arena in bytes if the request exceeded it, and `None` if the
+    /// allocator failed.
     pub const fn limit(&self) -> Option<usize> {
         if self.limit == NO_LIMIT { None } else { Some(self.limit) }
     }
 
-    /// Panics with the message of this error: the end of every method without a `try_` twin's name.
+    /// Panics with the message of this error, for the methods without `try_`.
     #[cold]
     #[inline(never)]
     #[track_caller]
@@ -73,5 +75,5 @@ impl fmt::Display for AllocError {
 
 impl Error for AllocError {}
 
-/// Stands for "no limit" in an arena and in its errors.
+/// The value that means "no limit" in an arena and in its errors.
 pub(crate) const NO_LIMIT: usize = usize::MAX;

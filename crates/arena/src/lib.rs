@@ -1,7 +1,8 @@
-//! Request-scoped memory whose allocation is O(1) however many chunks are full.
+//! Memory for one request at a time, allocated in O(1) however many chunks are full.
 //!
-//! An [`Arena`] hands out memory by moving a cursor through chunks and takes everything back at once. Use it for what lives
-//! as long as one request, one frame of work or one parse: many small allocations, freed together.
+//! An [`Arena`] allocates by moving a cursor through chunks, and frees everything at once. Use it
+//! for values that live as long as one request, one frame of work or one parse: many small
+//! allocations that are freed together.
 //!
 //! ```
 //! use rookery_arena::{Arena, collections::String};
@@ -19,18 +20,18 @@
 //! # Ok::<(), std::fmt::Error>(())
 //! ```
 //!
-//! # What is here
-//! - [`Arena`]: one thread. [`SyncArena`]: several at once, without locks. [`Pool`]: arenas by kind of work, sized by what
-//!   that kind used lately.
-//! - [`collections`]: `Vec`, `String` and `Buffer`, which grow in an arena, in place when they are
-//!   its last allocation.
-//! - [`Growth`]: how chunks grow. [`AllocError`]: what the `try_` methods return.
+//! # Contents
+//! - [`Arena`] is for one thread, and [`SyncArena`] for several at once, without locks. A [`Pool`]
+//!   keeps arenas by kind of work, in the sizes that each kind has needed recently.
+//! - [`collections`] has `Vec`, `String` and `Buffer`, which grow in an arena, in place while they
+//!   are its last allocation.
+//! - [`Growth`] determines the sizes of chunks, and the `try_` methods return an [`AllocError`].
 //!
 //! # What an arena does not do
 //! - It never runs `drop`. A `Box` or an `Rc` moved into it is leaked. ([`collections::Vec`] drops
 //!   its values as long as it owns them.)
-//! - It takes nothing back before [`reset`](Arena::reset), and `reset` needs `&mut`, so that
-//!   nothing borrowed from it is left. A value that outlives the request belongs elsewhere:
+//! - It frees nothing before [`reset`](Arena::reset), which needs `&mut`, so that no borrow of the
+//!   arena is left. A value that outlives the request has to be stored elsewhere:
 //!
 //! ```compile_fail,E0502
 //! let mut arena = rookery_arena::Arena::new();
@@ -38,9 +39,10 @@
 //! arena.reset();
 //! println!("{text}");
 //! ```
-//! - It does not clear memory: `reset` leaves old contents behind, to be overwritten. What must not linger has to be
-//!   overwritten by its owner.
-//! - It does not shrink while in use. A request a thousand times the usual size is forgotten over the resets after it.
+//! - It does not clear memory. `reset` leaves the old contents, which later allocations overwrite.
+//!   Secrets have to be overwritten by their owner.
+//! - It does not shrink while in use. The memory of a request a thousand times larger than usual is
+//!   released over the following resets.
 //!
 //! # Cost
 //! | operation | cost |
@@ -50,18 +52,18 @@
 //! | `reset` | constant, and no malloc or free, while periods are alike; else it frees what was not needed lately |
 //! | memory | of what a fresh arena reserves, less than an eighth and the last chunk is unused; 0.5 to 1 % in the usual mixes |
 //!
-//! Padding before aligned allocations is not in that bound: it is at most the alignment less one
-//! byte for each, which is half of everything where bytes and 16-byte values alternate. Allocate
-//! each kind as a slice where that matters.
+//! The bound does not include padding before aligned allocations, which is at most the alignment
+//! less one byte for each. If single bytes and 16-byte values alternate, padding is half of the
+//! memory; allocate each kind as a slice where that matters.
 //!
-//! `docs/arena.md` in the repository explains the cursor, the chunks at the side and the bound on
-//! waste, with their numbers.
+//! `docs/arena.md` in the repository explains the cursor, dedicated chunks and the bound on waste,
+//! with measurements.
 //!
 //! # Features
-//! `std` (default): `std::io` traits of [`collections::Buffer`], and in [`SyncArena`] a chain of
-//! chunks for each of up to eight threads. Without it the crate needs `core` and `alloc` only.
-//! There are no dependencies.
-#![allow(unexpected_cfgs)] // `loom`, which only its model sets: see `sync/model.rs`
+//! `std` (default): the traits of `std::io` for [`collections::Buffer`], and in [`SyncArena`] a
+//! chain of chunks for each of up to eight threads. Without it the crate needs only `core` and
+//! `alloc`. There are no dependencies.
+#![allow(unexpected_cfgs)] // `loom` is set only by the models of `sync/model.rs`
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 
 extern crate alloc;
@@ -89,8 +91,8 @@ pub use zero::Zeroable;
 
 /// Growable collections in an arena.
 ///
-/// They are not in the root of the crate, so that `use rookery_arena::*` leaves the prelude's `Vec`
-/// and `String` what they are.
+/// They are not in the root of the crate, so that `use rookery_arena::*` does not shadow the
+/// prelude's `Vec` and `String`.
 ///
 /// ```
 /// use rookery_arena::*;

@@ -1,12 +1,13 @@
-//! Arenas kept between uses, by what they are used for.
+//! A pool of arenas by kind of use.
 //!
-//! A pool belongs to one thread and takes no lock. Each key remembers the decayed high-water mark of its uses; an arena
-//! made for the key has a first chunk of that size, so that a use that is like the others takes one chunk and one malloc.
+//! A pool belongs to one thread and takes no lock. For each key it stores the decayed high-water
+//! mark of the uses. An arena made for the key has a first chunk of that size, so that a typical
+//! use needs one chunk and one malloc.
 //!
 //! # Ground rules
-//! No code of the user's runs while the shelves are borrowed: a key's `Hash`, `Eq` and `Drop` may
-//! use the pool. So keys are hashed before a borrow, compared by way of an `Arc` between borrows,
-//! and dropped after one.
+//! The pool is not borrowed while code of the user runs, because the `Hash`, `Eq` and `Drop` of a
+//! key may use the pool. Keys are therefore hashed before a borrow, compared through an `Arc`
+//! between borrows, and dropped after one.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -19,7 +20,7 @@ use core::ops::{Deref, DerefMut};
 use crate::arena::Arena;
 use crate::layout::{self, Growth};
 
-/// Arenas by key (a route, a kind of work), for reuse.
+/// A pool of arenas, by a key such as a route or a kind of work.
 ///
 /// ```
 /// use rookery_arena::Pool;
@@ -33,26 +34,25 @@ use crate::layout::{self, Growth};
 /// ```
 ///
 /// # Cost
-/// `take` and `high_water` hash the key and compare the hash with those of the keys remembered (at
-/// most [`max_keys`](PoolLimits::max_keys)), the latest first; keys of the same hash are compared
-/// with `==`. Bringing an arena back costs its `reset`, and a drop where it passes a limit.
-/// `bytes`, `arenas` and `keys` are constant; `clear` frees every arena that waits.
+/// `take` and `high_water` hash the key and compare the hash with those of the stored keys (at most
+/// [`max_keys`](PoolLimits::max_keys)), the most recent first. Keys with the same hash are compared
+/// with `==`. Returning an arena costs its `reset`, and a drop if it exceeds a limit. `bytes`,
+/// `arenas` and `keys` are constant, and `clear` frees every arena in the pool.
 ///
 /// # Limits
-/// At most [`max_bytes`](PoolLimits::max_bytes) and [`max_arenas`](PoolLimits::max_arenas) wait in
-/// the pool; an arena that would pass them is dropped when it comes back. At most
-/// [`max_keys`](PoolLimits::max_keys) keys are remembered; a further one takes the place of the one
-/// not used for longest. An arena that holds over four times what its key needs now is dropped as
-/// well.
+/// At most [`max_bytes`](PoolLimits::max_bytes) and [`max_arenas`](PoolLimits::max_arenas) are kept
+/// in the pool; an arena that would exceed them is dropped when it is returned. At most
+/// [`max_keys`](PoolLimits::max_keys) keys are stored; a further key replaces the least recently
+/// used one. An arena that holds over four times what its key needs now is dropped as well.
 ///
 /// # Keys
-/// A key's `Hash`, `Eq` and `Drop` may use the pool. If an `Eq` changes what the pool remembers, the
-/// key that was looked for may be remembered twice for a while.
+/// The `Hash`, `Eq` and `Drop` of a key may use the pool. If an `Eq` changes the pool, the key that
+/// is being searched for may be stored twice for a while.
 pub struct Pool<K> {
     shelves: RefCell<Shelves<K>>,
 }
 
-/// What a [`Pool`] may keep.
+/// The limits of a [`Pool`].
 ///
 /// ```
 /// use rookery_arena::PoolLimits;
@@ -63,11 +63,14 @@ pub struct Pool<K> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolLimits {
-    /// Bytes of all arenas that wait. 8 MiB: what a thread may idle with.
+    /// The maximum number of bytes of all arenas in the pool. Default: 8 MiB, which an idle thread
+    /// may hold.
     pub max_bytes: usize,
-    /// Arenas that wait. 64: more are in use at once only in a burst.
+    /// The maximum number of arenas in the pool. Default: 64, because more are in use at once only
+    /// in a burst.
     pub max_arenas: usize,
-    /// Keys remembered. 64: a key is looked for among all, most recent first, and a peer may choose keys.
+    /// The maximum number of keys. Default: 64, because all keys are searched, the most recent
+    /// first, and clients may choose keys.
     pub max_keys: usize,
 }
 
@@ -90,7 +93,7 @@ impl PoolLimits {
         PoolLimits { max_arenas, ..self }
     }
 
-    /// Sets [`max_keys`](PoolLimits::max_keys). At least one key is remembered.
+    /// Sets [`max_keys`](PoolLimits::max_keys), which is at least one.
     #[must_use]
     pub const fn with_max_keys(self, max_keys: usize) -> PoolLimits {
         PoolLimits { max_keys, ..self }
@@ -122,19 +125,20 @@ impl<K: Eq + Hash> Pool<K> {
         }
     }
 
-    /// Takes an arena that was used for `key`, or makes one with a first chunk of the size its uses had. Dropping it
-    /// brings it back, reset and without an allocation limit. Its [`peak`](Arena::peak) is counted from here.
+    /// Takes an arena that was used for `key`, or makes one whose first chunk has the size that its
+    /// uses needed. Dropping the result returns the arena to the pool, after a reset and without an
+    /// allocation limit. Its [`peak`](Arena::peak) counts from here.
     ///
     /// # Allocation
-    /// None for a key that has an arena waiting. A new key is put into an allocation of its own,
-    /// and the lists of keys and of arenas grow now and then.
+    /// None for a key with an arena in the pool. A new key needs an allocation of its own, and the
+    /// lists of keys and of arenas grow occasionally.
     pub fn take(&self, key: K) -> Pooled<'_, K> {
         let hash = hash_of(&key);
         let found = self.find(hash, &key);
         let (arena, id, forgotten) = {
             let mut shelves = self.shelves.borrow_mut();
             let mut forgotten = None;
-            // What was found may be gone again, if a comparison cleared the pool.
+            // The shelf may have been removed meanwhile, if a comparison cleared the pool.
             let at = match found.and_then(|id| shelves.renew(id)) {
                 Some(at) => at,
                 None => {
@@ -153,7 +157,7 @@ impl<K: Eq + Hash> Pool<K> {
         pooled
     }
 
-    /// The decayed high-water mark of `key`, in bytes.
+    /// Returns the decayed high-water mark of `key` in bytes.
     pub fn high_water(&self, key: &K) -> Option<usize> {
         let id = self.find(hash_of(key), key)?;
         let shelves = self.shelves.borrow();
@@ -173,29 +177,30 @@ impl<K: Eq + Hash> Pool<K> {
             if *candidate == *key {
                 return Some(id);
             }
-            // Whatever the comparison did to the list, this ends.
+            // The loop ends even if the comparison has changed the list.
             before = at;
         }
     }
 }
 
 impl<K> Pool<K> {
-    /// Bytes of the arenas that wait.
+    /// Returns the number of bytes of the arenas in the pool.
     pub fn bytes(&self) -> usize {
         self.shelves.borrow().bytes
     }
 
-    /// Arenas that wait.
+    /// Returns the number of arenas in the pool.
     pub fn arenas(&self) -> usize {
         self.shelves.borrow().arenas
     }
 
-    /// Keys remembered.
+    /// Returns the number of stored keys.
     pub fn keys(&self) -> usize {
         self.shelves.borrow().list.len()
     }
 
-    /// Frees every arena that waits and forgets every key. Arenas in use are dropped when they come back.
+    /// Frees every arena in the pool and removes every key. Arenas in use are dropped when they are
+    /// returned.
     pub fn clear(&self) {
         let forgotten = {
             let mut shelves = self.shelves.borrow_mut();
@@ -223,11 +228,11 @@ impl<K> fmt::Debug for Pool<K> {
     }
 }
 
-/// An arena taken from a [`Pool`], which it returns to when dropped.
+/// An arena taken from a [`Pool`], to which it returns when dropped.
 #[derive(Debug)]
 pub struct Pooled<'p, K> {
     arena: Arena,
-    /// The shelf it came from, if that is still there.
+    /// The id of the shelf that it came from, which may have been removed.
     id: u64,
     pool: &'p Pool<K>,
 }
@@ -249,10 +254,10 @@ impl<K> DerefMut for Pooled<'_, K> {
 impl<K> Drop for Pooled<'_, K> {
     fn drop(&mut self) {
         let mut arena = mem::take(&mut self.arena);
-        // The last period ends first: what it used belongs to this use's peak, not to the next
-        // one's as well.
+        // The last period ends first: what it used belongs to the peak of this use and not to that
+        // of the next.
         arena.reset();
-        // A limit is of the use that set it, not of the next.
+        // A limit applies to the use that set it and not to the next.
         arena.set_allocation_limit(None);
         let used = arena.take_peak();
         let rejected = self.pool.shelves.borrow_mut().put(self.id, arena, used);
@@ -261,20 +266,21 @@ impl<K> Drop for Pooled<'_, K> {
 }
 
 struct Shelves<K> {
-    /// The most recently used last.
+    /// The shelves, the most recently used last.
     list: Vec<Shelf<K>>,
     bytes: usize,
     arenas: usize,
-    /// Shelves made so far.
+    /// The number of shelves made so far.
     ids: u64,
     limits: PoolLimits,
 }
 
 struct Shelf<K> {
-    /// Shared with a comparison, which runs outside of a borrow.
+    /// Shared with a comparison, which runs while the pool is not borrowed.
     key: Arc<K>,
     hash: u64,
-    /// Never used again for another key: an arena must not come back to a shelf that took over the place.
+    /// The id, which is never used again for another key, so that an arena cannot return to a shelf
+    /// that has replaced its own.
     id: u64,
     mark: usize,
     arenas: Vec<Arena>,
@@ -288,16 +294,16 @@ impl<K> Shelves<K> {
         Some(arena)
     }
 
-    /// Puts an arena on its shelf, if that is still there. Returns the arenas to drop: this one, or
-    /// one that waited.
+    /// Puts an arena on its shelf, if that still exists. Returns the arenas to drop: this one, or
+    /// one in the pool.
     fn put(&mut self, id: u64, arena: Arena, used: usize) -> [Option<Arena>; 2] {
         let Some(shelf) = self.list.iter_mut().rfind(|shelf| shelf.id == id) else {
             return [Some(arena), None];
         };
         shelf.mark = layout::decayed(shelf.mark, used);
         let capacity = arena.capacity();
-        // `reset` keeps an arena's first chunk, and one that waits at the bottom is never reset: what is far over what
-        // the key needs now goes.
+        // `reset` keeps the first chunk, and an arena at the bottom of a shelf is never reset. An
+        // arena that holds far more than the key needs now is therefore dropped.
         let far_over = shelf.needed().saturating_mul(FAR_OVER);
         let mut rejected = [None, None];
         if shelf.arenas.first().is_some_and(|oldest| oldest.capacity() > far_over) {
@@ -319,7 +325,7 @@ impl<K> Shelves<K> {
         rejected
     }
 
-    /// Makes the shelf with this id the most recently used, and returns its place, which is the
+    /// Makes the shelf with this id the most recently used, and returns its index, which is the
     /// last.
     fn renew(&mut self, id: u64) -> Option<usize> {
         let at = self.list.iter().rposition(|shelf| shelf.id == id)?;
@@ -327,8 +333,8 @@ impl<K> Shelves<K> {
         Some(self.list.len() - 1)
     }
 
-    /// Adds a shelf for `key` at the end. Returns the shelf that it takes the place of, if there
-    /// are too many.
+    /// Adds a shelf for `key` at the end. Returns the shelf that it replaces, if there are too
+    /// many.
     fn push(&mut self, hash: u64, key: K) -> Option<Shelf<K>> {
         let mut forgotten = None;
         if self.list.len() >= self.limits.max_keys.max(1) {
@@ -337,7 +343,7 @@ impl<K> Shelves<K> {
             self.bytes -= oldest.arenas.iter().map(Arena::capacity).sum::<usize>();
             forgotten = Some(oldest);
         }
-        // A `u64` counted up does not come round.
+        // A `u64` that is counted up does not overflow.
         self.ids += 1;
         self.list.push(Shelf {
             key: Arc::new(key),
@@ -351,7 +357,8 @@ impl<K> Shelves<K> {
 }
 
 impl<K> Shelf<K> {
-    /// Bytes of a chunk that holds what the key's uses needed, in one of four sizes per doubling.
+    /// Returns the size of a chunk that is large enough for the key's uses, in one of four steps
+    /// per doubling.
     fn needed(&self) -> usize {
         let needed = self.mark.saturating_add(layout::HEADER + layout::ALLOCATOR_OVERHEAD);
         let needed = needed.clamp(layout::DEFAULT_FIRST_CHUNK, layout::MAX_CHUNK);
@@ -364,8 +371,8 @@ impl<K> Shelf<K> {
     }
 }
 
-/// Hashes a key. The hash is not keyed: it spares comparisons, and no more than
-/// [`max_keys`](PoolLimits::max_keys) of them can be chosen to be alike.
+/// Hashes a key. The hash has no secret key: it only saves comparisons, and at most
+/// [`max_keys`](PoolLimits::max_keys) keys can be chosen to collide.
 fn hash_of<K: Hash>(key: &K) -> u64 {
     let mut hasher = Fnv(0xCBF2_9CE4_8422_2325);
     key.hash(&mut hasher);
@@ -390,5 +397,6 @@ impl Hasher for Fnv {
 /// An arena that holds more than this many times what its key needs now is not kept.
 const FAR_OVER: usize = 4;
 
-/// The largest first chunk: past it a use takes several, so that no use holds much more than it needs.
+/// The largest first chunk. A larger use needs several chunks, so that no use holds much more than
+/// it needs.
 const LARGEST_FIRST: usize = 1024 * 1024;

@@ -1,4 +1,4 @@
-//! A growable text in an arena.
+//! A growable string in an arena.
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
@@ -8,7 +8,7 @@ use crate::arena::Arena;
 use crate::error::AllocError;
 use crate::vec::Vec;
 
-/// A growable text in an [`Arena`], that grows as [`Vec`] does.
+/// A growable string in an [`Arena`], which grows as [`Vec`] does.
 ///
 /// ```
 /// use std::fmt::Write;
@@ -24,18 +24,19 @@ use crate::vec::Vec;
 /// ```
 ///
 /// # Cost
-/// As [`Vec`] of bytes: adding costs a copy of the text and, spread over all additions, constant time per byte; all else
-/// is constant.
+/// As a [`Vec`] of bytes: appending costs a copy of the text and amortized constant time for each
+/// byte. Everything else is constant.
 ///
 /// # Panics
-/// Methods without `try_` in their name panic when the memory cannot be had. `write!` gives [`fmt::Error`] then.
+/// Methods without `try_` in their name panic if the memory is not available. `write!` returns
+/// [`fmt::Error`] then.
 pub struct String<'a> {
-    /// UTF-8.
+    /// The text in UTF-8.
     bytes: Vec<'a, u8>,
 }
 
 impl<'a> String<'a> {
-    /// Makes an empty text.
+    /// Makes an empty string.
     ///
     /// # Allocation
     /// None.
@@ -43,70 +44,71 @@ impl<'a> String<'a> {
         String { bytes: Vec::new_in(arena) }
     }
 
-    /// Makes an empty text with room for `capacity` bytes.
+    /// Makes an empty string with space for `capacity` bytes.
     ///
     /// # Panics
-    /// When the memory cannot be had.
+    /// If the memory is not available.
     #[track_caller]
     pub fn with_capacity_in(capacity: usize, arena: &'a Arena) -> String<'a> {
         String { bytes: Vec::with_capacity_in(capacity, arena) }
     }
 
-    /// Adds a character at the end.
+    /// Appends a character.
     ///
     /// # Panics
-    /// When the memory cannot be had.
+    /// If the memory is not available.
     #[inline]
     #[track_caller]
     pub fn push(&mut self, character: char) {
         self.push_str(character.encode_utf8(&mut [0; 4]));
     }
 
-    /// Adds `text` at the end.
+    /// Appends `text`.
     ///
     /// # Panics
-    /// When the memory cannot be had.
+    /// If the memory is not available.
     #[inline]
     #[track_caller]
     pub fn push_str(&mut self, text: &str) {
         self.bytes.extend_from_slice(text.as_bytes());
     }
 
-    /// As [`push_str`](String::push_str).
+    /// Appends as [`push_str`](String::push_str) does.
     ///
     /// # Errors
-    /// When the memory cannot be had; the text is then as before.
+    /// If the memory is not available. The string is unchanged then.
     #[inline]
     pub fn try_push_str(&mut self, text: &str) -> Result<(), AllocError> {
         self.bytes.try_extend_from_slice(text.as_bytes())
     }
 
-    /// Takes the last character.
+    /// Removes the last character and returns it.
     pub fn pop(&mut self) -> Option<char> {
         let last = self.chars().next_back()?;
         self.bytes.truncate(self.bytes.len() - last.len_utf8());
         Some(last)
     }
 
-    /// Forgets all characters. The memory stays.
+    /// Removes all characters. The memory stays.
     pub fn clear(&mut self) {
         self.bytes.clear();
     }
 
-    /// Bytes there is room for.
+    /// Returns the capacity in bytes.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// The text.
+    /// Returns the text.
     #[inline]
     pub fn as_str(&self) -> &str {
         self
     }
 
-    /// Leaves the text to the arena, for as long as it is not reset.
+    /// Returns the text, which stays in the arena until it is reset.
     pub fn into_str(self) -> &'a mut str {
-        // SAFETY: UTF-8, for only whole texts and characters come in and only whole characters go.
+        // SAFETY: the bytes are UTF-8, because only whole texts and characters are added, and only
+        // whole characters are removed.
         unsafe { str::from_utf8_unchecked_mut(self.bytes.into_slice()) }
     }
 }
@@ -124,7 +126,7 @@ impl Deref for String<'_> {
 impl DerefMut for String<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut str {
-        // SAFETY: as in `into_str`; a `&mut str` keeps it so.
+        // SAFETY: as in `into_str`; writing through a `&mut str` keeps the text valid.
         unsafe { str::from_utf8_unchecked_mut(&mut self.bytes) }
     }
 }

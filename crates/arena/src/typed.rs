@@ -1,4 +1,4 @@
-//! The typed allocations, the same for the arena of one thread and for that of several.
+//! Typed allocations, which `Arena` and `SyncArena` share.
 
 use core::alloc::Layout;
 use core::ptr::{self, NonNull};
@@ -6,34 +6,35 @@ use core::slice;
 
 use crate::error::AllocError;
 
-/// The typed methods of an arena that has `try_alloc_one` and `try_alloc_array`, which give uninitialized memory.
+/// Defines the typed methods of an arena, with its `try_alloc_one` and `try_alloc_array`, which
+/// return uninitialized memory.
 macro_rules! typed_methods {
     ($arena:ident) => {
-        #[allow(clippy::mut_from_ref)] // each call hands out other memory
+        #[allow(clippy::mut_from_ref)] // each call returns other memory
         impl $arena {
             /// Moves `value` into the arena. It is never dropped.
             ///
             /// # Panics
-            /// When the memory cannot be had.
+            /// If the memory is not available.
             #[inline]
             #[track_caller]
             pub fn alloc<T>(&self, value: T) -> &mut T {
                 self.alloc_with(|| value)
             }
 
-            /// As [`alloc`](Self::alloc).
+            /// Allocates as [`alloc`](Self::alloc) does.
             ///
             /// # Errors
-            /// When the memory cannot be had; `value` is dropped then.
+            /// If the memory is not available; `value` is dropped then.
             #[inline]
             pub fn try_alloc<T>(&self, value: T) -> Result<&mut T, $crate::AllocError> {
                 self.try_alloc_with(|| value)
             }
 
-            /// Allocates memory for a value, uninitialized.
+            /// Allocates uninitialized memory for a value.
             ///
             /// # Panics
-            /// When the memory cannot be had.
+            /// If the memory is not available.
             #[inline]
             #[track_caller]
             pub fn alloc_uninit<T>(&self) -> &mut core::mem::MaybeUninit<T> {
@@ -43,23 +44,25 @@ macro_rules! typed_methods {
                 }
             }
 
-            /// As [`alloc_uninit`](Self::alloc_uninit).
+            /// Allocates as [`alloc_uninit`](Self::alloc_uninit) does.
             ///
             /// # Errors
-            /// When the memory cannot be had.
+            /// If the memory is not available.
             #[inline]
             pub fn try_alloc_uninit<T>(
                 &self,
             ) -> Result<&mut core::mem::MaybeUninit<T>, $crate::AllocError> {
                 let start = self.try_alloc_one::<core::mem::MaybeUninit<T>>()?;
-                // SAFETY: fresh memory; no bytes need to be initialized.
+                // SAFETY: the memory is fresh, and no bytes need to be initialized.
                 Ok(unsafe { &mut *start.as_ptr() })
             }
 
-            /// Makes a value in place, which spares a large one the way over the stack. `make` may allocate in this arena.
+            /// Makes a value in place, so that a large one is not copied from the stack. `make` may
+            /// allocate in this arena.
             ///
             /// # Panics
-            /// When the memory cannot be had, and with `make`; its memory then stays unused until the reset.
+            /// If the memory is not available, and if `make` panics; the value's memory is then
+            /// unused until the reset.
             #[inline]
             #[track_caller]
             pub fn alloc_with<T>(&self, make: impl FnOnce() -> T) -> &mut T {
@@ -71,10 +74,10 @@ macro_rules! typed_methods {
                 unsafe { $crate::typed::init(start, make) }
             }
 
-            /// As [`alloc_with`](Self::alloc_with).
+            /// Allocates as [`alloc_with`](Self::alloc_with) does.
             ///
             /// # Errors
-            /// When the memory cannot be had; `make` is not called then.
+            /// If the memory is not available; `make` is not called then.
             #[inline]
             pub fn try_alloc_with<T>(
                 &self,
@@ -88,7 +91,7 @@ macro_rules! typed_methods {
             /// Copies `values` into the arena.
             ///
             /// # Panics
-            /// When the memory cannot be had.
+            /// If the memory is not available.
             #[inline]
             #[track_caller]
             pub fn alloc_slice_copy<T: Copy>(&self, values: &[T]) -> &mut [T] {
@@ -97,28 +100,28 @@ macro_rules! typed_methods {
                 } else {
                     self.alloc_layout(Layout::for_value(values)).cast()
                 };
-                // SAFETY: fresh memory for as many.
+                // SAFETY: the memory is fresh and large enough.
                 unsafe { $crate::typed::copy(start, values) }
             }
 
-            /// As [`alloc_slice_copy`](Self::alloc_slice_copy).
+            /// Allocates as [`alloc_slice_copy`](Self::alloc_slice_copy) does.
             ///
             /// # Errors
-            /// When the memory cannot be had.
+            /// If the memory is not available.
             #[inline]
             pub fn try_alloc_slice_copy<T: Copy>(
                 &self,
                 values: &[T],
             ) -> Result<&mut [T], $crate::AllocError> {
                 let start = self.try_alloc_array::<T>(values.len())?;
-                // SAFETY: fresh memory for as many.
+                // SAFETY: the memory is fresh and large enough.
                 Ok(unsafe { $crate::typed::copy(start, values) })
             }
 
             /// Allocates `len` copies of `value`.
             ///
             /// # Panics
-            /// When the memory cannot be had.
+            /// If the memory is not available.
             #[inline]
             #[track_caller]
             pub fn alloc_slice_fill<T: Copy>(&self, len: usize, value: T) -> &mut [T] {
@@ -128,10 +131,10 @@ macro_rules! typed_methods {
                 }
             }
 
-            /// As [`alloc_slice_fill`](Self::alloc_slice_fill).
+            /// Allocates as [`alloc_slice_fill`](Self::alloc_slice_fill) does.
             ///
             /// # Errors
-            /// When the memory cannot be had.
+            /// If the memory is not available.
             #[inline]
             pub fn try_alloc_slice_fill<T: Copy>(
                 &self,
@@ -139,18 +142,21 @@ macro_rules! typed_methods {
                 value: T,
             ) -> Result<&mut [T], $crate::AllocError> {
                 let start = self.try_alloc_array::<T>(len)?;
-                // Copies without bytes need no loop, which a debug build would run `len` times.
+                // Zero-sized values need no loop, which a debug build would run `len` times.
                 let copies = if size_of::<T>() == 0 { 0 } else { len };
-                // SAFETY: fresh memory for `len` of them; without bytes all are initialized.
+                // SAFETY: the memory is fresh and large enough for `len` values; zero-sized values
+                // are always initialized.
                 unsafe { $crate::typed::fill(start, copies, |_| value) };
                 // SAFETY: just initialized.
                 Ok(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), len) })
             }
 
-            /// Allocates `len` values, made in order by `make`, which is given the index and may allocate in this arena.
+            /// Allocates `len` values, which `make` returns in order. It receives the index and may
+            /// allocate in this arena.
             ///
             /// # Panics
-            /// When the memory cannot be had, and with `make`; what was made before is then not dropped.
+            /// If the memory is not available, and if `make` panics; the values made before are
+            /// then not dropped.
             #[inline]
             #[track_caller]
             pub fn alloc_slice_with<T>(
@@ -164,10 +170,10 @@ macro_rules! typed_methods {
                 }
             }
 
-            /// As [`alloc_slice_with`](Self::alloc_slice_with).
+            /// Allocates as [`alloc_slice_with`](Self::alloc_slice_with) does.
             ///
             /// # Errors
-            /// When the memory cannot be had; `make` is not called then.
+            /// If the memory is not available; `make` is not called then.
             #[inline]
             pub fn try_alloc_slice_with<T>(
                 &self,
@@ -175,14 +181,15 @@ macro_rules! typed_methods {
                 make: impl FnMut(usize) -> T,
             ) -> Result<&mut [T], $crate::AllocError> {
                 let start = self.try_alloc_array::<T>(len)?;
-                // SAFETY: fresh memory for `len` of them.
+                // SAFETY: the memory is fresh and large enough for `len` values.
                 Ok(unsafe { $crate::typed::fill(start, len, make) })
             }
 
-            /// Allocates `len` zeros. (Other allocations are not zeroed: `reset` leaves old contents behind.)
+            /// Allocates `len` zeros. Other allocations are not zeroed: `reset` leaves the old
+            /// contents.
             ///
             /// # Panics
-            /// When the memory cannot be had.
+            /// If the memory is not available.
             #[inline]
             #[track_caller]
             pub fn alloc_slice_zeroed<T: $crate::Zeroable>(&self, len: usize) -> &mut [T] {
@@ -192,26 +199,26 @@ macro_rules! typed_methods {
                 }
             }
 
-            /// As [`alloc_slice_zeroed`](Self::alloc_slice_zeroed).
+            /// Allocates as [`alloc_slice_zeroed`](Self::alloc_slice_zeroed) does.
             ///
             /// # Errors
-            /// When the memory cannot be had.
+            /// If the memory is not available.
             #[inline]
             pub fn try_alloc_slice_zeroed<T: $crate::Zeroable>(
                 &self,
                 len: usize,
             ) -> Result<&mut [T], $crate::AllocError> {
                 let start = self.try_alloc_array::<T>(len)?;
-                // SAFETY: fresh memory for `len` of them.
+                // SAFETY: the memory is fresh and large enough for `len` values.
                 unsafe { start.as_ptr().write_bytes(0, len) };
-                // SAFETY: just initialized, for `Zeroable` says that zeros are a value.
+                // SAFETY: just initialized, and `Zeroable` guarantees that zeros are a valid value.
                 Ok(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), len) })
             }
 
             /// Copies `text` into the arena.
             ///
             /// # Panics
-            /// When the memory cannot be had.
+            /// If the memory is not available.
             #[inline]
             #[track_caller]
             pub fn alloc_str(&self, text: &str) -> &mut str {
@@ -220,10 +227,10 @@ macro_rules! typed_methods {
                 unsafe { core::str::from_utf8_unchecked_mut(bytes) }
             }
 
-            /// As [`alloc_str`](Self::alloc_str).
+            /// Allocates as [`alloc_str`](Self::alloc_str) does.
             ///
             /// # Errors
-            /// When the memory cannot be had.
+            /// If the memory is not available.
             #[inline]
             pub fn try_alloc_str(&self, text: &str) -> Result<&mut str, $crate::AllocError> {
                 let bytes = self.try_alloc_slice_copy(text.as_bytes())?;
@@ -235,22 +242,22 @@ macro_rules! typed_methods {
 }
 pub(crate) use typed_methods;
 
-/// The layout of `len` values.
+/// Returns the layout of `len` values.
 #[inline]
 pub(crate) fn array<T>(len: usize) -> Result<Layout, AllocError> {
     Layout::array::<T>(len).map_err(|_| AllocError::too_large())
 }
 
-/// A pointer that is not null and aligned, for an empty layout.
+/// Returns an aligned pointer that is not null, for an empty layout.
 pub(crate) fn dangling(layout: Layout) -> NonNull<u8> {
     NonNull::new(ptr::without_provenance_mut(layout.align())).expect("an alignment is not zero")
 }
 
 /// # Safety
-/// `start` is memory for a `T`, that nobody else refers to for `'a`.
+/// `start` is memory for a `T` to which nothing else refers for `'a`.
 #[inline]
 pub(crate) unsafe fn init<'a, T>(start: NonNull<T>, make: impl FnOnce() -> T) -> &'a mut T {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees the conditions.
     unsafe {
         start.write(make());
         &mut *start.as_ptr()
@@ -258,10 +265,11 @@ pub(crate) unsafe fn init<'a, T>(start: NonNull<T>, make: impl FnOnce() -> T) ->
 }
 
 /// # Safety
-/// `start` is memory for as many, that nobody else refers to for `'a`.
+/// `start` is memory for as many values, to which nothing else refers for `'a`.
 #[inline]
 pub(crate) unsafe fn copy<'a, T: Copy>(start: NonNull<T>, values: &[T]) -> &'a mut [T] {
-    // SAFETY: as the caller vouches; `values` was there before the memory was handed out, so they are apart.
+    // SAFETY: the caller guarantees the conditions, and `values` existed before the memory was
+    // allocated, so they do not overlap.
     unsafe {
         ptr::copy_nonoverlapping(values.as_ptr(), start.as_ptr(), values.len());
         slice::from_raw_parts_mut(start.as_ptr(), values.len())
@@ -269,7 +277,7 @@ pub(crate) unsafe fn copy<'a, T: Copy>(start: NonNull<T>, values: &[T]) -> &'a m
 }
 
 /// # Safety
-/// `start` is memory for `len` of them, that nobody else refers to for `'a`.
+/// `start` is memory for `len` values, to which nothing else refers for `'a`.
 #[inline]
 pub(crate) unsafe fn fill<'a, T>(
     start: NonNull<T>,

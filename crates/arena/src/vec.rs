@@ -1,8 +1,8 @@
 //! A growable array in an arena.
 //!
 //! # Ground rules
-//! `start` is memory of the arena for `capacity` values, of which the first `len` are initialized and owned here. Nobody
-//! else has a pointer to them, so growing may move them.
+//! `start` is memory of the arena for `capacity` values. The first `len` of them are initialized
+//! and owned by the array. Nothing else has a pointer to them, so growing may move them.
 
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -16,9 +16,10 @@ use crate::typed::array;
 
 /// A growable array in an [`Arena`].
 ///
-/// Growth doubles. It is in place when the array is the arena's last allocation and its chunk has room, or when it has a
-/// chunk of its own; else the values are copied, and the old memory stays unused until the reset. Dropping the array
-/// drops its values; [`into_slice`](Vec::into_slice) hands them to the arena, which never does.
+/// Growth doubles. It is in place if the array is the arena's last allocation and its chunk has
+/// space, or if the array has a dedicated chunk. Otherwise the values are copied, and the old
+/// memory is unused until the reset. Dropping the array drops its values;
+/// [`into_slice`](Vec::into_slice) leaves them to the arena, which never drops them.
 ///
 /// ```
 /// use rookery_arena::{Arena, collections::Vec};
@@ -31,12 +32,13 @@ use crate::typed::array;
 /// ```
 ///
 /// # Cost
-/// `push`, `extend_from_slice` and the like cost a copy of what is added, and constant time per value for growth, spread
-/// over all of them. `pop`, `len`, `capacity` and `into_slice` are constant; `truncate`, `clear` and drop run the
-/// destructors of what goes, if it has any.
+/// `push`, `extend_from_slice` and similar methods cost a copy of the added values, and amortized
+/// constant time for each value. `pop`, `len`, `capacity` and `into_slice` are constant.
+/// `truncate`, `clear` and drop run the destructors of the removed values, if they have any.
 ///
 /// # Panics
-/// Methods without `try_` in their name panic when the memory cannot be had, as those of [`Arena`] do.
+/// Methods without `try_` in their name panic if the memory is not available, as those of [`Arena`]
+/// do.
 pub struct Vec<'a, T> {
     start: NonNull<T>,
     len: usize,
@@ -54,10 +56,10 @@ impl<'a, T> Vec<'a, T> {
         Vec { start: NonNull::dangling(), len: 0, capacity, arena }
     }
 
-    /// Makes an empty array with room for `capacity` values.
+    /// Makes an empty array with space for `capacity` values.
     ///
     /// # Panics
-    /// When the memory cannot be had.
+    /// If the memory is not available.
     #[track_caller]
     pub fn with_capacity_in(capacity: usize, arena: &'a Arena) -> Vec<'a, T> {
         let mut vec = Vec::new_in(arena);
@@ -67,10 +69,10 @@ impl<'a, T> Vec<'a, T> {
         vec
     }
 
-    /// Adds a value at the end.
+    /// Appends a value.
     ///
     /// # Panics
-    /// When the memory cannot be had.
+    /// If the memory is not available.
     #[inline]
     #[track_caller]
     pub fn push(&mut self, value: T) {
@@ -79,10 +81,10 @@ impl<'a, T> Vec<'a, T> {
         }
     }
 
-    /// As [`push`](Vec::push).
+    /// Appends as [`push`](Vec::push) does.
     ///
     /// # Errors
-    /// When the memory cannot be had; `value` is dropped then.
+    /// If the memory is not available; `value` is dropped then.
     #[inline]
     pub fn try_push(&mut self, value: T) -> Result<(), AllocError> {
         if self.len == self.capacity {
@@ -94,11 +96,11 @@ impl<'a, T> Vec<'a, T> {
         Ok(())
     }
 
-    /// Takes the last value.
+    /// Removes the last value and returns it.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         self.len = self.len.checked_sub(1)?;
-        // SAFETY: initialized, and not counted any more.
+        // SAFETY: the value is initialized and no longer counted.
         Some(unsafe { self.start.add(self.len).read() })
     }
 
@@ -110,9 +112,9 @@ impl<'a, T> Vec<'a, T> {
                 unsafe { self.start.add(len) }.as_ptr(),
                 self.len - len,
             );
-            // Before the drop: if one panics, none is dropped twice.
+            // Set before the drop, so that no value is dropped twice if a destructor panics.
             self.len = len;
-            // SAFETY: initialized, and not counted any more.
+            // SAFETY: the values are initialized and no longer counted.
             unsafe { rest.drop_in_place() };
         }
     }
@@ -122,10 +124,10 @@ impl<'a, T> Vec<'a, T> {
         self.truncate(0);
     }
 
-    /// Makes room for `more` values, at least doubling.
+    /// Makes space for `more` values, and at least doubles the capacity.
     ///
     /// # Panics
-    /// When the memory cannot be had.
+    /// If the memory is not available.
     #[track_caller]
     pub fn reserve(&mut self, more: usize) {
         if let Err(error) = self.try_reserve(more) {
@@ -133,10 +135,10 @@ impl<'a, T> Vec<'a, T> {
         }
     }
 
-    /// As [`reserve`](Vec::reserve).
+    /// Makes space as [`reserve`](Vec::reserve) does.
     ///
     /// # Errors
-    /// When the memory cannot be had; the array is then as before.
+    /// If the memory is not available. The array is unchanged then.
     pub fn try_reserve(&mut self, more: usize) -> Result<(), AllocError> {
         if more <= self.capacity - self.len {
             return Ok(());
@@ -144,14 +146,14 @@ impl<'a, T> Vec<'a, T> {
         let needed = self.len.checked_add(more).ok_or(AllocError::too_large())?;
         let least = (LEAST_BYTES / size_of::<T>().max(1)).max(1);
         let doubled = needed.max(self.capacity.saturating_mul(2)).max(least);
-        // Twice as much may be over the limit where just enough is not.
+        // Twice the capacity may exceed the limit when just enough does not.
         self.grow(doubled).or_else(|_| self.grow(needed))
     }
 
-    /// Makes room for `more` values and not more.
+    /// Makes space for exactly `more` values.
     ///
     /// # Errors
-    /// When the memory cannot be had; the array is then as before.
+    /// If the memory is not available. The array is unchanged then.
     pub fn try_reserve_exact(&mut self, more: usize) -> Result<(), AllocError> {
         if more <= self.capacity - self.len {
             return Ok(());
@@ -159,31 +161,32 @@ impl<'a, T> Vec<'a, T> {
         self.grow(self.len.checked_add(more).ok_or(AllocError::too_large())?)
     }
 
-    /// Values there is room for.
+    /// Returns the capacity in values.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// The values.
+    /// Returns the values.
     #[inline]
     pub fn as_slice(&self) -> &[T] {
         self
     }
 
-    /// The values.
+    /// Returns the values.
     #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [T] {
         self
     }
 
-    /// Leaves the values to the arena, for as long as it is not reset. They are never dropped.
+    /// Returns the values, which stay in the arena until it is reset. They are never dropped.
     pub fn into_slice(self) -> &'a mut [T] {
         let vec = ManuallyDrop::new(self);
-        // SAFETY: `len` initialized values in memory that is the arena's for `'a` and nobody else's.
+        // SAFETY: there are `len` initialized values, in memory that belongs to the arena for `'a`
+        // and to nothing else.
         unsafe { slice::from_raw_parts_mut(vec.start.as_ptr(), vec.len) }
     }
 
-    /// The arena.
+    /// Returns the arena.
     pub fn arena(&self) -> &'a Arena {
         self.arena
     }
@@ -192,8 +195,8 @@ impl<'a, T> Vec<'a, T> {
     fn grow(&mut self, capacity: usize) -> Result<(), AllocError> {
         let old = array::<T>(self.capacity)?;
         let new = array::<T>(capacity)?;
-        // SAFETY: `start` is this array's alone and has the layout `old` (or none), and `new` is larger: a type without
-        // bytes never comes here.
+        // SAFETY: `start` belongs only to this array and has the layout `old` (or none), and `new`
+        // is larger, because zero-sized types never reach this line.
         self.start = unsafe { self.arena.try_grow(self.start.cast(), old, new) }?.cast();
         self.capacity = capacity;
         Ok(())
@@ -201,10 +204,10 @@ impl<'a, T> Vec<'a, T> {
 }
 
 impl<T: Copy> Vec<'_, T> {
-    /// Adds copies of `values` at the end.
+    /// Appends copies of `values`.
     ///
     /// # Panics
-    /// When the memory cannot be had.
+    /// If the memory is not available.
     #[inline]
     #[track_caller]
     pub fn extend_from_slice(&mut self, values: &[T]) {
@@ -213,14 +216,14 @@ impl<T: Copy> Vec<'_, T> {
         }
     }
 
-    /// As [`extend_from_slice`](Vec::extend_from_slice).
+    /// Appends as [`extend_from_slice`](Vec::extend_from_slice) does.
     ///
     /// # Errors
-    /// When the memory cannot be had; the array is then as before.
+    /// If the memory is not available. The array is unchanged then.
     #[inline]
     pub fn try_extend_from_slice(&mut self, values: &[T]) -> Result<(), AllocError> {
         self.try_reserve(values.len())?;
-        // SAFETY: room for as many was just made, and `values` cannot lie in it.
+        // SAFETY: space for as many was just made, and `values` cannot be in it.
         unsafe {
             ptr::copy_nonoverlapping(
                 values.as_ptr(),
@@ -246,7 +249,7 @@ impl<T> Deref for Vec<'_, T> {
 impl<T> DerefMut for Vec<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: `len` initialized values, borrowed as this array is.
+        // SAFETY: there are `len` initialized values, borrowed as this array is.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
@@ -315,5 +318,6 @@ impl<'v, T> IntoIterator for &'v mut Vec<'_, T> {
     }
 }
 
-/// The first growth makes room for this many bytes, so that an array of small values does not grow at each of the first.
+/// The minimum number of bytes of the first growth, so that an array of small values does not grow
+/// at each of the first values.
 const LEAST_BYTES: usize = 32;

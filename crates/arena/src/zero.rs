@@ -1,6 +1,6 @@
-//! Types of which zeros are a value.
+//! Types for which zero bytes are a valid value.
 
-/// A type whose value may be all zero bytes.
+/// A type for which zero bytes are a valid value.
 ///
 /// # Safety
 /// Memory of the size of the type in which every byte is zero is a valid value of it.
@@ -23,12 +23,12 @@ pub unsafe trait Zeroable: Copy {}
 
 macro_rules! zeroable {
     ($($type:ty),*) => {
-        // SAFETY: zero is a value of each of these.
+        // SAFETY: zero is a valid value of each of these types.
         $(unsafe impl Zeroable for $type {})*
     };
 }
 
 zeroable!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64, bool, char, ());
 
-// SAFETY: every element is zero.
+// SAFETY: each element is valid as zero bytes.
 unsafe impl<T: Zeroable, const N: usize> Zeroable for [T; N] {}

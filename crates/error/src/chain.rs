@@ -1,18 +1,19 @@
-//! An error and its sources, to walk and to print.
+//! An error with its sources: iteration and output.
 
 use std::error::Error as StdError;
 use std::fmt::{self, Write};
 
 use crate::Error;
 
-/// An error, its source, the source of that, and so on: made by [`Error::chain`].
+/// An iterator over an error, its source, the source of that, and so on. [`Error::chain`] makes
+/// one.
 #[derive(Debug, Clone)]
 pub struct Chain<'a> {
     next: Option<&'a (dyn StdError + 'static)>,
 }
 
 impl<'a> Chain<'a> {
-    /// The chain of any error.
+    /// Returns the chain of any error.
     pub fn new(error: &'a (dyn StdError + 'static)) -> Chain<'a> {
         Chain { next: Some(error) }
     }
@@ -32,7 +33,8 @@ pub(crate) fn display(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result 
     if !f.alternate() {
         return fmt::Display::fmt(error.object(), f);
     }
-    // Not with the `#`, which would have a foreign error that does likewise show its sources twice.
+    // Without the `#` flag: an error of another crate that prints its sources for it would print
+    // them twice.
     write!(f, "{}", error.object())?;
     error.chain().skip(1).try_for_each(|source| write!(f, ": {source}"))
 }
@@ -55,7 +57,7 @@ pub(crate) fn debug(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Keeps the further lines of a message under its first.
+/// A writer that indents the further lines of a message.
 struct Indented<'a, 'b> {
     to: &'a mut fmt::Formatter<'b>,
 }

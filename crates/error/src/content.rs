@@ -1,4 +1,4 @@
-//! What an error may hold.
+//! The contents of an error.
 
 use std::any::Any;
 use std::backtrace::Backtrace;
@@ -7,44 +7,45 @@ use std::sync::Arc;
 
 use crate::Error;
 
-/// What every error is underneath.
+/// The trait object that every error yields.
 pub(crate) type Object = dyn StdError + Send + Sync + 'static;
 
-/// What an error holds: usually just a foreign error, sometimes a layer around another [`Error`].
+/// The content of an error: usually an error of another crate, sometimes a layer around another
+/// [`Error`].
 pub(crate) trait Content: Send + Sync + 'static {
-    /// The error that is shown, whose source is followed, and that is downcast.
+    /// Returns the error that is displayed, whose source is followed, and that can be downcast.
     fn object(&self) -> &Object;
 
-    /// The error that this one is a layer around.
-    fn beneath(&self) -> Option<&Error> {
+    /// Returns the error that this layer wraps.
+    fn wrapped(&self) -> Option<&Error> {
         None
     }
 
-    /// What this layer adds.
+    /// Returns the context that this layer adds.
     fn context(&self) -> Option<&dyn Any> {
         None
     }
 
-    /// Moves the error out that this one is a layer around, so that dropping one does not drop the
-    /// other.
-    fn take_beneath(&mut self) -> Option<Error> {
+    /// Moves the wrapped error out, so that dropping the layer does not drop the wrapped error
+    /// recursively.
+    fn take_wrapped(&mut self) -> Option<Error> {
         None
     }
 
-    /// The backtrace of this very layer.
+    /// Returns the backtrace of this layer.
     fn backtrace(&self) -> Option<&Backtrace> {
         None
     }
 
-    /// The arc that the error came in.
+    /// Returns the arc in which the error arrived.
     fn arc(&self) -> Option<&Arc<Object>> {
         None
     }
 
-    /// Gives the error up to a box of its own.
+    /// Moves the error into a box.
     fn into_boxed(self) -> Box<Object>;
 
-    /// Gives the error up to an arc of its own.
+    /// Moves the error into an arc.
     fn into_arc(self) -> Arc<Object>
     where
         Self: Sized,
@@ -53,7 +54,7 @@ pub(crate) trait Content: Send + Sync + 'static {
     }
 }
 
-/// A foreign error by value.
+/// An error of another crate, by value.
 #[repr(transparent)]
 pub(crate) struct Concrete<E>(pub(crate) E);
 
@@ -71,8 +72,8 @@ impl<E: StdError + Send + Sync + 'static> Content for Concrete<E> {
     }
 }
 
-/// A foreign error that arrived in a box. The box is kept: nothing is known of its content, so moving it would cost
-/// a copy and a free, and save nothing but one pointer.
+/// An error of another crate that arrived in a box. The box is kept, because its content has an
+/// unknown type: moving it would cost a copy and a free, and save only one pointer.
 pub(crate) struct Boxed(pub(crate) Box<Object>);
 
 impl Content for Boxed {
@@ -85,7 +86,7 @@ impl Content for Boxed {
     }
 }
 
-/// A foreign error that arrived in an arc, which others may hold as well.
+/// An error of another crate that arrived in an arc, which may have other owners.
 pub(crate) struct Shared(pub(crate) Arc<Object>);
 
 impl Content for Shared {
@@ -97,7 +98,7 @@ impl Content for Shared {
         Some(&self.0)
     }
 
-    /// The arc itself is the error in the box: what it holds cannot be moved out.
+    /// The arc itself becomes the error in the box, because its content cannot be moved out.
     fn into_boxed(self) -> Box<Object> {
         Box::new(self.0)
     }

@@ -1,4 +1,4 @@
-//! Layers around an error: what was being done, and where.
+//! Layers that add context or a backtrace to an error.
 
 use std::any::Any;
 use std::backtrace::Backtrace;
@@ -10,7 +10,8 @@ use crate::Error;
 use crate::content::{Content, Object};
 use crate::repr::Repr;
 
-/// Adds context to the error of a `Result`, or makes one of a `None`.
+/// An extension of `Result` and `Option` that adds context to an error, or makes an error of
+/// `None`.
 ///
 /// ```
 /// use rookery_error::{Context, Result};
@@ -21,18 +22,20 @@ use crate::repr::Repr;
 /// assert_eq!(port("http").unwrap_err().to_string(), "reading the port from \"http\"");
 /// ```
 pub trait Context<T>: Sized {
-    /// As [`Error::context`].
+    /// Adds a context, as [`Error::context`] does.
     ///
     /// # Errors
-    /// The error that was there, with `context` around it.
+    /// The original error with `context` around it, or for `None` an error whose message is
+    /// `context`.
     fn context<C: Display + Send + Sync + 'static>(self, context: C) -> Result<T, Error> {
         self.with_context(|| context)
     }
 
-    /// Likewise, with a context that is only made if there is an error.
+    /// Adds a context that is made only if there is an error.
     ///
     /// # Errors
-    /// The error that was there, with `context()` around it.
+    /// The original error with `context()` around it, or for `None` an error whose message is
+    /// `context()`.
     fn with_context<C: Display + Send + Sync + 'static>(
         self,
         context: impl FnOnce() -> C,
@@ -48,25 +51,25 @@ impl<T, E: Into<Error>> Context<T> for Result<T, E> {
     }
 }
 
-/// There is no error to keep: the context is the whole message.
+/// Makes an error whose whole message is the context.
 impl<T> Context<T> for Option<T> {
     fn with_context<C: Display + Send + Sync + 'static>(
         self,
         context: impl FnOnce() -> C,
     ) -> Result<T, Error> {
-        self.ok_or_else(|| Error::from_repr(Repr::new(Layer { context: context(), around: None })))
+        self.ok_or_else(|| Error::from_repr(Repr::new(Layer { context: context(), inner: None })))
     }
 }
 
-/// A context, and the error it is around.
+/// A context, and the error that it belongs to.
 pub(crate) struct Layer<C> {
     context: C,
-    around: Option<Error>,
+    inner: Option<Error>,
 }
 
 impl<C> Layer<C> {
-    pub(crate) fn new(context: C, around: Error) -> Layer<C> {
-        Layer { context, around: Some(around) }
+    pub(crate) fn new(context: C, inner: Error) -> Layer<C> {
+        Layer { context, inner: Some(inner) }
     }
 }
 
@@ -76,16 +79,16 @@ impl<C: Display> Display for Layer<C> {
     }
 }
 
-/// Shows this context, those beneath it in one list, and the error that they are context of. A
-/// structure for each layer would overflow the stack for an error of many layers.
+/// Prints this context, a list of the contexts inside it, and the innermost error. A nested
+/// structure for each layer would overflow the stack for an error with many layers.
 impl<C: Display> fmt::Debug for Layer<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut layer = f.debug_struct("Context");
         layer.field("context", &format_args!("{}", self.context));
-        if let Some(around) = &self.around {
-            let innermost = around.layers().last().unwrap_or(around);
-            if around.layers().any(|error| error.is_context() && !ptr::eq(error, innermost)) {
-                layer.field("within", &Contexts { around, innermost });
+        if let Some(inner) = &self.inner {
+            let innermost = inner.layers().last().unwrap_or(inner);
+            if inner.layers().any(|error| error.is_context() && !ptr::eq(error, innermost)) {
+                layer.field("within", &Contexts { outermost: inner, innermost });
             }
             layer.field("source", &innermost.object());
         }
@@ -93,15 +96,15 @@ impl<C: Display> fmt::Debug for Layer<C> {
     }
 }
 
-/// The contexts from `around` down to the error `innermost`.
+/// The contexts from `outermost` down to `innermost`, which is not a context.
 struct Contexts<'a> {
-    around: &'a Error,
+    outermost: &'a Error,
     innermost: &'a Error,
 }
 
 impl fmt::Debug for Contexts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let layers = self.around.layers().take_while(|error| !ptr::eq(*error, self.innermost));
+        let layers = self.outermost.layers().take_while(|error| !ptr::eq(*error, self.innermost));
         let contexts = layers.filter(|error| error.is_context());
         f.debug_list().entries(contexts.map(|error| DisplayAsDebug(error.object()))).finish()
     }
@@ -117,7 +120,7 @@ impl fmt::Debug for DisplayAsDebug<'_> {
 
 impl<C: Display> StdError for Layer<C> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.around.as_ref().map(|error| error.object() as &(dyn StdError + 'static))
+        self.inner.as_ref().map(|error| error.object() as &(dyn StdError + 'static))
     }
 }
 
@@ -126,12 +129,12 @@ impl<C: Display + Send + Sync + 'static> Content for Layer<C> {
         self
     }
 
-    fn beneath(&self) -> Option<&Error> {
-        self.around.as_ref()
+    fn wrapped(&self) -> Option<&Error> {
+        self.inner.as_ref()
     }
 
-    fn take_beneath(&mut self) -> Option<Error> {
-        self.around.take()
+    fn take_wrapped(&mut self) -> Option<Error> {
+        self.inner.take()
     }
 
     fn context(&self) -> Option<&dyn Any> {
@@ -143,10 +146,11 @@ impl<C: Display + Send + Sync + 'static> Content for Layer<C> {
     }
 }
 
-/// An error and a backtrace, otherwise invisible.
+/// A backtrace around an error. The layer is invisible otherwise.
 pub(crate) struct Traced {
     backtrace: Backtrace,
-    /// Not itself a `Traced`, so that [`object`](Content::object) does not recurse.
+    /// The wrapped error, which is not a `Traced` itself, so that [`object`](Content::object) does
+    /// not recurse.
     error: Error,
 }
 
@@ -161,11 +165,11 @@ impl Content for Traced {
         self.error.object()
     }
 
-    fn beneath(&self) -> Option<&Error> {
+    fn wrapped(&self) -> Option<&Error> {
         Some(&self.error)
     }
 
-    fn take_beneath(&mut self) -> Option<Error> {
+    fn take_wrapped(&mut self) -> Option<Error> {
         Some(mem::replace(&mut self.error, Error::from_static(&"moved out")))
     }
 

@@ -1,4 +1,4 @@
-//! From whatever came, and to whatever is asked for.
+//! Conversions into errors, and from errors.
 
 #![allow(unsafe_code)]
 
@@ -15,11 +15,12 @@ use crate::content::{Boxed, Object, Shared};
 use crate::repr::Repr;
 use crate::text::OwnedText;
 
-/// Anything that converts to a boxed error, so that `?` takes it.
+/// Converts anything that converts to a boxed error, so that `?` accepts it.
 ///
 /// # Allocation
-/// One for a `&str`, a `String`, a `Cow<str>`, a `Box<dyn Error + Send + Sync>` and an `Arc<dyn Error + Send + Sync>`, both
-/// of which are kept; two for a concrete error, which [`Error::new`] makes one.
+/// One for a `&str`, a `String`, a `Cow<str>`, a `Box<dyn Error + Send + Sync>` and an `Arc<dyn
+/// Error + Send + Sync>`; the box and the arc are kept. Two for a concrete error, for which
+/// [`Error::new`] allocates once.
 impl<T: Into<Box<dyn StdError + Send + Sync + 'static>>> From<T> for Error {
     #[inline]
     fn from(value: T) -> Error {
@@ -41,14 +42,15 @@ impl<T: Into<Box<dyn StdError + Send + Sync + 'static>>> From<T> for Error {
 }
 
 impl Error {
-    /// The error in a box, for interfaces that ask for one. Back again is `From`.
+    /// Returns the error in a box, for interfaces that need one. `From` converts the box back.
     ///
-    /// If this is the only handle of an error on the heap, and no context was put around it, the box holds the very
-    /// error that was given to [`Error::new`], or is the box that was converted. Else it holds a wrapper around this
-    /// handle, which shows the same and has the same source, but is not of the error's type.
+    /// If this is the only handle of an error on the heap, and the error has no context, the box
+    /// contains the error that was passed to [`Error::new`], or is the box that was converted.
+    /// Otherwise it contains a wrapper around this handle, which has the same message and source,
+    /// but not the type of the error.
     ///
     /// # Allocation
-    /// One, or none if the error came in a box.
+    /// One, or none if the error arrived in a box.
     ///
     /// ```
     /// use rookery_error::Error;
@@ -59,7 +61,7 @@ impl Error {
     /// ```
     pub fn into_boxed(self) -> Box<dyn StdError + Send + Sync + 'static> {
         if self.is_layer() {
-            // Its layers would no longer be seen as such after the way back.
+            // The layers would not be recognised after the conversion back.
             return Box::new(Handle(self));
         }
         self.into_repr()
@@ -67,15 +69,17 @@ impl Error {
             .unwrap_or_else(|repr| Box::new(Handle(Error::from_repr(repr))))
     }
 
-    /// The error in an `Arc`, as `throw_error` has it. Back again is `From`.
+    /// Returns the error in an `Arc`, as in the crate `throw_error`. `From` converts the arc back.
     ///
-    /// It is the very arc that was converted; or it holds the very error that was given to [`Error::new`] or came in a box,
-    /// so that `is::<E>()` is as true of it, if this is the only handle of that error and no context was put around it.
-    /// Else, since nothing can be moved out of an error that others hold, it holds a wrapper around this handle, which
-    /// shows the same and has the same source, but is not of the error's type: downcast before, or keep one handle.
+    /// If the error arrived in an arc, the result is that arc. If this is the only handle and the
+    /// error has no context, the arc contains the error that was passed to [`Error::new`] or
+    /// arrived in a box, so that `is::<E>()` gives the same result. Otherwise nothing can be moved
+    /// out of the shared error, and the arc contains a wrapper around this handle, which has the
+    /// same message and source, but not the type of the error. Downcast first in that case, or keep
+    /// only one handle.
     ///
     /// # Allocation
-    /// One, or none if the error came in an arc; three for text.
+    /// One, or none if the error arrived in an arc; three for text.
     ///
     /// ```
     /// use rookery_error::Error;
@@ -98,8 +102,8 @@ impl Error {
 /// Boxes the error as [`Error::into_boxed`] does, so that `?` works in functions that return
 /// `Box<dyn Error>`.
 ///
-/// There is no such conversion to `Box<dyn Error + Send + Sync>`: it would let an [`Error`] convert
-/// to itself in two ways. Call [`Error::into_boxed`] where one is asked for.
+/// There is no such conversion to `Box<dyn Error + Send + Sync>`, because an [`Error`] could then
+/// be converted to itself in two ways. Call [`Error::into_boxed`] where such a box is needed.
 ///
 /// ```
 /// fn read() -> Result<(), Box<dyn std::error::Error>> {
@@ -113,7 +117,7 @@ impl From<Error> for Box<dyn StdError> {
     }
 }
 
-/// A handle where a `std::error::Error` is asked for.
+/// A shared error in the role of a `std::error::Error`.
 struct Handle(Error);
 
 impl fmt::Display for Handle {
@@ -151,7 +155,7 @@ fn from_box(error: Box<Object>) -> Error {
     Error::from_repr(Repr::new(Boxed(error)))
 }
 
-/// What [`Error::into_boxed`] put into a box, as it was before.
+/// Restores the error that [`Error::into_boxed`] has put into a box.
 #[cold]
 fn from_own_box(error: Box<Object>) -> Error {
     match error.downcast::<Handle>() {
@@ -170,23 +174,25 @@ fn from_arc(error: Arc<Object>) -> Error {
     }
 }
 
-/// `value` as a `To`, if that is what `From` is, lifetimes aside. `To` is chosen so that these do not matter: text that
-/// is read before this returns to code that knows the lifetime, or an arc, which converts to a box of a `'static` error (the
-/// bound of `from`) only if it holds one.
+/// Returns `value` as a `To` if `From` is the same type, apart from lifetimes. `To` is chosen so
+/// that lifetimes do not matter: it is either text, which is read before this returns to code that
+/// knows the lifetime, or an arc, which converts to a box of a `'static` error (the bound of
+/// `from`) only if it contains one.
 #[inline]
 fn cast<From, To: Known>(value: From) -> Result<To, From> {
     if type_id::<From>() == TypeId::of::<To::Static>() && size_of::<From>() == size_of::<To>() {
         let value = ManuallyDrop::new(value);
-        // SAFETY: the types are equal up to lifetimes, so that layout and validity are; the value is not used again.
-        // The lifetime of a text is free for the caller to choose, who (above) ends it within `from`, during which
-        // every lifetime in `From` is alive. An arc has none to choose: `From` is `'static`, as said above.
+        // SAFETY: the types are equal except for lifetimes, so their layout and validity are equal,
+        // and the value is not used again. The caller chooses the lifetime of a text and (see
+        // above) ends it within `from`, during which every lifetime in `From` is alive. For an arc
+        // there is nothing to choose, because `From` is `'static`, as explained above.
         return Ok(unsafe { mem::transmute_copy::<ManuallyDrop<From>, To>(&value) });
     }
     Err(value)
 }
 
-/// What takes a shorter way than that of a box: text would be allocated twice or three times, and an arc would be the error
-/// instead of what it holds.
+/// The types that are converted without the detour of a box. By that detour, text would be
+/// allocated two or three times, and an arc would become the error instead of its content.
 trait Known {
     type Static: 'static;
 }
@@ -207,12 +213,12 @@ impl Known for Arc<Object> {
     type Static = Arc<Object>;
 }
 
-/// The id of `T` with every lifetime in it made `'static`.
+/// Returns the id of `T` with each lifetime in it replaced by `'static`.
 #[inline]
 fn type_id<T>() -> TypeId {
     let erased: &dyn Identified = &PhantomData::<T>;
-    // SAFETY: only the bound of the trait object changes. A `PhantomData` holds nothing that could be too short-lived,
-    // and type ids know no lifetimes, so `id` returns the same for every choice of them.
+    // SAFETY: only the bound of the trait object changes. A `PhantomData` contains no reference,
+    // and type ids ignore lifetimes, so `id` returns the same for each choice of them.
     let erased = unsafe { mem::transmute::<&dyn Identified, &(dyn Identified + 'static)>(erased) };
     erased.id()
 }

@@ -1,4 +1,4 @@
-//! The error itself.
+//! The error type.
 
 use std::any::Any;
 use std::backtrace::Backtrace;
@@ -14,10 +14,11 @@ use crate::repr::{Repr, StaticError};
 
 /// Any error, in one machine word.
 ///
-/// It is `Send`, `Sync` and cheap to clone (one atomic increment, or nothing for a static one). `Option<Error>` and
-/// `Result<(), Error>` are one word too, so that `?` through ten frames moves ten words.
+/// It is `Send` and `Sync`, and cheap to clone: one atomic increment, or nothing for a static
+/// error. `Option<Error>` and `Result<(), Error>` are one word as well, so `?` through ten frames
+/// moves ten words.
 ///
-/// # What making one costs
+/// # Cost of construction
 /// | from | allocations |
 /// |---|---|
 /// | [`Error::from_static`], [`Error::from_static_error`], [`error!`](crate::error!) of a plain literal | 0 |
@@ -27,22 +28,25 @@ use crate::repr::{Repr, StaticError};
 /// | [`error!`](crate::error!) with arguments | 1 up to 256 bytes; above, that and those of a growing `String` |
 /// | `From` any other error, that is `?` on it | 2 |
 ///
-/// The last line is the price of `?` on a foreign error: the one conversion that covers everything goes by way of a
-/// box. `.map_err(Error::new)?` saves that box; use it where errors are frequent.
+/// The last line is the cost of `?` on an error of another crate, because the one conversion that
+/// covers all types needs a box. `.map_err(Error::new)?` avoids the box; use it where errors are
+/// frequent.
 ///
 /// # `Error` does not implement `std::error::Error`
-/// It could not have that conversion then (it would overlap with `From<T> for T`). It dereferences to
-/// `dyn std::error::Error`, and [`into_boxed`](Error::into_boxed) makes a box of one.
+/// With an implementation, the conversion above would overlap with `From<T> for T`. The type
+/// dereferences to `dyn std::error::Error`, and [`into_boxed`](Error::into_boxed) makes a box of
+/// one.
 ///
 /// # Backtraces
-/// None is captured unless [`with_backtrace`](Error::with_backtrace) is called. The environment is not asked: a
-/// capture takes microseconds, which a server must not pay for each bad request because `RUST_BACKTRACE` is set.
+/// Only [`with_backtrace`](Error::with_backtrace) captures a backtrace. `RUST_BACKTRACE` is
+/// ignored, because a capture takes microseconds, which a server must not spend on each bad
+/// request.
 #[derive(Clone)]
 #[repr(transparent)]
 pub struct Error(Repr);
 
 impl Error {
-    /// Holds `error`.
+    /// Makes an error that contains `error`.
     ///
     /// # Allocation
     /// One, of the error's size and two words.
@@ -58,12 +62,13 @@ impl Error {
         Error(Repr::new(Concrete(error)))
     }
 
-    /// Shows a message that is part of the program.
+    /// Makes an error from a message that is part of the program.
     ///
-    /// It takes a reference to the `str`'s reference because that is one word; for a literal, `&` does it.
+    /// The argument is a reference to a reference because that is one word. For a literal, write
+    /// `&` before it.
     ///
     /// # Allocation
-    /// None, also not for clones.
+    /// None, also for clones.
     ///
     /// ```
     /// use rookery_error::Error;
@@ -76,26 +81,27 @@ impl Error {
         Error(Repr::from_static_str(message))
     }
 
-    /// Refers to an error that is part of the program, and can be downcast to its type.
+    /// Makes an error that refers to an error in a `static`, and can be downcast to its type.
     ///
     /// # Allocation
-    /// None, also not for clones.
+    /// None, also for clones.
     #[inline]
     pub const fn from_static_error<E>(error: &'static StaticError<E>) -> Error {
         Error(Repr::from_static(error))
     }
 
-    /// Formats a message; [`error!`](crate::error!) is shorter.
+    /// Makes an error with a formatted message; [`error!`](crate::error!) is shorter.
     ///
     /// # Allocation
     /// One for up to 256 bytes. A longer message is collected in a `String`, which grows by
-    /// doubling and is kept: two if its text comes in one piece, and at most one more for each
-    /// doubling of 256 bytes.
+    /// doubling and is kept: two allocations if the text is written at once, and at most one more
+    /// for each doubling of 256 bytes.
     pub fn format(arguments: fmt::Arguments<'_>) -> Error {
         Error(message::format(arguments))
     }
 
-    /// Says what was being done. The error becomes the [`source`](Error::source) of the result.
+    /// Adds a context, which says what was being done. The error becomes the
+    /// [`source`](Error::source) of the result.
     ///
     /// # Allocation
     /// One, of `context`'s size and three words.
@@ -113,7 +119,7 @@ impl Error {
         Error(Repr::new(Layer::new(context, self)))
     }
 
-    /// Captures the backtrace of this call.
+    /// Adds the backtrace of this call.
     ///
     /// # Allocation
     /// One, and those of the capture, which takes microseconds.
@@ -122,14 +128,15 @@ impl Error {
         Error(Repr::new(Traced::new(Backtrace::force_capture(), self.without_backtrace())))
     }
 
-    /// The backtrace captured last for this error or one it is context of.
+    /// Returns the most recent backtrace of this error or of an error that it wraps.
     pub fn backtrace(&self) -> Option<&Backtrace> {
         self.layers().find_map(|error| error.0.content().backtrace())
     }
 
-    /// The error of the type `E` that this is, or has as context, or is context around; the outermost of them.
+    /// Returns the outermost error of type `E` among this error, its contexts, and the error that
+    /// they belong to.
     ///
-    /// Sources that the error itself brought along are not searched: [`chain`](Error::chain) has them.
+    /// The sources of that error are not searched; use [`chain`](Error::chain) for them.
     pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
         self.layers().find_map(|error| {
             let context = error.0.content().context();
@@ -137,17 +144,17 @@ impl Error {
         })
     }
 
-    /// Whether [`downcast_ref`](Error::downcast_ref) finds an `E`.
+    /// Returns true if [`downcast_ref`](Error::downcast_ref) finds an `E`.
     pub fn is<E: StdError + 'static>(&self) -> bool {
         self.downcast_ref::<E>().is_some()
     }
 
-    /// What caused this error.
+    /// Returns the cause of this error.
     pub fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.object().source()
     }
 
-    /// This error, its source, the source of that, and so on.
+    /// Returns an iterator over this error, its source, the source of that, and so on.
     ///
     /// ```
     /// use rookery_error::error;
@@ -160,7 +167,7 @@ impl Error {
         Chain::new(self.object())
     }
 
-    /// The last of the [`chain`](Error::chain).
+    /// Returns the last error of the [`chain`](Error::chain).
     pub fn root_cause(&self) -> &(dyn StdError + 'static) {
         self.chain().last().expect("the chain starts with the error itself")
     }
@@ -177,31 +184,30 @@ impl Error {
         self.0.content().object()
     }
 
-    /// The arc that it came in.
+    /// Returns the arc in which the error arrived.
     pub(crate) fn arc(&self) -> Option<&std::sync::Arc<Object>> {
         self.0.content().arc()
     }
 
     pub(crate) fn is_layer(&self) -> bool {
-        self.0.content().beneath().is_some()
+        self.0.content().wrapped().is_some()
     }
 
-    /// This error and those it was put around by [`context`](Error::context) and
-    /// [`with_backtrace`](Error::with_backtrace), outermost first.
+    /// Returns an iterator over this error and the errors that it wraps by
+    /// [`context`](Error::context) and [`with_backtrace`](Error::with_backtrace), outermost first.
     pub(crate) fn layers(&self) -> impl Iterator<Item = &Error> {
-        std::iter::successors(Some(self), |error| error.0.content().beneath())
+        std::iter::successors(Some(self), |error| error.0.content().wrapped())
     }
 
-    /// Whether this is a layer that [`context`](Error::context) put around an error.
+    /// Returns true for a layer that [`context`](Error::context) has added.
     pub(crate) fn is_context(&self) -> bool {
         self.0.content().context().is_some()
     }
 
-    /// Returns the error beneath the outermost layer if that is a backtrace, and this error
-    /// otherwise.
+    /// Removes the outermost layer if it is a backtrace.
     fn without_backtrace(self) -> Error {
         let content = self.0.content();
-        match content.beneath() {
+        match content.wrapped() {
             Some(error) if content.backtrace().is_some() => error.clone(),
             _ => self,
         }
@@ -228,15 +234,15 @@ impl AsRef<dyn StdError + 'static> for Error {
     }
 }
 
-/// Shows the error's own level; with `{:#}` the whole chain, `outer: inner: innermost`.
+/// Prints the outermost message; with `{:#}` the whole chain as `outer: inner: innermost`.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         chain::display(self, f)
     }
 }
 
-/// Shows the chain over several lines, then the backtrace if there is one: this is what a panic on `unwrap` prints.
-/// `{:#?}` is the derived `Debug` of the error underneath.
+/// Prints the chain over several lines, then the backtrace if there is one, as a panic on `unwrap`
+/// does. `{:#?}` prints the `Debug` output of the content.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         chain::debug(self, f)

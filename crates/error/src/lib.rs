@@ -1,11 +1,12 @@
-//! An error of one word and one allocation, and hooks that follow a future.
+//! An error type of one word and one allocation, and error hooks that follow a future.
 //!
-//! - [`Error`] holds any error, or a message, in one machine word: [`Error::new`] allocates once,
-//!   [`Error::from_static`] not at all.
-//! - [`throw`] hands an error to the [`ErrorHook`] in force, which [`with_hook`], [`set_hook`] or the future wrapper
-//!   [`ErrorHookFuture`] put there. The wrapper lends its hook to each poll: no reference count is touched.
-//! - [`RequestHook`] is the hook of a server: it knows the id of the request being served, counts, and queues what
-//!   was thrown for the application.
+//! - [`Error`] contains any error, or a message, in one machine word. [`Error::new`] allocates
+//!   once, and [`Error::from_static`] not at all.
+//! - [`throw`] passes an error to the current [`ErrorHook`], which [`with_hook`], [`set_hook`] or
+//!   the future wrapper [`ErrorHookFuture`] has set. The wrapper lends its hook to each poll, so no
+//!   reference count changes.
+//! - [`RequestHook`] is the hook of a server. It knows the id of the current request, counts
+//!   errors, and queues them for the application.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -29,7 +30,7 @@
 //! ```
 //!
 //! # Features
-//! None is on by default, and without them the crate depends on nothing.
+//! No feature is enabled by default, and without features the crate has no dependencies.
 //! - `stream`: a wrapper for streams (`futures-core`).
 //! - `tracing`: a hook that writes events (`tracing`, without its defaults).
 
@@ -62,14 +63,17 @@ pub use request::{Delivery, Kind, QUEUED_REPORTS, Report, Reports, RequestHook};
 #[cfg(feature = "tracing")]
 pub use tracing::{TracingHook, trace_request};
 
-/// `std`'s, with [`Error`] unless another is named.
+/// A `Result` whose error type is [`Error`] unless another is given.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The names of the `throw_error` crate, for code that moves here: `use rookery_error::compat::*`.
+/// The names of the crate `throw_error`, for code that is being migrated: `use
+/// rookery_error::compat::*`.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use rookery_error::compat::{Error, ErrorHook, ErrorHookFuture, ErrorId, get_error_hook, set_error_hook, throw};
+/// use rookery_error::compat::{
+///     Error, ErrorHook, ErrorHookFuture, ErrorId, get_error_hook, set_error_hook, throw,
+/// };
 ///
 /// #[derive(Default)]
 /// struct Messages(Mutex<Vec<String>>);
@@ -99,7 +103,7 @@ pub mod compat {
     };
 }
 
-/// For the macros.
+/// Functions for the macros of this crate.
 #[doc(hidden)]
 pub mod private {
     pub use crate::message::is_plain;

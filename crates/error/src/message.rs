@@ -1,15 +1,16 @@
-//! Errors that are nothing but a text.
+//! Formatted messages, and the macros `error!` and `bail!`.
 
 use std::fmt::{self, Write};
 
 use crate::repr::Repr;
 use crate::text::OwnedText;
 
-/// Formats into one allocation if the text fits the buffer on the stack, else by way of a `String`.
+/// Formats a message with one allocation if it fits into the buffer on the stack, and otherwise
+/// with a `String`.
 #[cold]
 pub(crate) fn format(arguments: fmt::Arguments<'_>) -> Repr {
     let mut line = LineBuffer { bytes: [0; LINE], length: 0, rest: None };
-    // The only failure is that of an argument's own `Display`: what it wrote until then is still the best message.
+    // Only the `Display` of an argument can fail. The text until then is still the best message.
     let _ = line.write_fmt(arguments);
     match line.rest {
         Some(long) => Repr::new(OwnedText(long)),
@@ -19,7 +20,8 @@ pub(crate) fn format(arguments: fmt::Arguments<'_>) -> Repr {
     }
 }
 
-/// Bytes of a formatted message that are collected on the stack. Most are one line of a log; 256 cost 16 stores.
+/// Bytes of a formatted message that are collected on the stack. Most messages are one line of a
+/// log, and 256 bytes cost 16 stores.
 const LINE: usize = 256;
 
 /// The text so far: in `bytes`, or all of it in `rest` once it did not fit.
@@ -46,10 +48,10 @@ impl Write for LineBuffer {
     }
 }
 
-/// An [`Error`] of a message, formatted only if it must be.
+/// Makes an [`Error`](crate::Error) of a message, which is formatted only if necessary.
 ///
-/// A literal without braces becomes a static message: no allocation. Anything else is formatted by
-/// [`Error::format`], into one allocation up to 256 bytes.
+/// A literal without braces becomes a static message and allocates nothing. Other messages are
+/// formatted by [`Error::format`](crate::Error::format), with one allocation for up to 256 bytes.
 ///
 /// ```
 /// use rookery_error::error;
@@ -61,8 +63,8 @@ impl Write for LineBuffer {
 /// ```
 #[macro_export]
 macro_rules! error {
-    // No item is named here: items are not hygienic, and `{NAME}` in the literal is one of the
-    // caller's.
+    // The expansion defines no items, because items are not hygienic: `{NAME}` in the literal has
+    // to refer to the caller's `NAME`.
     ($message:literal $(,)?) => {
         if const { $crate::private::is_plain($message) } {
             $crate::Error::from_static(const { &$message })
@@ -95,7 +97,7 @@ macro_rules! bail {
     };
 }
 
-/// Whether `format_args!` would show `format` as it is.
+/// Returns true if `format_args!` would print `format` unchanged.
 pub const fn is_plain(format: &str) -> bool {
     let bytes = format.as_bytes();
     let mut at = 0;

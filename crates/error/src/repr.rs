@@ -1,6 +1,6 @@
-//! The one word an [`Error`] is made of, and every line of `unsafe` that it takes.
+//! The word that an [`Error`](crate::Error) consists of, and almost all `unsafe` code of the crate.
 //!
-//! The low two bits of the word say where the error lives:
+//! The low two bits of the word are a tag that says where the error is:
 //!
 //! | tag | the rest points to | owned |
 //! |---|---|---|
@@ -8,12 +8,16 @@
 //! | 1 | a `&'static` [`StaticError<E>`] | no |
 //! | 2 | a `&'static &'static str` | no |
 //!
-//! So a static error is cloned and dropped without a look at memory, and `Option<Error>` is still one word.
+//! A static error is therefore cloned and dropped without access to memory, and `Option<Error>` is
+//! still one word.
 //!
 //! # Ground rules
-//! - Under tag 0 the word holds one of the `refs` of a live `Heap<T>`; only the last holder touches it mutably.
-//! - Under tags 0 and 1 the object starts with a [`Header`], whose table belongs to exactly that type.
-//! - The word keeps the provenance of the whole object; it is only ever re-tagged by `map_addr` or byte offsets.
+//! - Under tag 0 the word owns one of the `refs` of a live `Heap<T>`. Only the last owner has
+//!   mutable access.
+//! - Under tags 0 and 1 the object begins with a [`Header`], whose table belongs to exactly that
+//!   type.
+//! - The word keeps the provenance of the whole object. Its tag is changed only by `map_addr` or
+//!   byte offsets.
 
 #![allow(unsafe_code)]
 
@@ -29,8 +33,8 @@ use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use crate::content::{Concrete, Content, Object};
 use crate::text::{InlineText, StaticText};
 
-/// An error that exists before the program starts: making an [`Error`] of it allocates nothing, and a clone or a drop
-/// of that touches no memory.
+/// An error for a `static`. Making an [`Error`](crate::Error) of it allocates nothing, and cloning
+/// or dropping that accesses no memory.
 ///
 /// ```
 /// use rookery_error::{Error, StaticError};
@@ -65,14 +69,14 @@ impl<E: StdError + Send + Sync + 'static> StaticError<E> {
         share: never_shared,
     };
 
-    /// An error to be put in a `static`.
+    /// Makes an error that can be stored in a `static`.
     pub const fn new(error: E) -> StaticError<E> {
         StaticError { header: Header { table: &Self::TABLE }, content: Concrete(error) }
     }
 }
 
 impl<E> StaticError<E> {
-    /// The error itself.
+    /// Returns the error.
     pub const fn error(&self) -> &E {
         &self.content.0
     }
@@ -90,14 +94,15 @@ pub(crate) struct Repr {
     word: NonNull<Header>,
 }
 
-// SAFETY: what the word points to is immutable while it is shared, except the reference count, which is atomic, and
-// every `Content` is `Send + Sync`; so is every `E` of a `StaticError`, and `str`.
+// SAFETY: what the word points to is immutable while it is shared, except the reference count,
+// which is atomic. Every `Content` is `Send + Sync`, and so are every `E` of a `StaticError`, and
+// `str`.
 unsafe impl Send for Repr {}
 // SAFETY: as above.
 unsafe impl Sync for Repr {}
 
 impl Repr {
-    /// Puts `content` on the heap: one allocation.
+    /// Moves `content` to the heap, with one allocation.
     #[inline]
     pub(crate) fn new<T: Content>(content: T) -> Repr {
         let heap = Box::new(Heap {
@@ -112,7 +117,7 @@ impl Repr {
         Repr { word: word.cast() }
     }
 
-    /// Copies `text` to the heap, behind the header that describes it: one allocation.
+    /// Copies `text` to the heap, directly after its header, with one allocation.
     #[inline]
     pub(crate) fn text(text: &str) -> Repr {
         // SAFETY: a `str` is no longer than `isize::MAX`, so the sum does not wrap.
@@ -126,12 +131,14 @@ impl Repr {
         };
         // SAFETY: the offset lies within the layout, or at its end.
         let tail = unsafe { start.add(TEXT_OFFSET) };
-        // SAFETY: the layout has `text.len()` bytes from there on, in memory that nobody else knows of.
+        // SAFETY: the layout has `text.len()` bytes from there on, in memory that nothing else
+        // refers to.
         unsafe { copy(text, tail) };
         let bytes = NonNull::slice_from_raw_parts(tail, text.len());
         let heap = Heap {
             counted: Counted { header: Header { table: &TEXT_TABLE }, refs: AtomicUsize::new(1) },
-            // SAFETY: the bytes are those of a `str`, never written again, and freed only with this content.
+            // SAFETY: the bytes are those of a `str`, never written again, and freed only with this
+            // content.
             content: unsafe { InlineText::new(NonNull::new_unchecked(bytes.as_ptr() as *mut str)) },
         };
         // SAFETY: the layout begins with that of a `Heap<InlineText>`, alignment included.
@@ -151,53 +158,56 @@ impl Repr {
 
     const fn tagged(pointer: *const Header, tag: usize) -> Repr {
         let word = pointer.wrapping_byte_add(tag).cast_mut();
-        // SAFETY: the pointer came from a reference with an alignment above the tag, so the sum is not zero.
+        // SAFETY: the pointer came from a reference with an alignment above the tag, so the sum is
+        // not zero.
         Repr { word: unsafe { NonNull::new_unchecked(word) } }
     }
 
-    /// What is held.
+    /// Returns the content.
     pub(crate) fn content(&self) -> &dyn Content {
         match self.tag() {
             STATIC_STR => {
                 let message = self.pointer::<StaticText>();
-                // SAFETY: this tag is only given to a `&'static &'static str`, and `StaticText` is transparent over
-                // a `&'static str`.
+                // SAFETY: this tag is only used for a `&'static &'static str`, and `StaticText` is
+                // a transparent wrapper of `&'static str`.
                 unsafe { &*message }
             }
             _ => {
                 let header = self.header();
-                // SAFETY: the header belongs to an object that lives as long as `self`, which the table is of.
+                // SAFETY: the header belongs to an object that lives as long as `self`, and the
+                // table is that of the object.
                 let content = unsafe { (header.as_ref().table.content)(header) };
-                // SAFETY: it points into that object, of which nobody has a mutable reference.
+                // SAFETY: the pointer refers to that object, to which there is no mutable
+                // reference.
                 unsafe { content.as_ref() }
             }
         }
     }
 
-    /// The boxed content, if it is on the heap and nobody else holds it.
+    /// Returns the content in a box if it is on the heap and this is its only handle.
     pub(crate) fn into_boxed(self) -> Result<Box<Object>, Repr> {
-        if !self.is_alone() {
+        if !self.is_unique() {
             return Err(self);
         }
         let header = self.header();
         mem::forget(self);
-        // SAFETY: ours was the only handle, nobody can make another one, and it is forgotten.
+        // SAFETY: this was the only handle, no other can be made, and its `drop` is not run.
         Ok(unsafe { (header.as_ref().table.take)(header) })
     }
 
-    /// Likewise, in an arc.
+    /// Returns the content in an arc if it is on the heap and this is its only handle.
     pub(crate) fn into_arc(self) -> Result<Arc<Object>, Repr> {
-        if !self.is_alone() {
+        if !self.is_unique() {
             return Err(self);
         }
         let header = self.header();
         mem::forget(self);
-        // SAFETY: ours was the only handle, nobody can make another one, and it is forgotten.
+        // SAFETY: this was the only handle, no other can be made, and its `drop` is not run.
         Ok(unsafe { (header.as_ref().table.share)(header) })
     }
 
-    /// Whether it is on the heap and nobody else holds it.
-    fn is_alone(&self) -> bool {
+    /// Returns true if the content is on the heap and this is its only handle.
+    fn is_unique(&self) -> bool {
         // `Acquire` pairs with the `Release` of the drops that made this handle the last one.
         self.refs().is_some_and(|refs| refs.load(Ordering::Acquire) == 1)
     }
@@ -210,7 +220,7 @@ impl Repr {
         self.word.as_ptr().map_addr(|address| address & !TAG_BITS).cast()
     }
 
-    /// The header, under any tag but that of a static `str`.
+    /// Returns the header. The tag must not be that of a static `str`.
     fn header(&self) -> NonNull<Header> {
         debug_assert_ne!(self.tag(), STATIC_STR);
         // SAFETY: the word without its tag is the address of an object.
@@ -222,18 +232,19 @@ impl Repr {
         if self.tag() != HEAP {
             return None;
         }
-        // SAFETY: under this tag the word points to a live `Heap<T>`, which starts with a `Counted`.
+        // SAFETY: under this tag the word points to a live `Heap<T>`, which starts with a
+        // `Counted`.
         Some(unsafe { &(*self.word.cast::<Counted>().as_ptr()).refs })
     }
 }
 
-/// Gives up one of the handles that `refs` counts. Returns true if it was the last one.
+/// Releases one of the handles that `refs` counts. Returns true if it was the last one.
 #[inline]
 fn release(refs: &AtomicUsize) -> bool {
-    // A count of one is ours, and without a second handle nobody can make it more: the locked
-    // instruction (2 ns of 12 for an error made and dropped) is only needed if the error is
-    // shared, which is rare. `Release`: what this thread did with the error happens before its
-    // end on another thread. `Acquire` on the load, and the fence, are the other side of that.
+    // If the count is one, no other handle exists, and none can be made. The locked instruction (2
+    // ns of the 12 ns for making and dropping an error) is therefore needed only for a shared
+    // error, which is rare. `Release` orders the accesses of this thread before the end of the
+    // error on another thread. `Acquire` on the load and in the fence is the counterpart.
     let is_last = refs.load(Ordering::Acquire) == 1 || refs.fetch_sub(1, Ordering::Release) == 1;
     if is_last {
         fence(Ordering::Acquire);
@@ -245,7 +256,8 @@ impl Clone for Repr {
     #[inline]
     fn clone(&self) -> Repr {
         if let Some(refs) = self.refs() {
-            // `Relaxed`: whoever clones holds a reference already, so the count cannot reach zero meanwhile.
+            // `Relaxed` is enough: the caller owns a reference, so the count cannot reach zero
+            // meanwhile.
             if refs.fetch_add(1, Ordering::Relaxed) > MAX_REFS {
                 process::abort();
             }
@@ -259,38 +271,38 @@ impl Drop for Repr {
     fn drop(&mut self) {
         if let Some(refs) = self.refs() {
             if release(refs) {
-                // SAFETY: this was the last handle of an object on the heap, which is of the type
-                // of its table.
+                // SAFETY: this was the last handle of an object on the heap, and the table is that
+                // of the object.
                 unsafe { (self.word.as_ref().table.drop)(self.word) };
             }
         }
     }
 }
 
-/// The start of everything that a word under tag 0 or 1 points to.
+/// The beginning of every object that a word with tag 0 or 1 points to.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Header {
     table: &'static Table,
 }
 
-/// What can be done with an object of which only the header is known.
+/// The functions for an object of which only the header is known.
 struct Table {
-    /// Caller: the header is that of a live object of this table's type.
+    /// Returns the content. The header has to be that of a live object of this table's type.
     content: unsafe fn(NonNull<Header>) -> NonNull<dyn Content>,
-    /// Drops and frees. Caller: as above, and nobody uses the object again.
+    /// Drops and frees the object, which must not be used again. The header has to be as above.
     drop: unsafe fn(NonNull<Header>),
-    /// Moves the content out and frees the rest. Caller: as above.
+    /// Moves the content into a box and frees the rest of the object. The conditions are the same.
     take: unsafe fn(NonNull<Header>) -> Box<Object>,
-    /// Likewise, to an arc.
+    /// Moves the content into an arc and frees the rest of the object. The conditions are the same.
     share: unsafe fn(NonNull<Header>) -> Arc<Object>,
 }
 
-/// The start of every object on the heap.
+/// The beginning of every object on the heap.
 #[repr(C)]
 struct Counted {
     header: Header,
-    /// Handles alive. Invariant: at least 1 while there is one.
+    /// The number of handles. Invariant: at least 1 while a handle exists.
     refs: AtomicUsize,
 }
 
@@ -309,7 +321,8 @@ impl<T: Content> Heap<T> {
     };
 }
 
-/// A [`Heap<InlineText>`] is followed by its bytes, so it is freed with another layout; otherwise it is like any other.
+/// The table of a [`Heap<InlineText>`], whose text follows it in the same allocation, so that it is
+/// freed with another layout.
 static TEXT_TABLE: Table = Table {
     content: heap_content::<InlineText>,
     drop: text_drop,
@@ -319,24 +332,24 @@ static TEXT_TABLE: Table = Table {
 
 unsafe fn heap_content<T: Content>(header: NonNull<Header>) -> NonNull<dyn Content> {
     let heap = header.cast::<Heap<T>>().as_ptr();
-    // SAFETY: the caller says that the header is that of a live `Heap<T>`.
+    // SAFETY: the caller guarantees that the header is that of a live `Heap<T>`.
     let content: *mut dyn Content = unsafe { &raw mut (*heap).content };
-    // SAFETY: a field of a live object is not at null.
+    // SAFETY: a field of a live object is not null.
     unsafe { NonNull::new_unchecked(content) }
 }
 
 unsafe fn heap_drop<T: Content>(header: NonNull<Header>) {
-    // SAFETY: the object came from a box of this type, and the caller gives it up.
+    // SAFETY: the object came from a box of this type, and the caller does not use it again.
     let mut heap = unsafe { Box::from_raw(header.cast::<Heap<T>>().as_ptr()) };
-    let beneath = heap.content.take_beneath();
+    let wrapped = heap.content.take_wrapped();
     drop(heap);
-    if let Some(error) = beneath {
+    if let Some(error) = wrapped {
         drop_layers(error.into_repr());
     }
 }
 
-/// Drops a handle and, if it was the last one, every layer beneath it that nobody else holds: one
-/// after the other, since a recursion would overflow the stack after some 10,000 layers.
+/// Releases a handle and, if it was the last one, drops every layer that no other handle shares. A
+/// loop does this, because recursion would overflow the stack after about 10,000 layers.
 fn drop_layers(mut layer: Repr) {
     loop {
         let handle = ManuallyDrop::new(layer);
@@ -344,31 +357,30 @@ fn drop_layers(mut layer: Repr) {
             return;
         }
         let header = handle.word;
-        // SAFETY: the table is that of the object, which nobody else refers to: this was its last
-        // handle.
-        let beneath = unsafe { (header.as_ref().table.content)(header).as_mut().take_beneath() };
-        // SAFETY: as above. If a destructor panics, `beneath` is dropped all the same.
+        // SAFETY: the table is that of the object, and this was its last handle.
+        let wrapped = unsafe { (header.as_ref().table.content)(header).as_mut().take_wrapped() };
+        // SAFETY: as above. If a destructor panics, `wrapped` is dropped all the same.
         unsafe { (header.as_ref().table.drop)(header) };
-        let Some(error) = beneath else { return };
+        let Some(error) = wrapped else { return };
         layer = error.into_repr();
     }
 }
 
 unsafe fn heap_take<T: Content>(header: NonNull<Header>) -> Box<Object> {
-    // SAFETY: the object came from a box of this type, and the caller gives it up.
+    // SAFETY: the object came from a box of this type, and the caller does not use it again.
     let heap = unsafe { Box::from_raw(header.cast::<Heap<T>>().as_ptr()) };
     heap.content.into_boxed()
 }
 
 unsafe fn heap_share<T: Content>(header: NonNull<Header>) -> Arc<Object> {
-    // SAFETY: the object came from a box of this type, and the caller gives it up.
+    // SAFETY: the object came from a box of this type, and the caller does not use it again.
     let heap = unsafe { Box::from_raw(header.cast::<Heap<T>>().as_ptr()) };
     heap.content.into_arc()
 }
 
 unsafe fn text_drop(header: NonNull<Header>) {
     let heap = header.cast::<Heap<InlineText>>();
-    // SAFETY: the caller says that this is a live `Heap<InlineText>`.
+    // SAFETY: the caller guarantees that this is a live `Heap<InlineText>`.
     let length = unsafe { heap.as_ref() }.content.as_str().len();
     // SAFETY: `Repr::text` checked this layout when it allocated with it.
     let layout = unsafe {
@@ -377,20 +389,21 @@ unsafe fn text_drop(header: NonNull<Header>) {
             align_of::<Heap<InlineText>>(),
         )
     };
-    // SAFETY: it was allocated with this layout; a `InlineText` needs no drop of its own, and the caller gives it up.
+    // SAFETY: it was allocated with this layout, an `InlineText` needs no drop of its own, and the
+    // caller does not use it again.
     unsafe { dealloc(header.as_ptr().cast(), layout) };
 }
 
 unsafe fn text_take(header: NonNull<Header>) -> Box<Object> {
-    // SAFETY: the caller says that this is a live `Heap<InlineText>`.
+    // SAFETY: the caller guarantees that this is a live `Heap<InlineText>`.
     let text = unsafe { header.cast::<Heap<InlineText>>().as_ref() }.content.as_str().to_owned();
-    // SAFETY: the caller gives the object up, and the text was copied.
+    // SAFETY: the caller does not use the object again, and the text was copied.
     unsafe { text_drop(header) };
     text.into()
 }
 
 unsafe fn text_share(header: NonNull<Header>) -> Arc<Object> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees the conditions of `text_take`.
     unsafe { text_take(header) }.into()
 }
 
@@ -398,9 +411,9 @@ unsafe fn static_content<E: StdError + Send + Sync + 'static>(
     header: NonNull<Header>,
 ) -> NonNull<dyn Content> {
     let error = header.cast::<StaticError<E>>().as_ptr();
-    // SAFETY: the caller says that the header is that of a `&'static StaticError<E>`.
+    // SAFETY: the caller guarantees that the header is that of a `&'static StaticError<E>`.
     let content: *const dyn Content = unsafe { &raw const (*error).content };
-    // SAFETY: a field of a live object is not at null.
+    // SAFETY: a field of a live object is not null.
     unsafe { NonNull::new_unchecked(content.cast_mut()) }
 }
 
@@ -418,8 +431,8 @@ fn never_shared(_: NonNull<Header>) -> Arc<Object> {
 
 /// Copies `text` to `to`.
 ///
-/// Most messages are a line of 16 to 64 bytes: moves of 16, of which the last overlap, take 2 ns of 12 less than a call of
-/// `memcpy`.
+/// Most messages are a line of 16 to 64 bytes. For these, moves of 16 bytes, the last of which
+/// overlap, take 2 ns less than a call of `memcpy`, out of 12 ns in all.
 ///
 /// # Safety
 /// - `to` is valid for writes of `text.len()` bytes that are not those of `text`.
@@ -427,7 +440,8 @@ fn never_shared(_: NonNull<Header>) -> Arc<Object> {
 unsafe fn copy(text: &str, to: NonNull<u8>) {
     let (from, length) = (text.as_ptr(), text.len());
     let block = |at: usize| {
-        // SAFETY: below, `at + 16 <= length`, and the caller says that so many bytes are valid and apart.
+        // SAFETY: `at + 16 <= length` in all calls below, and the caller guarantees that so many
+        // bytes are valid and do not overlap.
         unsafe { ptr::copy_nonoverlapping(from.add(at), to.as_ptr().add(at), 16) };
     };
     match length {
@@ -441,7 +455,7 @@ unsafe fn copy(text: &str, to: NonNull<u8>) {
             block(length - 32);
             block(length - 16);
         }
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         _ => unsafe { ptr::copy_nonoverlapping(from, to.as_ptr(), length) },
     }
 }
@@ -452,7 +466,7 @@ fn too_long() -> ! {
     panic!("a text that leaves no room for its header in the address space");
 }
 
-/// Where the bytes behind a [`Heap<InlineText>`] start.
+/// The offset of the text after a [`Heap<InlineText>`].
 const TEXT_OFFSET: usize = size_of::<Heap<InlineText>>();
 
 const HEAP: usize = 0;
@@ -460,7 +474,8 @@ const STATIC_ERROR: usize = 1;
 const STATIC_STR: usize = 2;
 const TAG_BITS: usize = 3;
 
-/// Past this many clones, all leaked, the process ends, as with `Arc`: the count must not wrap.
+/// The number of clones after which the process is aborted, as with `Arc`: the count must not wrap.
+/// Only leaked clones can reach it.
 const MAX_REFS: usize = isize::MAX as usize;
 
 const _: () = assert!(align_of::<Header>() > TAG_BITS && align_of::<&'static str>() > TAG_BITS);

@@ -1,9 +1,10 @@
-//! The hook of a server: it knows which request is being served.
+//! The error hook of a server, which knows the current request.
 //!
-//! One [`Reports`] belongs to the server, one [`RequestHook`] to each connection. The connection's task runs under
-//! the hook (one [`ErrorHookFuture`](crate::ErrorHookFuture) for its whole life) and tells it the id of each request as
-//! that begins: a store, no allocation and no reference count. What is thrown is counted by kind, shown to an
-//! observer (a log), and queued for the application if that listens.
+//! One [`Reports`] belongs to the server, and one [`RequestHook`] to each connection. The task of
+//! the connection runs under the hook (in one [`ErrorHookFuture`](crate::ErrorHookFuture) for its
+//! whole life) and stores the id of each request in it, which needs no allocation and no reference
+//! count. Errors that are thrown are counted by kind, passed to an observer such as a log, and
+//! queued for the application if it requests that.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,46 +14,46 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{Error, ErrorHook, ErrorId};
 
-/// Reports that wait for the application, unless [`Reports::with_limit`] says otherwise: 256 of 24 bytes are 6 KiB. When
-/// the application falls behind, the first errors of a burst say why; the rest is the same again, and is only
-/// counted ([`Reports::lost`]).
+/// The default length of the queue for the application: 256 reports of 24 bytes are 6 KiB. When the
+/// application falls behind, the first errors of a burst show the cause. The others usually repeat
+/// it and are only counted ([`Reports::lost`]).
 pub const QUEUED_REPORTS: usize = 256;
 
-/// What errors are counted as.
+/// The kinds by which errors are counted.
 pub trait Kind: Copy + 'static {
-    /// How many kinds there are.
+    /// The number of kinds.
     const COUNT: usize;
 
-    /// The kind of an error.
+    /// Returns the kind of an error.
     fn of(error: &Error) -> Self;
 
-    /// Its number, below [`COUNT`](Kind::COUNT).
+    /// Returns the number of the kind, which is less than [`COUNT`](Kind::COUNT).
     fn index(self) -> usize;
 }
 
-/// Whether the application hears of errors.
+/// The delivery of errors to the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delivery {
-    /// They are counted and observed only. This is how it begins.
+    /// Errors are only counted and observed. This is the initial state.
     Count,
-    /// They are queued as well.
+    /// Errors are queued as well.
     Queue,
 }
 
-/// An error, and the request it belongs to.
+/// An error with the request that it belongs to.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Report {
-    /// The request, as given to [`RequestHook::begin`].
+    /// The id of the request, from [`RequestHook::begin`].
     pub request: u64,
-    /// What the one who threw the error knows it by.
+    /// The id that `throw` returned.
     pub id: ErrorId,
     /// The error.
     pub error: Error,
 }
 
-/// All that was thrown in one server: counters, and a bounded queue to the application.
+/// The errors of one server: counters, and a bounded queue for the application.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -96,7 +97,7 @@ pub struct Reports<K> {
     lost: AtomicU64,
     limit: usize,
     queueing: AtomicBool,
-    /// As long as `queue`, to be read without its lock.
+    /// The length of `queue`, which can be read without the lock.
     waiting: AtomicUsize,
     queue: Mutex<VecDeque<Report>>,
     observer: Option<Observer>,
@@ -105,7 +106,7 @@ pub struct Reports<K> {
 }
 
 impl<K: Kind> Reports<K> {
-    /// With a queue of [`QUEUED_REPORTS`].
+    /// Makes counters and a queue of [`QUEUED_REPORTS`] reports.
     pub fn new() -> Reports<K> {
         Reports {
             counts: (0..K::COUNT).map(|_| AtomicU64::new(0)).collect(),
@@ -121,13 +122,14 @@ impl<K: Kind> Reports<K> {
         }
     }
 
-    /// Bounds the queue, in reports.
+    /// Sets the maximum number of queued reports.
     #[must_use]
     pub fn with_limit(self, limit: usize) -> Reports<K> {
         Reports { limit, ..self }
     }
 
-    /// Shows every error to `observer`, with its request's id, on the thread that throws it. For logs.
+    /// Sets a function, such as a log, that is called with each error and its request's id, on the
+    /// thread that throws the error.
     #[must_use]
     pub fn with_observer(
         self,
@@ -136,13 +138,14 @@ impl<K: Kind> Reports<K> {
         Reports { observer: Some(Box::new(observer)), ..self }
     }
 
-    /// Calls `waker` when the queue stops being empty, on the thread that throws. It must not block.
+    /// Sets a function that is called when the queue is no longer empty, on the thread that throws
+    /// the error. It must not block.
     #[must_use]
     pub fn with_waker(self, waker: impl Fn() + Send + Sync + 'static) -> Reports<K> {
         Reports { waker: Some(Box::new(waker)), ..self }
     }
 
-    /// A hook for one connection, whose requests are served one after another.
+    /// Returns the hook for one connection, which serves one request at a time.
     ///
     /// # Allocation
     /// One.
@@ -150,21 +153,22 @@ impl<K: Kind> Reports<K> {
         Arc::new(RequestHook { request: AtomicU64::new(0), reports: Arc::clone(self) })
     }
 
-    /// Starts or ends queueing. What is queued stays.
+    /// Starts or stops the queueing of errors. Queued reports stay.
     ///
     /// # Allocation
-    /// The queue, whole, so that a throw need not.
+    /// The whole queue is allocated here, so that a throw need not allocate.
     pub fn set_delivery(&self, delivery: Delivery) {
         if delivery == Delivery::Queue {
             let mut queue = self.queue();
             let missing = self.limit.saturating_sub(queue.len());
             queue.reserve_exact(missing);
         }
-        // After the room is there. The lock orders what matters; this flag is only a wish.
+        // Stored after the queue has its capacity. The lock provides the ordering; this flag may be
+        // read late.
         self.queueing.store(delivery == Delivery::Queue, Ordering::Release);
     }
 
-    /// The oldest report that waits. When none does, this is one load.
+    /// Removes the oldest report from the queue. If the queue is empty, this costs one load.
     pub fn take(&self) -> Option<Report> {
         if self.waiting.load(Ordering::Acquire) == 0 {
             return None;
@@ -175,17 +179,17 @@ impl<K: Kind> Reports<K> {
         report
     }
 
-    /// Errors of this kind so far.
+    /// Returns the number of errors of this kind so far.
     pub fn count(&self, kind: K) -> u64 {
         self.counts[kind.index()].load(Ordering::Relaxed)
     }
 
-    /// Errors of all kinds so far.
+    /// Returns the number of errors of all kinds so far.
     pub fn total(&self) -> u64 {
         self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// Reports that found the queue full, and were counted only.
+    /// Returns the number of reports that were only counted, because the queue was full.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -206,7 +210,7 @@ impl<K: Kind> Reports<K> {
         let mut queue = self.queue();
         if queue.len() >= self.limit {
             self.lost.fetch_add(1, Ordering::Relaxed);
-            // Before the report is dropped: an error's destructor may be anyone's code.
+            // Before the report is dropped, because the destructor of an error may run any code.
             drop(queue);
             return;
         }
@@ -228,7 +232,7 @@ impl<K: Kind> Reports<K> {
         drop(withdrawn);
     }
 
-    /// Nothing that panics is done under the lock, so a poisoned one is as good as any.
+    /// Locks the queue. No code under the lock can panic half-way, so a poisoned lock is usable.
     fn queue(&self) -> MutexGuard<'_, VecDeque<Report>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -251,27 +255,28 @@ impl<K> fmt::Debug for Reports<K> {
     }
 }
 
-/// The hook of one connection, told of each request in turn.
+/// The hook of one connection, which knows the current request.
 pub struct RequestHook<K> {
-    /// Only the connection's task stores it; an atomic because a hook is shared, at the price of a plain store.
+    /// The id of the current request. Only the connection's task stores it. It is atomic because a
+    /// hook is shared, and costs a plain store.
     request: AtomicU64,
     reports: Arc<Reports<K>>,
 }
 
 impl<K: Kind> RequestHook<K> {
-    /// From now on, errors are those of this request. Before the first, it is 0.
+    /// Sets the request to which errors belong from now on. Before the first call it is 0.
     #[inline]
     pub fn begin(&self, request: u64) {
-        // The task is the only writer, and what moves it to another thread orders this.
+        // The task is the only writer, and moving it to another thread orders the store.
         self.request.store(request, Ordering::Relaxed);
     }
 
-    /// The request that errors are of now.
+    /// Returns the id of the current request.
     pub fn request(&self) -> u64 {
         self.request.load(Ordering::Relaxed)
     }
 
-    /// Where the reports go.
+    /// Returns the counters and the queue.
     pub fn reports(&self) -> &Arc<Reports<K>> {
         &self.reports
     }
@@ -284,7 +289,7 @@ impl<K: Kind> ErrorHook for RequestHook<K> {
         self.reports.report(self.request(), error)
     }
 
-    /// Withdraws the report if the application has not taken it yet. It stays counted.
+    /// Withdraws the report if the application has not taken it yet. The error stays counted.
     fn clear(&self, id: &ErrorId) {
         self.reports.withdraw(*id);
     }

@@ -1,4 +1,4 @@
-//! The contents of errors that are nothing but a text.
+//! The contents of errors that consist of a text.
 
 #![allow(unsafe_code)]
 
@@ -8,14 +8,14 @@ use std::ptr::NonNull;
 
 use crate::content::{Content, Object};
 
-/// A text that was there before the program started.
+/// A text that is part of the program.
 #[repr(transparent)]
 pub(crate) struct StaticText(&'static str);
 
-/// A text on the heap that came as a `String`, whose buffer is kept.
+/// A text on the heap that arrived as a `String`, whose buffer is kept.
 pub(crate) struct OwnedText(pub(crate) String);
 
-/// A text on the heap behind its own header: it points into the allocation it is in.
+/// A text on the heap directly after its header. It points into its own allocation.
 pub(crate) struct InlineText(NonNull<str>);
 
 impl InlineText {
@@ -27,7 +27,7 @@ impl InlineText {
     }
 
     pub(crate) fn as_str(&self) -> &str {
-        // SAFETY: `new`'s caller said that it is valid and not written to.
+        // SAFETY: the caller of `new` guaranteed that the text is valid and not written to.
         unsafe { self.0.as_ref() }
     }
 }
@@ -37,7 +37,7 @@ unsafe impl Send for InlineText {}
 // SAFETY: as above.
 unsafe impl Sync for InlineText {}
 
-macro_rules! text_error {
+macro_rules! text_content {
     ($name:ident, $self:ident => $text:expr) => {
         impl fmt::Display for $name {
             fn fmt(&$self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,6 +65,6 @@ macro_rules! text_error {
     };
 }
 
-text_error!(StaticText, self => self.0);
-text_error!(OwnedText, self => &self.0[..]);
-text_error!(InlineText, self => self.as_str());
+text_content!(StaticText, self => self.0);
+text_content!(OwnedText, self => &self.0[..]);
+text_content!(InlineText, self => self.as_str());

@@ -1,4 +1,4 @@
-//! Errors as `tracing` events.
+//! Errors as events of `tracing`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::{Error, ErrorHook, ErrorId};
 
-/// Writes an event at level `ERROR` for each error, with its whole chain, and passes the error on.
+/// A hook that writes an event at level `ERROR` for each error, with its whole chain, and passes
+/// the error on.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -21,7 +22,8 @@ pub struct TracingHook {
 }
 
 impl TracingHook {
-    /// Passes errors on to `next`, whose ids it then returns; without one it counts its own.
+    /// Makes a hook that passes errors on to `next` and returns its ids. Without `next` it numbers
+    /// the errors itself.
     pub fn new(next: Option<Arc<dyn ErrorHook>>) -> TracingHook {
         TracingHook { next, last_id: AtomicUsize::new(0) }
     }
@@ -50,7 +52,7 @@ impl fmt::Debug for TracingHook {
     }
 }
 
-/// Writes an event at level `ERROR` with the request's id: an observer for
+/// Writes an event at level `ERROR` with the id of the request. Use it as an observer for
 /// [`Reports::with_observer`](crate::Reports::with_observer).
 pub fn trace_request(request: u64, error: &Error) {
     tracing::error!(request, error = %format_args!("{error:#}"), "request failed");

@@ -1,6 +1,6 @@
-//! How often each constructor and each poll allocates. One test, because the counter is the process's.
+//! Counts the allocations of each constructor and each poll. It is a single test, because the
+//! counter belongs to the process.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,51 +8,23 @@ use std::future::{Future, poll_fn};
 use std::hint::black_box;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use rookery_error::{
     Context as _, Delivery, Error, ErrorHook, ErrorHookFuture, Kind, Reports, StaticError, error,
     set_hook, throw, with_hook,
 };
-
-/// Counts allocations (a reallocation is one) and bytes asked for.
-struct Counting;
-
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-static BYTES: AtomicUsize = AtomicUsize::new(0);
-
-fn counted(bytes: usize) {
-    ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-    BYTES.fetch_add(bytes, Ordering::Relaxed);
-}
-
-// SAFETY: everything is passed on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        counted(layout.size());
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        counted(size);
-        // SAFETY: the caller's promise.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
+use rookery_test_support::allocator::{CountingAllocator, process};
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Allocations and bytes of `run`.
+/// Returns the number of allocations of `run`, and their bytes.
 fn cost<T>(run: impl FnOnce() -> T) -> (usize, usize) {
-    let before = (ALLOCATIONS.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed));
+    let before = (process::allocations(), process::requested_bytes());
     black_box(run());
-    (ALLOCATIONS.load(Ordering::Relaxed) - before.0, BYTES.load(Ordering::Relaxed) - before.1)
+    let allocations = process::allocations() - before.0;
+    (usize::try_from(allocations).unwrap(), process::requested_bytes() - before.1)
 }
 
 fn allocations<T>(run: impl FnOnce() -> T) -> usize {
@@ -85,7 +57,7 @@ impl Kind for All {
     }
 }
 
-/// Without the test harness, whose threads allocate when they please: `harness = false`.
+/// Runs without the test harness (`harness = false`), whose threads allocate at any time.
 fn main() {
     constructors();
     conversions_back();
@@ -127,14 +99,14 @@ fn constructors() {
     assert_eq!(allocations(|| one.chain().count()), 0);
     assert_eq!(allocations(|| Ok::<_, Error>(1).with_context(|| format!("never {text}"))), 0);
 
-    // Whatever the environment says: it asks for backtraces on the machine that this was written on.
+    // Unset, because the machine may request backtraces in its environment.
     // SAFETY: this program has one thread.
     unsafe { std::env::set_var("RUST_BACKTRACE", "1") };
     assert_eq!(allocations(|| Error::new(error)), 1);
     assert_eq!(allocations(|| error!("plain literal")), 0);
 }
 
-/// Above 256 bytes: the error, the string, and a reallocation whenever that has to double.
+/// Above 256 bytes: the error, the string, and a reallocation whenever the string doubles.
 fn long_messages() {
     let lengths: &[usize] = if cfg!(miri) { &[257] } else { &[257, 300, 5_000, 100_000] };
     for &length in lengths {
@@ -154,7 +126,7 @@ fn long_messages() {
     }
 }
 
-/// A text that is written piece by piece: the piece, and how often.
+/// A text that is written in parts: the part and the number of repetitions.
 struct Repeated<'a>(&'a str, usize);
 
 impl fmt::Display for Repeated<'_> {
@@ -211,7 +183,7 @@ fn hooks() {
     assert_eq!(allocations(|| throw("not even converted")), 0);
 }
 
-/// What a server does for each rejection: no allocation, however long it runs.
+/// Does what a server does for each rejection, which allocates nothing however long it runs.
 fn reports() {
     let reports = Arc::new(Reports::<All>::new());
     reports.set_delivery(Delivery::Queue);

@@ -1,41 +1,45 @@
-//! What peers make a server hold, in bytes, and what it may hold: one budget, in shares.
+//! The memory budget of a server, which limits the bytes that clients can make it hold. The budget
+//! is divided into shares.
 //!
 //! # Ground rules
-//! - What is held is charged by capacity, when a buffer grows or goes: never per frame, byte or poll. What every connection
-//!   has is charged once, with the connection.
-//! - A [`Charge`] is given back when it is dropped, on whatever thread, so that nothing stays charged that is gone.
-//! - The budget counts. Who has to go when a share is used up is the server's to decide.
+//! - Memory is charged by capacity when a buffer grows or is freed, never for each frame, byte or
+//!   poll. The memory that every connection needs is charged once, with the connection.
+//! - A [`Charge`] is released when it is dropped, on any thread, so that freed memory never remains
+//!   charged.
+//! - The budget only counts. The server decides which connections to close when a share is
+//!   exhausted.
 
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a byte is held for. A share that is used up leaves the others alone.
+/// The purpose of memory that counts towards the budget. An exhausted share does not affect the
+/// others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Share {
-    /// Connections: their tasks, buffers of heads, and a small request each.
+    /// Connections, each with its task, the buffer for heads, and a small request.
     Connections,
-    /// Requests that are larger: long heads, and bodies in memory.
+    /// Requests that are larger than usual, with long heads or with bodies in memory.
     Requests,
-    /// WebSocket messages that have not come whole.
+    /// WebSocket messages of which only a part has arrived.
     Messages,
-    /// What waits to be sent to WebSockets, and of replies that come in pieces.
+    /// Data that is waiting to be sent to WebSockets or in streamed responses.
     Queues,
-    /// Replies that are being sent.
+    /// Responses that are being sent.
     Replies,
-    /// Compressors of large replies.
+    /// Compressors of large responses.
     Compressors,
-    /// Exchanges kept for reuse.
+    /// Exchanges that are kept for reuse.
     Pool,
 }
 
 impl Share {
-    /// How many there are.
+    /// The number of shares.
     pub const COUNT: usize = 7;
 
-    /// All of them.
+    /// All shares, in the order of their discriminants.
     pub const ALL: [Share; Share::COUNT] = [
         Share::Connections,
         Share::Requests,
@@ -47,29 +51,31 @@ impl Share {
     ];
 }
 
-/// The counts of one server. Reading them takes no lock, so they may be a moment old on another thread.
+/// The memory budget of one server: a limit and a count for each share. Reading a count takes no
+/// lock, so another thread may see a value that is slightly out of date.
 pub struct Budget {
     limits: [usize; Share::COUNT],
     used: [AtomicUsize; Share::COUNT],
 }
 
 impl Budget {
-    /// A budget with so many bytes for each share, in the order of [`Share::ALL`].
+    /// Creates a budget with a limit in bytes for each share, in the order of [`Share::ALL`].
     pub fn new(limits: [usize; Share::COUNT]) -> Arc<Budget> {
         Arc::new(Budget { limits, used: Default::default() })
     }
 
-    /// Bytes a share may have.
+    /// Returns the limit of a share in bytes.
     pub fn limit(&self, share: Share) -> usize {
         self.limits[share as usize]
     }
 
-    /// Bytes a share has.
+    /// Returns the number of bytes charged to a share.
     pub fn used(&self, share: Share) -> usize {
         self.used[share as usize].load(Ordering::Relaxed)
     }
 
-    /// Sets what a share has that one thread alone counts.
+    /// Sets the number of bytes charged to a share. Only for a share that a single thread counts as
+    /// a whole, without [`Charge`]s.
     pub fn set_used(&self, share: Share, bytes: usize) {
         self.used[share as usize].store(bytes, Ordering::Relaxed);
     }
@@ -82,7 +88,7 @@ impl fmt::Debug for Budget {
     }
 }
 
-/// What one holder has of one share. Dropped, it gives that back.
+/// The bytes that one holder has charged to one share. Dropping the charge releases them.
 #[derive(Debug)]
 pub struct Charge {
     budget: Arc<Budget>,
@@ -91,17 +97,17 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// A charge of nothing yet.
+    /// Creates a charge of zero bytes.
     pub fn new(budget: &Arc<Budget>, share: Share) -> Charge {
         Charge { budget: Arc::clone(budget), share, bytes: Cell::new(0) }
     }
 
-    /// The bytes charged.
+    /// Returns the number of bytes charged.
     pub fn bytes(&self) -> usize {
         self.bytes.get()
     }
 
-    /// Makes it `bytes`. Costs nothing when it is that already.
+    /// Changes the charge to `bytes`. Does no atomic operation if the charge is already that large.
     pub fn set(&self, bytes: usize) {
         let before = self.bytes.replace(bytes);
         let used = &self.budget.used[self.share as usize];
@@ -124,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_charge_is_given_back_in_full_from_any_thread() {
+    fn a_charge_is_released_in_full_from_any_thread() {
         let budget = Budget::new([100; Share::COUNT]);
         let (one, two) = (Charge::new(&budget, Share::Queues), Charge::new(&budget, Share::Queues));
         one.set(70);
@@ -138,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_counted_in_their_order() {
+    fn shares_have_the_discriminants_of_their_order() {
         for (at, share) in Share::ALL.into_iter().enumerate() {
             assert_eq!(share as usize, at);
         }

@@ -1,4 +1,4 @@
-//! What the application has the server do.
+//! The commands that the application sends to the server.
 
 use crate::event::MessageKind;
 use crate::exchange::Exchange;
@@ -6,92 +6,102 @@ use crate::ids::{ExchangeId, ListenerId, StreamId, WebSocketId};
 use crate::payload::Payload;
 use crate::streamed_body::StreamEnd;
 
-/// Down: what the application wants done. Commands for a WebSocket or a stream that has ended are ignored.
+/// A command from the application to the server. Commands for a WebSocket or a stream that has
+/// ended are ignored.
 #[derive(Debug)]
 pub enum Command {
-    /// The exchange has its reply. Status 101 accepts a WebSocket.
+    /// Sends the response that the exchange contains. Status 101 accepts a WebSocket.
     Respond(Box<Exchange>),
-    /// The body may be read.
+    /// Makes the server read the body of a request that was passed on as
+    /// [`Event::Head`](crate::Event::Head).
     ReadBody(Box<Exchange>),
-    /// The body of a request that was shown as [`Event::Head`] is to come in pieces. The application keeps the exchange, and may
-    /// answer at any time.
+    /// Streams the body of a request that was passed on as [`Event::Head`](crate::Event::Head) to
+    /// the application in chunks. The application keeps the exchange and may respond at any time.
     StreamBody {
         /// The request.
-        call: ExchangeId,
-        /// Its listener.
+        exchange: ExchangeId,
+        /// The listener on which the request arrived.
         listener: ListenerId,
-        /// Its exchange's [slot](Exchange::slot).
+        /// The [slot](Exchange::slot) of the request's exchange.
         slot: u32,
     },
-    /// A piece of such a body ([`Event::Body`]) has been dealt with: as much more may come.
+    /// Reports that the application has processed a chunk of a streamed request body
+    /// ([`Event::Body`](crate::Event::Body)), so that the server may send the same
+    /// number of bytes again.
     BodyConsumed {
         /// The request.
-        call: ExchangeId,
-        /// How many bytes it had.
+        exchange: ExchangeId,
+        /// The length of the chunk in bytes.
         bytes: usize,
     },
-    /// Sends a message.
+    /// Sends a message to a WebSocket.
     Send {
         /// The WebSocket.
         socket: WebSocketId,
-        /// Text or binary.
+        /// Whether the message is text or binary.
         kind: MessageKind,
-        /// Its bytes; text is valid UTF-8.
+        /// The message, which is valid UTF-8 if it is text.
         payload: Payload,
     },
-    /// Sends a ping, unless the peer does not read what it was sent before.
+    /// Sends a ping to a WebSocket, unless earlier data for its peer is still waiting to be sent.
     Ping {
         /// The WebSocket.
         socket: WebSocketId,
     },
-    /// Starts the closing handshake.
+    /// Starts the closing handshake of a WebSocket.
     Close {
         /// The WebSocket.
         socket: WebSocketId,
         /// The close code.
         code: u16,
-        /// The reason, UTF-8, at most 123 bytes.
+        /// The reason in UTF-8, at most 123 bytes.
         reason: Vec<u8>,
     },
-    /// Drops the connection without a close frame.
+    /// Closes the connection of a WebSocket without a close frame.
     Abort {
         /// The WebSocket.
         socket: WebSocketId,
     },
-    /// The next piece of a stream, which [`StreamFlow::admit`](crate::Flow::give) has counted in. An empty one answers
-    /// [`Event::Pull`] with "nothing yet".
+    /// Sends the next chunk of a streamed response, which
+    /// [`StreamFlow::admit`](crate::StreamFlow::admit) has counted. An empty chunk in response to
+    /// [`Event::Pull`](crate::Event::Pull) means that no data is available yet.
     Chunk {
-        /// The stream.
+        /// The streamed response.
         stream: StreamId,
-        /// Its bytes.
+        /// The bytes of the chunk.
         payload: Payload,
-        /// The application gives another one without being asked: [`Event::Pull`] does not come until it has given one that is the
-        /// last, or [`Command::ResumePulls`].
+        /// Whether the application will push further chunks by itself. The server then sends no
+        /// [`Event::Pull`](crate::Event::Pull) until it has received a chunk for which this
+        /// field is false, or [`Command::ResumePulls`].
         is_pushing: bool,
     },
-    /// The application goes on by itself no more: it is to be asked when there is room.
+    /// Makes the server pull chunks with [`Event::Pull`](crate::Event::Pull) again, because the
+    /// application no longer pushes them by itself.
     ResumePulls {
-        /// The stream.
+        /// The streamed response.
         stream: StreamId,
     },
-    /// Sends the head of a stream's reply now, if it still waits for the first piece.
+    /// Sends the head of a streamed response now, if the head is still waiting for the first chunk.
     SendHead {
-        /// The stream.
+        /// The streamed response.
         stream: StreamId,
     },
-    /// The stream is whole.
+    /// Marks a streamed response as complete.
     EndStream {
-        /// The stream.
+        /// The streamed response.
         stream: StreamId,
     },
-    /// The stream cannot be completed: what came before is sent, and then its client sees that it was cut. If nothing has
-    /// been sent, 500 is answered instead.
+    /// Ends a streamed response that cannot be completed. The server sends the earlier chunks and
+    /// then closes the stream in a way that shows the client that the response is incomplete. If
+    /// nothing has been sent yet, the server responds with status 500 instead.
     AbortStream {
-        /// The stream.
+        /// The streamed response.
         stream: StreamId,
-        /// [`StreamEnd::Error`], or [`StreamEnd::Slow`], with which what came before is not waited for.
+        /// [`StreamEnd::Error`], or [`StreamEnd::Slow`], after which the server does not wait until
+        /// the earlier chunks have been sent.
         reason: StreamEnd,
-        /// The text of the 500, UTF-8; empty: the server's own.
+        /// The body of the response with status 500, in UTF-8. If it is empty, the server sends its
+        /// default page.
         page: Vec<u8>,
     },
 }

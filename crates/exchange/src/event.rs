@@ -1,113 +1,129 @@
-//! What goes up to the application and what comes down from it.
+//! The events that the server sends to the application.
 
 use crate::exchange::Exchange;
 use crate::ids::{ExchangeId, ListenerId, StreamId, WebSocketId};
 use crate::payload::Payload;
 use crate::streamed_body::StreamEnd;
 
-/// Whether a message is text (valid UTF-8) or binary.
+/// The kind of a WebSocket message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageKind {
-    /// Text, valid UTF-8.
+    /// Text, which is valid UTF-8.
     Text,
-    /// Any bytes.
+    /// Arbitrary bytes.
     Binary,
 }
 
-/// Up: what the application is told. Events of one connection keep their order.
+/// An event that the server reports to the application. The events of one connection keep their
+/// order.
 #[derive(Debug)]
 pub enum Event {
-    /// A whole request, or the opening handshake of a WebSocket ([`Exchange::is_upgrade`]). Answered by
-    /// [`Command::Respond`], once.
+    /// A complete request, or the opening handshake of a WebSocket ([`Exchange::is_upgrade`]). The
+    /// application responds once, with [`Command::Respond`](crate::Command::Respond).
     Request(Box<Exchange>),
-    /// A request whose body has not been read, for an application that wants to see its head first. Answered by
-    /// [`Command::ReadBody`], after which it comes again as [`Event::Request`], or by [`Command::Respond`], before which
-    /// [`Command::StreamBody`] may ask for its body in pieces.
+    /// A request whose body has not been read, for an application that inspects the head first. The
+    /// application responds with [`Command::ReadBody`](crate::Command::ReadBody), after which the
+    /// complete request follows as an [`Event::Request`], or with
+    /// [`Command::Respond`](crate::Command::Respond). Before it responds, it may request the body
+    /// in chunks with [`Command::StreamBody`](crate::Command::StreamBody).
     Head(Box<Exchange>),
-    /// A whole message.
+    /// A complete message from a WebSocket.
     Message {
         /// The WebSocket.
         socket: WebSocketId,
-        /// Its listener.
+        /// The listener on which the WebSocket was opened.
         listener: ListenerId,
-        /// Text or binary.
+        /// Whether the message is text or binary.
         kind: MessageKind,
-        /// Its bytes.
+        /// The bytes of the message.
         payload: Payload,
     },
-    /// The WebSocket has ended: told exactly once for each that was accepted.
+    /// The end of a WebSocket. The server sends this event exactly once for each WebSocket that was
+    /// accepted.
     Closed {
         /// The WebSocket.
         socket: WebSocketId,
-        /// Its listener.
+        /// The listener on which the WebSocket was opened.
         listener: ListenerId,
-        /// The peer's close code, 1005 without one, 1006 when the connection broke (RFC 6455, 7.4.1).
+        /// The peer's close code: 1005 if the close frame had none, 1006 if the connection broke
+        /// (RFC 6455, 7.4.1).
         code: u16,
-        /// What the peer's close frame says for a person, at most 123 bytes. Empty in all other cases; then it is not on the heap.
+        /// The reason in the peer's close frame, at most 123 bytes. In all other cases the reason
+        /// is empty and uses no heap memory.
         reason: Box<str>,
         /// Whether both sides sent a close frame.
         is_clean: bool,
     },
-    /// What waited for this WebSocket has been written out, after [`SendBacklog::count_sent`](crate::Backlog::give) had said that much does,
-    /// or a megabyte waited.
+    /// All data waiting for this WebSocket has been written. The server sends this event after
+    /// [`SendBacklog::count_sent`](crate::SendBacklog::count_sent) has returned `Some(false)`, or
+    /// after a megabyte was waiting.
     Drained {
         /// The WebSocket.
         socket: WebSocketId,
-        /// Its listener.
+        /// The listener on which the WebSocket was opened.
         listener: ListenerId,
     },
-    /// A piece of a request's body, after [`Command::StreamBody`].
+    /// A chunk of a request body, after [`Command::StreamBody`](crate::Command::StreamBody).
     Body {
         /// The request.
-        call: ExchangeId,
-        /// Its listener.
+        exchange: ExchangeId,
+        /// The listener on which the request arrived.
         listener: ListenerId,
-        /// The bytes.
+        /// The bytes of the chunk.
         payload: Payload,
     },
-    /// No more of it comes: told exactly once for each [`Command::StreamBody`].
+    /// The end of a streamed request body. The server sends this event exactly once for each
+    /// [`Command::StreamBody`](crate::Command::StreamBody).
     BodyEnd {
         /// The request.
-        call: ExchangeId,
-        /// Its listener.
+        exchange: ExchangeId,
+        /// The listener on which the request arrived.
         listener: ListenerId,
-        /// [`StreamEnd::Done`]: it is whole, or the request has been answered before.
+        /// The cause of the end: [`StreamEnd::Done`] if the body is complete, or if the application
+        /// has already responded.
         reason: StreamEnd,
     },
-    /// There is room for a piece of a stream that is pulled ([`StreamOptions`](crate::StreamRules)). Answered by
-    /// [`Command::Chunk`], [`Command::EndStream`] or [`Command::AbortStream`]; not told again before that, nor while the application goes on by
-    /// itself.
+    /// The server requests the next chunk of a streamed response that is pulled
+    /// ([`StreamOptions::is_pulled`](crate::StreamOptions::is_pulled)), because there is capacity
+    /// for it. The application responds with [`Command::Chunk`](crate::Command::Chunk),
+    /// [`Command::EndStream`](crate::Command::EndStream) or
+    /// [`Command::AbortStream`](crate::Command::AbortStream). The server does not send this event
+    /// again before that response, nor while the application pushes chunks by itself.
     Pull {
-        /// The stream.
+        /// The streamed response.
         stream: StreamId,
-        /// Its listener.
+        /// The listener on which the request arrived.
         listener: ListenerId,
     },
-    /// There is room again, after [`StreamFlow::admit`](crate::Flow::give) had said that there was not.
+    /// A streamed response has capacity for further chunks again, after
+    /// [`StreamFlow::admit`](crate::StreamFlow::admit) had returned
+    /// [`ChunkAdmission::Pause`](crate::ChunkAdmission::Pause).
     Writable {
-        /// The stream.
+        /// The streamed response.
         stream: StreamId,
-        /// Its listener.
+        /// The listener on which the request arrived.
         listener: ListenerId,
     },
-    /// The stream has ended: told exactly once for each reply that has one.
+    /// The end of a streamed response. The server sends this event exactly once for each streamed
+    /// response.
     StreamEnded {
-        /// The stream.
+        /// The streamed response.
         stream: StreamId,
-        /// Its listener.
+        /// The listener on which the request arrived.
         listener: ListenerId,
-        /// How.
+        /// The cause of the end.
         reason: StreamEnd,
     },
 }
 
 impl Event {
-    /// Whether it hands an exchange over: a request, a handshake, or the head of one.
+    /// Returns true if the event carries an exchange: a request, an opening handshake, or the head
+    /// of a request.
     pub fn is_request(&self) -> bool {
         matches!(self, Event::Request(_) | Event::Head(_))
     }
 
-    /// Whether it is a WebSocket's, behind its handshake.
+    /// Returns true if the event concerns a WebSocket after its opening handshake.
     pub fn is_websocket_event(&self) -> bool {
         matches!(self, Event::Message { .. } | Event::Closed { .. } | Event::Drained { .. })
     }

@@ -1,4 +1,4 @@
-//! One request and its reply, in one arena.
+//! A request and its response, whose data is stored in one arena.
 
 use std::alloc::Layout;
 use std::net::SocketAddr;
@@ -32,32 +32,35 @@ use crate::request_id::RequestId;
 use crate::send_backlog::SendBacklog;
 use crate::streamed_body::StreamedBody;
 
-/// A client's certificate, which has been verified: whom it names, and which one it is.
+/// The identity in a client's certificate, which has been verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// The subject as RFC 4514 writes it: `CN=Ada,O=Analytical Engines`.
+    /// The subject in the notation of RFC 4514, such as `CN=Ada,O=Analytical Engines`.
     pub subject: String,
     /// The SHA-256 of the certificate, in hexadecimal.
     pub fingerprint: String,
 }
 
-/// The request's HTTP version.
+/// The HTTP version of a request, as far as applications distinguish versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Version {
-    /// HTTP/1.0
+    /// HTTP/1.0.
     Http10,
-    /// HTTP/1.1
+    /// HTTP/1.1 and later.
     #[default]
     Http11,
 }
 
-/// One request and its reply. It has one owner at a time: the server fills it, the application answers into it,
-/// the server sends it and puts it back into its pool. Meanwhile the other side may only set
-/// [`departed`](Exchange::is_departed).
+/// A request and its response. An exchange has one owner at a time: the server stores the request
+/// in it, the application stores the response in it, and the server sends the response and returns
+/// the exchange to its pool. Meanwhile the other side may only use the
+/// [`shared_status`](Exchange::shared_status), for example to record that the client has
+/// [disconnected](Exchange::is_client_disconnected).
 ///
 /// # Allocation
-/// The head, the body in memory and the reply lie in the exchange's arena; at steady state filling, answering and
-/// [`reset`](Exchange::reset) call neither malloc nor free.
+/// The head, a body in memory and the response are stored in the exchange's arena. In the steady
+/// state, neither filling an exchange nor responding nor [`reset`](Exchange::reset) allocates or
+/// frees memory.
 #[derive(Debug)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -66,18 +69,20 @@ pub enum Version {
 pub struct Exchange {
     id: ExchangeId,
     listener: ListenerId,
+    /// The place where the server waits for the response.
     slot: u32,
     tag: Option<AppToken>,
-    /// What a supervisor calls it; 0 without one.
+    /// The ticket that a supervisor gave to the request; 0 without a supervisor.
     ticket: u64,
-    /// When it was handed over, and when the application began with it; 0 where nobody measures that.
+    /// The time at which the request was queued for the application; 0 if times are not measured.
     queued_at: u64,
+    /// The time at which the application began to process the request; 0 if times are not measured.
     started_at: u64,
-    /// What a supervisor's log calls it.
+    /// The request's id in a supervisor's log; empty without a supervisor.
     supervisor_request_id: ArenaSlice,
     version: Version,
     is_upgrade: bool,
-    /// Of a handshake.
+    /// The bytes waiting to be sent to the WebSocket, for an opening handshake.
     backlog: Option<Arc<SendBacklog>>,
     method: ArenaSlice,
     path: ArenaSlice,
@@ -93,14 +98,15 @@ pub struct Exchange {
     response: Response,
     status: Arc<ExchangeStatus>,
     is_logged: bool,
-    /// What the server has charged for it, if it is large.
+    /// The memory charged for this exchange, if the exchange is large.
     charge: Option<Charge>,
-    // Last, so that nothing that points into it outlives it.
+    // The last field, so that it is dropped after all fields that point into it.
     arena: Arena,
 }
 
 impl Exchange {
-    /// Makes an empty exchange. The server makes one per request in flight and reuses it.
+    /// Creates an empty exchange. The server creates one for each request in flight and reuses it
+    /// for later requests.
     pub fn new() -> Box<Exchange> {
         Box::new(Exchange {
             id: 0,
@@ -133,7 +139,7 @@ impl Exchange {
         })
     }
 
-    /// Starts a request: `id` is new, `slot` is where the server waits for the reply.
+    /// Starts a new request. `slot` identifies the place where the server waits for the response.
     pub fn begin(&mut self, id: ExchangeId, listener: ListenerId, slot: u32) {
         self.reset();
         self.id = id;
@@ -141,19 +147,20 @@ impl Exchange {
         self.slot = slot;
     }
 
-    /// Writes the request line. The query starts at the first `?` of `target` and includes it.
+    /// Stores the request line. The query starts with the first `?` of `target`.
     pub fn set_request_line(&mut self, method: &[u8], target: &[u8], version: Version) {
         self.method = self.keep(method);
         let at = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
         let target = self.keep(target);
-        // SAFETY: `target` was just made from this arena.
+        // SAFETY: `target` has just been allocated in this arena.
         let (path, query) = unsafe { target.bytes() }.split_at(at);
         self.path = ArenaSlice::of(path);
         self.query = ArenaSlice::of(query);
         self.version = version;
     }
 
-    /// Adds a header line; `name` is in lower case. Lines of one name are joined by [`end_head`](Self::end_head).
+    /// Adds a header line, whose `name` is in lower case. [`end_head`](Self::end_head) joins lines
+    /// with the same name.
     pub fn push_header(&mut self, name: &[u8], value: &[u8]) {
         let value = self.keep(value);
         let header = if let Some(known) = known_header(name) {
@@ -173,8 +180,9 @@ impl Exchange {
         self.headers.push(header);
     }
 
-    /// Ends the head: sorts the headers by name and joins lines of one name. `remote` and `local` are the two ends
-    /// of the connection, `None` for a Unix socket.
+    /// Completes the head: sorts the headers by name and joins lines with the same name. `remote`
+    /// and `local` are the addresses of the two ends of the connection, or `None` for a Unix
+    /// socket.
     pub fn end_head(
         &mut self,
         remote: Option<SocketAddr>,
@@ -185,57 +193,65 @@ impl Exchange {
         self.local = Endpoint(local);
         self.is_upgrade = is_upgrade;
         self.backlog = is_upgrade.then(Arc::default);
-        // SAFETY: spans of this exchange (or static), nothing is reset meanwhile.
+        // SAFETY: the slices belong to this exchange (or are static), and nothing is reset during
+        // the call.
         let name = |header: &StoredHeader| unsafe { header.name.bytes::<'static>() };
         if !self.headers.is_sorted_by(|a, b| name(a) < name(b)) {
             sort_and_join(&mut self.headers, &self.arena);
         }
     }
 
-    /// Notes that the client came by `https` (or says through a proxy that is believed that it did), and who it is.
+    /// Records whether the client used `https`, also according to a trusted proxy, and the client's
+    /// certificate.
     pub fn set_transport(&mut self, is_https: bool, client: Option<Arc<ClientCertificate>>) {
         self.is_https = is_https;
         self.client = client;
     }
 
-    /// Notes that the peer is a proxy which is believed.
+    /// Records whether the request comes from a trusted proxy.
     pub fn set_from_trusted_proxy(&mut self, is_from_trusted_proxy: bool) {
         self.is_from_trusted_proxy = is_from_trusted_proxy;
     }
 
-    /// Notes that the app has seen its head, in this process or another, and lets its body come.
+    /// Records that the application has inspected the head, in this process or in another, and
+    /// accepts the body.
     pub fn set_head_seen(&mut self) {
         self.is_head_seen = true;
     }
 
-    /// Whether the app [has seen](Self::set_head_seen) its head, before the supervisor of this process or another sent it with its body. Of
-    /// one that [`Event::Head`](crate::Event::Head) has shown here nothing is noted.
+    /// Returns true if the application has inspected the head [before](Self::set_head_seen) the
+    /// supervisor sent it to this process together with the body. An inspection through
+    /// [`Event::Head`](crate::Event::Head) in this process is not recorded.
     pub fn is_head_seen(&self) -> bool {
         self.is_head_seen
     }
 
-    /// Notes that it is handed to the application, by a clock of the caller's.
+    /// Records the time at which the request was queued for the application, according to the
+    /// caller's clock.
     pub fn set_queued_at(&mut self, time: u64) {
         self.queued_at = time;
     }
 
-    /// Notes that the application begins with it, by the same clock.
+    /// Records the time at which the application began to process the request, according to the
+    /// same clock.
     pub fn set_started_at(&mut self, time: u64) {
         self.started_at = time;
     }
 
-    /// When it was handed to the application, and when that began with it; 0 where it was not noted.
-    pub fn times(&self) -> (u64, u64) {
+    /// Returns the times at which the request was queued for the application and at which the
+    /// application began to process it; 0 for a time that was not recorded.
+    pub fn queue_and_start_times(&self) -> (u64, u64) {
         (self.queued_at, self.started_at)
     }
 
-    /// Notes what a supervisor calls it: by its ticket, 0 for none, and in its log.
+    /// Records the ids that a supervisor gave to the request: its ticket, or 0 without one, and its
+    /// id in the supervisor's log.
     pub fn set_supervisor_ids(&mut self, ticket: u64, id: Option<&[u8]>) {
         self.ticket = ticket;
         self.supervisor_request_id = id.map_or(ArenaSlice::EMPTY, |id| self.keep(id));
     }
 
-    /// Forgets request and reply and keeps the memory for the next one.
+    /// Clears the request and the response, and keeps the memory for the next request.
     pub fn reset(&mut self) {
         self.tag = None;
         self.ticket = 0;
@@ -250,7 +266,7 @@ impl Exchange {
         self.path = ArenaSlice::EMPTY;
         self.query = ArenaSlice::EMPTY;
         self.headers.clear();
-        // A request of 2,000 header lines must not hold its table for ever.
+        // The table of a request with 2,000 header lines must not be kept forever.
         self.headers.shrink_to(KEPT_HEADERS);
         self.body.reset();
         self.response.reset();
@@ -259,19 +275,20 @@ impl Exchange {
         self.status.set_waiting(false);
         let was_logged = std::mem::take(&mut self.is_logged);
         if self.status.is_client_disconnected() {
-            // Whoever said so may still hold it: the next request gets one of its own.
+            // Whoever set the flag may still hold a reference to this status, so the next request
+            // gets a new one.
             self.status = Arc::default();
         } else if was_logged {
             self.status.clear_upstream_log();
         }
     }
 
-    /// The request's body, to be filled by the server.
+    /// Returns the request's body, so that the server can fill it.
     pub fn body_mut(&mut self) -> &mut RequestBody {
         &mut self.body
     }
 
-    /// Adds bytes to the body in memory.
+    /// Appends bytes to the body in memory.
     pub fn push_body(&mut self, bytes: &[u8]) {
         if self.body.push_to_block(bytes) {
             return;
@@ -280,32 +297,33 @@ impl Exchange {
             return;
         }
         let start = self.arena.alloc_layout(Layout::for_value(bytes));
-        // SAFETY: fresh memory for as many bytes, which nobody else refers to.
+        // SAFETY: the memory is newly allocated with this length, and nothing else refers to it.
         unsafe { start.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
         self.body.push(ArenaSlice::at(start, bytes.len()));
     }
 
-    /// Charges `bytes` that are held for the request to `budget` until the next [`reset`](Self::reset): for the rare
-    /// exchange that holds much.
+    /// Charges `bytes` of memory to `budget` until the next [`reset`](Self::reset). Called only for
+    /// the rare exchange that uses much memory.
     pub fn charge(&mut self, budget: &Arc<Budget>, bytes: usize) {
         self.charge.get_or_insert_with(|| Charge::new(budget, Share::Requests)).set(bytes);
     }
 
-    /// The reply, to be read by the server.
+    /// Returns the response, so that the server can read and change it.
     pub fn response_mut(&mut self) -> &mut Response {
         &mut self.response
     }
 
-    /// Starts a reply, forgetting one already begun.
+    /// Starts a response with this status, and discards any response that was started before.
     pub fn begin_response(&mut self, status: u16) {
         self.response.reset();
         self.response.set_status(status);
     }
 
-    /// Adds a header line to the reply.
+    /// Adds a header line to the response.
     ///
     /// # Errors
-    /// A name that is no token or a value with CR, LF or NUL (RFC 9110, 5.1 and 5.5) is refused.
+    /// Returns a [`HeaderError`] if the name is not a token, or if the value contains CR, LF, NUL
+    /// or another control character (RFC 9110, 5.1 and 5.5).
     pub fn push_response_header(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeaderError> {
         response::check_header(name, value)?;
         let (name, value) = (self.keep(name), self.keep(value));
@@ -313,13 +331,14 @@ impl Exchange {
         Ok(())
     }
 
-    /// Copies `bytes` as the reply's body.
+    /// Copies `bytes` into the exchange as the response's body.
     pub fn set_response_body(&mut self, bytes: &[u8]) {
         let span = self.keep(bytes);
         self.response.set_copied(span);
     }
 
-    /// Sets a body that comes in pieces. A Content-Length among the reply's headers, which are there already, is its length.
+    /// Makes the body a stream. If the headers that have been added so far include a
+    /// Content-Length, the stream is limited to that length.
     pub fn set_response_stream(&mut self, stream: StreamedBody) {
         let length =
             self.response_headers().find(|(name, _)| name.eq_ignore_ascii_case(b"content-length"));
@@ -329,108 +348,112 @@ impl Exchange {
         self.response.set_body(ResponseBody::Stream(stream));
     }
 
-    /// Of the WebSocket that a handshake opens: what waits to be sent to it. Nothing for other requests.
+    /// Returns the bytes waiting to be sent to the WebSocket that this opening handshake creates,
+    /// or `None` for any other request.
     pub fn backlog(&self) -> Option<&Arc<SendBacklog>> {
         self.backlog.as_ref()
     }
 
-    /// The id.
+    /// Returns the id of the exchange.
     pub fn id(&self) -> ExchangeId {
         self.id
     }
 
-    /// What it is called in logs and errors.
+    /// Returns the id by which logs and error reports refer to the request.
     pub fn request_id(&self) -> RequestId {
-        // SAFETY: a span of this exchange, borrowed with it.
-        let told = unsafe { self.supervisor_request_id.bytes() };
-        let given = if self.is_from_trusted_proxy { self.header(b"x-request-id") } else { None };
-        let given = if told.is_empty() { given } else { Some(told) };
+        // SAFETY: the slice belongs to this exchange, which is borrowed.
+        let supervisor_id = unsafe { self.supervisor_request_id.bytes() };
+        let proxy_id = if self.is_from_trusted_proxy { self.header(b"x-request-id") } else { None };
+        let given = if supervisor_id.is_empty() { proxy_id } else { Some(supervisor_id) };
         RequestId::choose(self.id, given, self.header(b"traceparent"))
     }
 
-    /// What a supervisor calls it; 0 without one.
+    /// Returns the ticket that a supervisor gave to the request, or 0.
     pub fn ticket(&self) -> u64 {
         self.ticket
     }
 
-    /// Whether a supervisor's log has a name for it.
+    /// Returns true if the request has an id in a supervisor's log.
     pub fn has_supervisor_request_id(&self) -> bool {
-        // SAFETY: a span of this exchange, borrowed with it.
+        // SAFETY: the slice belongs to this exchange, which is borrowed.
         !unsafe { self.supervisor_request_id.bytes() }.is_empty()
     }
 
-    /// The listener it came in on.
+    /// Returns the listener on which the request arrived.
     pub fn listener(&self) -> ListenerId {
         self.listener
     }
 
-    /// Where the server waits for the reply.
+    /// Returns the place where the server waits for the response.
     pub fn slot(&self) -> u32 {
         self.slot
     }
 
-    /// Takes what the application has attached; 0 when it has attached nothing.
+    /// Removes and returns the token that the application has attached, or 0 without a token.
     pub fn take_app_token(&mut self) -> u64 {
         self.tag.take().map_or(0, AppToken::take)
     }
 
-    /// Attaches what the application keeps for this exchange: it goes back to it when the exchange ends before.
+    /// Attaches a token of the application. If the exchange ends before the application has removed
+    /// the token, the token is returned through the [`ReleaseQueue`](crate::ReleaseQueue).
     pub fn set_app_token(&mut self, tag: AppToken) {
         self.tag = Some(tag);
     }
 
-    /// The version the client speaks.
+    /// Returns the HTTP version of the request.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Whether this is the opening handshake of a WebSocket.
+    /// Returns true if the request is the opening handshake of a WebSocket.
     pub fn is_upgrade(&self) -> bool {
         self.is_upgrade
     }
 
-    /// The method, as sent.
+    /// Returns the method as the client sent it.
     pub fn method(&self) -> &[u8] {
-        // SAFETY: a span of this exchange, borrowed with it.
+        // SAFETY: the slice belongs to this exchange, which is borrowed.
         unsafe { self.method.bytes() }
     }
 
-    /// The request target up to the first `?`, not decoded.
+    /// Returns the request target up to its first `?`, without decoding.
     pub fn path(&self) -> &[u8] {
-        // SAFETY: a span of this exchange, borrowed with it.
+        // SAFETY: the slice belongs to this exchange, which is borrowed.
         unsafe { self.path.bytes() }
     }
 
-    /// From the first `?` of the request target on, with it; empty without one.
+    /// Returns the request target from its first `?` on, including the `?`, or an empty slice
+    /// without a query.
     pub fn query(&self) -> &[u8] {
-        // SAFETY: a span of this exchange, borrowed with it.
+        // SAFETY: the slice belongs to this exchange, which is borrowed.
         unsafe { self.query.bytes() }
     }
 
-    /// The client's address; `None` on a Unix socket.
+    /// Returns the client's address, or `None` on a Unix socket.
     pub fn remote(&self) -> Option<SocketAddr> {
         self.remote.0
     }
 
-    /// The address the client reached; `None` on a Unix socket.
+    /// Returns the address that the client connected to, or `None` on a Unix socket.
     pub fn local(&self) -> Option<SocketAddr> {
         self.local.0
     }
 
-    /// Whether the client came by `https`.
+    /// Returns true if the client used `https`.
     pub fn is_https(&self) -> bool {
         self.is_https
     }
 
-    /// Whom its certificate says the client is: `None` without one, and where none was asked for.
+    /// Returns the identity in the client's certificate, or `None` if the server has not received
+    /// one.
     pub fn client(&self) -> Option<&ClientCertificate> {
         self.client.as_deref()
     }
 
-    /// The headers, sorted by name, each name once.
+    /// Returns the headers, sorted by name. Each name occurs once.
     pub fn headers(&self) -> impl ExactSizeIterator<Item = HeaderLine<'_>> {
         self.headers.iter().map(|header| {
-            // SAFETY: spans of this exchange (or static), borrowed with it.
+            // SAFETY: the slices belong to this exchange (or are static), which is borrowed.
             let (name, cgi, value) =
                 unsafe { (header.name.bytes(), header.cgi.bytes(), header.value.bytes()) };
             HeaderLine {
@@ -442,68 +465,73 @@ impl Exchange {
         })
     }
 
-    /// The value of a header by its lower-case name.
+    /// Returns the value of the header with this name, which is in lower case.
     pub fn header(&self, name: &[u8]) -> Option<&[u8]> {
         self.headers().find(|header| header.name == name).map(|header| header.value)
     }
 
-    /// The request's body.
+    /// Returns the request's body.
     pub fn body(&self) -> &RequestBody {
         &self.body
     }
 
-    /// The reply.
+    /// Returns the response.
     pub fn response(&self) -> &Response {
         &self.response
     }
 
-    /// The header lines of the reply, in the application's order.
+    /// Returns the header lines of the response in the application's order.
     pub fn response_headers(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
         self.response.headers().iter().map(|(name, value)| {
-            // SAFETY: spans of this exchange, borrowed with it.
+            // SAFETY: the slices belong to this exchange, which is borrowed.
             unsafe { (name.bytes(), value.bytes()) }
         })
     }
 
-    /// The reply's body when it was copied into the exchange.
+    /// Returns the response's body if it was copied into the exchange.
     pub fn response_copy(&self) -> Option<&[u8]> {
-        // SAFETY: a span of this exchange, borrowed with it.
+        // SAFETY: the slice belongs to this exchange, which is borrowed.
         self.response.copied().map(|span| unsafe { span.bytes() })
     }
 
-    /// Whether the client has gone: nobody will read a reply.
+    /// Returns true if the client has disconnected, so that nobody will read a response.
     pub fn is_client_disconnected(&self) -> bool {
         self.status.is_client_disconnected()
     }
 
-    /// What the side which does not own the exchange may look at, and where it says that the client has gone.
+    /// Returns the status that both sides can read and change at any time.
     pub fn shared_status(&self) -> Arc<ExchangeStatus> {
         Arc::clone(&self.status)
     }
 
-    /// Notes whether it [waits](ExchangeStatus::is_waiting) for somebody who could begin with it.
-    pub fn set_waiting(&self, waits: bool) {
-        self.status.set_waiting(waits);
+    /// Records whether the request [waits](ExchangeStatus::is_waiting) for a worker or for the
+    /// application.
+    pub fn set_waiting(&self, is_waiting: bool) {
+        self.status.set_waiting(is_waiting);
     }
 
-    /// Notes that a line of the access log is made of it.
+    /// Records whether the access log contains a line for this request.
     pub fn set_logged(&mut self, is_logged: bool) {
         self.is_logged = is_logged;
     }
 
-    /// Notes what becomes of it at workers, for the line of the access log; nothing where there is none.
+    /// Updates the record of what happened to the request at workers. Does nothing if the request
+    /// is not logged.
     pub fn update_upstream_log(&self, note: impl FnOnce(&mut UpstreamLog)) {
         if self.is_logged {
             self.status.update(note);
         }
     }
 
-    /// What has been [noted](Self::update_upstream_log).
+    /// Returns the [record](Self::update_upstream_log) of what happened to the request at workers,
+    /// if there is any.
     pub fn upstream_log(&self) -> Option<UpstreamLog> {
         if self.is_logged { self.status.upstream_log() } else { None }
     }
 
-    /// Bytes of memory held: the arena, the tables and the block of a body. After [`reset`](Self::reset), for reuse.
+    /// Returns the number of bytes of memory that the exchange occupies: the arena, the tables and
+    /// the buffer of a body. After a [`reset`](Self::reset), this is the memory that is kept for
+    /// reuse.
     pub fn capacity(&self) -> usize {
         let lines = self.headers.capacity() * size_of::<StoredHeader>() + self.response.capacity();
         self.arena.capacity() + lines + self.body.capacity()
@@ -518,15 +546,16 @@ impl Exchange {
     }
 }
 
-/// One end of a connection.
+/// The address of one end of a connection; `None` for a Unix socket.
 #[derive(Debug, Clone, Copy, Default)]
 struct Endpoint(Option<SocketAddr>);
 
-/// A browser sends about fifteen header lines.
+/// The initial capacity of the table of headers. A browser sends about fifteen header lines.
 const INITIAL_HEADERS: usize = 32;
-/// The table kept between requests: 128 lines of 56 bytes.
+/// The capacity of the table of headers that is kept between requests: 128 entries of 56 bytes.
 const KEPT_HEADERS: usize = 128;
-/// The head of a browser's request, its reply's head and a small body.
+/// The size of the arena's first chunk, which holds the head of a browser's request, the head of
+/// its response and a small body.
 const FIRST_CHUNK: usize = 4096;
 
 #[cfg(test)]

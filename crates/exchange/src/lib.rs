@@ -1,17 +1,21 @@
-//! What passes between the Rookery server and an application: plain data with a `u64` id.
+//! The data that the Rookery server and an application exchange: requests, responses, events and
+//! commands, each identified by a `u64`.
 //!
-//! The server (an I/O thread) and the application (R's main thread, or a test) meet in a [`Link`]. Up go
-//! [`Event`]s, down go [`Command`]s; an [`Exchange`] holds one request and its reply in one arena and has one
-//! owner at a time. This crate knows no socket, no async runtime and no R, so that the application may one day
-//! sit in another process.
+//! The server (an I/O thread) and the application (R's main thread, or a test) communicate through
+//! a [`Link`]. The server sends [`Event`]s to the application, and the application sends
+//! [`Command`]s to the server. An [`Exchange`] holds one request and its response in one arena and
+//! has one owner at a time. This crate depends on neither sockets nor an async runtime nor R, so
+//! that the application may one day run in another process.
 //!
 //! ```text
-//! server                              Link                              application
-//!   Exchange from its pool -- Event::Request --> bounded queue --> Link::next
-//!   Slot waits             <-- Command::Respond -- unbounded*   <-- Link::respond
+//! server                               Link                              application
+//!   Exchange from its pool  -- Event::Request --> bounded queue -->  Link::next
+//!   the request waits       <-- Command::Respond -- unbounded* <--   Link::send
 //! ```
-//! \* the down queue holds at most one `Respond` per exchange handed out, and what is sent over
-//! WebSockets and streams, which is bounded for each of them: by the server, and by a stream's [`StreamFlow`].
+//! \* The queue of commands has no limit of its own. It holds at most one `Respond` for each
+//! exchange that was passed to the application, and the data sent to WebSockets and streamed
+//! responses. The server limits this data for each WebSocket, and [`StreamFlow`] for each streamed
+//! response.
 
 mod budget;
 mod command;

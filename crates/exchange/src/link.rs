@@ -1,22 +1,29 @@
-//! The two queues between server and application, and who wakes whom.
+//! The link between the server and the application: a queue of events, a queue of commands, and the
+//! protocol by which the two sides wake each other.
 //!
-//! # The wake protocol
-//! *EventQueue.* Only the step from an empty queue to a non-empty one wakes the application, and how depends on what it is
-//! doing ([`AppState`]): waiting here (the condition variable, once the connections that are ready now have been read:
-//! [`Link::wake_waiting`]), parked in somebody else's wait (its [`AppWaker`]),
-//! or busy. When it is busy nobody is woken at once; the server looks again a millisecond later
-//! ([`Link::wake_if_stalled`]), because "busy" may mean that the application went elsewhere and will not come back.
+//! # Waking the application
+//! Only an event that is pushed to an empty queue wakes the application. The way of waking depends
+//! on the application's state ([`AppState`]):
 //!
-//! *CommandQueue.* A reply wakes the server only if the server sleeps and the oldest unsent reply has waited
-//! [`COALESCE`], or the queue up is empty ([`Link::next`] says so by flushing). A server that has seen the
-//! application take longer than that sleeps in [`IoState::Immediate`] and is woken by every reply. The application may
-//! also work on after it has sent something, for seconds: so the first of a group sets an alarm ([`IoWaker::wake_within`])
-//! that no later one moves, and what nobody flushes leaves in [`MAX_DELAY`] all the same.
+//! - If it waits in [`Link::wait`], the condition variable is notified once the server has read all
+//!   connections that are ready now ([`Link::wake_waiting`]).
+//! - If it is parked in a wait of its own, its [`AppWaker`] is called.
+//! - If it is busy, nothing is woken at once. The server checks again after a millisecond
+//!   ([`Link::wake_if_stalled`]), because a busy application may have begun to wait somewhere else.
+//!
+//! # Waking the server
+//! A command wakes the server only if the server sleeps, and then only once the oldest command in
+//! the queue has waited for [`COALESCE`](application_side::COALESCE) or the queue of events is
+//! empty ([`Link::next`] flushes in that case). A server that has seen the application take longer
+//! than a millisecond sleeps in [`IoState::Immediate`] and is woken by every command. The
+//! application may also keep working for seconds after it has sent a command. Therefore the first
+//! command of a group sets a timer ([`IoWaker::wake_within`]), which later commands do not
+//! postpone, so that no command waits longer than [`MAX_DELAY`](application_side::MAX_DELAY).
 //!
 //! # Why no wake-up is lost
-//! Each side publishes that it sleeps *before* it looks into its queue under the queue's mutex for the last time;
-//! the other side puts its item in under the same mutex *before* it reads that state. Whoever comes second in the
-//! mutex sees what the first did.
+//! Each side publishes that it is about to sleep *before* it checks its queue under the queue's
+//! mutex for the last time. The other side adds its item under the same mutex *before* it reads the
+//! published state. Whichever side locks the mutex second sees what the other side did.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
@@ -33,77 +40,89 @@ use crate::exchange::Exchange;
 use crate::payload::ReleaseQueue;
 use crate::wakers::{AppWaker, IoWaker};
 
-/// What the application is doing.
+/// The state of the application, as far as the server needs it to wake the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AppState {
-    /// Running a handler, or gone elsewhere.
+    /// The application runs a handler, or waits for something outside the link.
     Busy = 0,
-    /// In [`Link::wait`].
+    /// The application waits in [`Link::wait`].
     Waiting = 1,
-    /// In a wait of its own that its [`AppWaker`] ends.
+    /// The application waits in a way of its own, which its [`AppWaker`] ends.
     Parked = 2,
-    /// In [`Link::wait`], and still awake: it finds what comes by itself.
+    /// The application polls the queue in [`Link::wait`] without sleeping, so it needs no wake-up.
     BusyPolling = 3,
 }
 
-/// Bounds of the queue up.
+/// The limits of the queue of events and of streamed responses.
 #[derive(Debug, Clone, Copy)]
 pub struct QueueLimits {
-    /// HTTP requests (and opening handshakes) that may wait for the application: past that the server says 503.
-    /// Default 1,024: a second of work at a millisecond each, which is as long as a client should wait unasked.
-    pub requests: usize,
-    /// Bytes of WebSocket messages that may wait: past that the server stops reading WebSockets. Default 8 MiB: what the application
-    /// deals with in a good part of a second. With what may wait for one client it bounds what one that never reads makes it hold.
-    pub message_bytes: usize,
-    /// WebSocket messages that may wait, likewise. Default 4,096.
-    pub messages: usize,
-    /// Bytes of one stream that may wait to be written, on whatever side: past that its client is too slow, and it is cut.
-    /// Default 16 MiB: seconds of what a program writes, and more than a socket's buffer.
-    pub stream_bytes: usize,
+    /// The maximum number of HTTP requests (and opening handshakes) that wait for the application.
+    /// The server responds with status 503 to further requests. The default is 1,024, which is
+    /// about a second of work at one millisecond per request, as long as a client should wait
+    /// without a response.
+    pub max_queued_requests: usize,
+    /// The maximum number of bytes in WebSocket messages that wait for the application. Above this
+    /// limit the server stops reading from WebSockets. The default is 8 MiB, which the application
+    /// processes in less than a second. Together with the limit for a single client, this limit
+    /// bounds the memory that clients can occupy while the application reads nothing.
+    pub ws_max_receive_queue_size: usize,
+    /// The maximum number of WebSocket messages that wait for the application. Above this limit the
+    /// server stops reading from WebSockets. The default is 4,096.
+    pub ws_max_receive_queue_messages: usize,
+    /// The maximum number of bytes of one streamed response that wait to be written, on either
+    /// side. A stream that exceeds this limit is aborted, because its client is too slow. The
+    /// default is 16 MiB, which is seconds of a program's output and more than the buffer of a
+    /// socket.
+    pub max_stream_queue_size: usize,
 }
 
 impl Default for QueueLimits {
     fn default() -> QueueLimits {
         QueueLimits {
-            requests: 1024,
-            message_bytes: 8 << 20,
-            messages: 4096,
-            stream_bytes: 16 << 20,
+            max_queued_requests: 1024,
+            ws_max_receive_queue_size: 8 << 20,
+            ws_max_receive_queue_messages: 4096,
+            max_stream_queue_size: 16 << 20,
         }
     }
 }
 
-/// Why an event was not taken.
+/// The error of [`Link::push`] for an event that was not accepted.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PushError {
-    /// The queue of requests is full; the exchange comes back.
+    /// The queue of requests is full. Contains the rejected exchange.
     Full(Box<Exchange>),
 }
 
-/// What to do after an event was taken.
+/// The wake-up of the application that is still necessary after an event was accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum WakeUp {
-    /// Nothing.
+    /// No wake-up is necessary.
     NotNeeded,
-    /// The application is busy: call [`Link::wake_if_stalled`] in a millisecond, and until it says that all is well.
+    /// The application is busy: call [`Link::wake_if_stalled`] after a millisecond, and again until
+    /// it returns `None`.
     Watch,
-    /// The application waits: call [`Link::wake_waiting`] when the other connections that have something to say have said it.
+    /// The application waits: call [`Link::wake_waiting`] once the events of all other ready
+    /// connections have been pushed.
     AfterBatch,
 }
 
-/// How the server sleeps.
+/// The way in which the server sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum IoState {
+    /// The server is not sleeping and takes commands by itself.
     Awake = 0,
+    /// The server sleeps, and commands may wait so that one wake-up delivers several.
     Coalesce = 1,
+    /// The server sleeps and should be woken by the next command.
     Immediate = 2,
 }
 
-/// The meeting point of a server and an application.
+/// The queues and wake-up state that a server and an application share.
 pub struct Link {
     limits: QueueLimits,
     up: Mutex<EventQueue>,
@@ -111,28 +130,32 @@ pub struct Link {
     app_state: AtomicU8,
     app_waker: Arc<dyn AppWaker>,
     taken: AtomicU64,
-    /// Whether there is a failure, for who looks without the mutex.
+    /// Whether there is a failure, readable without the mutex.
     has_failed: AtomicBool,
-    /// Events that have been put in, for who looks without the mutex.
+    /// The number of events that have been pushed, readable without the mutex.
     put: AtomicU64,
-    /// [`taken`](Self::taken) when the application last polled_at in vain.
+    /// The value of [`taken`](Self::taken) when the application last polled without finding an
+    /// event.
     polled_at: AtomicU64,
-    /// Whether the application may look for [`LONG_BUSY_POLL`], and whether what it waited for last had come by then.
+    /// Whether the application may busy-poll for `LONG_BUSY_POLL`.
     is_long_busy_poll_enabled: AtomicBool,
+    /// Whether the last wait ended within `LONG_BUSY_POLL`.
     was_last_wait_short: AtomicBool,
     down: Mutex<CommandQueue>,
     io_state: AtomicU8,
     io_waker: Mutex<Option<Arc<dyn IoWaker>>>,
+    /// Whether the server waits for capacity in the queue of events.
     wants_capacity: AtomicBool,
     buffers: Mutex<BufferPool>,
     releases: Arc<ReleaseQueue>,
 }
 
 impl Link {
-    /// Makes a link. `app_waker` is how a parked or absent application is woken.
+    /// Creates a link. `app_waker` wakes an application that is parked or that waits outside the
+    /// link.
     pub fn new(limits: QueueLimits, app_waker: Box<dyn AppWaker>) -> Arc<Link> {
         let app_waker: Arc<dyn AppWaker> = app_waker.into();
-        let releases = Arc::new(ReleaseQueue::telling(Arc::clone(&app_waker)));
+        let releases = Arc::new(ReleaseQueue::with_waker(Arc::clone(&app_waker)));
         Arc::new(Link {
             limits,
             up: Mutex::default(),
@@ -154,12 +177,12 @@ impl Link {
         })
     }
 
-    /// An empty buffer for a message.
+    /// Takes an empty buffer for a message from the pool, or creates one.
     pub fn buffer(&self) -> Vec<u8> {
         lock(&self.buffers).take()
     }
 
-    /// Gives a message's buffer back.
+    /// Returns the buffer of a message to the pool.
     pub fn recycle(&self, buffer: Vec<u8>) {
         if buffer_pool::is_kept(&buffer) {
             lock(&self.buffers).give(buffer);
@@ -178,7 +201,8 @@ impl fmt::Debug for Link {
     }
 }
 
-/// A panic while a queue was held left it whole: every critical section above is a push or a pop.
+/// Locks a mutex, ignoring that a panic has poisoned it. A panic cannot leave a queue inconsistent,
+/// because every critical section only pushes or pops.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

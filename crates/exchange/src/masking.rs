@@ -1,26 +1,25 @@
-//! Masks secrets in request targets before people see them: in logs, messages and the status
-//! report.
+//! The masking of secrets in request targets, for logs, messages and the status report.
 //!
-//! The token of a Shiny session is a secret, because it is all that is needed to fetch the
-//! session's downloads. The token is in the path, after `session/`, and the query may name the
-//! session's worker as `w=`. Readers of a log must see neither of the two.
+//! The token of a Shiny session is a secret, because anyone who knows it can fetch the session's
+//! downloads. The path contains the token after `session/`, and the query may contain the id of the
+//! session's worker as `w=`. Neither may appear in a log.
 
 /// The text that replaces a secret.
 const MASK: &[u8] = b"<...>";
 
-/// The number of hexadecimal digits from which on a text counts as a secret. Shiny's tokens have
-/// 32.
+/// The minimum number of hexadecimal digits that count as a secret. Shiny's tokens have 32.
 const SECRET: usize = 16;
 
-/// Returns the parts of a target, in order, with secrets replaced: `/session/<...>/download/x?w=<...>`.
+/// Returns the parts of a target, in order, with secrets replaced, for example
+/// `/session/<...>/download/x?w=<...>`.
 ///
 /// The target may be a path, a query with its `?`, or both.
 pub fn masked(target: &[u8]) -> impl Iterator<Item = &[u8]> {
     Masked { rest: target, before: None, is_secret_next: false }
 }
 
-/// Appends a target with its secrets masked, as by [`masked`], to `out`, and at most `most` bytes of
-/// the result.
+/// Appends a target with its secrets masked, as by [`masked`], to `out`. At most `most` bytes are
+/// appended.
 pub fn write_masked(target: &[u8], most: usize, out: &mut Vec<u8>) {
     let end = out.len().saturating_add(most);
     for part in masked(target) {
@@ -35,7 +34,7 @@ pub fn write_masked(target: &[u8], most: usize, out: &mut Vec<u8>) {
 
 struct Masked<'a> {
     rest: &'a [u8],
-    /// The byte before `rest`.
+    /// The byte that precedes `rest` in the target.
     before: Option<u8>,
     is_secret_next: bool,
 }
@@ -73,7 +72,8 @@ impl<'a> Masked<'a> {
 fn next_secret(text: &[u8], before: Option<u8>) -> Option<usize> {
     (0..text.len()).find_map(|at| {
         let previous = if at == 0 { before } else { Some(text[at - 1]) };
-        // A word goes on, unless what is before it is the end of `%2F`.
+        // A secret is introduced at the start of a word. A word starts after a byte that is not
+        // alphanumeric, or after an encoded slash (`%2F`).
         let is_start = previous.is_none_or(|byte| !byte.is_ascii_alphanumeric())
             || text[..at].len() >= 3 && text[at - 3..at].eq_ignore_ascii_case(b"%2f");
         let len = if is_start { introduces(&text[at..])? } else { return None };
@@ -81,18 +81,18 @@ fn next_secret(text: &[u8], before: Option<u8>) -> Option<usize> {
     })
 }
 
-/// Returns the length of the introduction of a secret (such as `session/`), if a text begins with
-/// one.
+/// Returns the length of the text that introduces a secret, such as `session/`, if `text` begins
+/// with one.
 fn introduces(text: &[u8]) -> Option<usize> {
     if text.starts_with(b"w=") {
         return Some(2);
     }
-    let slash = is_slash(text.strip_prefix(b"session")?)?;
+    let slash = slash_len(text.strip_prefix(b"session")?)?;
     Some(b"session".len() + slash)
 }
 
-/// Returns the length of the slash, percent-encoded or not, that a text begins with.
-fn is_slash(text: &[u8]) -> Option<usize> {
+/// Returns the length of the slash, percent-encoded or not, with which `text` begins.
+fn slash_len(text: &[u8]) -> Option<usize> {
     if text.starts_with(b"/") {
         Some(1)
     } else {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_of_sessions_and_names_of_workers_are_not_shown() {
+    fn masks_session_tokens_and_worker_ids() {
         for (target, expected) in [
             (format!("/session/{TOKEN}/download/x"), "/session/<...>/download/x"),
             (format!("/app/session/{TOKEN}"), "/app/session/<...>"),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn all_else_is_shown_as_it_is() {
+    fn leaves_everything_else_unchanged() {
         for target in [
             "",
             "/",
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_has_no_part_of_a_secret() {
+    fn truncated_targets_contain_no_part_of_a_secret() {
         let target = format!("/session/{TOKEN}/download");
         for most in 0..40 {
             let mut out = b"GET ".to_vec();

@@ -1,4 +1,5 @@
-//! Bytes that cross between server and application: a pooled buffer, or memory the application lent.
+//! Bytes that are passed between the server and the application: a pooled buffer, or memory that
+//! the application has lent.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -6,17 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::wakers::AppWaker;
 
-/// The bytes of a WebSocket message or of a close reason.
+/// The bytes of a WebSocket message, of a chunk, or of a close reason.
 #[derive(Debug)]
 pub enum Payload {
-    /// A buffer that goes back to [`Link::recycle`](crate::Link::recycle).
+    /// A buffer that is returned with [`Link::recycle`](crate::Link::recycle).
     Pooled(Vec<u8>),
-    /// Memory of the application.
+    /// Memory that the application has lent.
     Lent(Lease),
 }
 
 impl Payload {
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Payload::Pooled(bytes) => bytes,
@@ -24,7 +25,8 @@ impl Payload {
         }
     }
 
-    /// Returns the bytes of memory that it holds: those of its buffer, which may be larger than the message.
+    /// Returns the number of bytes of memory that the payload occupies. A pooled buffer may be
+    /// larger than the message in it.
     pub fn held(&self) -> usize {
         match self {
             Payload::Pooled(bytes) => bytes.capacity(),
@@ -33,8 +35,9 @@ impl Payload {
     }
 }
 
-/// Memory the application lends until the server has sent it. Dropping the lease, on whatever thread, hands its
-/// token back through [`ReleaseQueue`]; the memory is the application's to free then.
+/// Memory that the application lends until the server has sent it. Dropping the lease, on any
+/// thread, returns its token through the [`ReleaseQueue`], after which the application may free the
+/// memory.
 #[derive(Debug)]
 pub struct Lease {
     start: NonNull<u8>,
@@ -43,16 +46,17 @@ pub struct Lease {
     releases: Arc<ReleaseQueue>,
 }
 
-// SAFETY: the lent bytes are only read, and the lender keeps them in place and unwritten until it has the token.
+// SAFETY: the lent bytes are only read, and the lender neither moves nor changes them until the
+// token has been returned.
 unsafe impl Send for Lease {}
-// SAFETY: as above.
+// SAFETY: the reason is the same as for `Send`.
 unsafe impl Sync for Lease {}
 
 impl Lease {
     /// Lends `len` bytes at `start`.
     ///
     /// # Safety
-    /// `start..start + len` stays readable and unwritten until `releases` has given `token` back.
+    /// - `start..start + len` stays readable and unchanged until `releases` has returned `token`.
     pub unsafe fn new(
         start: NonNull<u8>,
         len: usize,
@@ -62,9 +66,10 @@ impl Lease {
         Lease { start, len, token, releases: Arc::clone(releases) }
     }
 
-    /// The lent bytes.
+    /// Returns the lent bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        // SAFETY: the lender of `new` vouches for the bytes until this lease is dropped.
+        // SAFETY: the caller of `new` guarantees that the bytes stay valid until this lease is
+        // dropped.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -81,8 +86,9 @@ impl Drop for Lease {
     }
 }
 
-/// What the application keeps for an exchange, as a token of its own. Dropped before the application has
-/// [taken](AppToken::take) it back, on whatever thread, it goes back through [`ReleaseQueue`].
+/// A token by which the application finds the data that it keeps for an exchange. A token that is
+/// dropped, on any thread, before the application has [taken](AppToken::take) it is returned
+/// through the [`ReleaseQueue`].
 #[derive(Debug)]
 pub struct AppToken {
     token: u64,
@@ -90,12 +96,12 @@ pub struct AppToken {
 }
 
 impl AppToken {
-    /// Hands a token out.
+    /// Wraps a token.
     pub fn new(token: u64, releases: &Arc<ReleaseQueue>) -> AppToken {
         AppToken { token, releases: Arc::clone(releases) }
     }
 
-    /// Takes the token back: it is the application's again.
+    /// Returns the token to the application, so that it is not returned through the queue.
     pub fn take(mut self) -> u64 {
         std::mem::take(&mut self.token)
     }
@@ -109,17 +115,18 @@ impl Drop for AppToken {
     }
 }
 
-/// The tokens of leases that have ended and of tags that were dropped, to be collected on the application's thread.
+/// The tokens of ended leases and of dropped [`AppToken`]s, until they are collected on the
+/// application's thread.
 #[derive(Default)]
 pub struct ReleaseQueue {
     tokens: Mutex<Vec<u64>>,
-    /// Whom to tell that there are tokens.
+    /// The waker that is notified when there are tokens.
     waker: Option<Arc<dyn AppWaker>>,
 }
 
 impl ReleaseQueue {
-    /// Makes one that tells `waker` each time that a first token can be collected.
-    pub(crate) fn telling(waker: Arc<dyn AppWaker>) -> ReleaseQueue {
+    /// Creates a queue that notifies `waker` each time the first token is added after a collection.
+    pub(crate) fn with_waker(waker: Arc<dyn AppWaker>) -> ReleaseQueue {
         ReleaseQueue { tokens: Mutex::default(), waker: Some(waker) }
     }
 
@@ -134,7 +141,7 @@ impl ReleaseQueue {
         }
     }
 
-    /// Takes the ended tokens into `out`, which is cleared first.
+    /// Moves the returned tokens to `out`, which is cleared first.
     pub fn take(&self, out: &mut Vec<u64>) {
         out.clear();
         std::mem::swap(out, &mut self.tokens.lock().unwrap_or_else(PoisonError::into_inner));
@@ -165,9 +172,9 @@ mod tests {
     }
 
     #[test]
-    fn the_application_is_told_of_the_first_token_after_each_collection() {
+    fn notifies_of_the_first_token_after_each_collection() {
         let count = Arc::new(Count::default());
-        let releases = Arc::new(ReleaseQueue::telling(Arc::clone(&count) as Arc<dyn AppWaker>));
+        let releases = Arc::new(ReleaseQueue::with_waker(Arc::clone(&count) as Arc<dyn AppWaker>));
         let told = || count.0.load(Ordering::SeqCst);
         drop(AppToken::new(1, &releases));
         drop(AppToken::new(2, &releases));
@@ -180,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_goes_back_unless_it_was_taken() {
+    fn a_token_is_returned_unless_it_was_taken() {
         let releases = Arc::new(ReleaseQueue::default());
         let mut out = Vec::new();
         assert_eq!(AppToken::new(7, &releases).take(), 7);
@@ -192,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_gives_its_token_back_once_from_any_thread() {
+    fn a_lease_returns_its_token_once_from_any_thread() {
         let releases = Arc::new(ReleaseQueue::default());
         let bytes = [7u8; 3];
         // SAFETY: `bytes` outlives the thread below, which is joined.

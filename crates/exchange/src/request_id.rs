@@ -1,4 +1,4 @@
-//! What a request is called in logs, in errors, and by whoever asks about it.
+//! The ids by which logs, error reports and clients refer to requests.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::ids::ExchangeId;
 
-/// The most bytes of an id that is taken from somebody else.
+/// The maximum length in bytes of an id that a proxy provides.
 const MOST: usize = 128;
 
-/// The id of a request: what a trusted proxy calls it (`X-Request-Id`), else the trace that it belongs to (`traceparent`, W3C Trace
-/// Context, 3.2.2), else 16 bytes of the server's own in hexadecimal: eight at random for the process, and the exchange's id.
+/// The id of a request. If a trusted proxy provides `X-Request-Id`, that is the id. Otherwise the
+/// id is the trace id in `traceparent` (W3C Trace Context, 3.2.2). Without either, the server
+/// generates an id of 16 bytes in hexadecimal: eight random bytes for the process, and the id of
+/// the exchange.
 ///
-/// Making one allocates nothing and makes no system call, but for the process's first.
+/// Creating an id allocates no memory, and only the first id of a process needs a system call.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestId {
     bytes: [u8; MOST],
@@ -20,7 +22,8 @@ pub struct RequestId {
 }
 
 impl RequestId {
-    /// That of the exchange `id`. `given` is the value of an `X-Request-Id` that is believed, `traceparent` of that header.
+    /// Chooses the id of the exchange `id`. `given` is the value of a trusted `X-Request-Id`
+    /// header, and `traceparent` the value of that header.
     pub fn choose(id: ExchangeId, given: Option<&[u8]>, traceparent: Option<&[u8]>) -> RequestId {
         let given = given.filter(|given| is_id(given)).or_else(|| trace_id(traceparent?));
         given.map_or_else(|| RequestId::generated(id, request_id_prefix()), RequestId::new)
@@ -32,7 +35,8 @@ impl RequestId {
         RequestId { bytes, len: text.len() as u8 }
     }
 
-    /// That of the exchange `id` of a process with this [`request_id_prefix`] when nobody else has named it: 32 hexadecimal digits.
+    /// Generates the id of the exchange `id` from the [`request_id_prefix`] of its process, as 32
+    /// hexadecimal digits.
     pub fn generated(id: ExchangeId, process: u64) -> RequestId {
         let mut text = [0; 32];
         write_hex(process, &mut text[..16]);
@@ -40,29 +44,32 @@ impl RequestId {
         RequestId::new(&text)
     }
 
-    /// Its text: 1 to 128 of `[A-Za-z0-9._-]`.
+    /// Returns the text, which consists of 1 to 128 characters of `[A-Za-z0-9._-]`.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 }
 
-/// In a forked child, whose ids would be its parent's. Takes no lock and allocates nothing.
+/// Makes generated ids begin with another prefix. Called in a forked child process, whose ids would
+/// otherwise equal those of its parent. Takes no lock and allocates no memory.
 pub fn renew_request_ids() {
     PROCESS.store(0, Ordering::Relaxed);
 }
 
-/// Eight bytes at random, made when they are first needed; 0: not yet.
+/// The random prefix of generated ids; 0 until it is first needed.
 static PROCESS: AtomicU64 = AtomicU64::new(0);
 
-/// The half of own ids that is the process's; another one after [`renew_request_ids`].
+/// Returns the first half of generated ids, which is the same for all ids of the process until
+/// [`renew_request_ids`] is called.
 pub fn request_id_prefix() -> u64 {
     let known = PROCESS.load(Ordering::Relaxed);
     if known != 0 {
         return known;
     }
-    // The keys are the system's randomness; children of one fork server have them in common, and not their number.
+    // The hash keys are random, but all children of one fork server share them; the process id
+    // distinguishes the children.
     let made = RandomState::new().hash_one(std::process::id()) | 1;
-    // Both threads may be here at once, and must agree.
+    // Two threads may be here at the same time and must agree on one value.
     match PROCESS.compare_exchange(0, made, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => made,
         Err(theirs) => theirs,
@@ -76,13 +83,13 @@ fn write_hex(mut number: u64, out: &mut [u8]) {
     }
 }
 
-/// Whether a text may be an id: nothing that a log, a header or a page would have to escape.
+/// Returns true if a text is a valid id, which no log, header or page needs to escape.
 fn is_id(text: &[u8]) -> bool {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
     (1..=MOST).contains(&text.len()) && text.iter().all(is_plain)
 }
 
-/// The trace of a `traceparent` of version 00.
+/// Returns the trace id in a `traceparent` of version 00.
 fn trace_id(value: &[u8]) -> Option<&[u8]> {
     let is_hex = |part: &[u8]| part.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     let is_zero = |part: &[u8]| part.iter().all(|byte| *byte == b'0');
@@ -103,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn its_own_differ_and_have_one_form() {
+    fn generated_ids_differ_and_share_a_prefix() {
         let ids = [1, 2, u64::MAX].map(|id| RequestId::choose(id, None, None));
         for id in &ids {
             assert!(text(id).len() == 32 && text(id).bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -116,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_taken_if_it_is_plain() {
+    fn uses_ids_of_proxies_only_if_they_are_valid() {
         let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let of = |given: Option<&str>, trace: Option<&str>| {
             text(&RequestId::choose(7, given.map(str::as_bytes), trace.map(str::as_bytes)))

@@ -1,41 +1,49 @@
-//! How much waits to be sent to a WebSocket: counted by application and server together, each its own part, so that neither
-//! writes what the other does.
+//! The number of bytes that are waiting to be sent to a WebSocket. The application and the server
+//! each maintain their own counters of it, so no counter has two writers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// Bytes that wait past which the application is to wait too, and is told when they have been written. A browser's picture,
-/// or a table, is less; what Shiny sends in one go seldom is more.
+/// The number of waiting bytes above which the application should pause until
+/// [`Event::Drained`](crate::Event::Drained). An image or table in a browser is smaller, and Shiny
+/// rarely sends more at once.
 const HIGH_MARK: usize = 1 << 20;
 
-/// Bytes on their way to the server up to which the application is told that what waited has been written: more of them will
-/// have it told again.
+/// The maximum number of bytes on their way to the server at which the server still reports that
+/// the backlog is drained. If more are on their way, the report follows after those have been
+/// written.
 const LOW_MARK: usize = 64 << 10;
 
-/// What waits to be sent to one WebSocket. Its [`Exchange`](crate::Exchange) has it, and the application keeps it.
+/// The bytes that are waiting to be sent to one WebSocket, counted by the application and the
+/// server. The [`Exchange`](crate::Exchange) of the opening handshake contains the backlog, and the
+/// application keeps a reference to it.
 ///
 /// # Allocation
-/// One, with the handshake. A message costs either side a few loads and stores, none of them locked.
+/// The backlog is allocated once, during the opening handshake. Each message costs either side a
+/// few loads and stores without locked instructions.
 #[derive(Debug, Default)]
 pub struct SendBacklog {
-    /// Bytes of messages that the application has sent; it alone writes this.
+    /// The total number of bytes in messages that the application has sent. Only the application
+    /// writes this counter.
     sent: AtomicU64,
-    /// Of those, what has arrived at the server, which alone writes this and the next.
+    /// The part of `sent` that has arrived at the server. Only the server writes this counter and
+    /// `queued`.
     arrived: AtomicU64,
-    /// Bytes that wait there, as they will go over the wire.
+    /// The number of bytes in the server's queue, including frame headers.
     queued: AtomicUsize,
-    /// Whether the application is to be told when they have been written.
+    /// Whether the application is waiting for [`Event::Drained`](crate::Event::Drained).
     is_awaited: AtomicBool,
     is_over: AtomicBool,
 }
 
 impl SendBacklog {
-    // ---- the application's side ----
+    // ---- called by the application ----
 
-    /// Counts a message in, before it is sent: whether the application may go on at once, or is to wait for
-    /// [`Event::Drained`](crate::Event::Drained), which comes for certain after a `false`, unless the WebSocket ends. `None`: it has
-    /// ended, and nothing is to be sent.
+    /// Counts a message before it is sent. Returns `Some(true)` if the application may continue to
+    /// send at once, and `Some(false)` if it should wait for
+    /// [`Event::Drained`](crate::Event::Drained), which then follows unless the WebSocket ends.
+    /// Returns `None` if the WebSocket has ended; the message must not be sent then.
     ///
-    /// An application that does not wait need not count.
+    /// Applications that never wait need not count their messages.
     pub fn count_sent(&self, len: usize) -> Option<bool> {
         if self.is_over() {
             return None;
@@ -44,36 +52,39 @@ impl SendBacklog {
         self.sent.store(sent + len as u64, Ordering::Relaxed);
         let is_high = self.waiting() > HIGH_MARK;
         if is_high {
-            // Before the message is sent: the server, which writes it after that, sees it.
+            // Set before the message is sent, so that the server sees the flag when it writes the
+            // message.
             self.is_awaited.store(true, Ordering::Release);
         }
         Some(!is_high)
     }
 
-    // ---- both sides ----
+    // ---- called by both sides ----
 
-    /// Bytes that wait, on their way to the server and there.
+    /// Returns the number of waiting bytes, both on their way to the server and in its queue.
     pub fn waiting(&self) -> usize {
-        // In this order: what arrives between the two is counted twice, and not missed.
+        // In this order, bytes that arrive between the two loads are counted twice rather than
+        // missed.
         let on_the_way = self.on_the_way();
         on_the_way.saturating_add(self.queued.load(Ordering::Relaxed))
     }
 
-    /// Whether the WebSocket has ended.
+    /// Returns true if the WebSocket has ended.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
     fn on_the_way(&self) -> usize {
         let arrived = self.arrived.load(Ordering::Acquire);
-        // Nothing, for an application that does not count.
+        // The difference is 0 for an application that does not count.
         usize::try_from(self.sent.load(Ordering::Relaxed).saturating_sub(arrived))
             .unwrap_or(usize::MAX)
     }
 
-    // ---- the server's side ----
+    // ---- called by the server ----
 
-    /// A message of `len` bytes has arrived, with which `queued` wait.
+    /// Records that a message of `len` bytes has arrived, after which `queued` bytes are in the
+    /// server's queue.
     pub fn on_arrived(&self, len: usize, queued: usize) {
         self.queued.store(queued, Ordering::Relaxed);
         if queued > HIGH_MARK {
@@ -83,12 +94,13 @@ impl SendBacklog {
         self.arrived.store(arrived + len as u64, Ordering::Release);
     }
 
-    /// So many bytes still wait.
+    /// Records that `queued` bytes are still in the server's queue after a write.
     pub fn on_written(&self, queued: usize) {
         self.queued.store(queued, Ordering::Relaxed);
     }
 
-    /// Nothing waits at the server any more. Says whether the application is to be told.
+    /// Records that the server's queue is empty, and returns true if the application must be
+    /// notified. Only the first call after the application began to wait returns true.
     pub fn take_drained(&self) -> bool {
         self.queued.store(0, Ordering::Relaxed);
         self.is_awaited.load(Ordering::Relaxed)
@@ -96,7 +108,7 @@ impl SendBacklog {
             && self.is_awaited.swap(false, Ordering::Acquire)
     }
 
-    /// The WebSocket has ended.
+    /// Records that the WebSocket has ended.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Release);
         self.queued.store(0, Ordering::Relaxed);
@@ -108,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_told_to_wait_is_told_when_it_has_been_written() {
+    fn a_paused_application_is_notified_once_the_backlog_is_written() {
         let backlog = SendBacklog::default();
         assert_eq!(backlog.count_sent(HIGH_MARK), Some(true));
         assert_eq!(backlog.count_sent(1), Some(false));
@@ -124,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_not_told_while_much_is_on_its_way() {
+    fn no_notification_while_many_bytes_are_on_their_way() {
         let backlog = SendBacklog::default();
         assert_eq!(backlog.count_sent(2 * HIGH_MARK), Some(false));
         assert_eq!(backlog.count_sent(2 * HIGH_MARK), Some(false));
@@ -135,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_count_is_told_of_what_the_server_has() {
+    fn an_application_that_does_not_count_sees_the_servers_queue() {
         let backlog = SendBacklog::default();
         backlog.on_arrived(HIGH_MARK, HIGH_MARK);
         assert!(!backlog.take_drained());

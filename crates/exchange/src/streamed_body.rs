@@ -1,95 +1,110 @@
-//! A reply whose body comes in chunks, after the reply: what it is, and how much of it waits.
+//! The body of a streamed response, which is sent in chunks after the head, and the flow control of
+//! its chunks.
 //!
 //! # Ground rules
-//! - The application counts a piece in ([`StreamFlow::admit`]) before it sends it; the server counts it out when it has been written to
-//!   the client's socket. So both know at any time how much waits, wherever it lies.
-//! - What waits is bounded: past [`QueueLimits::stream_bytes`](crate::QueueLimits::stream_bytes) nothing more is taken. One piece may
-//!   go past it, while less than the stream's mark waits.
+//! - The application counts a chunk with [`StreamFlow::admit`] before sending the chunk to the
+//!   server, and the server subtracts the chunk once it has been written to the client's socket.
+//!   Both sides therefore always know how many bytes are waiting.
+//! - The number of waiting bytes is limited. Above
+//!   [`QueueLimits::max_stream_queue_size`](crate::QueueLimits::max_stream_queue_size) no chunk is
+//!   accepted. A single chunk may exceed this limit while fewer bytes than the stream's high mark
+//!   are waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// Bytes that wait from which on the application is to wait too, and is not asked for more. As much as one write of a large
-/// body, and as uvicorn's mark.
+/// The number of waiting bytes from which on the application should pause. This is the size of one
+/// write of a large body, and uvicorn uses the same limit.
 pub const HIGH_MARK: usize = 64 << 10;
 
-/// The same for an application that is asked: it gives nothing but when there is room, so what waits is several chunks and not all that it
-/// has. With chunks of 64 KiB one alone would have application and server wait for each other in turn, twice a piece.
+/// The number of waiting bytes from which on the server stops pulling chunks from the application.
+/// An application that is pulled never has more than a few chunks waiting, so this mark can be
+/// higher than [`HIGH_MARK`]. With a mark of 64 KiB, one chunk of 64 KiB would make the application
+/// and the server wait for each other twice per chunk.
 pub const PULL_HIGH_MARK: usize = 256 << 10;
 
-/// Bytes that wait below which an application that waits is told to go on: so that it is not told for each piece.
+/// The number of waiting bytes below which a paused application is notified that it may continue.
+/// The distance to the high mark avoids a notification for every chunk.
 pub const LOW_MARK: usize = 16 << 10;
 
-/// Pieces that may be on their way to the server. Each costs some 130 bytes beside its own, so this is 32 MiB.
+/// The maximum number of chunks on their way to the server. Each costs about 130 bytes in addition
+/// to its data, so this limit amounts to 32 MiB.
 const MAX_CHUNKS: usize = 256 << 10;
 
-/// How the server is to treat a stream.
+/// The options of a streamed response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a question of its own, and any may be asked of a stream"
 )]
 pub struct StreamOptions {
-    /// The application gives chunks when it is [asked](crate::Event::Pull), and not else.
+    /// Whether the application produces chunks only in response to
+    /// [`Event::Pull`](crate::Event::Pull).
     pub is_pulled: bool,
-    /// The head leaves at once, and does not wait for the first piece.
+    /// Whether the head is sent at once instead of with the first chunk.
     pub sends_head_first: bool,
-    /// Its bytes are server-sent events (HTML, 9.2), in chunks of whole ones. It begins with a comment, and when its server stops,
-    /// it ends in order with a time after which the client is to come again.
+    /// Whether the body consists of server-sent events (HTML, 9.2), each chunk being one or more
+    /// complete events. Such a stream begins with a comment. When the server stops, the stream ends
+    /// regularly, with a delay after which the client should reconnect.
     pub is_events: bool,
-    /// Seconds without a byte after which events are followed by a comment, for the sake of proxies that cut what is silent;
-    /// 0: never.
+    /// The number of seconds without data after which the server sends a comment in a stream of
+    /// events, so that proxies do not close the idle connection; 0 disables these comments.
     pub heartbeat: u16,
-    /// It may be compressed, if its client takes that, its headers tell no length, and its type is one that gets smaller (of
-    /// events it is not asked). A piece is not held back for that.
+    /// Whether the body may be compressed. It is compressed if the client accepts that, the
+    /// response has no Content-Length, and its content type is compressible (which is not checked
+    /// for events). Compression never delays a chunk.
     pub is_compressible: bool,
-    /// What is answered when it fails before anything of it was sent; 0: 500.
+    /// The status of the response if the stream fails before any of it has been sent; 0 means 500.
     pub failed_status: u16,
 }
 
-/// The body of a reply that comes in chunks.
+/// The body of a streamed response.
 #[derive(Debug, Clone)]
 pub struct StreamedBody {
-    /// How it is to be treated.
+    /// The options of the stream.
     pub rules: StreamOptions,
-    /// How much of it waits.
+    /// The flow control of the stream.
     pub flow: Arc<StreamFlow>,
 }
 
-/// What the application is told when it has given a piece.
+/// The decision on a chunk that the application wants to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkAdmission {
-    /// Send it, and go on.
+    /// The application should send the chunk and may continue.
     Continue,
-    /// Send it, and wait for [`Event::Writable`](crate::Event::Room).
+    /// The application should send the chunk and then wait for
+    /// [`Event::Writable`](crate::Event::Writable).
     Pause,
-    /// Too much waits: it is not to be sent, and the stream to be cut ([`StreamEnd::Slow`]).
+    /// Too many bytes are waiting. The application must not send the chunk and should abort the
+    /// stream with [`StreamEnd::Slow`].
     ClientTooSlow,
-    /// The reply's Content-Length has fewer bytes: it is not to be sent, and the stream to be cut.
+    /// The chunk exceeds the response's Content-Length. The application must not send the chunk and
+    /// should abort the stream.
     ExceedsLength,
-    /// The stream is over: it is not to be sent.
+    /// The stream has ended. The application must not send the chunk.
     Ended,
 }
 
-/// How a stream ended.
+/// The cause for which a streamed body ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEnd {
-    /// The client's system has all of it.
+    /// The body is complete. A response has arrived at the client's operating system.
     Done = 0,
-    /// The client went away.
+    /// The client disconnected.
     Client = 1,
-    /// The application failed, or gave fewer bytes than it said.
+    /// The application failed, or produced fewer bytes than its Content-Length.
     Error = 2,
-    /// The client takes it more slowly than it is made, or the server has no memory for what waits.
+    /// The client reads more slowly than the application produces data, or the server has no memory
+    /// for the waiting data.
     Slow = 3,
-    /// The client took nothing for too long.
+    /// The client read nothing for too long.
     Timeout = 4,
-    /// The server stops.
+    /// The server is shutting down.
     Stop = 5,
 }
 
 impl StreamEnd {
-    /// In one word, as applications and logs have it.
+    /// Returns the name of the cause in one word, as applications and logs use it.
     pub fn name(self) -> &'static str {
         match self {
             StreamEnd::Done => "done",
@@ -102,21 +117,22 @@ impl StreamEnd {
     }
 }
 
-/// How much of a stream waits to be written: shared by application and server.
+/// The flow control of a streamed response, shared by the application and the server.
 #[derive(Debug)]
 pub struct StreamFlow {
-    /// The most that may wait.
+    /// The maximum number of waiting bytes.
     most: usize,
-    /// What waits from which on the application is to wait too: [`HIGH_MARK`] or [`PULL_HIGH_MARK`], or the most if that is less.
+    /// The number of waiting bytes from which on the application should pause: [`HIGH_MARK`] or
+    /// [`PULL_HIGH_MARK`], but at most the maximum.
     mark: usize,
-    /// The reply's Content-Length, [`NO_LENGTH`] without one.
+    /// The response's Content-Length, or [`NO_LENGTH`].
     length: AtomicU64,
-    /// Bytes the application has given.
+    /// The number of bytes that the application has sent.
     pushed: AtomicU64,
     waiting: AtomicUsize,
-    /// Pieces on their way to the server.
+    /// The number of chunks on their way to the server.
     chunks: AtomicUsize,
-    /// Whether the application waits to be told that there is room.
+    /// Whether the application is waiting for [`Event::Writable`](crate::Event::Writable).
     is_awaited: AtomicBool,
     is_over: AtomicBool,
 }
@@ -124,7 +140,8 @@ pub struct StreamFlow {
 const NO_LENGTH: u64 = u64::MAX;
 
 impl StreamedBody {
-    /// A stream of which up to `most` bytes may wait ([`QueueLimits::stream_bytes`](crate::QueueLimits::stream_bytes)).
+    /// Creates a streamed body of which at most `most` bytes may be waiting
+    /// ([`QueueLimits::max_stream_queue_size`](crate::QueueLimits::max_stream_queue_size)).
     pub fn new(rules: StreamOptions, most: usize) -> StreamedBody {
         StreamedBody { rules, flow: Arc::new(StreamFlow::new(most, rules.is_pulled)) }
     }
@@ -148,9 +165,9 @@ impl StreamFlow {
         self.length.store(length.unwrap_or(NO_LENGTH), Ordering::Relaxed);
     }
 
-    // ---- the application's side ----
+    // ---- called by the application ----
 
-    /// Counts a piece of `len` bytes in, before it is sent.
+    /// Decides whether a chunk of `len` bytes may be sent, and counts the chunk if so.
     pub fn admit(&self, len: usize) -> ChunkAdmission {
         if self.is_over() {
             return ChunkAdmission::Ended;
@@ -159,8 +176,8 @@ impl StreamFlow {
         if self.length().is_some_and(|length| given > length) {
             return ChunkAdmission::ExceedsLength;
         }
-        // What little waits says nothing of the client: a piece is taken then, however large it is. So whoever is asked for one is
-        // not refused it.
+        // A small backlog does not show that the client is slow, so in that case a chunk of any
+        // size is accepted. As a result, a chunk that the server has pulled is never refused.
         let is_behind = self.waiting() >= self.mark;
         let is_full = is_behind && self.waiting() > self.most.saturating_sub(len);
         if is_full || self.chunks.load(Ordering::Relaxed) >= MAX_CHUNKS {
@@ -172,67 +189,71 @@ impl StreamFlow {
         if waiting < self.mark {
             return ChunkAdmission::Continue;
         }
-        // Before the piece is sent: the server, which writes it after that, sees it.
+        // Set before the chunk is sent, so that the server sees the flag when it writes the chunk.
         self.is_awaited.store(true, Ordering::Release);
         ChunkAdmission::Pause
     }
 
-    // ---- both sides ----
+    // ---- called by both sides ----
 
-    /// Bytes that wait: on their way to the server, there, and in no system's buffer yet.
+    /// Returns the number of waiting bytes: those on their way to the server and those that the
+    /// server has not yet written to the socket.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Whether the application can go on: less waits than its mark.
+    /// Returns true if fewer bytes are waiting than the high mark, so that the application may
+    /// continue.
     pub fn has_capacity(&self) -> bool {
         self.waiting() < self.mark
     }
 
-    /// Bytes the application has given.
+    /// Returns the number of bytes that the application has sent.
     pub fn pushed(&self) -> u64 {
         self.pushed.load(Ordering::Relaxed)
     }
 
-    /// The reply's Content-Length, if it has one.
+    /// Returns the response's Content-Length, or `None` if that header is absent.
     pub fn length(&self) -> Option<u64> {
         Some(self.length.load(Ordering::Relaxed)).filter(|length| *length != NO_LENGTH)
     }
 
-    /// Whether it has ended: nobody takes anything any more.
+    /// Returns true if the stream has ended, so that no further chunk is accepted.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
-    // ---- the server's side ----
+    // ---- called by the server ----
 
-    /// A piece has arrived.
+    /// Records that a chunk has arrived at the server.
     pub fn on_chunk_arrived(&self) {
         self.chunks.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The server adds `len` bytes of its own.
+    /// Counts `len` bytes that the server itself adds to the body.
     pub fn add_server_bytes(&self, len: usize) {
         self.waiting.fetch_add(len, Ordering::Relaxed);
     }
 
-    /// `len` bytes have been written. Says whether the application is to be told that there is room.
+    /// Records that `len` bytes have been written, and returns true if the application must be
+    /// notified that there is capacity again.
     pub fn on_written(&self, len: usize) -> bool {
         let waiting = self.waiting.fetch_sub(len, Ordering::Relaxed) - len;
         waiting < LOW_MARK && self.is_awaited.swap(false, Ordering::Acquire)
     }
 
-    /// It has ended.
+    /// Records that the stream has ended.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Release);
     }
 }
 
-/// What a client that accepts events is told instead of a 503: to come again in a while. At any status but 200 a browser
-/// gives up for good (HTML, 9.2.3).
+/// The body of the response, with status 200, to a client that accepts server-sent events, where
+/// another client would receive a 503. The client reconnects after the stated delay. After any
+/// status other than 200 a browser would stop reconnecting for good (HTML, 9.2.3).
 pub const EVENTS_RETRY: &str = "retry: 5000\n\n";
 
-/// Whether a client with this `Accept` takes server-sent events.
+/// Returns true if a client with this `Accept` header accepts server-sent events.
 pub fn accepts_events(accept: &[u8]) -> bool {
     accept.split(|byte| *byte == b',').any(|range| {
         let name = range.split(|byte| *byte == b';').next().unwrap_or_default();
@@ -245,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_and_limits() {
+    fn admits_chunks_up_to_the_marks_and_the_limit() {
         let flow = StreamFlow::new(100 << 10, false);
         assert_eq!(flow.admit(HIGH_MARK - 1), ChunkAdmission::Continue);
         assert_eq!(flow.admit(1), ChunkAdmission::Pause);
@@ -259,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_may_be_further_ahead() {
+    fn pulled_streams_have_a_higher_mark() {
         let flow = StreamFlow::new(1 << 20, true);
         assert_eq!(flow.admit(PULL_HIGH_MARK - 1), ChunkAdmission::Continue);
         assert!(flow.has_capacity());
@@ -270,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_is_never_refused() {
+    fn a_pulled_chunk_is_never_refused() {
         for most in [1, 30 << 10, 100 << 10, 150 << 10, 1 << 20] {
             for piece in [1, 20 << 10, 64 << 10, 2 << 20] {
                 let flow = StreamFlow::new(most, true);
@@ -290,10 +311,10 @@ mod tests {
     }
 
     #[test]
-    fn who_accepts_events() {
+    fn detects_clients_that_accept_events() {
         for (accept, expected) in [
             ("text/event-stream", true),
-            ("application/json, Text/Event-StreamedBody;q=0.9", true),
+            ("application/json, Text/Event-Stream;q=0.9", true),
             ("*/*", false),
             ("text/event-streams", false),
             ("", false),
@@ -303,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_taken_however_large_it_is_while_little_waits() {
+    fn a_chunk_of_any_size_is_admitted_while_little_is_waiting() {
         let flow = StreamFlow::new(100 << 10, false);
         assert_eq!(flow.admit(HIGH_MARK - 1), ChunkAdmission::Continue);
         assert_eq!(flow.admit(1 << 20), ChunkAdmission::Pause);
@@ -311,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_the_length() {
+    fn refuses_bytes_beyond_the_content_length() {
         let flow = StreamFlow::new(1000, false);
         flow.set_length(Some(5));
         assert_eq!(flow.admit(3), ChunkAdmission::Continue);
@@ -320,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_of_nothing_are_bounded_too() {
+    fn empty_chunks_are_limited_too() {
         let flow = StreamFlow::new(usize::MAX, false);
         for _ in 0..MAX_CHUNKS {
             assert_eq!(flow.admit(0), ChunkAdmission::Continue);

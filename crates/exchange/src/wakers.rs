@@ -1,24 +1,25 @@
-//! How the two sides of a link wake each other.
+//! The interfaces by which the two sides of a link wake each other.
 
 use std::time::Duration;
 
-/// Wakes an application that is parked outside the link, or that went away. Called on the server's thread.
+/// Wakes an application that waits outside the link or that does not look into the link. Methods
+/// are called on the server's thread.
 pub trait AppWaker: Send + Sync {
     /// Makes the application look into the link soon. Must not block.
     fn wake(&self);
 
-    /// Makes the application [collect](Link::releases) what it has lent, soon. Called on any
-    /// thread. Must not block. An application that lends nothing, or collects with each event and
-    /// is content with that, leaves it as it is.
+    /// Makes the application [collect](crate::Link::releases) the memory that it has lent and that
+    /// the server has released. Called on any thread. Must not block. The default does nothing,
+    /// which suits an application that lends no memory or collects with each event.
     fn released(&self) {}
 }
 
-/// Wakes the server's thread. Called on the application's thread.
+/// Wakes the server's thread. Methods are called on the application's thread.
 pub trait IoWaker: Send + Sync {
     /// Makes the server look into the link soon. Must not block.
     fn wake(&self);
 
-    /// Makes the server look into the link when `delay` is over, and costs it nothing until then. Must not block. A call
-    /// replaces the one before.
+    /// Makes the server look into the link after `delay`, without any cost until then. Must not
+    /// block. Each call replaces the delay of the previous call.
     fn wake_within(&self, delay: Duration);
 }

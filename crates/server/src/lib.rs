@@ -1,7 +1,8 @@
-//! An HTTP/1.1 and WebSocket server that hands exchanges to an application over a [`Link`](rookery_exchange::Link).
+//! An HTTP and WebSocket server that passes requests to an application over a
+//! [`Link`](rookery_exchange::Link).
 //!
-//! It knows no R. What it rejects is thrown to the hook of the request ([`Server::reports`]). One I/O thread owns every connection; hyper reads and writes HTTP behind the seam of `connection`
-//! and `stream`.
+//! This crate does not depend on R. Rejected requests are reported to [`Server::reports`]. One I/O
+//! thread owns all connections and uses the library hyper for HTTP/1.1.
 //!
 //! ```no_run
 //! # struct Waker;
@@ -61,16 +62,19 @@ pub use runtime::{
 pub use websocket::tunnel::track_frames_for_fuzzer;
 
 pub mod tls {
-    //! HTTPS: what a listener speaks TLS with ([`ListenerConfig::tls`](crate::ListenerConfig::tls)), and what may be wrong with it.
+    //! The TLS settings of a listener ([`ListenerConfig::tls`](crate::ListenerConfig::tls)), and
+    //! the errors in them.
     //!
     //! ```no_run
     //! use rookery_server::ListenerConfig;
     //! use rookery_server::tls::{CertificatePair, Pem, Tls, TlsSettings};
     //!
-    //! let pair = CertificatePair { certificate: Pem::File("cert.pem".into()), key: Pem::File("key.pem".into()) };
-    //! let tls = Tls::new(TlsSettings { pairs: vec![pair], ..TlsSettings::default() }, |line| eprintln!("{line}"))?;
-    //! let site = ListenerConfig { tls: Some(tls.clone()), ..ListenerConfig::default() };
-    //! // When the files have been renewed; the server also looks every ten seconds.
+    //! let (certificate, key) = (Pem::File("cert.pem".into()), Pem::File("key.pem".into()));
+    //! let pair = CertificatePair { certificate, key };
+    //! let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
+    //! let tls = Tls::new(settings, |line| eprintln!("{line}"))?;
+    //! let config = ListenerConfig { tls: Some(tls.clone()), ..ListenerConfig::default() };
+    //! // Loads renewed files at once. The server also checks the files every ten seconds.
     //! tls.reload()?;
     //! # Ok::<(), rookery_server::tls::TlsError>(())
     //! ```

@@ -1,79 +1,89 @@
-//! What the server answers by itself when a request cannot be served, and how that is reported.
+//! The reasons for which the server rejects a request without the application, with their responses
+//! and error messages.
 
 use std::fmt;
 
 use rookery_error::{Error, Kind, StaticError};
 
-/// An enum, and the list of its variants: none can be forgotten there.
+/// Defines an enum and the list of all its variants, so that the list cannot be incomplete.
 macro_rules! rejections {
     ($(#[$attribute:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident,)* }) => {
         $(#[$attribute])*
         pub enum $name { $($(#[$doc])* $variant,)* }
 
-        /// All of them, in the order of their numbers.
+        /// All variants, in the order of their numbers.
         const ALL: &[$name] = &[$($name::$variant),*];
     };
 }
 
 rejections! {
-    /// Why a request is not served. Each is an [`Error`] that costs no allocation, thrown to the hook of its request.
+    /// The reason for which a request is not served. Each has an [`Error`] that costs no allocation
+    /// and is thrown to the hook of the request.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum Rejection {
-        /// The head is not HTTP/1.1 (RFC 9112, 3 and 5): 400.
+        /// The request head is not valid HTTP/1.1 (RFC 9112, 3 and 5). Status 400.
         Unreadable,
-        /// HTTP/1.1 without exactly one Host, or one that is no host (RFC 9112, 3.2): 400.
+        /// An HTTP/1.1 request does not have exactly one valid Host header (RFC 9112, 3.2). Status
+        /// 400.
         Host,
-        /// CONNECT (RFC 9110, 9.3.6), the target that only it has (RFC 9112, 3.2.3), or an absolute one whose authority is more
-        /// than a host and a port (RFC 9110, 4.2.4): 400.
+        /// The request is a CONNECT (RFC 9110, 9.3.6), has a target that only CONNECT may have (RFC
+        /// 9112, 3.2.3), or has an absolute target with more than a host and a port as its
+        /// authority (RFC 9110, 4.2.4). Status 400.
         Target,
-        /// The body was framed wrongly: 400.
+        /// The framing of the request body is invalid. Status 400.
         BodyUnreadable,
-        /// The body has a transfer coding beside chunked (RFC 9112, 6.1): 501.
+        /// The request body has another transfer coding than chunked (RFC 9112, 6.1). Status 501.
         TransferCoding,
-        /// CONNECT over HTTP/2 to another protocol than WebSockets (RFC 8441, 4): 501.
+        /// An extended CONNECT over HTTP/2 names another protocol than WebSocket (RFC 8441, 4).
+        /// Status 501.
         Protocol,
-        /// The head took longer than its time: 408.
+        /// The request head was not received in time. Status 408.
         HeadTimeout,
-        /// The body has more bytes than its limit: 413.
+        /// The request body exceeds the size limit. Status 413.
         BodyTooLarge,
-        /// The head has more bytes or lines than its limits: 431.
+        /// The request head exceeds the limit on its size or its number of lines. Status 431.
         HeadTooLarge,
-        /// The application failed: 500.
+        /// The application failed. Status 500.
         Application,
-        /// The queue to the application is full: 503.
+        /// The queue of requests for the application is full. Status 503.
         Busy,
-        /// The folder of spooled bodies is full, keeps its reserve, or has gone: 507.
+        /// The request body cannot be spooled, because the folder is full, the reserve would be
+        /// exceeded, or the folder does not exist any more. Status 507.
         DiskFull,
-        /// A WebSocket's peer does not read what it is sent: close code 1013.
+        /// The client of a WebSocket does not read the messages sent to it. Close code 1013.
         Unread,
-        /// The body came too slowly: 408.
+        /// The request body was received too slowly. Status 408.
         BodyTimeout,
-        /// The application took longer than its time: 504.
+        /// The application did not respond within the request timeout. Status 504.
         RequestTimeout,
-        /// A message of a WebSocket came too slowly: close code 1008.
+        /// A WebSocket message was received too slowly. Close code 1008.
         MessageTimeout,
-        /// A WebSocket's peer has answered no ping: it is dropped.
+        /// The client of a WebSocket has not responded to pings. The connection is dropped.
         Silent,
-        /// A page of this origin may not open a WebSocket (RFC 6455, 10.2): 403.
+        /// A page of this origin may not open a WebSocket (RFC 6455, 10.2). Status 403.
         Origin,
-        /// The handshake of TLS failed (RFC 8446, 4; RFC 5246, 7): the connection is closed after an alert.
+        /// The TLS handshake failed (RFC 8446, 4; RFC 5246, 7). The connection is closed after an
+        /// alert.
         Handshake,
-        /// A request in the clear where TLS is spoken: 400.
+        /// A client sent plaintext HTTP to a port with TLS. Status 400.
         PlainOnTls,
-        /// No header of the PROXY protocol where there has to be one, or from a peer that is none of the proxies: the
-        /// connection is closed.
+        /// A connection does not begin with the required PROXY protocol header, or is not from one
+        /// of the proxies that may connect. The connection is closed.
         Proxy,
-        /// TLS where HTTP is spoken in the clear: the connection is closed.
+        /// A client sent TLS to a port with plaintext HTTP. The connection is closed.
         TlsOnPlain,
-        /// The peer broke the rules of HTTP/2 (RFC 9113, 5.4.1), or has the server work for nothing: the connection ends with
-        /// GOAWAY.
+        /// The client violated HTTP/2 (RFC 9113, 5.4.1) or made the server do useless work. The
+        /// connection is closed with GOAWAY.
         Http2,
-        /// A host over an HTTP/2 connection that TLS was told another name for (RFC 9110, 15.5.20): 421.
+        /// A request over HTTP/2 is for another host than the TLS handshake named, and that host
+        /// has other certificates (RFC 9110, 15.5.20). Status 421.
         Misdirected,
-        /// A host that is not this server's, of a request that would be sent on to HTTPS (RFC 9110, 15.5.20): 421.
+        /// A request that would be redirected to HTTPS is for a host for which this server has no
+        /// certificate (RFC 9110, 15.5.20). Status 421.
         Elsewhere,
-        /// What peers make the server hold is used up, see [`Limits::memory`](crate::Limits::memory): 503, or close code 1013.
+        /// A share of the memory for clients is used up
+        /// ([`Limits::max_client_memory`](crate::Limits::max_client_memory)). Status 503, or close code 1013.
         Overload,
     }
 }
@@ -89,7 +99,8 @@ static ERRORS: [StaticError<Rejection>; ALL.len()] = {
 };
 
 impl Rejection {
-    /// The status it is answered with; for a WebSocket, the one that stands for its close code.
+    /// Returns the status of the response. For a WebSocket, it is the status with the meaning
+    /// closest to that of the close code.
     pub fn status(self) -> u16 {
         match self {
             Rejection::Unreadable
@@ -117,12 +128,12 @@ impl Rejection {
         }
     }
 
-    /// As an error. Allocates nothing.
+    /// Returns the rejection as an error, without an allocation.
     pub fn error(self) -> Error {
         Error::from_static_error(&ERRORS[self as usize])
     }
 
-    /// The status line, for what is answered without hyper.
+    /// Returns the status line, for responses that are written without hyper.
     pub(crate) fn status_line(self) -> &'static str {
         match self {
             Rejection::HeadTimeout | Rejection::BodyTimeout => "408 Request Timeout",
@@ -132,7 +143,8 @@ impl Rejection {
         }
     }
 
-    /// The body of the answer: what a person with `curl` needs to find the remedy.
+    /// Returns the body of the response, which gives a user of `curl` the information to correct
+    /// the request.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Rejection::Unreadable => "400 Bad Request\n",
@@ -140,17 +152,17 @@ impl Rejection {
                 "400 Bad Request: an HTTP/1.1 request needs one Host header, with a host and a port\n"
             }
             Rejection::Target => {
-                "400 Bad Request: a target is a path of this server, which is no proxy\n"
+                "400 Bad Request: the target must be a path, because this server is not a proxy\n"
             }
             Rejection::BodyUnreadable => "400 Bad Request: the body could not be read\n",
             Rejection::Handshake | Rejection::Proxy | Rejection::TlsOnPlain | Rejection::Http2 => {
-                "400 Bad Request: no HTTP\n"
+                "400 Bad Request: not HTTP\n"
             }
             Rejection::Misdirected => {
-                "421 Misdirected Request: this host has certificates of its own, ask it over a connection of its own\n"
+                "421 Misdirected Request: this host has other certificates and needs another connection\n"
             }
             Rejection::Elsewhere => {
-                "421 Misdirected Request: this server has no certificate for this host, use a name that it has one for\n"
+                "421 Misdirected Request: this server has no certificate for this host\n"
             }
             Rejection::PlainOnTls => "400 Bad Request: this port speaks HTTPS\n",
             Rejection::Origin => {
@@ -164,20 +176,21 @@ impl Rejection {
             Rejection::HeadTooLarge => "431 Request Header Fields Too Large\n",
             Rejection::Application => "500 Internal Server Error\n",
             Rejection::TransferCoding => {
-                "501 Not Implemented: the only transfer coding of a request is chunked\n"
+                "501 Not Implemented: the only supported transfer coding of a request is chunked\n"
             }
             Rejection::Protocol => {
-                "501 Not Implemented: the only protocol that CONNECT opens is websocket\n"
+                "501 Not Implemented: the only protocol that CONNECT supports is websocket\n"
             }
             Rejection::Busy | Rejection::Unread | Rejection::Overload => {
                 "503 Service Unavailable\n"
             }
-            Rejection::RequestTimeout => "504 Gateway Timeout: the answer took too long\n",
+            Rejection::RequestTimeout => "504 Gateway Timeout: the application took too long\n",
             Rejection::DiskFull => "507 Insufficient Storage\n",
         }
     }
 
-    /// Whether the connection must end with the answer: the rest of the request is not wanted.
+    /// Returns true if the connection must be closed after the response, because the rest of the
+    /// request is not read.
     pub(crate) fn ends_connection(self) -> bool {
         !matches!(
             self,
@@ -192,40 +205,38 @@ impl Rejection {
 impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Rejection::Unreadable => "the head of the request is not HTTP/1.1",
+            Rejection::Unreadable => "the request head is not HTTP/1.1",
             Rejection::Host => "an HTTP/1.1 request needs exactly one Host header",
-            Rejection::Target => "this server is no proxy",
-            Rejection::BodyUnreadable => "the body of the request could not be read",
-            Rejection::Handshake => "the handshake of TLS failed",
-            Rejection::PlainOnTls => "a request in the clear on a port that speaks TLS",
-            Rejection::Proxy => "no header of the PROXY protocol, or from a peer that is no proxy",
-            Rejection::Http2 => "the peer broke the rules of HTTP/2",
-            Rejection::Misdirected => "a host that TLS was told another name for",
+            Rejection::Target => "the request target is not a path of this server",
+            Rejection::BodyUnreadable => "the framing of the request body is invalid",
+            Rejection::Handshake => "the TLS handshake failed",
+            Rejection::PlainOnTls => "a plaintext HTTP request was sent to a port with TLS",
+            Rejection::Proxy => {
+                "a connection lacks the PROXY protocol header, or is not from a configured proxy"
+            }
+            Rejection::Http2 => "the client violated HTTP/2",
+            Rejection::Misdirected => "the request is for another host than the TLS handshake",
             Rejection::Elsewhere => {
-                "a host that there is no certificate for, of a request for HTTPS"
+                "a request to be redirected to HTTPS is for a host without a certificate"
             }
-            Rejection::TlsOnPlain => "a client that speaks TLS on a port that does not",
+            Rejection::TlsOnPlain => "a TLS handshake was sent to a port without TLS",
             Rejection::TransferCoding => {
-                "the body of the request has a transfer coding beside chunked"
+                "the request body has another transfer coding than chunked"
             }
-            Rejection::Protocol => "CONNECT to another protocol than WebSockets",
-            Rejection::HeadTimeout => "the head of the request took too long",
-            Rejection::BodyTooLarge => "the body of the request is too large",
-            Rejection::HeadTooLarge => "the head of the request is too large",
+            Rejection::Protocol => "a CONNECT request is for another protocol than WebSocket",
+            Rejection::HeadTimeout => "the request head was not received in time",
+            Rejection::BodyTooLarge => "the request body is too large",
+            Rejection::HeadTooLarge => "the request head is too large",
             Rejection::Application => "the application failed",
-            Rejection::RequestTimeout => "the application took too long",
+            Rejection::RequestTimeout => "the application did not respond in time",
             Rejection::Busy => "the queue of requests is full",
-            Rejection::DiskFull => {
-                "the folder of spooled bodies cannot take the body of the request"
-            }
-            Rejection::BodyTimeout => "the body of the request came too slowly",
-            Rejection::Overload => {
-                "the memory for what connections make the server hold is used up"
-            }
-            Rejection::MessageTimeout => "a message of a WebSocket came too slowly",
-            Rejection::Silent => "the peer of a WebSocket has answered no ping",
-            Rejection::Origin => "a page of this origin may not open a WebSocket",
-            Rejection::Unread => "the peer of a WebSocket does not read what it is sent",
+            Rejection::DiskFull => "the request body cannot be spooled to disk",
+            Rejection::BodyTimeout => "the request body was received too slowly",
+            Rejection::Overload => "the memory budget for clients is used up",
+            Rejection::MessageTimeout => "a WebSocket message was received too slowly",
+            Rejection::Silent => "the client of a WebSocket did not respond to pings",
+            Rejection::Origin => "the origin of the page may not open a WebSocket",
+            Rejection::Unread => "the client of a WebSocket does not read its messages",
         })
     }
 }
@@ -235,7 +246,7 @@ impl std::error::Error for Rejection {}
 impl Kind for Rejection {
     const COUNT: usize = ALL.len();
 
-    /// What is no rejection of the server's is a failure of the application.
+    /// Returns the rejection in `error`. Any other error counts as a failure of the application.
     fn of(error: &Error) -> Rejection {
         error.downcast_ref::<Rejection>().copied().unwrap_or(Rejection::Application)
     }

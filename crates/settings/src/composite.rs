@@ -1,22 +1,24 @@
-//! Values of several fields, each with a short form on the command line.
+//! Values with several fields, each with a short form for the command line.
 
-use crate::kind::{Composite, Kind, Raw, Refused, Value};
-use crate::read::flag;
+use crate::kind::{Composite, Kind, Raw, Rejected, Value};
+use crate::value_parser::flag;
 
-/// What the authors of browsers ask of a name that they preload, in seconds: a year.
+/// The minimum age for the preload lists of browsers, in seconds.
 const YEAR: f64 = 31_536_000.0;
-/// R's integers are signed.
-const MOST_SECONDS: f64 = 2_147_483_647.0;
+/// The largest integer of R, which is signed.
+const MAX_AGE: f64 = 2_147_483_647.0;
 
 pub(crate) static COMPRESSION: Composite = Composite {
-    wanted: "on, off, or some of level=1 to level=9, threshold=<bytes> and takeover=on, with commas between them",
+    wanted: "on, off, or one or more of level=1 to level=9, threshold=<bytes> and takeover=on, \
+             separated by commas",
     fields: &[("level", Kind::Count), ("threshold", Kind::Bytes), ("takeover", Kind::Flag)],
     read: compression,
     show: show_compression,
 };
 
 pub(crate) static HSTS: Composite = Composite {
-    wanted: "off, or a number of seconds and perhaps subdomains and preload, with commas between them",
+    wanted: "off, or a number of seconds, optionally followed by subdomains and preload, \
+             separated by commas",
     fields: &[
         ("max_age", Kind::Seconds),
         ("include_subdomains", Kind::Flag),
@@ -26,8 +28,8 @@ pub(crate) static HSTS: Composite = Composite {
     show: show_hsts,
 };
 
-/// Reads how WebSocket messages are compressed; level 0 is not at all.
-fn compression(raw: &Raw) -> Result<Value, Refused> {
+/// Reads the compression of WebSocket messages. Level 0 means no compression.
+fn compression(raw: &Raw) -> Result<Value, Rejected> {
     let (mut level, mut threshold, mut takeover) = (2.0, 512.0, false);
     let fields: Vec<(&str, &str)> = match raw {
         Raw::Text(text) => match flag(text.trim()) {
@@ -40,24 +42,24 @@ fn compression(raw: &Raw) -> Result<Value, Refused> {
                 .split(',')
                 .map(|word| word.split_once('=').map(|(name, value)| (name.trim(), value.trim())))
                 .collect::<Option<_>>()
-                .ok_or(Refused::Form)?,
+                .ok_or(Rejected::Form)?,
         },
         Raw::Fields(fields) => fields
             .iter()
             .map(|(name, value)| Some((name.as_str(), value.text()?)))
             .collect::<Option<_>>()
-            .ok_or(Refused::Form)?,
-        Raw::List(_) | Raw::Bytes(_) => return Err(Refused::Form),
+            .ok_or(Rejected::Form)?,
+        Raw::List(_) | Raw::Bytes(_) => return Err(Rejected::Form),
     };
     for (name, value) in fields {
-        let number = crate::amount::read(value, Kind::Bytes).filter(|number| number.is_finite());
+        let number = crate::units::read(value, Kind::Bytes).filter(|number| number.is_finite());
         match (name, number, flag(value)) {
             ("level", Some(number), _) if (1.0..=9.0).contains(&number) && value.len() == 1 => {
                 level = number
             }
             ("threshold", Some(number), _) => threshold = number,
             ("takeover", _, Some(is_on)) => takeover = is_on,
-            _ => return Err(Refused::Form),
+            _ => return Err(Rejected::Form),
         }
     }
     Ok(Value::Fields(vec![
@@ -85,11 +87,11 @@ fn show_hsts(value: &Value) -> String {
     format!("{age}{subdomains}{preload}")
 }
 
-/// Reads what browsers are told by `Strict-Transport-Security`; `off` tells them nothing.
-fn hsts(raw: &Raw) -> Result<Value, Refused> {
+/// Reads the value of `Strict-Transport-Security`. With `off` the header is not sent.
+fn hsts(raw: &Raw) -> Result<Value, Rejected> {
     let (mut age, mut subdomains, mut preload) = (None, false, false);
     match raw {
-        // `0` is an age: it has browsers forget the name.
+        // `0` is an age, with which browsers forget the host.
         Raw::Text(text) if text.trim() != "0" && flag(text.trim()) == Some(false) => {
             return Ok(Value::Flag(false));
         }
@@ -100,30 +102,30 @@ fn hsts(raw: &Raw) -> Result<Value, Refused> {
                 match word {
                     "subdomains" => subdomains = true,
                     "preload" => preload = true,
-                    _ => return Err(Refused::Form),
+                    _ => return Err(Rejected::Form),
                 }
             }
         }
         Raw::Fields(fields) => {
             for (name, value) in fields {
-                let text = value.text().ok_or(Refused::Form)?;
+                let text = value.text().ok_or(Rejected::Form)?;
                 match (name.as_str(), flag(text)) {
                     ("max_age", _) => age = Some(text.to_owned()),
                     ("include_subdomains", Some(is_on)) => subdomains = is_on,
                     ("preload", Some(is_on)) => preload = is_on,
-                    _ => return Err(Refused::Form),
+                    _ => return Err(Rejected::Form),
                 }
             }
         }
-        Raw::List(_) | Raw::Bytes(_) => return Err(Refused::Form),
+        Raw::List(_) | Raw::Bytes(_) => return Err(Rejected::Form),
     }
-    let age = age.and_then(|age| crate::amount::read(&age, Kind::Seconds)).ok_or(Refused::Form)?;
-    if age > MOST_SECONDS || age.fract() != 0.0 {
-        return Err(Refused::Form);
+    let age = age.and_then(|age| crate::units::read(&age, Kind::Seconds)).ok_or(Rejected::Form)?;
+    if age > MAX_AGE || age.fract() != 0.0 {
+        return Err(Rejected::Form);
     }
     if preload && !(subdomains && age >= YEAR) {
-        return Err(Refused::Because(
-            "preload needs subdomains, and a year or more, such as 31536000,subdomains,preload"
+        return Err(Rejected::Because(
+            "preload needs subdomains and at least a year, such as 31536000,subdomains,preload"
                 .to_owned(),
         ));
     }
@@ -138,7 +140,10 @@ fn hsts(raw: &Raw) -> Result<Value, Refused> {
 mod tests {
     use super::*;
 
-    fn text(read: fn(&Raw) -> Result<Value, Refused>, text: &str) -> Result<Vec<String>, Refused> {
+    fn text(
+        read: fn(&Raw) -> Result<Value, Rejected>,
+        text: &str,
+    ) -> Result<Vec<String>, Rejected> {
         read(&Raw::from(text)).map(|value| match value {
             Value::Fields(fields) => fields
                 .iter()
@@ -159,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn compression_is_read_from_its_short_form_and_from_fields() {
+    fn parses_compression_from_short_form_and_fields() {
         for (given, wanted) in [
             ("on", ["2", "512", "false"]),
             ("yes", ["2", "512", "false"]),
@@ -179,7 +184,7 @@ mod tests {
             "takeover=x",
             "on,level=1",
         ] {
-            assert_eq!(text(compression, given), Err(Refused::Form), "{given}");
+            assert_eq!(text(compression, given), Err(Rejected::Form), "{given}");
         }
         for given in ["on", "level=9,threshold=1kB,takeover=on"] {
             let value = compression(&Raw::from(given)).unwrap();
@@ -187,21 +192,21 @@ mod tests {
         }
         let from_fields = compression(&fields(&[("level", "6"), ("takeover", "yes")])).unwrap();
         assert_eq!(from_fields, compression(&Raw::from("level=6,takeover=on")).unwrap());
-        assert_eq!(compression(&fields(&[("levels", "6")])), Err(Refused::Form));
-        assert_eq!(compression(&Raw::List(vec![])), Err(Refused::Form));
+        assert_eq!(compression(&fields(&[("levels", "6")])), Err(Rejected::Form));
+        assert_eq!(compression(&Raw::List(vec![])), Err(Rejected::Form));
     }
 
     #[test]
-    fn hsts_is_read_from_its_short_form_and_from_fields() {
+    fn parses_hsts_from_short_form_and_fields() {
         assert_eq!(text(hsts, "300").unwrap(), ["300", "false", "false"]);
         assert_eq!(text(hsts, "0").unwrap(), ["0", "false", "false"]);
         assert_eq!(text(hsts, "1h, subdomains").unwrap(), ["3600", "true", "false"]);
         assert_eq!(hsts(&Raw::from("off")), Ok(Value::Flag(false)));
         for given in ["", "x", "none", "-1", "2147483648", "300,all", "1.5", "subdomains"] {
-            assert_eq!(text(hsts, given), Err(Refused::Form), "{given}");
+            assert_eq!(text(hsts, given), Err(Rejected::Form), "{given}");
         }
         for given in ["300,subdomains,preload", "31536000,preload"] {
-            assert!(matches!(text(hsts, given), Err(Refused::Because(_))), "{given}");
+            assert!(matches!(text(hsts, given), Err(Rejected::Because(_))), "{given}");
         }
         let whole = hsts(&fields(&[
             ("max_age", "31536000"),
@@ -209,6 +214,6 @@ mod tests {
             ("preload", "true"),
         ]));
         assert_eq!(whole, hsts(&Raw::from("31536000,subdomains,preload")));
-        assert_eq!(hsts(&fields(&[("max_ages", "1")])), Err(Refused::Form));
+        assert_eq!(hsts(&fields(&[("max_ages", "1")])), Err(Rejected::Form));
     }
 }

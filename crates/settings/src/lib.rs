@@ -1,9 +1,9 @@
-//! Every setting of rookery, in one table.
+//! All settings of Rookery, in one table.
 //!
-//! A [`Setting`] is a static row with its name, [kind](Kind), bounds, default, help, and the
-//! [places](Places) where it may be given. The command line, `_server.yml` and the environment are
-//! read by these rows, and so are values that R is given. The documentation is written from the
-//! same rows by the example `generate`.
+//! A [`Setting`] is a static row with the setting's name, [kind](Kind), bounds, default, help, and
+//! the [places](Places) where it may be given. The command line, `_server.yml`, the environment and
+//! the values that R passes are all parsed with these rows. The example `generate` writes the
+//! documentation from the same rows.
 //!
 //! ```
 //! use rookery_settings::{Raw, Value, table};
@@ -12,32 +12,33 @@
 //! assert_eq!(row.read(&Raw::from("10 MB")).ok(), Some(Value::Number(1e7)));
 //! ```
 //!
-//! The crate knows nothing of the server that the settings are for.
+//! The crate does not depend on the server.
 
-mod amount;
+mod combined;
 mod composite;
-mod derived;
+mod cross_checks;
+mod derived_defaults;
 pub mod environment;
-pub mod file;
-mod forms;
+pub mod key_value_lines;
 mod kind;
-pub mod lines;
-mod near;
-mod read;
-mod rules;
+pub mod server_yml;
 mod setting;
-mod settings;
+mod suggestions;
 pub mod table;
+mod text_forms;
+mod units;
+mod value_parser;
 pub mod yaml;
 
-pub use forms::UNIX;
-pub use kind::{Composite, Form, Kind, Raw, Refused, Value, escaped};
-pub use near::near;
-pub use read::{Invalid, wanted};
+pub use combined::{Conflict, GivenValue, Settings, Source};
+pub use kind::{Composite, Form, Kind, Raw, Rejected, Value, escaped};
 pub use setting::{
     Applies, Default, Former, Group, Places, Rule, Section, Setting, Shown, Stability,
 };
-pub use settings::{Conflict, Given, Settings, Source};
+pub use suggestions::similar_names;
+pub use text_forms::UNIX;
+pub use value_parser::{InvalidValue, expected_form};
 
-/// The JSON schema of `_server.yml`, for editors. `examples/generate` writes it.
+/// The JSON schema of `_server.yml`, with which editors complete and check the file. The example
+/// `generate` writes it.
 pub const SCHEMA: &str = include_str!("../server-yml.schema.json");

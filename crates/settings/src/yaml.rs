@@ -1,8 +1,8 @@
-//! YAML as a tree whose scalars are still text, with the line and column of everything.
+//! YAML as a tree with the position of each node. Scalars are kept as text.
 //!
-//! The scanner is saphyr-parser's. What its events become here is bounded: a document has at most
-//! [`MOST_BYTES`] bytes, [`MOST_NODES`] nodes after its aliases have been replaced, and is at most
-//! [`DEEPEST`] levels deep.
+//! The scanner is that of saphyr-parser. The size of the tree is limited: a document has at most
+//! [`MAX_FILE_SIZE`] bytes, has at most [`MAX_NODES`] nodes after its aliases are expanded, and is
+//! at most [`MAX_DEPTH`] levels deep.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,38 +11,38 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput, Tag};
 
 use crate::kind::{Raw, escaped};
 
-/// The most bytes of a document; a long `_server.yml` has a few thousand.
-pub const MOST_BYTES: usize = 256 << 10;
-/// The most nodes of a document, each alias counting as what it stands for.
-pub const MOST_NODES: usize = 10_000;
-/// The deepest nesting; `options:`, `tls:`, `acme:` and a list are four levels.
-pub const DEEPEST: usize = 16;
+/// The maximum size of a document in bytes. A long `_server.yml` has a few thousand bytes.
+pub const MAX_FILE_SIZE: usize = 256 << 10;
+/// The maximum number of nodes in a document. An alias counts as many nodes as its value.
+pub const MAX_NODES: usize = 10_000;
+/// The maximum depth. `options:`, `tls:`, `acme:` and a list are four levels.
+pub const MAX_DEPTH: usize = 16;
 
-/// A position in a file; both numbers begin at 1.
+/// A position in a file. Lines and columns are counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct At {
+pub struct Position {
     /// The line.
     pub line: usize,
     /// The column, in characters.
     pub column: usize,
 }
 
-impl At {
-    pub(crate) const START: At = At { line: 1, column: 1 };
+impl Position {
+    pub(crate) const START: Position = Position { line: 1, column: 1 };
 
-    /// Returns the position behind a text.
-    pub(crate) fn end_of(text: &str) -> At {
+    /// Returns the position after a text.
+    pub(crate) fn end_of(text: &str) -> Position {
         let line = text.matches('\n').count() + 1;
         let last = text.rsplit('\n').next().unwrap_or_default();
-        At { line, column: last.chars().count() + 1 }
+        Position { line, column: last.chars().count() + 1 }
     }
 
-    fn of(mark: &Marker) -> At {
-        At { line: mark.line().max(1), column: mark.col() + 1 }
+    fn of(mark: &Marker) -> Position {
+        Position { line: mark.line().max(1), column: mark.col() + 1 }
     }
 }
 
-impl fmt::Display for At {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}, column {}", self.line, self.column)
     }
@@ -50,38 +50,38 @@ impl fmt::Display for At {
 
 /// A mistake in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// Where it is.
-    pub at: At,
-    /// What is wrong, as a sentence.
+pub struct FileError {
+    /// The position of the mistake.
+    pub at: Position,
+    /// A sentence about the mistake.
     pub message: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.at, self.message)
     }
 }
 
-impl std::error::Error for Problem {}
+impl std::error::Error for FileError {}
 
-pub(crate) fn problem<T>(at: At, message: impl Into<String>) -> Result<T, Problem> {
-    Err(Problem { at, message: message.into() })
+pub(crate) fn file_error<T>(at: Position, message: impl Into<String>) -> Result<T, FileError> {
+    Err(FileError { at, message: message.into() })
 }
 
 /// A node of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Where it begins.
-    pub at: At,
-    /// What it is.
+    /// The position of its first character.
+    pub at: Position,
+    /// The content.
     pub content: Content,
 }
 
-/// What a node is.
+/// The content of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// Nothing, `~` or `null`.
+    /// An empty value, `~` or `null`.
     Null,
     /// A scalar.
     Text(String),
@@ -96,14 +96,14 @@ pub enum Content {
 pub struct Field {
     /// The key.
     pub key: String,
-    /// Where the key is.
-    pub at: At,
+    /// The position of the key.
+    pub at: Position,
     /// The value.
     pub value: Node,
 }
 
 impl Node {
-    /// Returns the value for a row to read; fields and items that are null are left out.
+    /// Returns the value in the form that rows parse. Null values are left out.
     pub fn to_raw(&self) -> Option<Raw> {
         match &self.content {
             Content::Null => None,
@@ -121,13 +121,16 @@ impl Node {
     }
 }
 
-/// Reads a document.
+/// Parses a document.
 ///
 /// # Errors
-/// Fails when the text is not YAML, has more than one document, or exceeds a bound.
-pub fn parse(text: &str) -> Result<Node, Problem> {
-    if text.len() > MOST_BYTES {
-        return problem(At::START, format!("the file has more than {} KiB.", MOST_BYTES >> 10));
+/// Fails if the text is not valid YAML, contains more than one document, or exceeds a limit.
+pub fn parse(text: &str) -> Result<Node, FileError> {
+    if text.len() > MAX_FILE_SIZE {
+        return file_error(
+            Position::START,
+            format!("the file has more than {} KiB.", MAX_FILE_SIZE >> 10),
+        );
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader =
@@ -146,7 +149,7 @@ pub fn parse(text: &str) -> Result<Node, Problem> {
         match reader.next()? {
             (Event::StreamEnd, _) => return Ok(node),
             (Event::DocumentStart(_), at) => {
-                return problem(at, "a second document begins here; only one is read.");
+                return file_error(at, "a second document begins here, but only one is allowed.");
             }
             _ => {}
         }
@@ -156,51 +159,56 @@ pub fn parse(text: &str) -> Result<Node, Problem> {
 struct Reader<'input> {
     parser: Parser<'input, StrInput<'input>>,
     anchors: HashMap<usize, (Node, usize)>,
-    /// Nodes so far, with those that aliases stand for.
+    /// The number of nodes so far, with expanded aliases.
     nodes: usize,
 }
 
 impl<'input> Reader<'input> {
-    fn next(&mut self) -> Result<(Event<'input>, At), Problem> {
+    fn next(&mut self) -> Result<(Event<'input>, Position), FileError> {
         match self.parser.next_event() {
-            Some(Ok((event, span))) => Ok((event, At::of(&span.start))),
+            Some(Ok((event, span))) => Ok((event, Position::of(&span.start))),
             Some(Err(error)) => {
-                let said = error.info().trim_end_matches('.');
-                problem(
-                    At::of(error.marker()),
-                    format!("this is not valid YAML: {}.", escaped(said)),
+                let message = error.info().trim_end_matches('.');
+                file_error(
+                    Position::of(error.marker()),
+                    format!("this is not valid YAML: {}.", escaped(message)),
                 )
             }
-            None => Ok((Event::StreamEnd, At::START)),
+            None => Ok((Event::StreamEnd, Position::START)),
         }
     }
 
-    fn count(&mut self, nodes: usize, at: At) -> Result<(), Problem> {
+    fn count(&mut self, nodes: usize, at: Position) -> Result<(), FileError> {
         self.nodes = self.nodes.saturating_add(nodes);
-        if self.nodes > MOST_NODES {
-            return problem(
+        if self.nodes > MAX_NODES {
+            return file_error(
                 at,
-                format!("the file has more than {MOST_NODES} values, counting each alias anew."),
+                format!("the file has more than {MAX_NODES} values, counting those of each alias."),
             );
         }
         Ok(())
     }
 
-    /// Reads the node that `event` begins.
-    fn node(&mut self, event: Event<'input>, at: At, depth: usize) -> Result<Node, Problem> {
-        if depth > DEEPEST {
-            return problem(at, format!("values are nested more than {DEEPEST} levels deep."));
+    /// Reads the node that begins with `event`.
+    fn node(
+        &mut self,
+        event: Event<'input>,
+        at: Position,
+        depth: usize,
+    ) -> Result<Node, FileError> {
+        if depth > MAX_DEPTH {
+            return file_error(at, format!("values are nested more than {MAX_DEPTH} levels deep."));
         }
         self.count(1, at)?;
         let before = self.nodes;
         let (content, anchor) = match event {
             Event::Alias(anchor) => {
                 let Some((node, size)) = self.anchors.get(&anchor) else {
-                    return problem(at, "the alias names an anchor whose value has not ended yet.");
+                    return file_error(at, "the alias is within the value of its own anchor.");
                 };
                 let (content, size) = (node.content.clone(), *size);
                 self.count(size, at)?;
-                return within(Node { at, content }, depth);
+                return check_depth(Node { at, content }, depth);
             }
             Event::Scalar(text, style, anchor, tag) => {
                 check_tag(tag.as_deref(), at)?;
@@ -224,7 +232,7 @@ impl<'input> Reader<'input> {
                 check_tag(tag.as_deref(), at)?;
                 (Content::Fields(self.fields(depth)?), anchor)
             }
-            _ => return problem(at, "this is not valid YAML: a value is missing."),
+            _ => return file_error(at, "this is not valid YAML: a value is missing."),
         };
         let node = Node { at, content };
         if anchor > 0 {
@@ -233,7 +241,7 @@ impl<'input> Reader<'input> {
         Ok(node)
     }
 
-    fn fields(&mut self, depth: usize) -> Result<Vec<Field>, Problem> {
+    fn fields(&mut self, depth: usize) -> Result<Vec<Field>, FileError> {
         let mut fields: Vec<Field> = Vec::new();
         let mut merged: Vec<Node> = Vec::new();
         loop {
@@ -244,7 +252,7 @@ impl<'input> Reader<'input> {
                     check_tag(tag.as_deref(), at)?;
                     (key.into_owned(), style == ScalarStyle::Plain && tag.is_none())
                 }
-                _ => return problem(at, "a key must be a text."),
+                _ => return file_error(at, "a key must be text."),
             };
             let (event, value_at) = self.next()?;
             let value = self.node(event, value_at, depth + 1)?;
@@ -256,7 +264,7 @@ impl<'input> Reader<'input> {
                 continue;
             }
             if let Some(before) = fields.iter().find(|field| field.key == key) {
-                return problem(
+                return file_error(
                     at,
                     format!(
                         "`{}:` is given twice, first in line {}.",
@@ -267,10 +275,11 @@ impl<'input> Reader<'input> {
             }
             fields.push(Field { key, at, value });
         }
-        // The mapping's own keys override merged ones, and those of the first mapping the others'.
+        // A mapping's own keys override merged keys, and keys of an earlier merged mapping override
+        // those of a later one.
         for node in merged {
             let Content::Fields(others) = node.content else {
-                return problem(node.at, "`<<:` takes a mapping, or a list of mappings.");
+                return file_error(node.at, "`<<:` needs a mapping or a list of mappings.");
             };
             for field in others {
                 if !fields.iter().any(|own| own.key == field.key) {
@@ -282,10 +291,13 @@ impl<'input> Reader<'input> {
     }
 }
 
-/// Checks the depth of what an alias stands for at its new place.
-fn within(node: Node, depth: usize) -> Result<Node, Problem> {
-    if depth + depth_of(&node) > DEEPEST {
-        return problem(node.at, format!("values are nested more than {DEEPEST} levels deep."));
+/// Checks the depth of an alias's value at its new place.
+fn check_depth(node: Node, depth: usize) -> Result<Node, FileError> {
+    if depth + depth_of(&node) > MAX_DEPTH {
+        return file_error(
+            node.at,
+            format!("values are nested more than {MAX_DEPTH} levels deep."),
+        );
     }
     Ok(node)
 }
@@ -300,12 +312,12 @@ fn depth_of(node: &Node) -> usize {
     }
 }
 
-/// Refuses tags other than YAML's own: R's `!expr` would be code.
-fn check_tag(tag: Option<&Tag>, at: At) -> Result<(), Problem> {
+/// Rejects tags that are not YAML's own, because R would evaluate the code of `!expr`.
+fn check_tag(tag: Option<&Tag>, at: Position) -> Result<(), FileError> {
     match tag {
         Some(tag) if !tag.is_yaml_core_schema() => {
             let tag = escaped(&format!("{}{}", tag.handle, tag.suffix));
-            problem(at, format!("the tag `{tag}` has no meaning here; leave it out."))
+            file_error(at, format!("the tag `{tag}` is not supported here; leave it out."))
         }
         _ => Ok(()),
     }
@@ -332,7 +344,7 @@ mod tests {
         }
         match parse(text) {
             Ok(node) => show(&node),
-            Err(problem) => problem.to_string(),
+            Err(error) => error.to_string(),
         }
     }
 
@@ -363,28 +375,28 @@ mod tests {
         );
         assert_eq!(
             content("a:\n  <<: 3\n"),
-            "line 2, column 7: `<<:` takes a mapping, or a list of mappings."
+            "line 2, column 7: `<<:` needs a mapping or a list of mappings."
         );
     }
 
     #[test]
-    fn mistakes_are_told_with_their_position() {
+    fn reports_mistakes_with_their_position() {
         assert_eq!(
             content("a: 1\nb: 2\na: 3\n"),
             "line 3, column 1: `a:` is given twice, first in line 1."
         );
         assert_eq!(
             content("a: !expr system('id')\n"),
-            "line 1, column 4: the tag `!expr` has no meaning here; leave it out."
+            "line 1, column 4: the tag `!expr` is not supported here; leave it out."
         );
         assert_eq!(
             content("a: 1\n---\nb: 2\n"),
-            "line 2, column 1: a second document begins here; only one is read."
+            "line 2, column 1: a second document begins here, but only one is allowed."
         );
-        assert_eq!(content("[1]: 2\n"), "line 1, column 1: a key must be a text.");
+        assert_eq!(content("[1]: 2\n"), "line 1, column 1: a key must be text.");
         assert_eq!(
             content("!expr a: 1\n"),
-            "line 1, column 1: the tag `!expr` has no meaning here; leave it out."
+            "line 1, column 1: the tag `!expr` is not supported here; leave it out."
         );
         assert_eq!(content("!!str a: 1\n\"b\": 2\n"), r#"{a: "1", b: "2"}"#);
         assert_eq!(content("!!str <<: 1\n"), r#"{<<: "1"}"#);
@@ -394,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_bounded() {
+    fn limits_the_size_of_a_document() {
         let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
         for level in 1..9 {
             let items = vec![format!("*a{}", level - 1); 10].join(", ");
@@ -402,18 +414,18 @@ mod tests {
         }
         assert!(content(&bomb).contains("more than 10000 values"), "{}", content(&bomb));
         assert!(
-            content("a: &a [*a]\n").contains("has not ended yet"),
+            content("a: &a [*a]\n").contains("within the value of its own anchor"),
             "{}",
             content("a: &a [*a]\n")
         );
         let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
-        assert!(parse(&deep(DEEPEST)).is_ok());
-        for levels in [DEEPEST + 2, 200, 300, 100_000] {
+        assert!(parse(&deep(MAX_DEPTH)).is_ok());
+        for levels in [MAX_DEPTH + 2, 200, 300, 100_000] {
             assert!(parse(&deep(levels)).is_err(), "{levels}");
         }
-        // An alias may be deeper at its new place.
+        // The value of an alias may be deeper at its new place.
         let text = format!("a: &a {}\nb: {}*a{}\n", deep(10), "[".repeat(8), "]".repeat(8));
         assert!(content(&text).contains("nested"), "{}", content(&text));
-        assert!(content(&"a".repeat(MOST_BYTES + 1)).contains("more than 256 KiB"));
+        assert!(content(&"a".repeat(MAX_FILE_SIZE + 1)).contains("more than 256 KiB"));
     }
 }

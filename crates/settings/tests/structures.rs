@@ -1,13 +1,13 @@
-//! Compares what the reader of `_server.yml` makes of lists, mappings, aliases and mistakes with
-//! what R's package yaml makes of them.
+//! Compares how this crate's parser and R's package yaml read lists, mappings, aliases and
+//! mistakes.
 //!
-//! The tests pass without comparing when R or its package yaml is not installed.
+//! The tests pass without comparing if R or its package yaml is not installed.
 
 mod support;
 
 use rookery_settings::yaml::{Content, Node, parse};
 
-/// Documents that both readers take for the same. Scalars are compared as text.
+/// Documents that both parsers read in the same way. Scalars are compared as text.
 const SAME: [&str; 35] = [
     "a: [x, w, z]\n",
     "a:\n  - x\n  - w\n",
@@ -46,8 +46,8 @@ const SAME: [&str; 35] = [
     "%YAML 1.1\n---\na: x\n...\n",
 ];
 
-/// Documents that both refuse.
-const REFUSED: [&str; 16] = [
+/// Documents that both parsers reject.
+const REJECTED: [&str; 16] = [
     "a: x\na: y\n",
     "a: {b: x, b: y}\n",
     "a:\n\tb: x\n",
@@ -66,11 +66,11 @@ const REFUSED: [&str; 16] = [
     "a: ]\n",
 ];
 
-/// Documents that R's package reads otherwise, with what it makes of them and what this reader does.
-const OTHERWISE: [(&str, &str, &str); 2] = [
+/// Documents that the parsers read differently: the result of R's package, and that of this parser.
+const DIFFERENT: [(&str, &str, &str); 2] = [
     // YAML 1.2 allows a tab where no indentation is needed.
     ("\ta: x\n", "refused", "{a: \"x\"}"),
-    // An alias is for the last node before it that has the anchor (YAML 1.2, 3.2.2.2).
+    // An alias refers to the last preceding node with its anchor (YAML 1.2, 3.2.2.2).
     (
         "a: &n x\nb: &n w\nc: *n\n",
         "{a: \"x\", b: \"w\", c: \"x\"}",
@@ -78,16 +78,16 @@ const OTHERWISE: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// Documents that only this reader refuses, with what it says.
-const REFUSED_HERE: [(&str, &str); 8] = [
-    // R has the text `_yaml.bad-anchor_`.
+/// Documents that only this parser rejects, with a part of its message.
+const REJECTED_HERE: [(&str, &str); 8] = [
+    // R's package returns the text `_yaml.bad-anchor_`.
     ("a: *none\n", "not valid YAML"),
     ("a: x\n---\nb: y\n", "a second document begins here"),
-    ("a: !expr 1 + 1\n", "the tag `!expr` has no meaning here"),
-    ("a: !own x\n", "the tag `!own` has no meaning here"),
-    ("[a, b]: x\n", "a key must be a text"),
-    ("{a: b}: x\n", "a key must be a text"),
-    ("a:\n  <<: x\n", "`<<:` takes a mapping"),
+    ("a: !expr 1 + 1\n", "the tag `!expr` is not supported here"),
+    ("a: !own x\n", "the tag `!own` is not supported here"),
+    ("[a, b]: x\n", "a key must be text"),
+    ("{a: b}: x\n", "a key must be text"),
+    ("a:\n  <<: x\n", "`<<:` needs a mapping"),
     ("a: [[[[[[[[[[[[[[[[[[x]]]]]]]]]]]]]]]]]]\n", "values are nested more than 16 levels deep"),
 ];
 
@@ -113,7 +113,7 @@ for (file in commandArgs(TRUE)) {
 }
 "#;
 
-/// Returns what R reads, in the notation of `show`.
+/// Returns the documents as R reads them, in the notation of `show`.
 fn read_by_r<'a>(documents: impl Iterator<Item = &'a str>) -> Option<Vec<String>> {
     let lines = support::run_r(SCRIPT, documents)?;
     let letters = |line: &str| {
@@ -134,7 +134,7 @@ fn show(node: &Node) -> String {
         Content::Fields(fields) => {
             let fields =
                 fields.iter().map(|field| format!("{}: {}", field.key, show(&field.value)));
-            // The order of fields has no meaning, and merged ones have other places in R.
+            // The order of fields is not significant, and R puts merged fields in other places.
             let mut fields: Vec<String> = fields.collect();
             fields.sort();
             format!("{{{}}}", fields.join(", "))
@@ -155,31 +155,31 @@ fn compare(documents: &[&str], check: impl Fn(&str, String, Result<String, Strin
 }
 
 #[test]
-fn structures_are_read_as_by_the_yaml_package_of_r() {
+fn parses_structures_like_the_yaml_package_of_r() {
     compare(&SAME, |document, in_r, own| assert_eq!(own, Ok(in_r), "{document}"));
 }
 
 #[test]
-fn mistakes_are_refused_as_by_the_yaml_package_of_r() {
-    compare(&REFUSED, |document, in_r, own| {
+fn rejects_mistakes_like_the_yaml_package_of_r() {
+    compare(&REJECTED, |document, in_r, own| {
         assert_eq!(in_r, "refused", "{document}");
         assert!(own.is_err(), "{document}: {own:?}");
     });
 }
 
 #[test]
-fn what_has_no_meaning_in_a_file_of_settings_is_refused_here_alone() {
-    let documents = REFUSED_HERE.map(|(document, _)| document);
+fn rejects_yaml_that_settings_do_not_need() {
+    let documents = REJECTED_HERE.map(|(document, _)| document);
     compare(&documents, |document, _, own| {
-        let (_, says) = REFUSED_HERE.iter().find(|(own, _)| *own == document).unwrap();
-        assert!(own.as_ref().is_err_and(|said| said.contains(says)), "{document}: {own:?}");
+        let (_, says) = REJECTED_HERE.iter().find(|(own, _)| *own == document).unwrap();
+        assert!(own.as_ref().is_err_and(|message| message.contains(says)), "{document}: {own:?}");
     });
 }
 
 #[test]
-fn differences_from_the_yaml_package_of_r_are_known() {
-    compare(&OTHERWISE.map(|(document, ..)| document), |document, in_r, own| {
-        let (_, of_r, here) = OTHERWISE.iter().find(|(own, ..)| *own == document).unwrap();
+fn differs_from_the_yaml_package_of_r_only_as_listed() {
+    compare(&DIFFERENT.map(|(document, ..)| document), |document, in_r, own| {
+        let (_, of_r, here) = DIFFERENT.iter().find(|(own, ..)| *own == document).unwrap();
         assert_eq!((in_r.as_str(), own.as_deref()), (*of_r, Ok(*here)), "{document}");
     });
 }

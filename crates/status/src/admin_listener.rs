@@ -58,7 +58,7 @@ impl AdminListener {
         at: Option<&AdminAddress>,
     ) -> Result<AdminListener, AdminListenerError> {
         let limits =
-            Limits { connections: CONNECTIONS, body_bytes: BODY_BYTES, ..Limits::default() };
+            Limits { max_connections: CONNECTIONS, max_body_size: BODY_BYTES, ..Limits::default() };
         let config = Config { limits, ..Config::default() };
         let server = Server::with_closure(config, move |exchange| answers.answer(exchange));
         let listener = at.map(|at| match at {

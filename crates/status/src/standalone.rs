@@ -165,7 +165,7 @@ impl Standalone {
 
     /// R begins with a request, or with the head of one that comes again with its body.
     pub fn begins(&self, exchange: &mut Exchange, is_head: bool, now: u64) {
-        let (handed, _) = exchange.times();
+        let (handed, _) = exchange.queue_and_start_times();
         exchange.set_started_at(now);
         // One that comes twice waits once.
         if !is_head {
@@ -175,7 +175,7 @@ impl Standalone {
 
     /// R, or who refuses it in R's place, has answered a request.
     pub fn answers(&self, exchange: &Exchange, now: u64) {
-        let (handed, begun) = exchange.times();
+        let (handed, begun) = exchange.queue_and_start_times();
         self.counters.record_response(exchange.response().status(), handed, begun, now);
     }
 

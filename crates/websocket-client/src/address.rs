@@ -1,43 +1,44 @@
-//! The address of a WebSocket (RFC 6455, 3).
+//! Parsing of WebSocket addresses (RFC 6455, 3).
 
 use std::fmt;
 
 use http::Uri;
 use rookery_websocket::protocol::handshake::ClientRequest;
 
-/// `ws://host[:port][/path][?query]`, or the same with `wss`.
+/// The address of a WebSocket, `ws://host[:port][/path][?query]` or the same with `wss`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// Whether it is `wss`.
+    /// Whether the scheme is `wss`.
     pub is_tls: bool,
-    /// A name, or an IP address, without brackets.
+    /// The host name, or the IP address without brackets.
     pub host: String,
-    /// 80 and 443 where none is said.
+    /// The port; without one in the address, 80 for `ws` and 443 for `wss`.
     pub port: u16,
-    /// What `Host` says: with the port, unless it is the scheme's.
+    /// The value of the `Host` header: the host, and the port unless it is the default of the
+    /// scheme.
     pub authority: String,
     /// The path and query, which begin with `/`.
     pub target: String,
 }
 
-/// Why a text is no address.
+/// The reason why a text is not a valid address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressError {
-    /// It begins with neither `ws://` nor `wss://`.
+    /// The address begins with neither `ws://` nor `wss://`.
     Scheme,
-    /// There is a `#`, which must not be sent (RFC 6455, 3).
+    /// The address contains a fragment (`#`), which must not be sent (RFC 6455, 3).
     Fragment,
-    /// There is a name before the host.
+    /// The address contains a user name.
     UserInfo,
-    /// It holds what an address cannot.
+    /// The address contains characters that are not allowed, or lacks a part.
     Malformed,
 }
 
 impl Address {
-    /// Reads an address.
+    /// Parses an address.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the [`AddressError`] for the first problem.
     pub fn parse(text: &str) -> Result<Address, AddressError> {
         let has_scheme = |scheme: &str| {
             text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
@@ -56,7 +57,7 @@ impl Address {
         }
         let named = authority.host();
         let host = named.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(named);
-        // "host:" has a port of no digits, and "host:99999" one that is none.
+        // "host:" has a port without digits, and "host:99999" an invalid one.
         let (port, shown) = match (authority.port(), authority.as_str().len() - named.len()) {
             (None, 0) => (if is_tls { 443 } else { 80 }, named.to_owned()),
             (Some(port), _) if port.as_u16() == if is_tls { 443 } else { 80 } => {
@@ -73,7 +74,7 @@ impl Address {
             Some(target) if target.starts_with('/') => target.to_owned(),
             Some(query) => format!("/{query}"),
         };
-        // `Uri` takes more than may be sent, such as letters that are not ASCII.
+        // `Uri` accepts more than may be sent, such as characters outside ASCII.
         if ClientRequest::new(shown.as_str(), target.as_str(), [0; 16]).is_err() {
             return Err(AddressError::Malformed);
         }
@@ -84,12 +85,18 @@ impl Address {
 impl fmt::Display for AddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            AddressError::Scheme => "it has to begin with ws:// or wss://",
-            AddressError::Fragment => "it has a #, which is not sent to a server: leave out what is behind it",
-            AddressError::UserInfo => {
-                "it has a name or password before the host: send them in a header, such as Authorization"
+            AddressError::Scheme => "it must begin with ws:// or wss://",
+            AddressError::Fragment => {
+                "it contains a fragment (#...), which cannot be sent to a server: \
+                 leave it out"
             }
-            AddressError::Malformed => "it is no address of the form ws://host[:port][/path][?query], or has characters that are to be encoded",
+            AddressError::UserInfo => {
+                "it contains a user name or password: send these in a header, such as Authorization"
+            }
+            AddressError::Malformed => {
+                "it does not have the form ws://host[:port][/path][?query], or \
+                 contains characters that must be percent-encoded"
+            }
         })
     }
 }
@@ -101,8 +108,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read() {
-        // Address, TLS, host, port, authority, target.
+    fn parses_addresses() {
+        // The columns are address, TLS, host, port, authority and target.
         let table = [
             ("ws://host", false, "host", 80, "host", "/"),
             ("WSS://Host", true, "Host", 443, "Host", "/"),
@@ -126,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn rejects_invalid_addresses() {
         let table = [
             ("", AddressError::Scheme),
             ("http://host/", AddressError::Scheme),

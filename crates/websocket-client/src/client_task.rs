@@ -1,4 +1,5 @@
-//! A client's task: it connects, then reads and writes until the end, of which the application hears exactly once.
+//! The task of a client, which connects and then reads and writes until the connection ends. The
+//! application receives exactly one event about the end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,13 +16,13 @@ use crate::settings::Settings;
 use crate::state::{ClientState, Command};
 use crate::tls::Tls;
 
-/// Bytes of frames that are gathered for one write, while more messages wait.
+/// The number of bytes of frames that are gathered for one write while more messages are waiting.
 const WRITE_BATCH_SIZE: usize = 64 << 10;
 
-/// The code for a connection that ended without a close frame (RFC 6455, 7.4.1).
+/// The close code for a connection that ended without a close frame (RFC 6455, 7.4.1).
 const ABNORMAL_CLOSURE: u16 = 1006;
 
-/// A client that is to be.
+/// The data with which the task of a client begins.
 #[derive(Debug)]
 pub(crate) struct ClientTask {
     address: Address,
@@ -32,7 +33,8 @@ pub(crate) struct ClientTask {
     end: EndEvent,
 }
 
-/// Tells the application of the end: at the latest when it is dropped, should the task have been.
+/// The event about the end of a client. If the task is dropped before it has sent the event,
+/// dropping this value sends it.
 #[derive(Debug)]
 struct EndEvent {
     id: u64,
@@ -83,15 +85,16 @@ impl Drop for EndEvent {
     }
 }
 
-/// Runs a client from the beginning to the end.
+/// Runs a client from the connection attempt to the end.
 pub(crate) async fn run(task: ClientTask) {
     let ClientTask { address, settings, tls, mut commands, state, mut end } = task;
     let client = end.id;
     let connected = tokio::select! {
         biased;
         connected = connect(&address, &settings, tls) => connected,
-        // Closed, or abandoned: nothing else is said to one that is not open.
-        _ = commands.recv() => Err(ConnectError::new("it was closed before it was open")),
+        // The application has closed or abandoned the client. It cannot send other commands before
+        // the connection is open.
+        _ = commands.recv() => Err(ConnectError::new("the client was closed before it was open")),
     };
     let (connection, protocol) = match connected {
         Ok(connected) => connected,
@@ -104,14 +107,14 @@ pub(crate) async fn run(task: ClientTask) {
     let ended = tokio::select! {
         biased;
         ended = read(&mut reader, &state, &end.events, client) => ended,
-        // It has been abandoned, and closed.
+        // The application has abandoned the client, and the closing handshake has been started.
         () = write(&sender, commands, &state) => return,
         () = close_deadline(&state, settings.close_timeout) => Ok(()),
     };
     end.send(closed_event(client, &ended, &sender, state.is_closed()));
 }
 
-/// Reads until the end.
+/// Reads messages until the connection ends.
 async fn read(
     reader: &mut Reader<Box<dyn Transport>>,
     state: &ClientState,
@@ -133,8 +136,9 @@ async fn read(
     }
 }
 
-/// Writes what it is given; returns when the client has been abandoned and closed. An end of any other kind is the reader's to
-/// find.
+/// Writes the messages in the application's commands. Returns only if the application has abandoned
+/// the client and the client has been closed. In all other cases `read` detects the end of the
+/// connection.
 async fn write(
     sender: &Sender<Box<dyn Transport>>,
     mut commands: UnboundedReceiver<Command>,
@@ -173,28 +177,30 @@ async fn queue(sender: &Sender<Box<dyn Transport>>, content: &Content) -> Result
         Content::Text(text) => Outgoing::Text(text),
         Content::Binary(bytes) => Outgoing::Binary(bytes),
     };
-    // An empty queue takes any message.
+    // A message of any size is accepted if the queue is empty.
     while sender.queue(message)? == SendStatus::Dropped {
         sender.flush().await?;
     }
     Ok(())
 }
 
-/// Returns when the application has closed the client, or let go of it, and the time for that is over: the server may not read, so
-/// that the close frame waits behind what was sent, or not answer.
+/// Returns when the close timeout has passed after the application closed or abandoned the client.
+/// The timeout is necessary because a server that reads nothing never receives the close frame, and
+/// another may not respond to it.
 async fn close_deadline(state: &ClientState, limit: Duration) {
     state.wait_for_close().await;
     tokio::time::sleep(limit).await;
 }
 
-/// A close frame has room for 123 bytes of a reason (RFC 6455, 5.5).
+/// Truncates the reason of a close frame to the maximum of 123 bytes (RFC 6455, 5.5).
 fn truncate_reason(reason: &str) -> &str {
     let limit = rookery_websocket::protocol::REASON_MAX.min(reason.len());
     let end = (0..=limit).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or(0);
     &reason[..end]
 }
 
-/// How it ended; `is_closed`: the application has closed it.
+/// Returns the event for the end of a connection. `is_closed` states that the application has
+/// closed the client.
 fn closed_event(
     client: u64,
     ended: &Result<(), Error>,
@@ -205,14 +211,14 @@ fn closed_event(
     let (code, reason, is_clean) = match ended {
         Ok(()) if ending.is_clean => (ending.number(), sender.close_reason(), true),
         Ok(()) | Err(Error::Eof) if is_closed => {
-            (ABNORMAL_CLOSURE, "the server did not answer the close frame".to_owned(), false)
+            (ABNORMAL_CLOSURE, "the server did not respond to the close frame".to_owned(), false)
         }
         Ok(()) => (ABNORMAL_CLOSURE, Error::Eof.to_string(), false),
         Err(Error::Violation(violation)) => {
             (violation.close_code().get(), violation.to_string(), false)
         }
         Err(Error::PongTimeout) => {
-            (ABNORMAL_CLOSURE, "the server did not answer a ping in time".to_owned(), false)
+            (ABNORMAL_CLOSURE, "the server did not respond to a ping in time".to_owned(), false)
         }
         Err(error) => (ABNORMAL_CLOSURE, error.to_string(), false),
     };
@@ -224,7 +230,7 @@ mod tests {
     use super::truncate_reason;
 
     #[test]
-    fn a_reason_is_cut_between_characters() {
+    fn a_reason_is_truncated_between_characters() {
         assert_eq!(truncate_reason("bye"), "bye");
         assert_eq!(truncate_reason(&"x".repeat(200)).len(), 123);
         assert_eq!(truncate_reason(&"é".repeat(100)), "é".repeat(61));

@@ -1,4 +1,4 @@
-//! The clients' thread.
+//! The thread on which the tasks of all clients run.
 
 use std::io;
 use std::thread::JoinHandle;
@@ -10,13 +10,15 @@ use tokio::task::JoinSet;
 
 use crate::client_task::{ClientTask, run};
 
-/// How long clients have for their close frames when all are stopped: R ends, or the package is unloaded, and waits for it.
+/// The time that clients have to send their close frames when all are stopped. R waits for this
+/// when it exits or unloads the package.
 pub const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Threads that look up names, which block. More lookups than these wait their turn, within their clients' time to connect.
+/// The maximum number of threads that look up names, which blocks. Further lookups wait, within the
+/// connect timeout of their clients.
 const MAX_LOOKUPS: usize = 4;
 
-/// The thread, which ends when this is dropped.
+/// The handle of the clients' thread, which ends when the handle is dropped.
 #[derive(Debug)]
 pub(crate) struct ClientThread {
     tasks: Option<UnboundedSender<ClientTask>>,
@@ -35,7 +37,7 @@ impl ClientThread {
         let handle = with_signals_blocked(|| {
             std::thread::Builder::new().name("rookery-client".to_owned()).spawn(move || {
                 runtime.block_on(run_tasks(receiver));
-                // A lookup may block for as long as it likes.
+                // A name lookup may block for any length of time, so do not wait for it.
                 runtime.shutdown_background();
             })
         })?;
@@ -57,7 +59,7 @@ impl Drop for ClientThread {
     fn drop(&mut self) {
         self.tasks = None;
         if let Some(handle) = self.handle.take() {
-            // What it returns is nothing; a panic in it has been printed.
+            // The thread returns nothing, and a panic has already been printed.
             let _ = handle.join();
         }
     }
@@ -72,7 +74,8 @@ async fn run_tasks(mut tasks: UnboundedReceiver<ClientTask>) {
                 Some(task) => drop(clients.spawn(run(task))),
                 None => break,
             },
-            // A panic in one of them has been printed, and its application hears of its end.
+            // A panic of a task has already been printed, and the application receives an event
+            // about the end.
             Some(_) = clients.join_next(), if !clients.is_empty() => {}
         }
     }

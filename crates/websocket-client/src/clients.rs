@@ -1,4 +1,4 @@
-//! The application's side: it opens clients, sends, closes, and takes what happened.
+//! The application's interface: opening clients, sending, closing, and taking events.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -17,45 +17,46 @@ use crate::settings::Settings;
 use crate::state::{ClientState, Command};
 use crate::tls::{self, Roots, RootsError, Tls};
 
-/// The maximum number of clients of a process, closing clients included. Each client has a descriptor
-/// and buffers, and an application that opens clients in a loop should get an error.
+/// The maximum number of clients of a process, closing clients included. Each client has a
+/// descriptor and buffers, and an application that opens clients in a loop should get an error.
 pub const MAX_CLIENTS: usize = 1000;
 
-/// The WebSocket clients of an application, and their thread.
+/// The WebSocket clients of an application, and the thread that runs them.
 ///
-/// Dropping it ends the clients, with a close frame where that can be sent at once, and joins the thread, which takes
-/// [`STOP_TIMEOUT`](crate::STOP_TIMEOUT) at most.
+/// Dropping this value ends the clients, with a close frame if that can be sent at once, and joins
+/// the thread, which takes at most [`STOP_TIMEOUT`](crate::STOP_TIMEOUT).
 pub struct Clients {
     wake: Arc<Wake>,
-    /// Of each group that has a client, or an event that can still be taken.
+    /// The event queue of each group that has a client, or an event that can still be taken.
     queues: BTreeMap<u32, Arc<EventQueue>>,
     open: HashMap<u64, ClientHandle>,
-    /// Clients whose task has not ended.
+    /// The number of clients whose task has not ended.
     live_tasks: Arc<AtomicUsize>,
     thread: Option<ClientThread>,
     system_tls: Option<Tls>,
     next: u64,
 }
 
-/// What becomes of a message.
+/// The result of sending a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendOutcome {
-    /// It will be sent.
+    /// The message will be sent.
     Queued,
-    /// More waits than [`Settings::max_queue_size`] allows: it was not taken.
+    /// The message was discarded, because more data is waiting than [`Settings::max_queue_size`]
+    /// allows.
     Full,
-    /// The connection is not open.
+    /// The message was discarded, because the connection is not open.
     Closed,
 }
 
-/// Why there is no client.
+/// The reason why a client could not be opened.
 #[derive(Debug)]
 pub enum OpenError {
-    /// There are [`MAX_CLIENTS`].
+    /// There are already [`MAX_CLIENTS`].
     TooMany,
-    /// The request cannot be written: a subprotocol or a header field that HTTP does not allow.
+    /// The request contains a subprotocol or a header that HTTP does not allow.
     Request(BadRequest),
-    /// The roots cannot be used.
+    /// The root certificates cannot be used.
     Roots(RootsError),
     /// The thread could not be started.
     Thread(io::Error),
@@ -71,7 +72,7 @@ struct ClientHandle {
 }
 
 impl Clients {
-    /// No clients, and no thread yet.
+    /// Creates an empty set of clients. The thread is started with the first client.
     pub fn new(wake: Wake) -> Clients {
         Clients {
             wake: Arc::new(wake),
@@ -84,10 +85,11 @@ impl Clients {
         }
     }
 
-    /// Begins to connect: the client's number. `roots` are for `wss`.
+    /// Begins to connect a client and returns its id. `roots` are used for `wss`.
     ///
     /// # Errors
-    /// Only what is known without asking anybody.
+    /// Returns an [`OpenError`] for problems that are detected without network access. Later
+    /// problems are reported as events.
     pub fn open(
         &mut self,
         address: Address,
@@ -124,7 +126,7 @@ impl Clients {
             Arc::clone(&self.live_tasks),
         );
         if let Some(thread) = &self.thread {
-            // Where the thread has ended meanwhile, the order is dropped, and says so as an event.
+            // If the thread has ended meanwhile, the task is dropped and sends its end event.
             thread.spawn(task);
         }
         self.open.insert(
@@ -141,11 +143,11 @@ impl Clients {
         )
     }
 
-    /// Drops the queues of groups whose last client has ended and whose events have been taken, or
+    /// Drops the queues of groups whose last client has ended and whose events have been taken or
     /// are not wanted.
     fn drop_unused_queues(&mut self) {
         let open = &self.open;
-        // The task of each client shares its events.
+        // The task of each client holds a reference to the queue.
         self.queues.retain(|_, events| {
             Arc::strong_count(events) > 1
                 || events.has_event_of(|client| open.contains_key(&client))
@@ -163,7 +165,7 @@ impl Clients {
         Ok(tls)
     }
 
-    /// Sends a message, when the client is open. Never waits.
+    /// Sends a message if the client is open. Never blocks.
     pub fn send(&mut self, client: u64, content: Content) -> SendOutcome {
         let Some(handle) =
             self.open.get(&client).filter(|handle| handle.is_open && !handle.is_closing)
@@ -176,13 +178,14 @@ impl Clients {
             return SendOutcome::Full;
         }
         handle.state.queued_bytes.fetch_add(cost, Ordering::AcqRel);
-        // Where its task has ended, that it is closed is on its way.
+        // If the task has ended, its end event is already on the way.
         let _ = handle.commands.send(Command::Send(content));
         SendOutcome::Queued
     }
 
-    /// Starts the closing handshake behind what was sent; before the client is open, gives it up. A code that must not be
-    /// sent counts as 1000, and a reason is cut after 123 bytes.
+    /// Starts the closing handshake after the messages that were sent before. If the client is not
+    /// open yet, cancels the connection attempt. An invalid close code is replaced by 1000, and the
+    /// reason is truncated to 123 bytes.
     pub fn close(&mut self, client: u64, code: u16, reason: &str) {
         let Some(handle) = self.open.get_mut(&client).filter(|handle| !handle.is_closing) else {
             return;
@@ -192,21 +195,23 @@ impl Clients {
         handle.state.mark_closed();
     }
 
-    /// Lets go of a client: it is closed with 1001, and its events are not wanted.
+    /// Closes a client with code 1001, and discards its events.
     pub fn abandon(&mut self, client: u64) {
         self.open.remove(&client);
     }
 
-    /// Bytes that wait to be sent, and some for each message.
+    /// Returns the number of bytes that are waiting to be sent, including an overhead for each
+    /// message.
     pub fn queued_bytes(&self, client: u64) -> usize {
         self.open.get(&client).map_or(0, |handle| handle.state.queued_bytes.load(Ordering::Acquire))
     }
 
-    /// Takes what happened next to a client of `group`.
+    /// Takes the next event of a client in `group`.
     pub fn next_event(&mut self, group: u32) -> Option<Event> {
         let events = self.queues.get(&group)?;
         loop {
-            // Looked at first: a task puts its last event in before it lets go.
+            // Checked before the queue, because a task adds its last event before it drops its
+            // reference.
             let is_unused = Arc::strong_count(events) == 1;
             let Some(event) = events.pop() else {
                 if is_unused {
@@ -215,7 +220,7 @@ impl Clients {
                 return None;
             };
             let client = event.client();
-            // Of one that was abandoned nobody wants to know.
+            // Events of abandoned clients are discarded.
             let Some(handle) = self.open.get_mut(&client) else { continue };
             match &event {
                 Event::Opened { .. } => handle.is_open = true,
@@ -228,24 +233,24 @@ impl Clients {
         }
     }
 
-    /// Whether there is nothing to take of any group.
+    /// Returns true if no group has an event.
     pub fn has_no_events(&self) -> bool {
         self.queues.values().all(|events| events.is_empty())
     }
 
-    /// Whether there is something to take of `group`.
+    /// Returns true if `group` has an event.
     pub fn has_events(&self, group: u32) -> bool {
         self.queues.get(&group).is_some_and(|events| !events.is_empty())
     }
 
-    /// Ends all clients, as dropping does, but their last events can still be taken.
+    /// Ends all clients as dropping does, except that their last events can still be taken.
     pub fn stop(&mut self) {
         for handle in self.open.values_mut() {
             handle.is_closing = true;
             let _ = handle.commands.send(Command::Close { code: 1001, reason: String::new() });
             handle.state.mark_closed();
         }
-        // Joins it. A task that has not ended by then is dropped, and says so.
+        // Joins the thread. A task that has not ended by then is dropped and sends its end event.
         self.thread = None;
     }
 }
@@ -266,7 +271,9 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OpenError::Request(bad) => bad.fmt(f),
-            OpenError::TooMany => write!(f, "there are {MAX_CLIENTS} clients already: close some"),
+            OpenError::TooMany => {
+                write!(f, "there are already {MAX_CLIENTS} clients: close some of them")
+            }
             OpenError::Roots(bad) => bad.fmt(f),
             OpenError::Thread(error) => write!(f, "a thread cannot be started: {error}"),
         }
@@ -289,12 +296,12 @@ mod tests {
     }
 
     #[test]
-    fn a_group_without_clients_and_events_is_forgotten() {
-        // Nobody listens there.
+    fn queues_of_groups_without_clients_and_events_are_dropped() {
+        // No server listens on this port.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut clients = Clients::new(Box::new(|_| {}));
         let until = Instant::now() + TIMEOUT;
-        // Taken events.
+        // First case: the events are taken.
         for group in 0..20 {
             open(&mut clients, group, port);
             while !matches!(clients.next_event(group), Some(Event::Failed { .. })) {
@@ -306,7 +313,7 @@ mod tests {
                 assert!(clients.next_event(group).is_none());
             }
         }
-        // Events of clients that were abandoned, which nobody takes.
+        // Second case: the clients are abandoned, and nobody takes their events.
         for group in 100..120 {
             let client = open(&mut clients, group, port);
             clients.abandon(client);
@@ -315,7 +322,7 @@ mod tests {
             assert!(Instant::now() < until);
             std::thread::sleep(Duration::from_millis(1));
         }
-        // An event that can still be taken stays, whoever opens a client meanwhile.
+        // An event that can still be taken is kept, even if other clients are opened meanwhile.
         open(&mut clients, 200, port);
         while !clients.has_events(200) || clients.queues.len() > 2 {
             assert!(Instant::now() < until, "{:?}", clients.queues.keys());

@@ -1,4 +1,4 @@
-//! From an address to an open connection.
+//! Opening a connection to an address, including name lookup, TLS and the opening handshake.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -22,24 +22,26 @@ use crate::tls::Tls;
 /// The sockets of this process's clients.
 static SOCKETS: ForkRegistry = ForkRegistry::new();
 
-/// Closes, in a forked child, the sockets of the parent's clients. The child then forgets (`std::mem::forget`) its copy of
-/// [`Clients`](crate::Clients) and may make a new one. Takes no lock and allocates nothing.
+/// Closes the sockets of the parent's clients in a forked child process. Afterwards the child must
+/// forget (`std::mem::forget`) its copy of [`Clients`](crate::Clients) and may create a new one.
+/// Takes no lock and allocates no memory.
 pub fn close_inherited() {
     SOCKETS.close_all();
 }
 
-/// Where `localhost` is, in the order that most machines say.
+/// The addresses of `localhost`, in the order that most systems use.
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
-/// What a connection runs over.
+/// A bidirectional byte stream below a WebSocket: TCP or TLS.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Transport for T {}
 
-/// A connection over either.
+/// A WebSocket connection over TCP or TLS.
 pub(crate) type OpenConnection = Connection<Box<dyn Transport>>;
 
-/// Why there is no connection.
+/// The reason why no connection could be opened, and the status of the server's response if there
+/// was one.
 #[derive(Debug)]
 pub(crate) struct ConnectError {
     pub(crate) message: String,
@@ -52,10 +54,12 @@ impl ConnectError {
     }
 }
 
-/// Connects: the connection, and the subprotocol that the server chose. Takes no longer than [`Settings::connect_timeout`].
+/// Opens a connection and returns it with the subprotocol that the server chose. Takes at most
+/// [`Settings::connect_timeout`].
 ///
 /// # Cancel safety
-/// Dropped, nothing is left of it but a lookup of a name that blocks.
+/// Dropping the future closes the socket. Only a blocking name lookup may continue in the
+/// background.
 pub(crate) async fn connect(
     address: &Address,
     settings: &Settings,
@@ -72,7 +76,7 @@ pub(crate) async fn connect(
     match tokio::time::timeout(settings.connect_timeout, all).await {
         Ok(connected) => connected,
         Err(_) => Err(ConnectError::new(format!(
-            "{}:{} did not answer within {} s",
+            "{}:{} did not respond within {} s",
             address.host,
             address.port,
             settings.connect_timeout.as_secs_f64()
@@ -85,16 +89,15 @@ async fn open_transport(
     tls: Option<Tls>,
 ) -> Result<Box<dyn Transport>, ConnectError> {
     let Address { host, port, .. } = address;
-    let unreachable = |error: io::Error| {
-        ConnectError::new(format!("{host}:{port} cannot be connected to: {error}"))
-    };
+    let unreachable =
+        |error: io::Error| ConnectError::new(format!("cannot connect to {host}:{port}: {error}"));
     let tcp = if is_localhost(host) {
         connect_any(LOOPBACK.map(|address| SocketAddr::new(address, *port))).await
     } else {
         connect_any(lookup_host((host.as_str(), *port)).await.map_err(unreachable)?).await
     };
     let tcp = tcp.map_err(unreachable)?;
-    // A message is written whole; waiting to fill a segment would only delay it.
+    // Each message is written as a whole, so Nagle's algorithm would only delay it.
     tcp.set_nodelay(true).map_err(unreachable)?;
     let socket = Socket { _mark: SOCKETS.mark(&tcp), tcp };
     let Some(tls) = tls else { return Ok(Box::new(socket)) };
@@ -104,13 +107,14 @@ async fn open_transport(
     Ok(Box::new(secured.map_err(|error| tls_failure(host, &error))?))
 }
 
-/// Whether a name is this machine's own, which nobody is asked for (RFC 6761, 6.3): a container may have no `/etc/hosts`.
+/// Returns true for the names of this machine, which are resolved without a lookup (RFC 6761, 6.3).
+/// A container may have no `/etc/hosts`.
 fn is_localhost(host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
     host == "localhost" || host.ends_with(".localhost")
 }
 
-/// What failed while TLS began, and what to do about a certificate.
+/// Describes a failed TLS handshake, with a remedy for common problems.
 fn tls_failure(host: &str, error: &io::Error) -> ConnectError {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let Some(inner) = inner else {
@@ -118,10 +122,11 @@ fn tls_failure(host: &str, error: &io::Error) -> ConnectError {
     };
     let remedy = match inner {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            ": it is from an authority that is not trusted here; give that authority's certificate as `ca`"
+            ": its certificate authority is not trusted here; \
+             give the authority's certificate as `ca`"
         }
         rustls::Error::InvalidMessage(_) => {
-            ": does the server speak TLS on this port? Without it the address begins with ws://"
+            ": the server may not use TLS on this port; without TLS the address begins with ws://"
         }
         _ => "",
     };
@@ -135,23 +140,24 @@ fn handshake_failure(error: &Error) -> ConnectError {
                 if (300..400).contains(status) { "; redirects are not followed" } else { "" };
             ConnectError {
                 message: format!(
-                    "the server answered the handshake with status {status}{redirect}"
+                    "the server responded to the handshake with status {status}{redirect}"
                 ),
                 status: Some(*status),
             }
         }
         Error::Handshake(HandshakeError::Request(bad)) => ConnectError::new(bad.to_string()),
         Error::Handshake(error) => {
-            ConnectError::new(format!("the server's answer to the handshake is wrong: {error}"))
+            ConnectError::new(format!("the server's response to the handshake is invalid: {error}"))
         }
         Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            ConnectError::new("the server ended the connection within the handshake")
+            ConnectError::new("the server closed the connection during the handshake")
         }
         error => ConnectError::new(format!("the handshake failed: {error}")),
     }
 }
 
-/// A TCP connection that a forked child closes. The mark goes before the socket does.
+/// A TCP connection that is closed in forked child processes. The mark is dropped before the
+/// socket.
 struct Socket {
     _mark: CloseInChild,
     tcp: TcpStream,
@@ -190,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_this_machine() {
+    fn recognizes_names_of_this_machine() {
         for name in ["localhost", "LocalHost", "localhost.", "app.localhost", "a.b.LOCALHOST."] {
             assert!(is_localhost(name), "{name}");
         }

@@ -1,67 +1,70 @@
-//! What happens to clients, on its way to the application.
+//! The events of clients, and the queues in which they wait for the application.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a message counts beside its bytes: a million empty ones are not nothing.
+/// The overhead in bytes that each message counts in a queue, so that empty messages are limited
+/// too.
 const MESSAGE_COST: usize = 64;
 
-/// Tells the application that there are events of a group. Called on the clients' thread, possibly
-/// many times for one event.
+/// A callback that notifies the application of events of a group. Called on the clients' thread,
+/// possibly many times for one event.
 pub type Wake = Box<dyn Fn(u32) + Send + Sync>;
 
-/// A message.
+/// The content of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// UTF-8.
+    /// Text in UTF-8.
     Text(String),
-    /// Any bytes.
+    /// Binary data.
     Binary(Vec<u8>),
 }
 
-/// What happened to a client. One that was opened ends with exactly one `Closed` or `Failed`, and nothing follows that.
+/// An event of a client. The last event of each client is exactly one `Closed` or `Failed`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// The handshake is done.
+    /// The opening handshake is complete.
     Opened {
-        /// Which one.
+        /// The id of the client.
         client: u64,
         /// The subprotocol that the server chose.
         protocol: Option<String>,
     },
-    /// A message has come.
+    /// A message has arrived.
     Message {
-        /// Whose.
+        /// The id of the client.
         client: u64,
-        /// What.
+        /// The message.
         content: Content,
     },
     /// An open connection has ended.
     Closed {
-        /// Which one.
+        /// The id of the client.
         client: u64,
-        /// The code of the server's close frame; 1005 for one without, 1006 where none came. Where the server broke the protocol,
-        /// the code that it was told.
+        /// The code in the server's close frame: 1005 if the frame has no code, and 1006 if no
+        /// close frame arrived. If the server violated the protocol, the code that was sent to the
+        /// server.
         code: u16,
-        /// The reason that the server gave, or what went wrong.
+        /// The reason in the server's close frame, or the problem that ended the connection.
         reason: String,
         /// Whether both sides sent a close frame.
         is_clean: bool,
     },
-    /// There is no connection.
+    /// No connection could be opened.
     Failed {
-        /// Which one.
+        /// The id of the client.
         client: u64,
-        /// Why.
+        /// The problem.
         message: String,
-        /// The status with which the server answered the handshake, if it answered otherwise than it should.
+        /// The status of the server's response to the handshake, if the server rejected the
+        /// handshake.
         status: Option<u16>,
     },
 }
 
 impl Content {
-    /// The bytes.
+    /// Returns the bytes of the message.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Content::Text(text) => text.as_bytes(),
@@ -69,14 +72,14 @@ impl Content {
         }
     }
 
-    /// What it counts in a queue.
+    /// Returns the number of bytes that the message counts in a queue.
     pub(crate) fn cost(&self) -> usize {
         self.as_bytes().len().saturating_add(MESSAGE_COST)
     }
 }
 
 impl Event {
-    /// Whose it is.
+    /// Returns the id of the client that the event belongs to.
     pub fn client(&self) -> u64 {
         match self {
             Event::Opened { client, .. }
@@ -87,7 +90,7 @@ impl Event {
     }
 }
 
-/// The events of the clients of one group, in the order they came.
+/// The events of the clients in one group, in the order in which they occurred.
 pub(crate) struct EventQueue {
     events: Mutex<VecDeque<Event>>,
     group: u32,
@@ -112,7 +115,7 @@ impl EventQueue {
         self.events().is_empty()
     }
 
-    /// Returns whether there is an event of a client that `is_wanted`.
+    /// Returns true if there is an event of a client for which `is_wanted` returns true.
     pub(crate) fn has_event_of(&self, is_wanted: impl Fn(u64) -> bool) -> bool {
         self.events().iter().any(|event| is_wanted(event.client()))
     }

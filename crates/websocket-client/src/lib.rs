@@ -1,10 +1,12 @@
-//! WebSocket clients (RFC 6455) for an application with an event loop of its own that must never wait, such as R.
+//! WebSocket clients (RFC 6455) for applications such as R whose event loop must never block.
 //!
-//! [`Clients`] has one thread, which runs while there is a client. [`Clients::open`] returns at once; what happens to the client comes as
-//! [`Event`]s from [`Clients::next_event`], and a [`Wake`] tells the application that some are there. Sending and closing return at once as
-//! well. Every wait of the thread has an end: [`Settings`].
+//! [`Clients`] runs one thread while there are clients. [`Clients::open`] returns at once; later
+//! events of the client are taken with [`Clients::next_event`], and a [`Wake`] callback notifies
+//! the application of new events. Sending and closing do not block either. Every wait of the thread
+//! is limited by a timeout in [`Settings`].
 //!
-//! The connection is `rookery_websocket`'s; TLS is rustls's, with the roots of the system ([`Roots`]).
+//! The crate `rookery_websocket` implements the protocol, and rustls implements TLS, with the root
+//! certificates of the system ([`Roots`]).
 
 mod address;
 mod client_task;

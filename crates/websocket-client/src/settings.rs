@@ -1,4 +1,4 @@
-//! What a client is to be like, and what bounds it.
+//! The settings of a client, including its limits.
 
 use std::time::Duration;
 
@@ -9,29 +9,33 @@ use rookery_websocket::{ClientConfig, Config, KeepAlive};
 
 use crate::address::Address;
 
-/// A client's settings.
+/// The settings of a client.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The subprotocols that are offered, the preferred one first.
+    /// The subprotocols that are offered, in order of preference.
     pub subprotocols: Vec<String>,
-    /// More header fields of the request; not those that the handshake sends itself.
+    /// Additional headers of the request. Headers that the handshake itself sends are not allowed.
     pub headers: Vec<(String, String)>,
-    /// Whether permessage-deflate (RFC 7692) is offered, without context takeover. Default: not.
+    /// Whether permessage-deflate (RFC 7692) is offered, without context takeover. The default is
+    /// false.
     pub compresses: bool,
-    /// Bytes of a message that the server may send, after inflation. Default 32 MiB.
+    /// The maximum size in bytes of a message from the server, after decompression. The default is
+    /// 32 MiB.
     pub max_message_size: u64,
-    /// Bytes that may wait to be sent. Default 16 MiB. One message is always taken when nothing waits.
+    /// The maximum number of bytes that wait to be sent. If nothing is waiting, a message of any
+    /// size is accepted. The default is 16 MiB.
     pub max_queue_size: usize,
-    /// From looking up the name to the server's answer to the handshake. Default 10 s.
+    /// The maximum time from the start of the name lookup to the server's response to the
+    /// handshake. The default is 10 s.
     pub connect_timeout: Duration,
-    /// From closing to the end of the connection, whatever the server does. Default 5 s.
+    /// The maximum time from closing a client to the end of the connection. The default is 5 s.
     pub close_timeout: Duration,
-    /// Between two pings, none without it. Default 20 s.
+    /// The time between two pings; `None` disables pings. The default is 20 s.
     pub ping_interval: Option<Duration>,
-    /// How long nothing at all may come after a ping. Default 20 s.
+    /// The maximum time for which no data arrives after a ping. The default is 20 s.
     pub pong_timeout: Duration,
-    /// The group whose events [`Clients::next_event`](crate::Clients::next_event) takes together: an
-    /// application with several event loops has one for each. Default 0.
+    /// The group whose events [`Clients::next_event`](crate::Clients::next_event) takes together.
+    /// An application with several event loops uses one group for each. The default is 0.
     pub group: u32,
 }
 
@@ -74,7 +78,7 @@ impl Settings {
             .limits(DecoderLimits::new().message(self.max_message_size))
             .keep_alive(self.ping_interval.map(pings))
             .close_timeout(self.close_timeout)
-            // It is a part of what `connect_timeout` bounds.
+            // The handshake is a part of what `connect_timeout` limits.
             .handshake_timeout(Duration::MAX)
     }
 }

@@ -1,5 +1,5 @@
-//! What the application and the task of one client share: commands to the task, and counters that
-//! limit what is queued.
+//! The state that the application and the task of one client share: commands to the task, and
+//! counters that limit what is queued.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -7,8 +7,8 @@ use tokio::sync::Notify;
 
 use crate::events::Content;
 
-/// Bytes of received messages at which a client stops reading until the application takes some. TCP
-/// flow control then slows the server down. A single message may be larger.
+/// The number of bytes in received messages at which a client stops reading until the application
+/// takes some. TCP flow control then slows the server down. A single message may be larger.
 pub const READ_AHEAD: usize = 1 << 20;
 
 /// A command for the task of a client. The channel that carries commands is unbounded, because
@@ -22,9 +22,9 @@ pub(crate) enum Command {
 /// The state that the application and the task of a client share.
 #[derive(Debug, Default)]
 pub(crate) struct ClientState {
-    /// Bytes of messages that have not been written to the socket.
+    /// The number of bytes in messages that have not been written to the socket.
     pub(crate) queued_bytes: AtomicUsize,
-    /// Bytes of messages that the application has not taken.
+    /// The number of bytes in messages that the application has not taken.
     unread_bytes: AtomicUsize,
     /// Wakes a task that waits for capacity to read.
     has_capacity: Notify,

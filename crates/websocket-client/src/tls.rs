@@ -1,4 +1,4 @@
-//! Whom a client trusts.
+//! The TLS configuration of clients, and the root certificates that they trust.
 
 use std::fmt;
 use std::fs::File;
@@ -10,10 +10,11 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 
-/// What clients that trust the same share.
+/// The TLS configuration that clients with the same root certificates share.
 pub(crate) type Tls = Arc<ClientConfig>;
 
-/// Where systems keep the roots they trust, in one file: Debian (`ca-certificates`), Fedora, `OpenSUSE`, Alpine.
+/// The files in which systems store their trusted root certificates: Debian (`ca-certificates`),
+/// Fedora, `OpenSUSE`, Alpine.
 const SYSTEM: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -21,36 +22,38 @@ const SYSTEM: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// The variable with which OpenSSL's users name another file.
+/// The environment variable by which users of OpenSSL choose another file.
 const VARIABLE: &str = "SSL_CERT_FILE";
 
-/// Bytes of a file that are read: a bundle of all public roots has 250 KiB.
+/// The maximum number of bytes that are read from a file. A bundle of all public root certificates
+/// has 250 KiB.
 const FILE_BYTES: u64 = 4 << 20;
 
-/// Whose certificates are trusted.
+/// The root certificates that a client trusts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Roots {
-    /// The system's: the file that `SSL_CERT_FILE` names, or where systems keep it.
+    /// The root certificates in the file that `SSL_CERT_FILE` names, or otherwise in the system's
+    /// usual file.
     System,
-    /// These and no others: PEM, or the path of a file with it.
+    /// Only these root certificates, given as PEM text or as the path of a PEM file.
     Custom(String),
 }
 
-/// Why roots cannot be used.
+/// The reason why root certificates cannot be used.
 #[derive(Debug)]
 pub enum RootsError {
-    /// The system has none where they usually are.
+    /// The system has no root certificates in the usual places.
     NoSystem,
     /// The file cannot be read.
     Unreadable(PathBuf, io::Error),
-    /// There is no certificate in it.
+    /// The file or text contains no certificate.
     Empty(String),
 }
 
-/// What a client of HTTP/1.1 that trusts these speaks TLS with.
+/// Returns the TLS configuration for an HTTP/1.1 client that trusts these root certificates.
 ///
 /// # Errors
-/// When there are none.
+/// Returns a [`RootsError`] if there are no root certificates or they cannot be read.
 pub fn tls_config(roots: &Roots) -> Result<Arc<ClientConfig>, RootsError> {
     let mut store = RootCertStore::empty();
     let (certificates, name) = match roots {
@@ -60,7 +63,7 @@ pub fn tls_config(roots: &Roots) -> Result<Arc<ClientConfig>, RootsError> {
         }
         Roots::Custom(path) => (certificates(&read(Path::new(path))?), path.clone()),
     };
-    // A system's bundle may have some that are too old to be understood.
+    // A system's bundle may contain certificates that are too old to be parsed.
     let (added, _) = store.add_parsable_certificates(certificates);
     if added == 0 {
         return Err(RootsError::Empty(name));
@@ -71,7 +74,7 @@ pub fn tls_config(roots: &Roots) -> Result<Arc<ClientConfig>, RootsError> {
         .expect("ring has what TLS 1.2 and 1.3 need")
         .with_root_certificates(store)
         .with_no_client_auth();
-    // A handshake of RFC 6455 is HTTP/1.1's.
+    // The opening handshake of RFC 6455 requires HTTP/1.1.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
@@ -85,9 +88,9 @@ fn system() -> Result<(Vec<CertificateDer<'static>>, String), RootsError> {
 
 fn read(path: &Path) -> Result<Vec<u8>, RootsError> {
     let unreadable = |error| RootsError::Unreadable(path.to_owned(), error);
-    // A FIFO that nobody writes to would be waited for.
+    // Opening a FIFO that has no writer would block.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(unreadable(io::Error::other("it is no file")));
+        return Err(unreadable(io::Error::other("it is not a file")));
     }
     let mut bytes = Vec::new();
     File::open(path)
@@ -105,13 +108,14 @@ impl fmt::Display for RootsError {
         match self {
             RootsError::NoSystem => write!(
                 f,
-                "this system has no file of the authorities it trusts (Debian: install ca-certificates), nor does {VARIABLE} name one"
+                "this system has no file with trusted CA certificates (on Debian, \
+                 install ca-certificates), and {VARIABLE} is not set"
             ),
             RootsError::Unreadable(path, error) => {
                 write!(f, "{} cannot be read: {error}", path.display())
             }
             RootsError::Empty(name) => {
-                write!(f, "{name} has no certificate in PEM (\"-----BEGIN CERTIFICATE-----\")")
+                write!(f, "{name} contains no PEM certificate (\"-----BEGIN CERTIFICATE-----\")")
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The control channel.
+//! The control channel: the socket over which a supervisor and a worker exchange messages.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -7,10 +7,10 @@ use rookery_system::{descriptor, packets};
 
 use crate::message::{ANNOUNCEMENT, MESSAGE_BYTES, Message};
 
-/// Whether the process at the other end of a connection is of this process's user, or the administrator's: nobody else passes
-/// requests on to a worker.
+/// Returns true if the process at the other end of a connection runs as the user of this process or
+/// as the administrator (root). No other user may pass requests on to a worker.
 pub fn is_trusted_peer(connection: BorrowedFd<'_>) -> bool {
-    // SAFETY: it takes nothing and never fails.
+    // SAFETY: `geteuid` takes no arguments and never fails.
     let own = unsafe { libc::geteuid() };
     descriptor::peer_user(connection).is_some_and(|peer| may_pass_on(peer, own))
 }
@@ -19,77 +19,87 @@ fn may_pass_on(peer: libc::uid_t, own: libc::uid_t) -> bool {
     peer == own || peer == 0
 }
 
-/// One end of the channel between a supervisor and a worker: [messages](Message), one a packet. It does not wait: whoever has
-/// it looks whether it is readable, which an end whose other is gone is, too.
+/// An end of the control channel between a supervisor and a worker, which carries
+/// [messages](Message), one in each packet. No method blocks; the caller polls the descriptor,
+/// which also becomes readable when the other end is closed.
 ///
-/// A process that R forks has a copy of the worker's end. It is closed there before R's code runs, but the supervisor
-/// should rather wait for the process (a pidfd) than for the end of the channel alone.
+/// A process that R forks inherits a copy of the worker's end. The copy is closed before R code
+/// runs in that process, but it keeps the channel open until then. A supervisor should therefore
+/// wait for the worker process (with a pidfd), and not only for the end of the channel.
 #[derive(Debug)]
 pub struct ControlChannel(OwnedFd);
 
-/// The maximum length of an announcement in bytes: enough for a few hundred static paths. A
-/// socket's buffer holds three of them.
+/// The maximum length of an announcement in bytes, which is enough for a few hundred static paths.
+/// The buffer of a socket holds three announcements of this length.
 pub const MAX_ANNOUNCEMENT_SIZE: usize = 64 << 10;
 
-/// What came.
+/// The result of receiving from a control channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Received {
     /// A message.
     Message(Message),
-    /// An announcement of a worker with its number, as bytes that this crate does not interpret:
-    /// at most [`MAX_ANNOUNCEMENT_SIZE`].
+    /// An announcement that the worker sent, with its number and its bytes. This crate does not
+    /// interpret the bytes, of which there are at most [`MAX_ANNOUNCEMENT_SIZE`].
     Announcement(u64, Vec<u8>),
-    /// A packet that is none. The next may be one.
+    /// A packet that is neither a message nor an announcement. Later packets may be valid.
     Malformed,
-    /// Nothing, for now.
+    /// No packet has arrived since the last call.
     Nothing,
-    /// The other side has gone, and nothing comes any more.
+    /// The end of the channel: the other side has closed, so no further packets will arrive.
     End,
 }
 
 impl ControlChannel {
-    /// A channel: the supervisor's end, and the worker's, to be [handed over](crate::WorkerEnvironment).
+    /// Creates a channel and returns the supervisor's end and the worker's end. The worker's end is
+    /// passed on in a [`WorkerEnvironment`](crate::WorkerEnvironment).
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error if the socket pair cannot be created.
     pub fn pair() -> io::Result<(ControlChannel, OwnedFd)> {
         let (ours, theirs) = packets::packet_pair()?;
         Ok((ControlChannel(ours), theirs))
     }
 
-    /// The end that a worker was given.
+    /// Wraps the end of the channel that a worker inherited.
     ///
     /// # Errors
-    /// [`InvalidData`](io::ErrorKind::InvalidData) for a descriptor of something else.
+    /// Returns [`InvalidData`](io::ErrorKind::InvalidData) if the descriptor is not an end of a
+    /// control channel.
     pub fn attach(end: OwnedFd) -> io::Result<ControlChannel> {
         if ControlChannel::is_end(end.as_fd()) {
             return Ok(ControlChannel(end));
         }
-        Err(io::Error::new(io::ErrorKind::InvalidData, "it is no end of a control channel"))
+        Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the descriptor is not an end of a control channel",
+        ))
     }
 
-    /// Whether a descriptor is one, of a Unix socket for packets that is connected, or was: a supervisor may have gone already.
+    /// Returns true if the descriptor is a Unix socket for packets (`SOCK_SEQPACKET`) that is or
+    /// was connected. The supervisor may have closed the other end already.
     pub(crate) fn is_end(fd: BorrowedFd<'_>) -> bool {
         descriptor::peer_family(fd) == Some(libc::AF_UNIX)
             && descriptor::socket_option(fd, libc::SO_TYPE) == Some(libc::SOCK_SEQPACKET)
             && descriptor::socket_option(fd, libc::SO_ACCEPTCONN) == Some(0)
     }
 
-    /// Sends a message, or says at once why not.
+    /// Sends a message without blocking.
     ///
     /// # Errors
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) when the other side has left hundreds unread; [`BrokenPipe`](io::ErrorKind::BrokenPipe)
-    /// when it has gone.
+    /// - [`WouldBlock`](io::ErrorKind::WouldBlock) if the other side has left hundreds of messages
+    ///   unread.
+    /// - [`BrokenPipe`](io::ErrorKind::BrokenPipe) if the other end is closed.
     pub fn send(&self, message: Message) -> io::Result<()> {
         packets::send(self.0.as_fd(), &message.encode())
     }
 
-    /// Sends an announcement, or returns at once with the reason why not. The supervisor answers
-    /// with [`Message::Applied`] of the same number.
+    /// Sends an announcement without blocking. The supervisor acknowledges the announcement with a
+    /// [`Message::Applied`] of the same number.
     ///
     /// # Errors
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) for more than [`MAX_ANNOUNCEMENT_SIZE`] bytes, or for more than the
-    /// system takes; and as [`send`](Self::send) has them.
+    /// Returns [`InvalidInput`](io::ErrorKind::InvalidInput) for more than
+    /// [`MAX_ANNOUNCEMENT_SIZE`] bytes or for more than the system accepts in one packet, and the
+    /// errors of [`send`](Self::send).
     pub fn announce(&self, number: u64, bytes: &[u8]) -> io::Result<()> {
         let too_long = || io::Error::from(io::ErrorKind::InvalidInput);
         if bytes.len() > MAX_ANNOUNCEMENT_SIZE {
@@ -104,9 +114,9 @@ impl ControlChannel {
         }
     }
 
-    /// The next thing that came, without waiting for it.
+    /// Receives the next packet if one has arrived, and returns without blocking otherwise.
     pub fn receive(&self) -> Received {
-        // One more than a message has, to see one that is longer.
+        // One byte more than a message has, so that a longer packet is recognized.
         let mut room = [0; MESSAGE_BYTES + 1];
         match packets::peek(self.0.as_fd(), &mut room) {
             Ok(len) if len > MESSAGE_BYTES && room.starts_with(&ANNOUNCEMENT) => {
@@ -119,7 +129,8 @@ impl ControlChannel {
 
     fn receive_message(&self, mut room: [u8; MESSAGE_BYTES + 1]) -> Received {
         match packets::receive(self.0.as_fd(), &mut room) {
-            // A packet of no bytes looks the same; nobody sends one.
+            // A packet without bytes looks the same as the end, but neither side sends such
+            // packets.
             Ok(0) => Received::End,
             Ok(len) if room[..len].starts_with(&ANNOUNCEMENT) => {
                 Received::of_announcement(&room[..len])
@@ -129,7 +140,7 @@ impl ControlChannel {
         }
     }
 
-    /// Receives a packet that was seen to be an announcement of this length.
+    /// Receives the next packet, which `peek` has shown to be an announcement of `len` bytes.
     fn receive_announcement(&self, len: usize) -> Received {
         let most = ANNOUNCEMENT.len() + size_of::<u64>() + MAX_ANNOUNCEMENT_SIZE;
         let mut room = vec![0; len.min(most)];
@@ -142,7 +153,7 @@ impl ControlChannel {
 }
 
 impl Received {
-    /// Reads a packet that begins as an announcement does.
+    /// Decodes a packet that begins with the marker of an announcement.
     fn of_announcement(packet: &[u8]) -> Received {
         let split = packet.get(ANNOUNCEMENT.len()..).and_then(<[u8]>::split_first_chunk);
         split.map_or(Received::Malformed, |(number, bytes)| {
@@ -153,7 +164,8 @@ impl Received {
     fn of_error(error: &io::Error) -> Received {
         match error.kind() {
             io::ErrorKind::WouldBlock => Received::Nothing,
-            // It has ended with bytes of ours unread (ECONNRESET), or is none of ours any more.
+            // The other side has exited with unread messages in its buffer (ECONNRESET), or the
+            // descriptor is no longer an end of a channel.
             _ => Received::End,
         }
     }
@@ -176,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_user_and_the_administrator_may_pass_requests_on() {
+    fn peers_of_the_same_user_and_root_are_trusted() {
         for (peer, own, expected) in [
             (0, 0, true),
             (7, 7, true),
@@ -192,7 +204,7 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     #[cfg_attr(miri, ignore = "sockets")]
-    fn our_own_other_end_is_ours_and_what_is_no_unix_socket_is_not() {
+    fn the_other_end_of_a_socket_pair_is_trusted_and_a_file_is_not() {
         let (end, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         assert!(is_trusted_peer(end.as_fd()));
         assert!(!is_trusted_peer(std::fs::File::open("/dev/null").unwrap().as_fd()));

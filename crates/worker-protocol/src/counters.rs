@@ -1,52 +1,54 @@
-//! What is counted for whoever asks from another thread. One thread writes each: plain loads and stores, nothing that locks.
+//! Counters and histograms that one thread writes and other threads read. Each has a single writer,
+//! so plain loads and stores are sufficient and no instruction locks the bus.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper bounds of histograms, in seconds: those that OpenTelemetry recommends for HTTP.
+/// Upper bounds of histogram buckets in seconds, as OpenTelemetry recommends them for HTTP.
 pub const HISTOGRAM_BOUNDS: [f64; 14] =
     [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 
-/// A number that one thread writes.
+/// A number that only one thread writes.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds to it.
+    /// Adds `n` to the counter, wrapping around on overflow.
     pub fn add(&self, n: u64) {
         self.set(self.get().wrapping_add(n));
     }
 
-    /// It is this now.
+    /// Sets the counter to `n`.
     pub fn set(&self, n: u64) {
         self.0.store(n, Ordering::Relaxed);
     }
 
-    /// What it is.
+    /// Returns the current value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// How many took how long.
+/// A histogram of durations.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Histogram {
-    /// By [`HISTOGRAM_BOUNDS`], and those above.
+    /// The number of durations in each bucket of [`HISTOGRAM_BOUNDS`], and in the last element the
+    /// number of those above the highest bound.
     counts: [Counter; HISTOGRAM_BOUNDS.len() + 1],
     nanoseconds: Counter,
 }
 
 impl Histogram {
-    /// One took so long.
+    /// Counts a duration.
     pub fn add(&self, time: Duration) {
         let seconds = time.as_secs_f64();
         self.counts[HISTOGRAM_BOUNDS.partition_point(|bound| *bound < seconds)].add(1);
         self.nanoseconds.add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Adds all of another.
+    /// Adds all counts of another histogram to this one.
     pub fn add_all(&self, other: &Histogram) {
         for (count, more) in self.counts.iter().zip(&other.counts) {
             count.add(more.get());
@@ -54,7 +56,8 @@ impl Histogram {
         self.nanoseconds.add(other.nanoseconds.get());
     }
 
-    /// How many took no longer than each bound, how many there are, and the seconds of all.
+    /// Returns how many durations are at most as long as each bound, how many durations there are
+    /// in total, and their sum in seconds.
     pub fn read(&self) -> ([u64; HISTOGRAM_BOUNDS.len()], u64, f64) {
         let mut sum = 0;
         let cumulated = std::array::from_fn(|at| {
@@ -66,59 +69,63 @@ impl Histogram {
     }
 }
 
-/// What there is of [`StatusClassCounters`], as metrics name them.
+/// The names of the classes of [`StatusClassCounters`], as they appear in metrics.
 pub const STATUS_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// Replies by class of their status.
+/// The number of responses in each class of status codes.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct StatusClassCounters([Counter; 5]);
 
 impl StatusClassCounters {
-    /// A reply of this status.
+    /// Counts a response with this status. A status outside 100 to 599 is not counted.
     pub fn add(&self, status: u16) {
         if let Some(class) = self.0.get(usize::from(status / 100).wrapping_sub(1)) {
             class.add(1);
         }
     }
 
-    /// Adds all of another.
+    /// Adds all counts of another set of counters to this one.
     pub fn add_all(&self, other: &StatusClassCounters) {
         for (count, more) in self.0.iter().zip(&other.0) {
             count.add(more.get());
         }
     }
 
-    /// By [`STATUS_CLASSES`].
+    /// Returns the counts in the order of [`STATUS_CLASSES`].
     pub fn read(&self) -> [u64; 5] {
         std::array::from_fn(|at| self.0[at].get())
     }
 }
 
-/// The requests that an application has answered, by class of status and by how long they took.
+/// Metrics of the requests that an application has responded to: how many, by class of status, and
+/// how long they took.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct RequestCounters {
-    /// By class of status.
+    /// The number of responses by class of status.
     pub responses: StatusClassCounters,
-    /// From a request's coming to its being begun.
+    /// The time from the arrival of a request until the application began to process it.
     pub queue_time: Histogram,
-    /// From there to its answer.
+    /// The time from the beginning of processing until the response.
     pub upstream_time: Histogram,
-    /// Both together.
+    /// The time from the arrival of a request until the response.
     pub request_time: Histogram,
 }
 
 impl RequestCounters {
-    /// The application begins with a request that was handed over at a time, or at 0 if that is not known. Times are those of
-    /// [`now`](crate::now).
+    /// Records that the application begins to process a request at the time `now`. The request was
+    /// passed to the application at the time `handed`, which is 0 if the time is unknown. Times are
+    /// those of [`now`](crate::now).
     pub fn record_begin(&self, handed: u64, now: u64) {
         if handed > 0 {
             self.queue_time.add(Duration::from_nanos(now.saturating_sub(handed)));
         }
     }
 
-    /// The application has answered a request with a status, which it has begun at a time, or at 0 if it has not.
+    /// Records that the application has responded to a request. `handed` is the time at which the
+    /// request was passed to the application and `begun` the time at which processing began; each
+    /// is 0 if the time is unknown.
     pub fn record_response(&self, status: u16, handed: u64, begun: u64, now: u64) {
         self.responses.add(status);
         if begun > 0 {
@@ -129,7 +136,7 @@ impl RequestCounters {
         }
     }
 
-    /// Adds all of another.
+    /// Adds all counts of another set of metrics to this one.
     pub fn add_all(&self, other: &RequestCounters) {
         self.responses.add_all(&other.responses);
         self.queue_time.add_all(&other.queue_time);
@@ -143,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_is_the_last_that_counts_for_it() {
+    fn a_duration_equal_to_a_bound_counts_in_its_bucket() {
         let histogram = Histogram::default();
         for milliseconds in [1, 5, 6, 10_000, 10_001] {
             histogram.add(Duration::from_millis(milliseconds));
@@ -154,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_those_of_http() {
+    fn statuses_are_counted_by_class() {
         let counts = StatusClassCounters::default();
         for status in [0, 99, 101, 200, 204, 503, 599, 600, 999, u16::MAX] {
             counts.add(status);
@@ -163,11 +170,11 @@ mod tests {
     }
 
     #[test]
-    fn a_tally_is_the_sum_of_others() {
+    fn add_all_sums_counters() {
         let (sum, one) = (RequestCounters::default(), RequestCounters::default());
         one.record_begin(1_000, 2_000);
         one.record_response(200, 1_000, 2_000, 5_000);
-        // Never begun, and of an unknown time.
+        // A request that never began, with an unknown time of arrival.
         one.record_response(503, 0, 0, 9_000);
         sum.add_all(&one);
         sum.add_all(&one);

@@ -1,4 +1,4 @@
-//! What a worker was given, as it finds it.
+//! The descriptors and settings that a worker process inherits from its supervisor.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -13,24 +13,25 @@ use crate::public_listeners::PublicSockets;
 use crate::shared_scoreboard::SharedScoreboard;
 use crate::variables;
 
-/// What a supervisor gave this process, which is a worker.
+/// The descriptors and settings that this process, which is a worker, inherited from its
+/// supervisor.
 #[derive(Debug)]
 pub struct Inherited {
-    /// Where it is to listen. It does not wait.
+    /// The socket on which the worker accepts requests. The socket is non-blocking.
     pub listener: UnixListener,
-    /// The way to the supervisor.
+    /// The control channel to the supervisor.
     pub control: ControlChannel,
-    /// Where it tells what it does.
+    /// The scoreboard in which the worker records what it does.
     pub scoreboard: SharedScoreboard,
-    /// The public listeners, if this process may be told to accept on them.
+    /// The public listeners. Empty unless the supervisor may command this worker to accept on them.
     pub public: PublicSockets,
-    /// What the access log is written to in place of standard output.
+    /// The descriptor to which the access log is written instead of standard output.
     pub log: Option<OwnedFd>,
-    /// The text of [`COOKIE`](crate::COOKIE).
+    /// The value of the environment variable [`COOKIE`](crate::COOKIE).
     pub cookie: Option<String>,
 }
 
-/// Why a process that has been told that it is a worker cannot be one.
+/// The reason why a process cannot run as a worker although its environment declares it to be one.
 #[derive(Debug)]
 pub struct InheritedError {
     variable: &'static str,
@@ -41,7 +42,7 @@ impl fmt::Display for InheritedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} {}: it is for `rookery serve --workers` to set, and not to be set otherwise",
+            "{} {}: only `rookery serve --workers` may set this variable",
             self.variable, self.reason
         )
     }
@@ -50,55 +51,63 @@ impl fmt::Display for InheritedError {
 impl std::error::Error for InheritedError {}
 
 impl Inherited {
-    /// Takes what the environment names, and removes those names from it. `None` in a process that is no worker: none of the
-    /// [three](variables::DESCRIPTORS) is set. From then on nothing that this process starts has these descriptors.
+    /// Takes ownership of the descriptors that the environment names, and removes their variables
+    /// from the environment. Returns `None` in a process that is not a worker, that is, if none of
+    /// the three variables in [`DESCRIPTORS`](variables::DESCRIPTORS) is set. Programs that this
+    /// process starts later do not inherit the descriptors.
     ///
     /// # Errors
-    /// When one is missing, or is not what it should be: then no descriptor is taken, and the names are removed all the same.
+    /// Returns an error if a variable is missing or names a descriptor of the wrong kind. In that
+    /// case the first three descriptors remain open and unowned, but the variables are removed all
+    /// the same.
     ///
     /// # Safety
-    /// - No other thread reads or writes the environment meanwhile.
-    /// - What the variables name is this process's to own: nobody else in it uses descriptors that nobody gave it.
+    /// - No other thread reads or writes the environment during the call.
+    /// - The descriptors that the variables name belong to no other code in this process.
     pub unsafe fn take() -> Result<Option<Inherited>, InheritedError> {
         let values = variables::DESCRIPTORS.map(|name| (name, std::env::var_os(name)));
         if values.iter().all(|(_, value)| value.is_none()) {
             return Ok(None);
         }
         for name in variables::DESCRIPTORS {
-            // SAFETY: the caller's duty.
+            // SAFETY: the caller guarantees that no other thread uses the environment.
             unsafe { std::env::remove_var(name) };
         }
         let [public, log, cookie] = [variables::PUBLIC_FDS, variables::LOG_FD, variables::COOKIE]
             .map(|name| {
                 let value = std::env::var_os(name);
-                // SAFETY: the caller's duty.
+                // SAFETY: the caller guarantees that no other thread uses the environment.
                 unsafe { std::env::remove_var(name) };
                 value
             });
-        // SAFETY: the caller's duty.
+        // SAFETY: the caller guarantees that the descriptors belong to no other code.
         let mut inherited = unsafe { Inherited::of(&values) }?;
         if let Some(public) = public {
             let wrong = |reason| InheritedError { variable: variables::PUBLIC_FDS, reason };
             let numbers = PublicSockets::read(&public.to_string_lossy()).map_err(wrong)?;
-            // SAFETY: the caller's duty.
+            // SAFETY: the caller guarantees that the descriptors belong to no other code.
             let owned = unsafe { PublicSockets::own(numbers) };
             inherited.public = owned.map_err(|error| wrong(format!("cannot be used ({error})")))?;
         }
         if let Some(log) = log {
             let wrong = |reason| InheritedError { variable: variables::LOG_FD, reason };
             let number = number(Some(&log)).map_err(wrong)?;
-            // SAFETY: whether it is open is what is looked at.
+            // SAFETY: if the descriptor is not open, the call returns an error, which is checked.
             descriptor::set_close_on_exec(unsafe { BorrowedFd::borrow_raw(number) }, true)
                 .map_err(|error| wrong(format!("cannot be used ({error})")))?;
-            // SAFETY: open, and nobody's: the caller's duty.
+            // SAFETY: the descriptor is open, as checked above, and the caller guarantees that it
+            // belongs to no other code.
             inherited.log = Some(unsafe { OwnedFd::from_raw_fd(number) });
         }
         inherited.cookie = cookie.and_then(|cookie| cookie.into_string().ok());
         Ok(Some(inherited))
     }
 
+    /// Takes ownership of the listener, the control channel and the scoreboard, whose descriptors
+    /// are the values of the given variables.
+    ///
     /// # Safety
-    /// As for [`take`](Self::take).
+    /// The requirements are those of [`take`](Self::take).
     unsafe fn of(
         values: &[(&'static str, Option<OsString>); 3],
     ) -> Result<Inherited, InheritedError> {
@@ -109,15 +118,17 @@ impl Inherited {
             if numbers[..at].contains(&number) {
                 return Err(InheritedError {
                     variable,
-                    reason: "names the same as another".to_owned(),
+                    reason: "names the same descriptor as another variable".to_owned(),
                 });
             }
             numbers[at] = number;
         }
-        // All are looked at before one is owned: what is wrong is left as it was.
+        // All descriptors are checked before the first is owned, so that an error leaves all of
+        // them open.
         let looks = [is_listener, is_control, is_memory];
         for ((number, look), (variable, _)) in numbers.into_iter().zip(looks).zip(values) {
-            // SAFETY: whether it is open is what is looked at; every call on one that is not is an error.
+            // SAFETY: only checks follow, and each call on a descriptor that is not open returns an
+            // error.
             let fd = unsafe { BorrowedFd::borrow_raw(number) };
             if let Some(reason) = look(fd) {
                 return Err(InheritedError { variable, reason: reason.to_owned() });
@@ -130,7 +141,8 @@ impl Inherited {
                 reason: format!("cannot be used ({error})"),
             }
         };
-        // SAFETY: open, and nobody's: the caller's duty.
+        // SAFETY: the descriptors are open, as checked above, and the caller guarantees that they
+        // belong to no other code.
         let [listener, control, scoreboard] =
             numbers.map(|number| unsafe { OwnedFd::from_raw_fd(number) });
         for (at, fd) in [&listener, &control, &scoreboard].into_iter().enumerate() {
@@ -149,31 +161,31 @@ impl Inherited {
     }
 }
 
-/// The number of a descriptor above the standard three.
+/// Parses the number of a descriptor, which must be above the three standard descriptors.
 fn number(value: Option<&OsString>) -> Result<RawFd, String> {
     let value = value.ok_or("is missing")?;
     let text = value.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     text.and_then(|text| text.parse().ok())
         .filter(|number| *number > 2)
-        .ok_or_else(|| format!("is {value:?}, which is no descriptor above 2"))
+        .ok_or_else(|| format!("is {value:?}, which is not a descriptor above 2"))
 }
 
 fn is_listener(fd: BorrowedFd<'_>) -> Option<&'static str> {
     if descriptor::socket_family(fd) != Some(libc::AF_UNIX) {
-        return Some("names no Unix socket");
+        return Some("does not name a Unix socket");
     }
     let is_one = descriptor::socket_option(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
         && descriptor::socket_option(fd, libc::SO_ACCEPTCONN) == Some(1);
-    (!is_one).then_some("names a socket that does not listen for streams")
+    (!is_one).then_some("names a socket that is not a listening stream socket")
 }
 
 fn is_control(fd: BorrowedFd<'_>) -> Option<&'static str> {
-    (!ControlChannel::is_end(fd)).then_some("names no end of a control channel")
+    (!ControlChannel::is_end(fd)).then_some("does not name an end of a control channel")
 }
 
 fn is_memory(fd: BorrowedFd<'_>) -> Option<&'static str> {
     let is_one = shared_memory::check_sealed(fd, size_of::<crate::Scoreboard>()).is_ok();
-    (!is_one).then_some("names no scoreboard of this version")
+    (!is_one).then_some("does not name a scoreboard of this version")
 }
 
 #[cfg(test)]
@@ -186,14 +198,14 @@ mod tests {
     fn of(values: [Option<&str>; 3]) -> Result<Inherited, String> {
         let mut names = variables::DESCRIPTORS.into_iter();
         let values = values.map(|value| (names.next().unwrap(), value.map(OsString::from)));
-        // SAFETY: what is named is the test's to give away.
+        // SAFETY: the descriptors that the values name belong to the test.
         unsafe { Inherited::of(&values) }.map_err(|error| error.to_string())
     }
 
     #[test]
     #[cfg(target_os = "linux")]
     #[cfg_attr(miri, ignore = "sockets")]
-    fn what_is_wrong_is_said_by_its_name_and_left_open() {
+    fn errors_name_the_variable_and_leave_descriptors_open() {
         let folder = std::env::temp_dir().join(format!("rookery-worker-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("socket");
@@ -214,7 +226,7 @@ mod tests {
             ([Some(&*l), Some(&*c), None], "ROOKERY_INTERNAL_SCOREBOARD_FD is missing"),
             (
                 [Some(""), Some(&*c), Some(&*m)],
-                "ROOKERY_INTERNAL_LISTEN_FD is \"\", which is no descriptor above 2",
+                "ROOKERY_INTERNAL_LISTEN_FD is \"\", which is not a descriptor above 2",
             ),
             ([Some("2"), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is \"2\""),
             ([Some("-3"), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is \"-3\""),
@@ -222,35 +234,35 @@ mod tests {
             ([Some(&*long), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is "),
             (
                 [Some("1000000"), Some(&*c), Some(&*m)],
-                "ROOKERY_INTERNAL_LISTEN_FD names no Unix socket",
+                "ROOKERY_INTERNAL_LISTEN_FD does not name a Unix socket",
             ),
             (
                 [Some(&*tcp_fd), Some(&*c), Some(&*m)],
-                "ROOKERY_INTERNAL_LISTEN_FD names no Unix socket",
+                "ROOKERY_INTERNAL_LISTEN_FD does not name a Unix socket",
             ),
             (
                 [Some(&*stream_fd), Some(&*c), Some(&*m)],
-                "ROOKERY_INTERNAL_LISTEN_FD names a socket that does not listen",
+                "ROOKERY_INTERNAL_LISTEN_FD names a socket that is not a listening",
             ),
             (
                 [Some(&*c), Some(&*stream_fd), Some(&*m)],
-                "ROOKERY_INTERNAL_LISTEN_FD names a socket that does not listen",
+                "ROOKERY_INTERNAL_LISTEN_FD names a socket that is not a listening",
             ),
             (
                 [Some(&*l), Some(&*stream_fd), Some(&*m)],
-                "ROOKERY_INTERNAL_CONTROL_FD names no end of a control channel",
+                "ROOKERY_INTERNAL_CONTROL_FD does not name an end of a control channel",
             ),
             (
                 [Some(&*l), Some(&*l), Some(&*m)],
-                "ROOKERY_INTERNAL_CONTROL_FD names the same as another",
+                "ROOKERY_INTERNAL_CONTROL_FD names the same descriptor as another",
             ),
             (
                 [Some(&*l), Some(&*c), Some(&*c)],
-                "ROOKERY_INTERNAL_SCOREBOARD_FD names the same as another",
+                "ROOKERY_INTERNAL_SCOREBOARD_FD names the same descriptor as another",
             ),
             (
                 [Some(&*l), Some(&*c), Some(&*stream_fd)],
-                "ROOKERY_INTERNAL_SCOREBOARD_FD names no scoreboard",
+                "ROOKERY_INTERNAL_SCOREBOARD_FD does not name a scoreboard",
             ),
         ] {
             let said = of(values).unwrap_err();
@@ -259,7 +271,7 @@ mod tests {
                 "{said}"
             );
         }
-        // Nothing has been closed: all of it is good.
+        // After all these errors, the valid descriptors are still open.
         drop((stream, tcp));
         for fd in [listener.into_raw_fd(), control.into_raw_fd(), memory.into_raw_fd()] {
             assert!(fd > 2);

@@ -1,35 +1,46 @@
-//! What a supervisor and its worker processes share. A worker is an R process that answers requests; a supervisor starts workers and
-//! passes requests on to them over a Unix socket. This crate knows neither R nor HTTP nor an async runtime: what is here are the
-//! descriptors that a worker is given, and the bytes that pass over them.
+//! The protocol between a supervisor and its worker processes. A worker is an R process that serves
+//! requests; a supervisor starts workers and passes requests on to them over a Unix socket. This
+//! crate depends on neither R nor HTTP nor an async runtime. It defines the descriptors that a
+//! worker inherits and the bytes that are sent over them.
 //!
 //! ```text
 //! supervisor                                                      worker
-//!   binds, listens            ── listener (Unix, stream) ──▶        accepts
-//!   [`SharedScoreboard::create`]    ── memory, sealed ───────────▶        [`SharedScoreboard::attach`], writes [`Scoreboard`]
-//!   [`ControlChannel`]               ◀─ socket pair (seqpacket) ──▶        [`ControlChannel`]
-//!   binds the public address  ── [`PublicSockets`] ────────▶        accepts on them while it is told to
-//!   [`Tickets`], [`WorkerHeader`]     ── a header of each request ─▶        [`WorkerHeader::parse`], [`Scoreboard::begin`]
+//!   binds, listens                 ── listener (Unix, stream) ──▶   accepts
+//!   [`SharedScoreboard::create`]   ── sealed memory ────────────▶   [`SharedScoreboard::attach`]
+//!   [`ControlChannel`]             ◀─ socket pair (seqpacket) ──▶   [`ControlChannel`]
+//!   binds the public address       ── [`PublicSockets`] ────────▶   accepts while commanded to
+//!   [`Tickets`], [`WorkerHeader`]  ── header of each request ───▶   [`WorkerHeader::parse`],
+//!                                                                   [`Scoreboard::begin`]
 //! ```
 //!
-//! # For the supervisor
-//! 1. [`SharedScoreboard::create`] and [`ControlChannel::pair`], anew for each process, and a listener, which a slot may keep for the next.
-//! 2. [`WorkerEnvironment::apply`] to the [`Command`](std::process::Command); after it has been started, drop the worker's ends.
-//! 3. Wait for [`Message::Ready`]; [`Message::Ping`] now and then. The end of the control channel is the end of the worker, and
-//!    the supervisor's end ends the worker: [`EXIT_TIMEOUT`].
-//! 4. Each request is given a [`Ticket`] and goes out with [`WORKER_HEADER`], which replaces whatever the client sent by that name.
-//! 5. When the worker has died (it has been waited for), [`Scoreboard::has_begun`] says whether R had begun a request.
+//! # How a supervisor uses this crate
+//! 1. Create a [`SharedScoreboard`] and a [`ControlChannel::pair`] for each process. The listener
+//!    may be kept for the next process of the slot.
+//! 2. Pass them to the [`Command`](std::process::Command) with [`WorkerEnvironment::apply`], start
+//!    the process, and then close the worker's ends.
+//! 3. Wait for [`Message::Ready`], and send a [`Message::Ping`] from time to time. The control
+//!    channel ends when the worker does; if the supervisor closes its end, the worker shuts down
+//!    within [`EXIT_TIMEOUT`].
+//! 4. Give each request a [`Ticket`], and send it with a [`WORKER_HEADER`] that replaces any header
+//!    of this name from the client.
+//! 5. After the worker has died and has been waited for, [`Scoreboard::has_begun`] returns whether
+//!    R had begun a request.
 //!
-//! # Did R begin this request?
-//! A worker writes the ticket into the scoreboard, by one atomic store, before R calls the application for it. The memory is the
-//! supervisor's as well and outlives the worker, so a SIGKILL is either before the store, and R has not run a line of the
-//! application for the request, or after it. `false` therefore is exact: the request may be given to another worker whatever
-//! its method. `true` may be early by the instructions between the store and the application's first.
+//! # Whether R had begun a request
+//! A worker writes the ticket of a request to the scoreboard, with one atomic store, before R calls
+//! the application for it. The supervisor shares the memory, which outlives the worker. A SIGKILL
+//! therefore arrives either before the store, and then R has not run any line of the application
+//! for the request, or after the store. `false` is therefore exact, and the request may be sent to
+//! another worker whatever its method. `true` may be early by the few instructions between the
+//! store and the call of the application.
 //!
 //! # What a hostile worker can do
-//! The memory's size is sealed, so that it cannot be taken away from under the supervisor; what is read from it are numbers, of
-//! which every value means something. A message that is none is [`Received::Malformed`].
+//! The size of the shared memory is sealed, so a worker cannot truncate the memory while the
+//! supervisor uses it. The supervisor reads only numbers from it, and handles every value of each.
+//! A malformed message on the control channel is reported as [`Received::Malformed`].
 //!
-//! Memory that can be sealed is Linux's: elsewhere [`SharedScoreboard::create`], and with it all of this, is an error.
+//! Only Linux has memory that can be sealed. On other systems, [`SharedScoreboard::create`] returns
+//! an error, and the rest of this crate cannot be used.
 
 mod control_channel;
 mod counters;
@@ -63,9 +74,9 @@ pub use worker_header::{
     MAX_WORKER_HEADER_SIZE, WORKER_HEADER, WorkerHeader, WorkerHeaderError,
 };
 
-/// Of [`Message::Retire`]: WebSockets stay open.
+/// The number in [`Message::Retire`] that keeps WebSockets open.
 pub const KEEP_WEBSOCKETS: u64 = u64::MAX;
 
-/// How long a worker has to end by itself after the control channel has, or after [`Message::Stop`]: it drains for ten seconds at the
-/// most, and then its process is ended.
+/// The time within which a worker exits after the control channel has ended or after
+/// [`Message::Stop`]. The worker drains for at most ten seconds; its process is killed afterwards.
 pub const EXIT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(15);

@@ -1,88 +1,99 @@
-//! What passes over the control channel.
+//! The messages that a supervisor and a worker send over the control channel.
 
 use std::fmt;
 
-/// Bytes of every message.
+/// The length in bytes of every message.
 pub const MESSAGE_BYTES: usize = 16;
 
-/// "Rk", and the version of what follows.
+/// The bytes that each packet begins with: "Rk" and the version of the format.
 const BEGIN: [u8; 3] = [b'R', b'k', 1];
 
 /// The first bytes of a packet that is an announcement and not a message. The announcement's
 /// number, of eight bytes, and its bytes follow.
 pub(crate) const ANNOUNCEMENT: [u8; 4] = [BEGIN[0], BEGIN[1], BEGIN[2], b'S'];
 
-/// Where the number is; between it and the kind there are zeros.
+/// The offset of a message's number. The bytes between the kind and the number are zero.
 const NUMBER_AT: usize = 8;
 
-/// A bit of [`Message::Ready`]'s number.
+/// The bit in the number of [`Message::Ready`] for `sees_heads`.
 const SEES_HEADS: u64 = 1;
-/// Another.
+/// The bit in the number of [`Message::Ready`] for `is_sticky`.
 const IS_STICKY: u64 = 2;
 
-/// One of them. Each is a packet of its own, of [`MESSAGE_BYTES`].
+/// A message between a supervisor and a worker. Each message is a packet of [`MESSAGE_BYTES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
-    /// To the worker's I/O thread, which answers with a [`Pong`](Self::Pong) of the same number, also while R is busy.
+    /// To the worker: a health check of the I/O thread, which responds with a [`Pong`](Self::Pong)
+    /// of the same number even while R is busy.
     Ping(u64),
-    /// To the worker: end as SIGTERM has it end. Under `serve()` what is in hand is finished, for up to ten seconds; otherwise the process
-    /// ends at once. Said again, or after [`Stop`](Self::Stop), it changes nothing.
+    /// To the worker: shut down gracefully, as after SIGTERM. Under `serve()`, requests in progress
+    /// get up to ten seconds to finish; otherwise the process exits at once. A second `Drain`, or
+    /// one after [`Stop`](Self::Stop), has no effect.
     Drain,
-    /// To the worker: the same, and whatever R does, the process is over within [`EXIT_TIMEOUT`](crate::EXIT_TIMEOUT).
+    /// To the worker: shut down as after [`Drain`](Self::Drain), but exit within
+    /// [`EXIT_TIMEOUT`](crate::EXIT_TIMEOUT) whatever R is doing.
     Stop,
-    /// To the worker: interrupt what the application runs for a request or a message, which fails by that. Where R does something else,
-    /// nothing happens; and the worker goes on.
+    /// To the worker: interrupt the application's code for the current request or message, which
+    /// fails as a result. The message has no effect while R does something else. The worker
+    /// continues to serve afterwards.
     Interrupt,
-    /// To the worker: give back the memory that nothing refers to any more, when R has nothing else to do.
+    /// To the worker: collect garbage and return free memory to the system as soon as R is idle.
     Collect,
     /// To the worker: accept connections on the public listeners that it has inherited. The number
     /// identifies the command in its acknowledgement.
     Accept(u64),
-    /// To the worker: stop accepting on the public listeners, which stay open.
+    /// To the worker: stop accepting on the public listeners, which stay open. The number
+    /// identifies the command in its acknowledgement.
     StopAccepting(u64),
-    /// To the worker: never accept on the public listeners again, close them, and end each
-    /// connection that was accepted there with its next reply. The number is the time in
-    /// milliseconds within which WebSockets of these connections are closed, or
-    /// [`KEEP_WEBSOCKETS`](crate::KEEP_WEBSOCKETS). With 0, whatever is idle ends at once, as at
-    /// the end of a server.
+    /// To the worker: close the public listeners for good, and close each connection that was
+    /// accepted on them after its next response. The number is the time in milliseconds within
+    /// which the WebSockets of these connections are closed, or
+    /// [`KEEP_WEBSOCKETS`](crate::KEEP_WEBSOCKETS). With 0, idle connections are closed at once, as
+    /// when a server ends.
     Retire(u64),
-    /// To the worker: reopen the file of the access log.
+    /// To the worker: reopen the file of the access log, which has been rotated.
     ReopenLog,
-    /// To the supervisor: acknowledges [`Accept`](Self::Accept) with this number.
+    /// To the supervisor: acknowledges the [`Accept`](Self::Accept) with this number.
     Accepting(u64),
-    /// To the supervisor: acknowledges [`StopAccepting`](Self::StopAccepting) with this number, or
-    /// refuses [`Accept`](Self::Accept): nothing is accepted from now on.
+    /// To the supervisor: acknowledges the [`StopAccepting`](Self::StopAccepting) with this number
+    /// or refuses the [`Accept`](Self::Accept) with it. The worker does not accept connections from
+    /// then on.
     NotAccepting(u64),
-    /// To the worker: the supervisor has applied its announcement of this number, and all before.
+    /// To the worker: the supervisor has applied the announcement with this number, and all earlier
+    /// ones.
     Applied(u64),
-    /// To the supervisor.
+    /// To the supervisor: the response to the [`Ping`](Self::Ping) with this number.
     Pong(u64),
-    /// To the supervisor: a server listens, so requests will be answered.
+    /// To the supervisor: the worker's server listens and will respond to requests.
     Ready {
-        /// The application looks at a request before its body is there (`onHeaders`).
+        /// Whether the application inspects the head of a request before its body has arrived
+        /// (`onHeaders`).
         sees_heads: bool,
-        /// The application keeps something for each client, between its requests: a Shiny session.
+        /// Whether the application keeps state for each client between requests, as Shiny sessions
+        /// do.
         is_sticky: bool,
     },
-    /// To the supervisor: what connects is not answered any more, because the server ends or the process does, by whomever it was asked to.
-    /// Give it nothing new, until it is [`Ready`](Self::Ready) again, which it is when the application starts another server.
+    /// To the supervisor: the worker will not respond to new connections, because its server or its
+    /// process is ending, whatever the cause. The supervisor must send no new requests until the
+    /// worker is [`Ready`](Self::Ready) again, which happens if the application starts another
+    /// server.
     Leaving,
 }
 
-/// Bytes that are no message.
+/// The error for a packet that is not a valid message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MalformedMessage;
 
 impl fmt::Display for MalformedMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("what came over the control channel is no message")
+        f.write_str("a packet on the control channel is not a valid message")
     }
 }
 
 impl std::error::Error for MalformedMessage {}
 
 impl Message {
-    /// Its bytes.
+    /// Encodes the message as a packet.
     pub fn encode(self) -> [u8; MESSAGE_BYTES] {
         let (kind, number) = match self {
             Message::Ping(number) => (b'p', number),
@@ -111,10 +122,10 @@ impl Message {
         bytes
     }
 
-    /// The message of a packet. Only what [`encode`](Self::encode) gives is one.
+    /// Decodes a packet. Accepts only packets that [`encode`](Self::encode) can produce.
     ///
     /// # Errors
-    /// Anything else.
+    /// Returns [`MalformedMessage`] for any other packet.
     pub fn decode(packet: &[u8]) -> Result<Message, MalformedMessage> {
         let bytes: &[u8; MESSAGE_BYTES] = packet.try_into().map_err(|_| MalformedMessage)?;
         let (begin, number) = bytes.split_at(NUMBER_AT);
@@ -173,7 +184,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_message_is_what_its_bytes_say() {
+    fn messages_round_trip() {
         for message in ALL {
             assert_eq!(Message::decode(&message.encode()), Ok(message));
         }
@@ -181,16 +192,16 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_one() {
+    fn rejects_malformed_packets() {
         for message in ALL {
             let bytes = message.encode();
             for len in 0..bytes.len() {
                 assert_eq!(Message::decode(&bytes[..len]), Err(MalformedMessage));
             }
             assert_eq!(Message::decode(&[&bytes[..], b"\0"].concat()), Err(MalformedMessage));
-            // Each other value of each byte: no message, or one that is written so.
+            // With any single byte changed, the packet is malformed or encodes another message.
             for at in 0..bytes.len() {
-                // Under Miri each takes a thousand times as long.
+                // Under Miri each value takes a thousand times as long.
                 for other in (0..=u8::MAX).step_by(if cfg!(miri) { 51 } else { 1 }) {
                     let mut bytes = bytes;
                     bytes[at] = other;
@@ -212,14 +223,14 @@ mod tests {
         }
     }
 
-    /// Bytes by chance are messages only where they are written so.
+    /// Checks that random bytes are decoded only if encoding the result gives the same bytes.
     #[test]
-    fn chance_makes_nothing_that_is_not_written_so() {
+    fn random_packets_decode_only_if_they_encode_to_the_same_bytes() {
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
         for _ in 0..if cfg!(miri) { 200 } else { 100_000 } {
             let mut bytes = Message::Ping(0).encode();
             for _ in 0..4 {
-                // Xorshift.
+                // The random numbers come from a xorshift generator.
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;

@@ -1,4 +1,4 @@
-//! The public listeners: those that clients connect to, which the supervisor binds and hands to
+//! The public listeners, which clients connect to. The supervisor binds them and passes them on to
 //! its worker.
 
 use std::io;
@@ -6,21 +6,23 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd
 
 use rookery_system::descriptor;
 
-/// The public listeners of a supervisor, and what belongs to them, as it hands them to a worker.
+/// The public listeners of a supervisor with the settings that belong to them, as they are
+/// passed on to a worker.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PublicDescriptors<'fd> {
-    /// The sockets of the address.
+    /// The listening sockets of the server's address.
     pub sockets: &'fd [OwnedFd],
-    /// The sockets from which requests in the clear are redirected to HTTPS.
+    /// The listening sockets from which plaintext HTTP is redirected to HTTPS.
     pub redirects: &'fd [OwnedFd],
-    /// What the access log is written to in place of standard output.
+    /// The descriptor to which the access log is written instead of standard output.
     pub log: Option<BorrowedFd<'fd>>,
-    /// The text of [`COOKIE`](crate::COOKIE).
+    /// The value of the environment variable [`COOKIE`](crate::COOKIE).
     pub cookie: Option<&'fd str>,
 }
 
 impl<'fd> PublicDescriptors<'fd> {
-    /// Returns the text of [`PUBLIC_FDS`](crate::PUBLIC_FDS), or `None` if there is no socket.
+    /// Returns the value of the environment variable [`PUBLIC_FDS`](crate::PUBLIC_FDS), or `None`
+    /// if there is no listening socket.
     pub(crate) fn text(&self) -> Option<String> {
         let list = |sockets: &[OwnedFd]| {
             let numbers: Vec<_> = sockets.iter().map(|fd| fd.as_raw_fd().to_string()).collect();
@@ -33,7 +35,7 @@ impl<'fd> PublicDescriptors<'fd> {
         }
     }
 
-    /// Returns all descriptors.
+    /// Returns all descriptors, including that of the access log.
     pub(crate) fn all(&self) -> impl Iterator<Item = BorrowedFd<'fd>> {
         self.sockets.iter().chain(self.redirects).map(AsFd::as_fd).chain(self.log)
     }
@@ -42,17 +44,19 @@ impl<'fd> PublicDescriptors<'fd> {
 /// The public listeners that a worker has inherited.
 #[derive(Debug, Default)]
 pub struct PublicSockets {
-    /// The sockets of the address.
+    /// The listening sockets of the server's address.
     pub sockets: Vec<OwnedFd>,
-    /// The sockets from which requests in the clear are redirected to HTTPS.
+    /// The listening sockets from which plaintext HTTP is redirected to HTTPS.
     pub redirects: Vec<OwnedFd>,
 }
 
 impl PublicSockets {
-    /// Returns the numbers that a text names: those of the address, and those of redirects.
+    /// Parses the value of [`PUBLIC_FDS`](crate::PUBLIC_FDS), and returns the descriptors of the
+    /// address and those of the redirects.
     ///
     /// # Errors
-    /// What is wrong with the text or with a descriptor.
+    /// Returns a message if the text is malformed, or if a descriptor occurs twice or is not a
+    /// listening socket.
     pub(crate) fn read(text: &str) -> Result<[Vec<RawFd>; 2], String> {
         let (sockets, redirects) = text.split_once('/').unwrap_or((text, ""));
         let numbers = |list: &str| -> Result<Vec<RawFd>, String> {
@@ -62,9 +66,9 @@ impl PublicSockets {
                     let is_number =
                         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
                     let number = if is_number { name.parse().ok() } else { None };
-                    number
-                        .filter(|number: &RawFd| *number > 2)
-                        .ok_or_else(|| format!("is {text:?}, which names no descriptors above 2"))
+                    number.filter(|number: &RawFd| *number > 2).ok_or_else(|| {
+                        format!("is {text:?}, which is not a list of descriptors above 2")
+                    })
                 })
                 .collect()
         };
@@ -74,10 +78,10 @@ impl PublicSockets {
             return Err("names a descriptor twice".to_owned());
         }
         for number in all {
-            // SAFETY: a call on a number that is not open returns an error, which is looked for.
+            // SAFETY: a call on a descriptor that is not open returns an error, which is checked.
             let fd = unsafe { BorrowedFd::borrow_raw(*number) };
             if !is_listening(fd) {
-                return Err(format!("names {number}, which is no socket that listens for streams"));
+                return Err(format!("names {number}, which is not a listening stream socket"));
             }
         }
         Ok(both)
@@ -86,13 +90,14 @@ impl PublicSockets {
     /// Takes ownership of descriptors that [`read`](Self::read) has returned.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error if the close-on-exec flag of a descriptor cannot be set.
     ///
     /// # Safety
-    /// - They are open and nobody else's.
+    /// - The descriptors are open and belong to no other code.
     pub(crate) unsafe fn own(numbers: [Vec<RawFd>; 2]) -> io::Result<PublicSockets> {
         let [sockets, redirects] = numbers.map(|numbers| {
-            // SAFETY: the caller's duty.
+            // SAFETY: the caller guarantees that the descriptors are open and belong to no other
+            // code.
             numbers
                 .into_iter()
                 .map(|number| unsafe { OwnedFd::from_raw_fd(number) })
@@ -104,13 +109,13 @@ impl PublicSockets {
         Ok(PublicSockets { sockets, redirects })
     }
 
-    /// Returns true if it has no socket.
+    /// Returns true if there is no listening socket.
     pub fn is_empty(&self) -> bool {
         self.sockets.is_empty()
     }
 }
 
-/// Returns true for a socket over TCP or a Unix socket that listens.
+/// Returns true if the descriptor is a listening TCP or Unix stream socket.
 fn is_listening(fd: BorrowedFd<'_>) -> bool {
     let family = descriptor::socket_family(fd);
     [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX].into_iter().any(|known| family == Some(known))
@@ -126,7 +131,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "sockets")]
-    fn only_listening_sockets_are_read_each_once() {
+    fn accepts_only_distinct_listening_sockets() {
         let listeners = [(); 3].map(|()| OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap()));
         let [a, b, c] = [0, 1, 2].map(|at: usize| listeners[at].as_raw_fd());
         let other = UdpSocket::bind("127.0.0.1:0").unwrap();

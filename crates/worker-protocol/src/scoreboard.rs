@@ -1,4 +1,4 @@
-//! What a scoreboard says, and how it lies in memory.
+//! The scoreboard, in which a worker records what it does, and its layout in shared memory.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -7,36 +7,39 @@ use std::time::Duration;
 use crate::counters::RequestCounters;
 use crate::ticket::{MAX_TICKETS, Ticket};
 
-/// "Rookery\0".
+/// The first word of every scoreboard, "Rookery\0" in ASCII.
 const MAGIC: u64 = u64::from_le_bytes(*b"Rookery\0");
 
-/// Of the layout: both sides have the same, or the worker refuses.
+/// The version of the layout. A worker rejects a scoreboard with another version.
 const VERSION: u32 = 4;
 
-/// An R that waits in Rookery says so anew at least this often, so what has been [`RState::Idle`] for much longer is not: R is in a
-/// callback of package later's that takes long, or waits elsewhere.
+/// The maximum time after which an idle R process renews its [`RState::Idle`]. A state that is much
+/// older means that R is not idle but runs a long callback of the package later, or waits outside
+/// Rookery.
 pub const IDLE_RENEWAL_INTERVAL: Duration = Duration::from_millis(150);
 
-/// For how long: twice, for a machine that is short of processors.
+/// The age up to which [`RState::Idle`] is believed: twice the interval, because the machine may be
+/// short of processors.
 const IDLE_VALIDITY: Duration = Duration::from_nanos(2 * IDLE_RENEWAL_INTERVAL.as_nanos() as u64);
 
-/// What R does.
+/// The activity of an R process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RState {
-    /// It has not begun to serve: R starts, or the application is loaded.
+    /// R is starting or is loading the application.
     Starting,
-    /// It waits for something to do: see [`IDLE_RENEWAL_INTERVAL`].
+    /// R waits for events. The worker renews this state at every [`IDLE_RENEWAL_INTERVAL`].
     Idle,
-    /// It runs the application for a request, or something else.
+    /// R runs the application for a request, or runs other code.
     Busy,
-    /// It runs the application for a WebSocket.
+    /// R runs the application for events of a WebSocket.
     Messages,
 }
 
-/// How often a reader looks again who finds that R has begun with something else meanwhile.
+/// The maximum number of times a reader reads the state again if the state changed while it was
+/// being read.
 const MAX_STATE_READS: u32 = 3;
 
-/// How many bits of [`Scoreboard::r`] its state takes.
+/// The number of bits that hold the activity in the word that also holds its start time.
 const STATE_BITS: u32 = 2;
 
 impl RState {
@@ -59,22 +62,24 @@ impl RState {
     }
 }
 
-/// Nanoseconds of `CLOCK_MONOTONIC`, which all processes of a machine share.
-#[allow(clippy::cast_sign_loss)] // `cast_unsigned` is younger than the oldest Rust
+/// Returns the time of `CLOCK_MONOTONIC` in nanoseconds. All processes of a machine share this
+/// clock.
+#[allow(clippy::cast_sign_loss)] // `cast_unsigned` needs a newer Rust.
 pub fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a timespec to write to; this clock is always there.
+    // SAFETY: `time` is a valid timespec to write to, and this clock always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    // Neither is negative: it counts from the machine's start.
+    // Neither number is negative, because the clock counts from the machine's start.
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
-/// The scoreboard of one worker process, in memory that its supervisor has as well. Nothing here is read to be trusted: a reader
-/// makes something of every value.
+/// The scoreboard of one worker process, in memory that its supervisor shares. A reader must not
+/// trust the contents and handles every value.
 ///
-/// Each word has one writer: the supervisor before the worker starts, R's thread, or the worker's I/O thread. So writers load and
-/// store, without an instruction that locks. The words of tickets are the exception: R [begins](Self::begin) a request or the
-/// supervisor [withdraws](Self::withdraw) it, and only one of them can.
+/// Each word has a single writer: the supervisor before the worker starts, R's thread, or the
+/// worker's I/O thread. Writers therefore use plain loads and stores without locked instructions.
+/// The words of tickets are an exception: either R [begins](Self::begin) a request or the
+/// supervisor [withdraws](Self::withdraw) it, and only one of them can succeed.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Scoreboard {
@@ -86,40 +91,50 @@ pub struct Scoreboard {
     is_stopping: AtomicU32,
     r: Line<Rs>,
     io: Line<Ios>,
-    /// For each place, twice the sequence number of the last request that was begun or withdrawn, plus 1 if it was withdrawn.
+    /// For each place of a ticket, twice the sequence number of the last request that was begun or
+    /// withdrawn there, plus 1 if the request was withdrawn.
     begun: [AtomicU64; MAX_TICKETS],
-    /// Of clients whose connections the worker has accepted itself. R's thread.
+    /// Metrics of the requests of clients whose connections this worker has accepted itself. R's
+    /// thread writes them.
     counters: RequestCounters,
 }
 
-/// On a cache line of its own: two threads write, and each waits for nobody.
+/// Aligns a value to a cache line of its own, so that the two threads that write to different lines
+/// do not slow each other down.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 struct Line<T>(T);
 
-/// What R's thread writes.
+/// The numbers that R's thread writes.
 #[derive(Debug, Default)]
 #[repr(C)]
 struct Rs {
-    /// Since when, and above the lowest bits what: in one word, so that they belong together.
+    /// The time at which the current activity began, above the bits of the activity itself. Both
+    /// are in one word so that they are consistent.
     state: AtomicU64,
+    /// The number of requests that R has taken from the queue.
     taken: AtomicU64,
+    /// The number of requests that R has responded to.
     done: AtomicU64,
-    /// Nanoseconds, up to `since`.
+    /// The nanoseconds for which R was busy before the current activity began.
     busy: AtomicU64,
     busy_with_requests: AtomicU64,
 }
 
-/// What the I/O thread writes.
+/// The numbers that the I/O thread writes.
 #[derive(Debug, Default)]
 #[repr(C)]
 struct Ios {
+    /// The number of requests that were passed to R.
     handed: AtomicU64,
+    /// The number of open WebSockets.
     sessions: AtomicU64,
+    /// The number of open connections that were accepted on the public listeners.
     connections: AtomicU64,
 }
 
-// The layout of `VERSION`: whoever changes it changes that.
+// These assertions fix the layout of `VERSION`. Increment `VERSION` with every change of the
+// layout.
 const _: () = {
     assert!(size_of::<Rs>() == 40 && size_of::<Line<Rs>>() == 64);
     assert!(
@@ -135,69 +150,78 @@ const _: () = {
     );
 };
 
-/// What a [`Scoreboard`] said at one moment, or nearly: numbers of one line may be a request apart.
+/// The contents of a [`Scoreboard`] at about one moment. The numbers may be inconsistent with each
+/// other by one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Snapshot {
-    /// What R does.
+    /// The activity of R.
     pub r_state: RState,
-    /// Since when, by [`now`].
+    /// The time at which R's activity began, according to [`now`].
     pub since: u64,
-    /// Whether the worker has been asked to stop, by whomever.
+    /// Whether the worker has received a request to stop, from any source.
     pub is_stopping: bool,
-    /// The worker's process id; 0 before it has attached.
+    /// The worker's process id; 0 until the worker has attached to the scoreboard.
     pub pid: u32,
-    /// The id of the thread that R runs on, for its clock; 0 before.
+    /// The id of the thread on which R runs, which identifies the thread's CPU clock; 0 until the
+    /// worker has attached to the scoreboard.
     pub r_thread: u32,
-    /// Requests that were handed to R, and wait for it or have been [taken](Self::taken).
+    /// The number of requests that were passed to R, including those that R has
+    /// [taken](Self::taken).
     pub handed: u64,
-    /// Requests that R has come for: all that it began, and those that it found abandoned.
+    /// The number of requests that R has taken from the queue, including those that were abandoned
+    /// meanwhile.
     pub taken: u64,
-    /// Requests that R has answered.
+    /// The number of requests that R has responded to.
     pub done: u64,
-    /// WebSockets that are open.
+    /// The number of open WebSockets.
     pub sessions: u64,
-    /// Connections that the worker has accepted on the public listeners and that are open, WebSockets among them.
+    /// The number of open connections that the worker has accepted on the public listeners,
+    /// including WebSockets.
     pub connections: u64,
-    /// How long R has been busy since it serves, up to [`since`](Self::since): see [`busy_by`](Self::busy_by).
+    /// The time for which R has been busy since it began to serve, up to [`since`](Self::since).
+    /// [`busy_by`](Self::busy_by) adds the current activity.
     pub busy: Duration,
-    /// How much of that was for requests, up to the last that was [done](Self::done) at least: all but [`RState::Messages`].
+    /// The part of `busy` that was spent on requests, that is, not on [`RState::Messages`], at
+    /// least up to the last request that is [done](Self::done).
     pub busy_with_requests: Duration,
 }
 
 impl Snapshot {
-    /// Requests that wait for R.
+    /// Returns the number of requests that wait for R.
     pub fn queued(&self) -> u64 {
         self.handed.saturating_sub(self.taken)
     }
 
-    /// Requests that R has come for and not answered: the one it runs, and those that wait for a promise.
+    /// Returns the number of requests that R has taken and not yet responded to: the current one,
+    /// and those that wait for a promise.
     pub fn pending(&self) -> u64 {
         self.taken.saturating_sub(self.done)
     }
 
-    /// How long R has been doing what it does; nothing for a time that is yet to come.
+    /// Returns how long the current activity has lasted, or zero if its start is in the future.
     pub fn elapsed(&self, now: u64) -> Duration {
         Duration::from_nanos(now.saturating_sub(self.since))
     }
 
-    /// Whether R waits for something to do: it says so, and has said it lately.
+    /// Returns true if R is idle, and has renewed this state recently enough.
     pub fn is_idle(&self, now: u64) -> bool {
         self.r_state == RState::Idle && self.elapsed(now) <= IDLE_VALIDITY
     }
 
-    /// How long R has been busy since it serves, with what it is at.
+    /// Returns the time for which R has been busy since it began to serve, including the current
+    /// activity.
     pub fn busy_time(&self, now: u64) -> Duration {
         let is_busy = self.r_state != RState::Starting && !self.is_idle(now);
         self.busy.saturating_add(if is_busy { self.elapsed(now) } else { Duration::ZERO })
     }
 }
 
-/// The word of a place whose last request R has begun.
+/// Returns the word for a place whose last request R has begun.
 fn begun(ticket: Ticket) -> u64 {
     ticket.sequence() << 1
 }
 
-/// The word of a place whose last request the supervisor has withdrawn.
+/// Returns the word for a place whose last request the supervisor has withdrawn.
 fn withdrawn(ticket: Ticket) -> u64 {
     begun(ticket) | 1
 }
@@ -209,7 +233,7 @@ impl Default for Scoreboard {
 }
 
 impl Scoreboard {
-    /// A scoreboard on which nothing is written.
+    /// Creates an empty scoreboard.
     pub fn new() -> Scoreboard {
         let scoreboard = Scoreboard {
             magic: AtomicU64::new(0),
@@ -227,28 +251,29 @@ impl Scoreboard {
         scoreboard
     }
 
-    /// Says what this is.
+    /// Writes the magic number, the version and the size.
     pub(crate) fn write_signature(&self) {
         self.version.store(VERSION, Relaxed);
         self.size.store(size_of::<Scoreboard>() as u32, Relaxed);
         self.magic.store(MAGIC, Release);
     }
 
-    /// Whether this is a scoreboard of the same layout.
+    /// Returns true if the magic number, the version and the size are those of this layout.
     pub(crate) fn has_valid_signature(&self) -> bool {
         self.magic.load(Acquire) == MAGIC
             && self.version.load(Relaxed) == VERSION
             && self.size.load(Relaxed) as usize == size_of::<Scoreboard>()
     }
 
-    // ---- the supervisor's side ----
+    // ---- called by the supervisor ----
 
-    /// What it says now.
+    /// Reads all numbers.
     pub fn read(&self) -> Snapshot {
-        // Taken before handed: what R comes for was handed to it before, so no reader finds more taken than handed.
+        // `taken` is read before `handed`. The I/O thread increments `handed` before R can take the
+        // request, so no reader sees more taken requests than handed ones.
         let done = self.r.0.done.load(Acquire);
         let taken = self.r.0.taken.load(Acquire);
-        // Behind `done`, so that the time of what is done is in it.
+        // `answering` is read after `done`, so that it includes the time of all completed requests.
         let busy_with_requests = self.r.0.busy_with_requests.load(Acquire);
         let (state, busy) = self.state();
         Snapshot {
@@ -267,11 +292,13 @@ impl Scoreboard {
         }
     }
 
-    /// What R does, and how long it was busy until it began with that.
+    /// Returns the word of R's activity, and the time for which R was busy before that activity
+    /// began.
     fn state(&self) -> (u64, u64) {
         let mut state = self.r.0.state.load(Acquire);
         let mut busy = self.r.0.busy.load(Acquire);
-        // An R that goes on and on from one thing to the next is at each for a short time: so that little is wrong.
+        // After the last attempt the two values may belong to different activities. This happens
+        // only if R switches between short activities, so the error is small.
         for _ in 0..MAX_STATE_READS {
             let now = self.r.0.state.load(Acquire);
             if now == state {
@@ -282,16 +309,18 @@ impl Scoreboard {
         (state, busy)
     }
 
-    /// Whether R has begun the request of this ticket. Exact once the worker's process has been waited for: `false` means that no line
-    /// of the application has run for it.
+    /// Returns true if R has begun the request of this ticket. The result is exact once the
+    /// worker's process has been waited for: `false` then means that no line of the application has
+    /// run for the request.
     pub fn has_begun(&self, ticket: Ticket) -> bool {
-        // A later one of the same place tells nothing of this; only who drops a ticket and then asks for it can come here.
+        // A later ticket of the same place would hide this one. That is possible only for a caller
+        // that drops a ticket before calling this method.
         let word = self.begun[ticket.place()].load(SeqCst);
         word >= begun(ticket) && word != withdrawn(ticket)
     }
 
-    /// Withdraws a request from the worker, unless R has begun it. Returns true if R will never begin it, so that another
-    /// worker may.
+    /// Withdraws a request from the worker unless R has begun it. Returns true if R will never
+    /// begin the request, so that another worker may receive it.
     pub fn withdraw(&self, ticket: Ticket) -> bool {
         let place = &self.begun[ticket.place()];
         let withdrawal = place
@@ -299,32 +328,34 @@ impl Scoreboard {
         withdrawal.is_ok() || place.load(SeqCst) == withdrawn(ticket)
     }
 
-    /// The requests that the worker has answered to clients whose connections it has accepted itself. Written by R's thread.
+    /// Returns the metrics of the requests of clients whose connections the worker has accepted
+    /// itself. R's thread writes them.
     pub fn request_counters(&self) -> &RequestCounters {
         &self.counters
     }
 
-    // ---- the worker's side ----
+    // ---- called by the worker ----
 
-    /// The process, and the thread that calls this, which is R's.
+    /// Records the process id and the calling thread, which must be R's thread.
     pub fn set_own_process(&self) {
         self.set_process(std::process::id(), rookery_system::signals::thread_id());
     }
 
-    /// The process, and the thread that R runs on.
+    /// Records the process id and the thread on which R runs.
     pub fn set_process(&self, pid: u32, r_thread: u32) {
         self.pid.store(pid, Relaxed);
         self.r_thread.store(r_thread, Relaxed);
     }
 
-    /// R begins to do something, by [`now`]; the time since it was told last was for what it did. R's thread.
+    /// Records that R begins an activity at the time `since`, according to [`now`]. The time since
+    /// the previous call counts for the previous activity. Called on R's thread.
     pub fn set_r_state(&self, r: RState, since: u64) {
         let line = &self.r.0;
         let state = line.state.load(Relaxed);
         let lasted = (since << STATE_BITS >> STATE_BITS).saturating_sub(state >> STATE_BITS);
         let (is_busy, is_for_requests) = match RState::of_bits(state) {
             RState::Starting => (false, false),
-            // It was in a callback of package later's.
+            // R was not idle but ran a callback of the package later.
             RState::Idle => (Duration::from_nanos(lasted) > IDLE_VALIDITY, false),
             RState::Busy => (true, true),
             RState::Messages => (true, false),
@@ -338,77 +369,81 @@ impl Scoreboard {
         line.state.store(since << STATE_BITS | r.bits(), Release);
     }
 
-    /// R has come for a request. R's thread.
+    /// Counts a request that R has taken from the queue. Called on R's thread.
     pub fn count_taken(&self) {
         add(&self.r.0.taken, 1);
     }
 
-    /// Notes that R is about to call the application for the first time for a request, and returns true; or returns false if R
-    /// must not call it, because the supervisor has withdrawn the request. R's thread.
+    /// Records that R is about to call the application for a request for the first time, and
+    /// returns true. Returns false if R must not call the application, because the supervisor has
+    /// withdrawn the request. Called on R's thread.
     ///
-    /// Nothing that the application does can be seen before this can: the exchange is sequentially consistent, and the processor
-    /// has carried it out before whatever comes behind it in the thread, also for a signal that kills it there.
+    /// No effect of the application is visible before this record: the exchange of the word is
+    /// sequentially consistent, and the processor completes it before any later instruction of the
+    /// thread, even if a signal kills the thread in between.
     #[must_use]
     pub fn begin(&self, ticket: Ticket) -> bool {
         let place = &self.begun[ticket.place()];
         let word = place.load(Relaxed);
         if word == begun(ticket) {
-            // R has seen its head.
+            // R has begun the request already, when the application inspected its head.
             return true;
         }
-        // If a later request has the place, nobody waits for this one. Only the supervisor can have changed the word meanwhile,
-        // by withdrawing the request.
+        // A later request in the same place means that nobody waits for this one. Otherwise only
+        // the supervisor can have changed the word meanwhile, by withdrawing the request.
         word < begun(ticket) && place.compare_exchange(word, begun(ticket), SeqCst, Relaxed).is_ok()
     }
 
-    /// R has answered a request, by [`now`]: it is at something else from then on, and how long the request took can be read before its
-    /// reply can. R's thread.
+    /// Records that R has responded to a request at the time `now`, according to [`now`]. A new
+    /// activity begins at this time, and readers can see how long the request took before they can
+    /// see the response. Called on R's thread.
     pub fn count_done(&self, now: u64) {
         match RState::of_bits(self.r.0.state.load(Relaxed)) {
-            // By a promise, in a wait: that goes on.
+            // A promise has produced the response while R was waiting, and the wait continues.
             RState::Idle => {}
             r => self.set_r_state(r, now),
         }
         add(&self.r.0.done, 1);
     }
 
-    /// A request is about to be handed to R. The I/O thread.
+    /// Counts a request that is about to be passed to R. Called on the I/O thread.
     pub fn count_handed(&self) {
         add(&self.io.0.handed, 1);
     }
 
-    /// The request was not handed to R after all: too many wait. The I/O thread.
+    /// Reverts [`hand`](Self::hand) for a request that was not passed to R because the queue is
+    /// full. Called on the I/O thread.
     pub fn uncount_handed(&self) {
         add(&self.io.0.handed, u64::MAX);
     }
 
-    /// A WebSocket has been opened. The I/O thread.
+    /// Counts an opened WebSocket. Called on the I/O thread.
     pub fn open_session(&self) {
         add(&self.io.0.sessions, 1);
     }
 
-    /// A WebSocket has ended. The I/O thread.
+    /// Counts a closed WebSocket. Called on the I/O thread.
     pub fn close_session(&self) {
         add(&self.io.0.sessions, u64::MAX);
     }
 
-    /// A connection has been accepted on a public listener. The I/O thread.
+    /// Counts a connection that was accepted on a public listener. Called on the I/O thread.
     pub fn open_connection(&self) {
         add(&self.io.0.connections, 1);
     }
 
-    /// A connection that was accepted on a public listener has ended. The I/O thread.
+    /// Counts a closed connection that was accepted on a public listener. Called on the I/O thread.
     pub fn close_connection(&self) {
         add(&self.io.0.connections, u64::MAX);
     }
 
-    /// The worker has been asked to stop. Any thread.
+    /// Records that the worker has received a request to stop. May be called on any thread.
     pub fn stop(&self) {
         self.is_stopping.store(1, Relaxed);
     }
 }
 
-/// Adds to a number that nobody else writes; the largest there is takes one away.
+/// Adds `n` to a number that has no other writer. Adding `u64::MAX` subtracts 1.
 fn add(number: &AtomicU64, n: u64) {
     number.store(number.load(Relaxed).wrapping_add(n), Release);
 }

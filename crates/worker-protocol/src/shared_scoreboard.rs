@@ -1,4 +1,4 @@
-//! The memory that a scoreboard lies in.
+//! The shared memory that contains a scoreboard.
 
 use std::io;
 use std::ops::Deref;
@@ -9,20 +9,23 @@ use rookery_system::shared_memory;
 
 use crate::scoreboard::Scoreboard;
 
-/// A [`Scoreboard`] in memory that a supervisor and a worker share. It outlives the worker, in the supervisor.
+/// A [`Scoreboard`] in memory that a supervisor and a worker share. The supervisor can still read
+/// the scoreboard after the worker has exited.
 #[derive(Debug)]
 pub struct SharedScoreboard(NonNull<Scoreboard>);
 
-// SAFETY: a scoreboard is atomics, and the mapping belongs to nobody's thread.
+// SAFETY: a scoreboard consists of atomics, and the mapping is not tied to a thread.
 unsafe impl Send for SharedScoreboard {}
-// SAFETY: as above.
+// SAFETY: the reason is the same as for `Send`.
 unsafe impl Sync for SharedScoreboard {}
 
 impl SharedScoreboard {
-    /// Makes one for a worker that is to be started, and the descriptor by which that finds it. Its size is sealed.
+    /// Creates a scoreboard for a worker that will be started, and returns it with the descriptor
+    /// that the worker inherits. The size of the memory is sealed.
     ///
     /// # Errors
-    /// The system's; [`Unsupported`](io::ErrorKind::Unsupported) where memory cannot be sealed.
+    /// Returns [`Unsupported`](io::ErrorKind::Unsupported) if the system cannot seal memory, and
+    /// the system's error if the memory cannot be created or mapped.
     pub fn create() -> io::Result<(SharedScoreboard, OwnedFd)> {
         let memory = shared_memory::sealed_memory(size_of::<Scoreboard>())?;
         let scoreboard = SharedScoreboard(shared_memory::map(memory.as_fd())?);
@@ -30,13 +33,14 @@ impl SharedScoreboard {
         Ok((scoreboard, memory))
     }
 
-    /// The one that a worker was given.
+    /// Maps the scoreboard that a worker has inherited.
     ///
     /// # Errors
-    /// What is wrong with the descriptor: [`InvalidData`](io::ErrorKind::InvalidData) for one of something else, for memory that is
-    /// not sealed, and for a scoreboard of another layout.
+    /// Returns [`InvalidData`](io::ErrorKind::InvalidData) if the descriptor refers to something
+    /// else, if the memory is not sealed, or if the scoreboard has another layout, and the system's
+    /// error if the memory cannot be mapped.
     pub fn attach(memory: &OwnedFd) -> io::Result<SharedScoreboard> {
-        // Before it is mapped: memory that can be cut short would be a SIGBUS.
+        // Checked before mapping, because truncating unsealed memory would cause a SIGBUS later.
         shared_memory::check_sealed(memory.as_fd(), size_of::<Scoreboard>())?;
         let scoreboard = SharedScoreboard(shared_memory::map(memory.as_fd())?);
         if !scoreboard.has_valid_signature() {
@@ -50,15 +54,16 @@ impl Deref for SharedScoreboard {
     type Target = Scoreboard;
 
     fn deref(&self) -> &Scoreboard {
-        // SAFETY: mapped for as long as this lives, of this size, and aligned to a page; all bytes are atomics, of which every value is
-        // valid, and what another process writes it writes as such.
+        // SAFETY: the memory stays mapped for as long as `self` exists, has this size, and is
+        // aligned to a page. It consists of atomics, for which every value is valid and which the
+        // other process also accesses as atomics.
         unsafe { self.0.as_ref() }
     }
 }
 
 impl Drop for SharedScoreboard {
     fn drop(&mut self) {
-        // SAFETY: mapped by `shared_memory::map`, and nobody refers to it any more.
+        // SAFETY: `shared_memory::map` has mapped the memory, and nothing refers to it any more.
         unsafe { shared_memory::unmap(self.0) };
     }
 }

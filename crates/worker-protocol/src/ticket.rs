@@ -1,23 +1,27 @@
-//! What a supervisor calls a request, so that the worker can say that R has begun it.
+//! Tickets: the numbers by which a supervisor identifies requests, so that a worker can record in
+//! the scoreboard that R has begun them.
 
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Places for requests in flight to one worker: 64 that a busy application is given ahead, and the most sessions that anybody has
-/// measured with one R, many times over; in two pages.
+/// The maximum number of requests in flight to one worker. A busy application is sent 64 requests
+/// ahead; the rest leaves capacity for many times the largest number of sessions that has been
+/// measured with one R process. The words of all tickets occupy two pages of memory.
 pub const MAX_TICKETS: usize = 1024;
 
-/// Bits of a ticket that say which of the scoreboard's places is its.
+/// The number of bits of a ticket that hold its place on the scoreboard.
 const PLACE_BITS: u32 = MAX_TICKETS.trailing_zeros();
 
-/// The number of a request among all that one worker process is given, with its place on the scoreboard. One word, so that it is
-/// written whole or not at all. Of two tickets of one place the later is the larger.
+/// The number of a request among all that one worker process receives, combined with the place of
+/// the request on the scoreboard. A ticket is one machine word, so that it is written in one store.
+/// Of two tickets with the same place, the later is the larger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(NonZeroU64);
 
 impl Ticket {
-    /// The `sequence`-th request, from 1, in `place`. `None` for what no worker can be given.
+    /// Creates the ticket of the `sequence`-th request, counted from 1, in `place`. Returns `None`
+    /// if either number is out of range.
     pub fn new(sequence: u64, place: usize) -> Option<Ticket> {
         if place >= MAX_TICKETS || sequence == 0 || sequence > u64::MAX >> PLACE_BITS {
             return None;
@@ -25,22 +29,24 @@ impl Ticket {
         NonZeroU64::new(sequence << PLACE_BITS | place as u64).map(Ticket)
     }
 
-    /// The ticket of a word that [`word`](Self::word) gave; `None` for any that it cannot have given.
+    /// Converts a word that [`word`](Self::word) returned back to its ticket. Returns `None` for a
+    /// word that no ticket has.
     pub fn of_word(word: u64) -> Option<Ticket> {
         Ticket::new(word >> PLACE_BITS, (word & (MAX_TICKETS as u64 - 1)) as usize)
     }
 
-    /// All of it in one word, which is not 0.
+    /// Returns the ticket as one word, which is never 0.
     pub fn word(self) -> u64 {
         self.0.get()
     }
 
-    /// Its place on the scoreboard.
+    /// Returns the ticket's place on the scoreboard.
     pub fn place(self) -> usize {
         (self.word() & (MAX_TICKETS as u64 - 1)) as usize
     }
 
-    /// How many requests the worker had been given with it.
+    /// Returns the number of requests that the worker had received when the ticket was issued,
+    /// including this one.
     pub fn sequence(self) -> u64 {
         self.word() >> PLACE_BITS
     }
@@ -52,26 +58,28 @@ impl fmt::Display for Ticket {
     }
 }
 
-/// The tickets of one worker process: as many at a time as its scoreboard has places. A clone gives out the same ones.
+/// The tickets of one worker process, of which at most [`MAX_TICKETS`] are in use at the same time.
+/// Clones share the same tickets.
 #[derive(Debug, Clone, Default)]
 pub struct Tickets(Arc<Mutex<Places>>);
 
 #[derive(Debug, Default)]
 struct Places {
     given: u64,
-    /// Places that have been used, and are free.
+    /// Places that were used before and are free now.
     free: Vec<usize>,
-    /// Places that have been used.
+    /// The number of places that have ever been used.
     used: usize,
 }
 
 impl Tickets {
-    /// Those of a worker that has been given no request yet.
+    /// Creates the tickets of a worker that has received no request yet.
     pub fn new() -> Tickets {
         Tickets::default()
     }
 
-    /// A ticket, later than all before; `None` while all places are taken.
+    /// Issues a ticket that is later than all previous ones, or returns `None` if all places are in
+    /// use.
     pub fn take(&self) -> Option<TicketGuard> {
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let place = match places.free.pop() {
@@ -87,16 +95,17 @@ impl Tickets {
         Some(TicketGuard { ticket, tickets: self.clone() })
     }
 
-    /// How many are taken.
+    /// Returns the number of tickets in use.
     pub fn taken(&self) -> usize {
         let places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         places.used - places.free.len()
     }
 }
 
-/// A ticket, whose place is free again when this is dropped: after the reply has come, or [`Scoreboard::has_begun`](crate::Scoreboard::has_begun)
-/// has been asked. It may be dropped while the worker still has the request, for instance because the client has gone: the worker
-/// never writes an older ticket over a later one.
+/// A ticket whose place becomes free when the guard is dropped. Drop the guard after the response
+/// has arrived or after [`Scoreboard::has_begun`](crate::Scoreboard::has_begun) was called. The
+/// guard may also be dropped while the worker still processes the request, for example because the
+/// client has disconnected: the worker never overwrites a later ticket with an older one.
 #[derive(Debug)]
 pub struct TicketGuard {
     ticket: Ticket,
@@ -104,7 +113,7 @@ pub struct TicketGuard {
 }
 
 impl TicketGuard {
-    /// The ticket.
+    /// Returns the ticket.
     pub fn ticket(&self) -> Ticket {
         self.ticket
     }
@@ -122,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_one_ticket_or_none() {
+    fn words_round_trip_and_invalid_words_are_rejected() {
         for (sequence, place) in
             [(1, 0), (1, MAX_TICKETS - 1), (77, 5), (u64::MAX >> PLACE_BITS, MAX_TICKETS - 1)]
         {
@@ -133,13 +142,13 @@ mod tests {
         assert_eq!(Ticket::new(0, 0), None);
         assert_eq!(Ticket::new(1, MAX_TICKETS), None);
         assert_eq!(Ticket::new((u64::MAX >> PLACE_BITS) + 1, 0), None);
-        // A place without a sequence.
+        // The word has a place but no sequence number.
         assert_eq!(Ticket::of_word(0), None);
         assert_eq!(Ticket::of_word(MAX_TICKETS as u64 - 1), None);
     }
 
     #[test]
-    fn there_are_as_many_tickets_as_places_and_each_is_later_than_all_before() {
+    fn tickets_are_limited_to_the_places_and_increase() {
         let tickets = Tickets::new();
         let mut held: Vec<_> = std::iter::from_fn(|| tickets.take()).collect();
         assert_eq!((held.len(), tickets.taken()), (MAX_TICKETS, MAX_TICKETS));

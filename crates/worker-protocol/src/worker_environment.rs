@@ -1,4 +1,4 @@
-//! What a supervisor gives a worker that it starts.
+//! The environment that a supervisor gives to a worker when it starts the worker.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -9,19 +9,21 @@ use rookery_system::descriptor;
 
 use crate::{PublicDescriptors, variables};
 
-/// The descriptors of a worker that is to be started, and what it is told of itself.
+/// The descriptors and environment variables that a worker process is started with.
 ///
 /// ```no_run
 /// use std::os::fd::AsFd as _;
 /// use std::os::unix::net::UnixListener;
 /// use std::process::Command;
 ///
-/// use rookery_worker_protocol::{ControlChannel, WorkerEnvironment, PublicDescriptors, SharedScoreboard};
+/// use rookery_worker_protocol::{
+///     ControlChannel, PublicDescriptors, SharedScoreboard, WorkerEnvironment,
+/// };
 ///
 /// let listener = UnixListener::bind("/run/rookery/0.sock")?;
 /// let (control, their_control) = ControlChannel::pair()?;
 /// let (scoreboard, their_scoreboard) = SharedScoreboard::create()?;
-/// let hand_over = WorkerEnvironment {
+/// let environment = WorkerEnvironment {
 ///     listener: listener.as_fd(),
 ///     control: their_control.as_fd(),
 ///     scoreboard: their_scoreboard.as_fd(),
@@ -32,35 +34,37 @@ use crate::{PublicDescriptors, variables};
 ///     public: PublicDescriptors::default(),
 /// };
 /// let mut command = Command::new("R");
-/// hand_over.apply(&mut command);
+/// environment.apply(&mut command);
 /// let worker = command.spawn()?;
-/// // Otherwise the channel does not end with the worker.
+/// // Close the worker's end here, so that the channel ends when the worker exits.
 /// drop(their_control);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct WorkerEnvironment<'fd> {
-    /// A Unix socket that listens. It may be handed over again, to the next process of its slot.
+    /// The worker's listening Unix socket. The same socket may be passed to the next process of the
+    /// slot.
     pub listener: BorrowedFd<'fd>,
-    /// The worker's end of [`ControlChannel::pair`](crate::ControlChannel::pair).
+    /// The worker's end of a [`ControlChannel::pair`](crate::ControlChannel::pair).
     pub control: BorrowedFd<'fd>,
-    /// What [`SharedScoreboard::create`](crate::SharedScoreboard::create) gave.
+    /// The descriptor that [`SharedScoreboard::create`](crate::SharedScoreboard::create) returned.
     pub scoreboard: BorrowedFd<'fd>,
     /// The number of the worker's slot, from 0.
     pub worker: u32,
-    /// How many slots there are.
+    /// The number of slots.
     pub workers: u32,
-    /// How often the application has been reloaded.
+    /// The number of times the application has been reloaded.
     pub generation: u64,
-    /// What its clients call it in URLs.
+    /// The identifier of the worker in URLs.
     pub id: &'fd str,
-    /// The public listeners, if the worker may be told to accept on them.
+    /// The public listeners, if the supervisor may command the worker to accept on them.
     pub public: PublicDescriptors<'fd>,
 }
 
 impl WorkerEnvironment<'_> {
-    /// Has a process that `command` starts be given all of it, and no other descriptor above the standard three. They must be open
-    /// until it has been started, and be above these three.
+    /// Configures `command` so that the process it starts inherits these descriptors, and no others
+    /// above the standard three, and the environment variables that name them. Each descriptor must
+    /// be above 2 and must stay open until the process has been started.
     pub fn apply(&self, command: &mut Command) {
         let descriptors = [self.listener, self.control, self.scoreboard].map(|fd| fd.as_raw_fd());
         for (name, fd) in [variables::LISTEN_FD, variables::CONTROL_FD, variables::SCOREBOARD_FD]
@@ -85,15 +89,17 @@ impl WorkerEnvironment<'_> {
         }
         let public: Vec<_> = self.public.all().map(|fd| fd.as_raw_fd()).collect();
         let give = move || -> io::Result<()> {
-            // Those that the supervisor was itself started with may not be set so.
+            // Descriptors that the supervisor itself inherited may lack the close-on-exec flag.
             descriptor::close_on_exec_from(3);
             for fd in descriptors.iter().chain(&public).copied() {
-                // SAFETY: open until the process has been started, as documented; else this is an error.
+                // SAFETY: the caller keeps the descriptor open until the process has been started;
+                // a call on a closed descriptor would return an error.
                 descriptor::set_close_on_exec(unsafe { BorrowedFd::borrow_raw(fd) }, false)?;
             }
             Ok(())
         };
-        // SAFETY: `give` makes system calls alone, on descriptors; it takes no lock and allocates nothing.
+        // SAFETY: `give` only makes system calls on descriptors; it takes no lock and allocates no
+        // memory.
         unsafe { command.pre_exec(give) };
     }
 }

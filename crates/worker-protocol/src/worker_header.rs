@@ -1,41 +1,51 @@
-//! The header by which a supervisor tells a worker what a request is called and whose it is.
+//! The header by which a supervisor passes information about a request on to a worker: the ticket,
+//! the request's id, the client's addresses and its certificate.
 
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 
 use crate::ticket::Ticket;
 
-/// The header's name. A supervisor sets it on every request that it passes on, and drops what a client sent by that name; a worker hears it
-/// from its supervisor alone, and R does not see it.
+/// The name of the header. A supervisor sets this header on every request that it passes on and
+/// removes any header of this name that a client sent. A worker therefore receives it only from its
+/// supervisor. R does not see the header.
 pub const WORKER_HEADER: &str = "rookery-call";
 
-/// Bytes of a value: a subject is the longest part, and is cut.
+/// The maximum length of a value in bytes. The longest part is the certificate's subject, which is
+/// truncated to fit.
 pub const MAX_WORKER_HEADER_SIZE: usize = 4096;
 
-/// Characters of a request's id, which a log has.
+/// The maximum length of a request's id in characters, as in the access log.
 const MOST_ID: usize = 128;
 
-/// Bytes of a certificate's subject as they are written, with escapes; a longer one is cut.
+/// The maximum length in bytes of a certificate's subject in its escaped form. A longer subject is
+/// truncated.
 const MOST_SUBJECT: usize = 3072;
 
-/// By [`WORKER_HEADER`], what a worker says of a head that came alone ([`BodyState::Deferred`]), in a reply that is no app's: its body is to be
-/// sent, and the head has been seen.
+/// The value of [`WORKER_HEADER`] in a worker's response to a head without its body
+/// ([`BodyState::Deferred`]), if the application accepts the request. The supervisor then sends the
+/// body, and the application does not inspect the head again. This response does not come from the
+/// application.
 pub const HEAD_ACCEPTED: &str = "go-on";
 
-/// The same where the app will have to see the head once more, with its body behind it.
+/// The value of [`WORKER_HEADER`] in a worker's response to a head without its body, if the
+/// application must inspect the head again once the supervisor has sent it together with the body.
 pub const HEAD_UNDECIDED: &str = "ask-again";
 
-/// What comes first: the version.
+/// The first word of a value, which is the version of the format.
 const BEGIN: &str = "1";
 
-/// What stands for a part that there is none of.
+/// The word in place of a part that is absent.
 const NONE: &str = "-";
 
-/// What a supervisor says of a request that it passes on.
+/// The information about a request that a supervisor passes on to a worker.
 ///
-/// Its text is words with a space between: `1`, the ticket, `http` or `https`, the client's address, the address that it reached, the
-/// request's id, and the fingerprint and the subject of its certificate. `-` stands for what there is none of. A ninth says where the body
-/// is, if it is not behind its head: `head` alone, `head:chunked` or `head:` and a number of bytes, or `seen`.
+/// The text form consists of words that are separated by single spaces: `1`, the ticket, `http` or
+/// `https`, the client's address, the address that the client connected to, the request's id, and
+/// the fingerprint and the subject of the client's certificate. `-` stands for an absent part. A
+/// ninth word describes the body unless the body directly follows the head: `head`, `head:chunked`
+/// or `head:` with a number of bytes if the body has not been sent, and `seen` if the application
+/// has already inspected the head.
 ///
 /// ```
 /// use rookery_worker_protocol::{BodyState, WorkerHeader, ClientCertificate, Ticket};
@@ -54,109 +64,116 @@ const NONE: &str = "-";
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WorkerHeader {
-    /// What it is called on the scoreboard.
+    /// The number that identifies the request on the scoreboard.
     pub ticket: Option<Ticket>,
-    /// Whether the client came by `https`.
+    /// Whether the client used `https`.
     pub is_https: bool,
     /// The client's address; `None` on a Unix socket.
     pub remote: Option<SocketAddr>,
-    /// The address that it reached; `None` on a Unix socket.
+    /// The address that the client connected to; `None` on a Unix socket.
     pub local: Option<SocketAddr>,
-    /// What the supervisor's log calls it: visible ASCII, 128 characters at most. Others are left out when it is written.
+    /// The request's id in the supervisor's log, which consists of at most 128 visible ASCII
+    /// characters. Any other id is omitted from the text form.
     pub id: Option<String>,
-    /// Whom the client's certificate, which the supervisor has verified, names.
+    /// The client's certificate, which the supervisor has verified.
     pub client: Option<ClientCertificate>,
-    /// Where its body is.
+    /// Whether the request's body follows the head.
     pub body: BodyState,
 }
 
-/// Where the body of a request is.
+/// The place of a request's body relative to its head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BodyState {
-    /// Behind its head, or there is none.
+    /// The body follows the head, or the request has no body.
     #[default]
     Included,
-    /// With the client: the head is shown to the app, which may refuse what would come.
+    /// The supervisor has not sent the body. The worker shows the head to the application, which
+    /// may reject the request before the client sends its body.
     Deferred(BodyLength),
-    /// Behind its head, which the app has seen, at this worker or another.
+    /// The body follows the head, and the application has inspected the head before, in this worker
+    /// or in another.
     HeadSeen,
 }
 
-/// What a head says of its body.
+/// The length of a body according to its head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyLength {
-    /// That it has so many bytes.
+    /// The number of bytes in `Content-Length`.
     Bytes(u64),
-    /// That it comes in chunks.
+    /// The body is sent with the chunked transfer coding.
     Chunked,
-    /// Nothing, as HTTP/2 allows.
+    /// The head does not state a length, which HTTP/2 allows.
     Unknown,
 }
 
-/// A client's certificate.
+/// The identity of a client, from its certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// Its SHA-256, in hexadecimal: 64 small letters and digits. Without that it is not written.
+    /// The SHA-256 of the certificate as 64 lower-case hexadecimal digits. A certificate with any
+    /// other fingerprint is omitted from the text form.
     pub fingerprint: String,
-    /// Its subject, as RFC 4514 writes it; cut behind some 3,000 bytes.
+    /// The subject of the certificate in the notation of RFC 4514, truncated to about 3,000 bytes.
     pub subject: String,
 }
 
-/// What is wrong with a value. It says nothing of what was sent.
+/// The reason why a value of the worker header is invalid. The message does not contain any part of
+/// the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WorkerHeaderError {
-    /// More than [`MAX_WORKER_HEADER_SIZE`].
+    /// The value is longer than [`MAX_WORKER_HEADER_SIZE`].
     TooLong,
-    /// Not the words of visible ASCII that follow a version that is known.
+    /// The value does not consist of the expected number of words of visible ASCII, or has an
+    /// unknown version.
     Form,
-    /// The ticket is none.
+    /// The ticket is not a valid one.
     Ticket,
-    /// Neither `http` nor `https`.
+    /// The scheme is neither `http` nor `https`.
     Scheme,
-    /// An address is none.
+    /// An address cannot be parsed.
     Address,
-    /// The id is too long.
+    /// The request's id is too long or contains invalid characters.
     Id,
-    /// The certificate's fingerprint or subject.
+    /// The fingerprint or the subject of the certificate is invalid.
     Client,
-    /// Where its body is.
+    /// The word that describes the body is unknown.
     Body,
 }
 
 impl fmt::Display for WorkerHeaderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            WorkerHeaderError::TooLong => "it is too long",
-            WorkerHeaderError::Form => "it is not the words of version 1",
-            WorkerHeaderError::Ticket => "its ticket is none",
-            WorkerHeaderError::Scheme => "its scheme is none",
-            WorkerHeaderError::Address => "an address in it is none",
-            WorkerHeaderError::Id => "its id is too long",
-            WorkerHeaderError::Client => "its certificate is none",
-            WorkerHeaderError::Body => "its body is nowhere",
+            WorkerHeaderError::TooLong => "the header is too long",
+            WorkerHeaderError::Form => "the header does not have the form of version 1",
+            WorkerHeaderError::Ticket => "the ticket is invalid",
+            WorkerHeaderError::Scheme => "the scheme is invalid",
+            WorkerHeaderError::Address => "an address is invalid",
+            WorkerHeaderError::Id => "the request id is invalid",
+            WorkerHeaderError::Client => "the certificate is invalid",
+            WorkerHeaderError::Body => "the description of the body is invalid",
         })
     }
 }
 
 impl std::error::Error for WorkerHeaderError {}
 
-/// What a [`WorkerHeader`] says, to be written by whoever has it elsewhere. Writing it allocates nothing, but for a certificate.
+/// A [`WorkerHeader`] with borrowed strings, for writing. Writing allocates no memory unless there
+/// is a certificate.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BorrowedWorkerHeader<'a> {
-    /// [`WorkerHeader::ticket`].
+    /// The number that identifies the request on the scoreboard.
     pub ticket: Option<Ticket>,
-    /// [`WorkerHeader::is_https`].
+    /// Whether the client used `https`.
     pub is_https: bool,
-    /// [`WorkerHeader::remote`].
+    /// The client's address; `None` on a Unix socket.
     pub remote: Option<SocketAddr>,
-    /// [`WorkerHeader::local`].
+    /// The address that the client connected to; `None` on a Unix socket.
     pub local: Option<SocketAddr>,
-    /// [`WorkerHeader::id`].
+    /// The request's id in the supervisor's log.
     pub id: Option<&'a str>,
-    /// The fingerprint and the subject of [`WorkerHeader::client`].
+    /// The fingerprint and the subject of the client's certificate, which has been verified.
     pub client: Option<(&'a str, &'a str)>,
-    /// [`WorkerHeader::body`].
+    /// Whether the request's body follows the head.
     pub body: BodyState,
 }
 
@@ -186,7 +203,7 @@ impl fmt::Display for BorrowedWorkerHeader<'_> {
 }
 
 impl fmt::Display for WorkerHeader {
-    /// Its text, which [`parse`](Self::parse) reads.
+    /// Writes the text form, which [`parse`](Self::parse) reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let client = self.client.as_ref().map(|client| (&*client.fingerprint, &*client.subject));
         let WorkerHeader { ticket, is_https, remote, local, ref id, body, .. } = *self;
@@ -203,10 +220,10 @@ fn word(f: &mut fmt::Formatter<'_>, word: Option<impl fmt::Display>) -> fmt::Res
 }
 
 impl WorkerHeader {
-    /// The call of a header's value.
+    /// Parses the value of a worker header.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the [`WorkerHeaderError`] that names the first invalid part.
     pub fn parse(value: &[u8]) -> Result<WorkerHeader, WorkerHeaderError> {
         if value.len() > MAX_WORKER_HEADER_SIZE {
             return Err(WorkerHeaderError::TooLong);
@@ -255,14 +272,14 @@ impl WorkerHeader {
     }
 }
 
-/// As it is written: hexadecimal without a zero before it.
+/// Parses a ticket, which is a hexadecimal number without leading zeros.
 fn ticket(word: &str) -> Option<Ticket> {
     let is_plain = word.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
         && !word.starts_with('0');
     u64::from_str_radix(word, 16).ok().filter(|_| is_plain).and_then(Ticket::of_word)
 }
 
-/// As it is written.
+/// Parses the ninth word, which describes the body.
 fn body(word: &str) -> Option<BodyState> {
     match word {
         "seen" => Some(BodyState::HeadSeen),
@@ -278,7 +295,8 @@ fn body(word: &str) -> Option<BodyState> {
     }
 }
 
-/// A zone is the supervisor's: it is dropped where the address is read.
+/// Parses an address. The zone of an IPv6 address has a meaning only on the supervisor's side, and
+/// the parser drops it.
 fn address(word: &str) -> Result<SocketAddr, WorkerHeaderError> {
     word.parse().map_err(|_| WorkerHeaderError::Address)
 }
@@ -293,7 +311,8 @@ fn is_fingerprint(text: &[u8]) -> bool {
     text.len() == 64 && text.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Letters and most signs as they are, all else as `%` and two hexadecimal digits. `*` alone is no subject at all.
+/// Writes a subject as one word: letters and most signs unchanged, and all other bytes as `%` and
+/// two hexadecimal digits. An empty subject is written as `*`.
 fn escape(f: &mut fmt::Formatter<'_>, subject: &str) -> fmt::Result {
     if subject.is_empty() {
         return f.write_str("*");
@@ -368,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_what_its_text_says() {
+    fn text_form_round_trips() {
         round(&full());
         round(&WorkerHeader::default());
         assert_eq!(WorkerHeader::default().to_string(), "1 - http - - - - -");
@@ -393,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_left_out() {
+    fn omits_values_that_cannot_be_written() {
         for id in ["", "-", "a b", "\u{e9}", "a\n", &"x".repeat(MOST_ID + 1)] {
             let call = WorkerHeader { id: Some(id.to_owned()), ..full() };
             assert_eq!(
@@ -409,7 +428,7 @@ mod tests {
             WorkerHeader::parse(call.to_string().as_bytes()),
             Ok(WorkerHeader { client: None, ..full() })
         );
-        // Cut between two characters.
+        // The subject is truncated between two characters.
         let client =
             ClientCertificate { fingerprint: "a".repeat(64), subject: "\u{e9}".repeat(2000) };
         let call = WorkerHeader { client: Some(client), ..full() };
@@ -418,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_none() {
+    fn rejects_malformed_values() {
         let print = "0".repeat(64);
         for (text, error) in [
             ("", WorkerHeaderError::Form),

@@ -1,11 +1,11 @@
-# Run by the R processes that the program `rookery` starts: see R/cli.R, of the package that this file belongs to.
+# Run by the R processes that the program `rookery` starts, see R/cli.R of the same package.
 local({
   text <- Sys.getenv("ROOKERY_INTERNAL_SETTINGS")
   file <- sub("^--file=", "", grep("^--file=", commandArgs(FALSE), value = TRUE))
-  # At a terminal interactive.R has sourced this file.
+  # In an interactive worker, interactive.R sources this file.
   file <- if (length(file) > 0) file[[1]] else file.path(Sys.getenv("ROOKERY_INTERNAL_SERVE_DIR"), "cli.R")
   library <- dirname(dirname(dirname(normalizePath(gsub("~+~", " ", file, fixed = TRUE)))))
-  # Not for the processes that the app starts.
+  # Processes that the app starts must not inherit them.
   Sys.unsetenv(c("ROOKERY_INTERNAL_SETTINGS", "ROOKERY_INTERNAL_SERVE_DIR"))
   if (!library %in% .libPaths()) {
     .libPaths(c(library, .libPaths()))

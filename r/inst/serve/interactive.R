@@ -1,9 +1,10 @@
-# The profile of a worker at a terminal (`rookery serve --interactive`): the user's profile, then
-# cli.R. R is interactive, so that it can prompt, and would read what to do from the terminal.
+# The R profile of an interactive worker (`rookery serve --interactive`). It runs the user's
+# profile and then cli.R. R is interactive, so that the app can prompt, and would otherwise read
+# commands from the terminal.
 local({
   folder <- dirname(Sys.getenv("R_PROFILE_USER"))
   profile <- Sys.getenv("ROOKERY_INTERNAL_PROFILE_USER", NA)
-  # Not for the R processes that the app starts.
+  # R processes that the app starts must not inherit them.
   Sys.unsetenv(c("ROOKERY_INTERNAL_PROFILE_USER", "R_PROFILE_USER"))
   if (is.na(profile)) {
     profile <- c(".Rprofile", "~/.Rprofile")

@@ -1,12 +1,12 @@
-# A client of plain sockets in the same R process: it writes, lets the server serve, and reads.
+# A client with plain sockets in the same R process. It writes, calls service(), and reads.
 
-# What clients are told of errors is httpuv's text in most tests; test-error-report.R has the others.
+# Most tests expect httpuv's error texts; test-error-report.R has the other settings.
 options(rookery.error_detail = "httpuv")
 
-# What is to be told of errors that are repeated is told as R ends: here nobody would read it.
+# Repeated errors are reported when R ends, when nothing reads stderr any more.
 withr::defer(assign("error_reports", NULL, envir = rookery:::.globals), testthat::teardown_env())
 
-# Serves until `done()` is true; an error after `seconds`.
+# Calls service() until `done()` is true; raises an error after `seconds`.
 serve_until <- function(done, seconds = 60) {
   until <- Sys.time() + seconds
   while (!isTRUE(done())) {
@@ -22,7 +22,7 @@ local_server <- function(app, env = parent.frame()) {
   server
 }
 
-# A server with limits of its own: those of the process, so nothing else may run.
+# Starts a server with limits. Limits apply to the process, so no other server may run.
 local_limited <- function(app, ..., env = parent.frame()) {
   stopAllServers()
   for (i in 1:20) service(NA)
@@ -58,7 +58,7 @@ send <- function(client, ...) {
   }
 }
 
-# Takes what has arrived.
+# Reads what has arrived.
 fill <- function(client) {
   if (socketSelect(list(client$socket), timeout = 0)) {
     client$read <- c(client$read, readBin(client$socket, "raw", 1e6))
@@ -70,7 +70,7 @@ find_raw <- function(bytes, pattern) {
   if (length(at) == 0) 0 else at
 }
 
-# Serves until a whole reply has arrived.
+# Calls service() until a complete response has arrived.
 reply <- function(client, method = "GET") {
   end <- 0
   serve_until(function() {
@@ -125,7 +125,7 @@ ok <- function(body = "ok") {
   list(status = 200L, headers = list("Content-Type" = "text/plain"), body = body)
 }
 
-# What is written to stderr meanwhile, also by C.
+# Returns what the code writes to stderr, also from C.
 stderr_of <- function(code) {
   path <- tempfile()
   file <- file(path, open = "w")
@@ -140,7 +140,7 @@ stderr_of <- function(code) {
   readLines(path)
 }
 
-# R's cells in use: a symbol, which R never frees, is one.
+# Returns R's cells in use, which include symbols, because R never frees symbols.
 cells <- function() {
   for (i in 1:3) gc(full = TRUE)
   gc(full = TRUE)[["Ncells", "used"]]
@@ -156,7 +156,7 @@ upgrade <- function(client, path = "/", also = raw(0), headers = character(0)) {
   reply(client)
 }
 
-# A masked frame, the mask being zero.
+# Returns a masked frame; the mask is zero.
 frame <- function(payload, opcode = if (is.raw(payload)) 2 else 1) {
   force(opcode)
   if (!is.raw(payload)) payload <- charToRaw(payload)
@@ -171,7 +171,7 @@ frame <- function(payload, opcode = if (is.raw(payload)) 2 else 1) {
   c(as.raw(0x80 + opcode), size, raw(4), payload)
 }
 
-# Serves until a whole frame has arrived: a list of opcode and payload.
+# Calls service() until a complete frame has arrived; returns its opcode and payload.
 next_frame <- function(client) {
   header <- 2
   size <- NA
@@ -189,12 +189,14 @@ next_frame <- function(client) {
     )
     length(client$read) >= header + size
   })
-  frame <- list(opcode = as.integer(client$read[[1]]) %% 16, payload = client$read[header + seq_len(size)])
+  frame <- list(
+    opcode = as.integer(client$read[[1]]) %% 16, payload = client$read[header + seq_len(size)]
+  )
   client$read <- client$read[-seq_len(header + size)]
   frame
 }
 
-# Whether the answer to a handshake has come; it is taken.
+# Returns whether the response to a handshake has arrived, and removes it from the input.
 has_switched <- function(client) {
   fill(client)
   end <- find_raw(client$read, "\r\n\r\n")

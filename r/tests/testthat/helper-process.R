@@ -1,11 +1,14 @@
 # Servers in processes of their own, as users run them, and requests to them.
 
-# Runs R, or another program, with arguments; output goes to one file. `$tell()` reads what it said, `$signal()` sends it one.
-local_process <- function(arguments, dir = tempdir(), env = parent.frame(), environment = character(),
+# Runs R, or another program, with arguments; output goes to one file. `$tell()` returns the output,
+# and `$signal()` sends a signal.
+local_process <- function(
+  arguments, dir = tempdir(), env = parent.frame(), environment = character(),
                           program = file.path(R.home("bin"), "Rscript")) {
   output <- withr::local_tempfile(.local_envir = env)
   process <- processx::process$new(
-    # Whoever runs the tests in the background may have been told to ignore these, and what is ignored stays ignored.
+    # If the tests run in the background, these signals may be ignored, and the processes would
+    # inherit that.
     Sys.which("env")[[1]],
     c("--default-signal=INT,HUP", program, arguments),
     stdout = output,
@@ -14,7 +17,7 @@ local_process <- function(arguments, dir = tempdir(), env = parent.frame(), envi
     env = c(
       "current",
       R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep),
-      # Set by R CMD check for its own R.
+      # R CMD check sets it for its own R.
       R_TESTS = "",
       environment
     ),
@@ -23,14 +26,20 @@ local_process <- function(arguments, dir = tempdir(), env = parent.frame(), envi
   withr::defer(process$kill(), envir = env)
   list(
     process = process,
-    # Bytes that are not UTF-8, such as those of a path, are shown as <e9>: R's regular expressions refuse them.
-    tell = function() iconv(paste(readLines(output, warn = FALSE), collapse = "\n"), "UTF-8", "UTF-8", sub = "byte"),
-    # Not processx's own: it reaps a process that ends at once and forgets how, and the exit status is NA then.
-    signal = function(number) if (process$is_alive()) tools::pskill(process$get_pid(), number) else FALSE
+    # Bytes that are not UTF-8, such as those of a path, become <e9>, because R's regular
+    # expressions refuse them.
+    tell = function() {
+      iconv(paste(readLines(output, warn = FALSE), collapse = "\n"), "UTF-8", "UTF-8", sub = "byte")
+    },
+    # The method of processx is not used, because it loses the exit status of a process that ends at
+    # once.
+    signal = function(number) {
+      if (process$is_alive()) tools::pskill(process$get_pid(), number) else FALSE
+    }
   )
 }
 
-# `rookery ...` in a shell.
+# Runs `rookery ...` as in a shell.
 local_cli <- function(..., dir = tempdir(), env = parent.frame(), environment = character()) {
   path <- paste(R.home("bin"), Sys.getenv("PATH"), sep = .Platform$path.sep)
   program <- system.file("exec", "rookery", package = "rookery")
@@ -38,18 +47,23 @@ local_cli <- function(..., dir = tempdir(), env = parent.frame(), environment = 
   local_process(as.character(c(...)), dir, env, environment, program)
 }
 
-# An R that evaluates text.
+# Runs an R process that evaluates text.
 local_r <- function(text, dir = tempdir(), env = parent.frame(), environment = character()) {
   file <- withr::local_tempfile(lines = text, fileext = ".R", .local_envir = env)
   local_process(file, dir, env, environment)
 }
 
-# R's serve() in one process: the app in the file `app.R` of a folder, as an object.
-local_served <- function(dir, arguments = "port = 0", env = parent.frame(), environment = character()) {
-  local_r(sprintf("rookery::serve(source('app.R', keep.source = FALSE)$value, %s)", arguments), dir, env, environment)
+# Runs R's serve() in one process, with the app in `app.R` of a folder, as an object.
+local_served <- function(
+  dir, arguments = "port = 0", env = parent.frame(), environment = character()
+) {
+  local_r(
+    sprintf("rookery::serve(source('app.R', keep.source = FALSE)$value, %s)", arguments), dir, env,
+    environment
+  )
 }
 
-# Waits until `done()` is true, or the time is up.
+# Waits until `done()` is true or the time is up.
 wait_until <- function(done, seconds = 60) {
   until <- Sys.time() + seconds
   while (!isTRUE(done())) {
@@ -61,7 +75,7 @@ wait_until <- function(done, seconds = 60) {
   TRUE
 }
 
-# Waits until a process says that it serves.
+# Waits until a process reports that it serves.
 expect_serving <- function(it) {
   is_serving <- wait_until(function() grepl("Serving on ", it$tell()) || !it$process$is_alive())
   if (!is_serving || !it$process$is_alive()) {
@@ -70,7 +84,7 @@ expect_serving <- function(it) {
   sub("^.*Serving on ([^ ]+) .*$", "\\1", it$tell())
 }
 
-# Its exit status, when it ends in time.
+# Returns the exit status of a process, if it ends in time.
 exit_of <- function(it, seconds = 60) {
   it$process$wait(timeout = seconds * 1000)
   if (it$process$is_alive()) {
@@ -79,7 +93,7 @@ exit_of <- function(it, seconds = 60) {
   it$process$get_exit_status()
 }
 
-# One request; no compression unless asked for, so that lengths are those of the body.
+# Sends one request, without compression by default, so that lengths are those of the body.
 fetch <- function(url, ..., path = NULL) {
   handle <- curl::new_handle(timeout = 60, accept_encoding = "identity", ...)
   if (!is.null(path)) {
@@ -90,8 +104,8 @@ fetch <- function(url, ..., path = NULL) {
   answer
 }
 
-# Sends requests at once and gathers the statuses, in a process of its own: each with a connection of its own. The file `sent` has a
-# byte for each that has been sent.
+# Sends requests at the same time from another process, each over a connection of its own, and
+# collects the statuses. The file `sent` has a byte for each request that was sent.
 local_requests <- function(url, count, path = NULL, env = parent.frame(), sent = tempfile()) {
   process <- callr::r_bg(
     function(url, count, path, sent) {
@@ -100,7 +114,8 @@ local_requests <- function(url, count, path = NULL, env = parent.frame(), sent =
       statuses <- integer()
       for (i in seq_len(count)) {
         handle <- curl::new_handle(
-          url = url, timeout = 60, forbid_reuse = TRUE, fresh_connect = TRUE, verbose = TRUE, debugfunction = note
+          url = url, timeout = 60, forbid_reuse = TRUE, fresh_connect = TRUE, verbose = TRUE,
+          debugfunction = note
         )
         if (!is.null(path)) curl::handle_setopt(handle, unix_socket_path = path)
         curl::multi_add(
@@ -119,20 +134,22 @@ local_requests <- function(url, count, path = NULL, env = parent.frame(), sent =
   process
 }
 
-# Waits until a process has been told of all signals that were sent to it.
+# Waits until a process has received all signals that were sent to it.
 expect_heard <- function(it) {
   status <- sprintf("/proc/%d/status", it$process$get_pid())
   if (file.exists("/proc/self/status")) {
-    expect_true(wait_until(function() all(grepl(":\\s*0+$", grep("^S[a-z]*Pnd:", readLines(status), value = TRUE)))))
+    expect_true(wait_until(
+      function() all(grepl(":\\s*0+$", grep("^S[a-z]*Pnd:", readLines(status), value = TRUE)))
+    ))
   }
 }
 
-# Whether there is a process.
+# Returns whether a process exists.
 is_alive <- function(pid) {
   isTRUE(tools::pskill(as.integer(pid), 0))
 }
 
-# A folder with files: local_app(app.R = "...", www = ...).
+# Creates a folder with files: local_app(app.R = "...", www = ...).
 local_app <- function(..., env = parent.frame()) {
   dir <- withr::local_tempdir(.local_envir = env)
   files <- list(...)
@@ -144,34 +161,41 @@ local_app <- function(..., env = parent.frame()) {
   normalizePath(dir)
 }
 
-# A package from the lines of its only file, in a library that .libPaths() begins with until the test ends.
+# Installs a package from the lines of its only file, in a library that comes first in .libPaths()
+# until the test ends.
 local_package <- function(name, lines, exports, imports = "httpuv", env = parent.frame()) {
   library <- withr::local_tempdir(.local_envir = env)
   source <- local_app(
     "DESCRIPTION" = c(
       paste("Package:", name), "Version: 0.1", "Title: T", "Description: D.", "License: MIT",
-      "Author: A", "Maintainer: A <a@example.org>", paste("Imports:", paste(imports, collapse = ", "))
+      "Author: A", "Maintainer: A <a@example.org>",
+      paste("Imports:", paste(imports, collapse = ", "))
     ),
     "NAMESPACE" = c(paste0("import(", imports, ")"), paste0("export(", exports, ")")),
     "R/all.R" = lines
   )
   installed <- processx::run(
-    file.path(R.home("bin"), "R"), c("CMD", "INSTALL", "--no-test-load", "--no-docs", "-l", library, source),
-    env = c("current", R_TESTS = "", R_LIBS = paste(c(compat_library(), .libPaths()), collapse = .Platform$path.sep)),
+    file.path(R.home("bin"), "R"),
+    c("CMD", "INSTALL", "--no-test-load", "--no-docs", "-l", library, source),
+    env = c(
+      "current", R_TESTS = "",
+      R_LIBS = paste(c(compat_library(), .libPaths()), collapse = .Platform$path.sep)
+    ),
     error_on_status = FALSE, stderr_to_stdout = TRUE
   )
   expect_equal(installed$status, 0, info = installed$stdout)
   withr::local_libpaths(library, action = "prefix", .local_envir = env)
 }
 
-# A port that nobody listens on, for those who have to be told one: below those that the system gives to clients and to who asks for any,
-# for such a one may be taken in the moment until it is used.
+# Returns a port on which no process listens. It is below the range from which the system assigns
+# ports, because such a port could be assigned before it is used.
 free_port <- function() {
   as.integer(randomPort(12000L, 32000L))
 }
 
-# A pool whose requests go out at the same time. By default curl lets the second request to a host wait until it knows whether the
-# first connection takes both (HTTP/2), which libcurl 8.14 does until the first reply.
+# Returns a pool that sends its requests at the same time. By default, curl delays the second
+# request to a host until it knows whether the first connection supports HTTP/2, which libcurl 8.14
+# does until the first response.
 parallel_pool <- function() {
   curl::new_pool(multiplex = FALSE)
 }

@@ -1,6 +1,6 @@
-# streamed responses, as a client reads them, and sources of chunks.
+# Reading streamed responses, and sources of chunks.
 
-# Reads until what has come holds `text`.
+# Reads until the input contains `text`.
 read_to <- function(client, text) {
   serve_until(function() {
     fill(client)
@@ -8,7 +8,7 @@ read_to <- function(client, text) {
   })
 }
 
-# A chunked reply: its status, headers and chunks.
+# Reads a chunked response: status, headers and chunks.
 chunked <- function(client) {
   read_to(client, "\r\n\r\n")
   end <- find_raw(client$read, "\r\n\r\n")
@@ -28,14 +28,19 @@ chunked <- function(client) {
     if (size == 0) break
     chunks[[length(chunks) + 1]] <- chunk
   }
-  list(status = as.integer(substr(head, 10, 12)), head = head, chunks = chunks, text = text_of(unlist(chunks)))
+  list(
+    status = as.integer(substr(head, 10, 12)), head = head, chunks = chunks,
+    text = text_of(unlist(chunks))
+  )
 }
 
-# Everything up to the end of the connection: a reset is the end as well.
+# Reads until the connection ends, also by a reset.
 rest_of <- function(client) {
   serve_until(function() {
     if (!socketSelect(list(client$socket), timeout = 0)) return(FALSE)
-    bytes <- suppressWarnings(tryCatch(readBin(client$socket, "raw", 1e6), error = function(e) raw(0)))
+    bytes <- suppressWarnings(tryCatch(
+      readBin(client$socket, "raw", 1e6), error = function(e) raw(0)
+    ))
     client$read <- c(client$read, bytes)
     length(bytes) == 0
   })
@@ -48,7 +53,7 @@ streamed <- function(body, headers = plain, status = 200L) {
   list(status = status, headers = headers, body = body)
 }
 
-# Pieces one after the other, then the end.
+# Returns a source of chunks.
 chunks_of <- function(...) {
   chunks <- list(...)
   function() {
@@ -59,7 +64,8 @@ chunks_of <- function(...) {
   }
 }
 
-# A generator as package coro makes it: the values, then its symbol; `close = TRUE` leaves it early.
+# Returns a generator like those of package coro: it returns the values and then a symbol, and
+# `close = TRUE` ends it early.
 generator <- function(values, on_exit = function() NULL) {
   at <- 0
   function(arg, close = FALSE) {

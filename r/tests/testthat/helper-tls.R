@@ -1,6 +1,7 @@
 # HTTPS in tests: certificates, and a client in the process that serves.
 
-# A certificate for localhost with its key, made by openssl; `signed_by` is another.
+# Creates a certificate for localhost with its key, with openssl; `signed_by` is the certificate of
+# an authority.
 make_pair <- function(dir, name, subject = "/CN=localhost", signed_by = NULL) {
   skip_if(!nzchar(Sys.which("openssl")), "there is no openssl")
   file <- function(ending) file.path(dir, paste0(name, ending))
@@ -8,7 +9,10 @@ make_pair <- function(dir, name, subject = "/CN=localhost", signed_by = NULL) {
     said <- suppressWarnings(system2("openssl", c(...), stdout = TRUE, stderr = TRUE))
     if (!is.null(attr(said, "status"))) stop(paste(said, collapse = "\n"))
   }
-  key <- c("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", file(".key"), "-subj", shQuote(subject))
+  key <- c(
+    "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", file(".key"),
+    "-subj", shQuote(subject)
+  )
   if (is.null(signed_by)) {
     names <- c("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
     run("req", "-x509", key, "-out", file(".pem"), "-days", "30", names)
@@ -17,7 +21,8 @@ make_pair <- function(dir, name, subject = "/CN=localhost", signed_by = NULL) {
     extensions <- file(".ext")
     writeLines(c("basicConstraints=CA:FALSE", "extendedKeyUsage=clientAuth"), extensions)
     run(
-      "x509", "-req", "-in", file(".csr"), "-CA", signed_by$cert, "-CAkey", signed_by$key, "-CAcreateserial", "-days", "30",
+      "x509", "-req", "-in", file(".csr"), "-CA", signed_by$cert, "-CAkey", signed_by$key,
+      "-CAcreateserial", "-days", "30",
       "-extfile", extensions, "-out", file(".pem")
     )
   }
@@ -25,22 +30,27 @@ make_pair <- function(dir, name, subject = "/CN=localhost", signed_by = NULL) {
   list(cert = file(".pem"), key = file(".key"))
 }
 
-# A PEM file with a certificate for localhost and its key.
+# Creates a PEM file with a certificate for localhost and its key.
 local_pem <- function(env = parent.frame()) {
   .Call(rookery:::ffi_tls_development_certificate, withr::local_tempdir(.local_envir = env))[[1]]
 }
 
-# One request while this process serves; the answer, or the error of curl as a string.
+# Sends one request while this process serves; returns the response, or curl's error as a string.
 fetch_here <- function(url, ...) {
   result <- NULL
-  handle <- curl::new_handle(url = url, timeout = 60, fresh_connect = TRUE, forbid_reuse = TRUE, ...)
+  handle <- curl::new_handle(
+    url = url, timeout = 60, fresh_connect = TRUE, forbid_reuse = TRUE, ...
+  )
   pool <- curl::new_pool()
-  curl::multi_add(handle, done = function(answer) result <<- answer, fail = function(text) result <<- text, pool = pool)
+  curl::multi_add(
+    handle, done = function(answer) result <<- answer, fail = function(text) result <<- text,
+    pool = pool
+  )
   serve_until(function() {
     curl::multi_run(timeout = 0, pool = pool)
     !is.null(result)
   })
-  # What has a NUL in it is no text.
+  # Bytes with a NUL are not converted to text.
   if (is.list(result) && !any(result$content == 0)) {
     result$text <- rawToChar(result$content)
   }

@@ -1,11 +1,19 @@
-"""A service manager for tests: opens sockets, starts a program with them and a way to tell it things, as systemd does.
+"""A service manager for tests, which starts a program with sockets and receives its notifications, as systemd does.
 
     manager.py SOCKET OUTPUT WATCHDOG_USEC PROGRAM [ARGUMENT ...]
 
-It listens on 127.0.0.1 and at SOCKET, and hears at SOCKET.notify. Its stdin takes a command a line, and each is answered with a line:
-`port`; `pid`; `hear`, with what it is told next that is no sign of life, its lines separated by `|`; `alive`, when a sign of life has come;
-`signal N`; `end`, with the exit status. The program is killed with it. Without WATCHDOG_USEC (0) nobody watches. In an ARGUMENT `{port}` is
-the port.
+The sockets are one on 127.0.0.1 and one at SOCKET. Notifications arrive at SOCKET.notify. Each line on stdin is a
+command, and its result is one line on stdout:
+
+- `port`: the TCP port
+- `pid`: the process id of the program
+- `hear`: the next notification that is not from the watchdog, with its lines separated by `|`
+- `alive`: the next notification for the watchdog
+- `signal N`: sends signal N to the program
+- `end`: waits for the end of the program; the result is its exit status
+
+The program is killed when the manager ends. WATCHDOG_USEC 0 means no watchdog. `{port}` in an ARGUMENT is replaced
+by the port.
 """
 
 import os
@@ -27,8 +35,8 @@ notify.bind(path + ".notify")
 notify.settimeout(PATIENCE)
 
 
-def settle():
-    """In the new process: the sockets lie where they have to."""
+def move_sockets():
+    """Moves the sockets to descriptors 3 and 4, in the new process."""
     above = [os.dup2(it.fileno(), 200 + at) for at, it in enumerate([tcp, unix])]
     for at, fd in enumerate(above):
         os.dup2(fd, 3 + at)
@@ -39,7 +47,7 @@ environment = dict(os.environ, LISTEN_FDS="2", NOTIFY_SOCKET=path + ".notify")
 if watchdog != "0":
     environment["WATCHDOG_USEC"] = watchdog
 program = [word.replace("{port}", str(tcp.getsockname()[1])) for word in program]
-# A process's own number is known to itself first: so a shell names it.
+# A shell sets LISTEN_PID, because the process id is not known before the process starts.
 child = subprocess.Popen(
     ["/bin/sh", "-c", 'LISTEN_PID=$$ exec "$0" "$@"', *program],
     env=environment,
@@ -47,27 +55,27 @@ child = subprocess.Popen(
     stdout=open(output, "ab"),
     stderr=subprocess.STDOUT,
     close_fds=False,
-    preexec_fn=settle,
+    preexec_fn=move_sockets,
 )
 
 
-def hear(wants_sign):
+def next_notification(is_watchdog):
     while True:
-        said = notify.recv(4096).decode()
-        if (said == "WATCHDOG=1") == wants_sign:
-            return said.replace("\n", "|")
+        text = notify.recv(4096).decode()
+        if (text == "WATCHDOG=1") == is_watchdog:
+            return text.replace("\n", "|")
 
 
-def answer(words):
-    match words:
+def run_command(arguments):
+    match arguments:
         case ["port"]:
             return tcp.getsockname()[1]
         case ["pid"]:
             return child.pid
         case ["hear"]:
-            return hear(False)
+            return next_notification(False)
         case ["alive"]:
-            return hear(True)
+            return next_notification(True)
         case ["signal", number]:
             child.send_signal(int(number))
             return "sent"
@@ -77,7 +85,7 @@ def answer(words):
 
 try:
     for line in sys.stdin:
-        print(answer(line.split()), flush=True)
+        print(run_command(line.split()), flush=True)
 finally:
     if child.poll() is None:
         child.send_signal(signal.SIGKILL)

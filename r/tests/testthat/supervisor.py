@@ -1,8 +1,9 @@
-"""A supervisor for tests: starts a worker with a socket, a control channel and a scoreboard, as crates/worker-protocol has them.
+"""A supervisor for tests, which starts a worker with a socket, a control channel and a scoreboard.
 
     supervisor.py SOCKET OUTPUT PROGRAM [ARGUMENT ...]
 
-Its stdin takes a command a line, and each is answered with a line: see `COMMANDS`. The worker is killed with it.
+crates/worker-protocol defines the protocol. Each line on stdin is a command of `COMMANDS`, and its result is one line
+on stdout. The worker is killed when the supervisor ends.
 """
 
 import fcntl
@@ -17,14 +18,14 @@ import sys
 
 # The layout of crates/worker-protocol/src/scoreboard.rs.
 VERSION = 4
-PLACES = 1024
+SLOTS = 1024
 HEADER = 192
-# Behind the places are the counts of requests of a worker's own clients.
-TALLY = 448
-SIZE = HEADER + 8 * PLACES + TALLY
+# The counts of requests of a worker's own clients, after the slots.
+COUNTS = 448
+SIZE = HEADER + 8 * SLOTS + COUNTS
 F_ADD_SEALS, SEAL_SEAL, SEAL_SHRINK, SEAL_GROW = 1033, 1, 2, 4
 PATIENCE = 60
-# What a packet begins with that announces static paths.
+# The first bytes of a packet that announces static paths.
 ANNOUNCEMENT = b"Rk\x01S"
 
 path, output, program = sys.argv[1], sys.argv[2], sys.argv[3:]
@@ -68,7 +69,7 @@ def small(at):
 
 
 def show(_):
-    """What the scoreboard says, as name=value."""
+    """Returns the fields of the scoreboard as name=value."""
     state = number(64)
     return " ".join(
         f"{name}={value}"
@@ -89,21 +90,22 @@ def show(_):
 
 
 def begun(words):
-    """Whether the request with this number and place has been begun."""
-    sequence, place = int(words[1]), int(words[2])
-    return str(int(number(HEADER + 8 * place) >= sequence << 1))
+    """Returns 1 if R has begun the request with this sequence number and slot, else 0."""
+    sequence, slot = int(words[1]), int(words[2])
+    return str(int(number(HEADER + 8 * slot) >= sequence << 1))
 
 
 def send(words):
-    """Sends a message: its letter, and a number for some."""
+    """Sends a message, which is a letter and for some messages a number."""
     value = int(words[2]) if len(words) > 2 else 0
     control.send(b"Rk\x01" + words[1].encode() + bytes(4) + struct.pack("<Q", value))
     return "sent"
 
 
 def receive(words):
-    """The next message, as its letter and its number; "end" for the end, "nothing" when none comes within the seconds given. What the
-    worker announces of its static paths is passed over."""
+    """Returns the letter and number of the next message, "end" for the end of the channel, or "nothing" after a timeout.
+
+    Announcements of static paths are skipped."""
     seconds = float(words[1]) if len(words) > 1 else PATIENCE
     packet = ANNOUNCEMENT
     while packet[:4] == ANNOUNCEMENT:
@@ -117,19 +119,19 @@ def receive(words):
 
 
 def close(_):
-    """Ends the control channel."""
+    """Closes the control channel."""
     control.close()
     return "closed"
 
 
 def kill(words):
-    """Sends the worker a signal."""
+    """Sends a signal to the worker."""
     os.kill(worker.pid, int(words[1]))
     return "sent"
 
 
 def wait(words):
-    """The worker's exit status; negative: the signal that ended it."""
+    """Returns the worker's exit status; a negative number is the signal that ended the worker."""
     try:
         return str(worker.wait(float(words[1]) if len(words) > 1 else PATIENCE))
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-# `admin`: those who look after one R are answered beside the app, also while R is busy.
+# The admin listener of one R process, which also responds while R is busy.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
@@ -16,8 +16,11 @@ admin_app <- c(
   ")"
 )
 
-# R's serve() of that app with an admin listener on a socket. `$admin(path)` asks it, `$metric(name)` takes a number of what it says.
-local_administered <- function(at = NULL, lines = admin_app, env = parent.frame(), environment = character()) {
+# Runs R's serve() of that app with an admin listener on a socket. `$admin(path)` sends a request to
+# it, and `$metric(name)` returns a number.
+local_administered <- function(
+  at = NULL, lines = admin_app, env = parent.frame(), environment = character()
+) {
   dir <- normalizePath(withr::local_tempdir(.local_envir = env))
   writeLines(lines, file.path(dir, "app.R"))
   socket <- at %||% withr::local_tempfile(pattern = "a", tmpdir = "/tmp", .local_envir = env)
@@ -30,7 +33,11 @@ local_administered <- function(at = NULL, lines = admin_app, env = parent.frame(
   it$admin <- function(path) fetch(paste0("http://localhost", path), path = socket)
   it$metric <- function(name) metric_of(rawToChar(it$admin("/metrics")$content), name)
   # The R process that serves the path.
-  it$pid <- function() jsonlite::fromJSON(rawToChar(it$admin("/status")$content), simplifyVector = FALSE)$workers[[1]]$pid
+  it$pid <- function() {
+    jsonlite::fromJSON(
+      rawToChar(it$admin("/status")$content), simplifyVector = FALSE
+    )$workers[[1]]$pid
+  }
   it
 }
 
@@ -41,21 +48,26 @@ metric_of <- function(text, name) {
 }
 
 probes <- function(it) {
-  vapply(c("live", "ready", "startup"), function(name) it$admin(paste0("/-/", name))$status_code, 0L, USE.NAMES = FALSE)
+  vapply(
+    c("live", "ready", "startup"), function(name) it$admin(paste0("/-/", name))$status_code, 0L,
+    USE.NAMES = FALSE
+  )
 }
 
-test_that("one R tells what it does while it does it, and nobody asks R", {
+test_that("the admin listener of one R process responds while R is busy", {
   it <- local_administered()
   url <- sub(" .*", "", expect_serving(it))
   expect_equal(probes(it), c(200L, 200L, 200L))
   for (path in c("/", "/", "/missing")) fetch(paste0(url, path))
   expect_true(wait_until(function() identical(it$metric("requests_total{class=\"2xx\"}"), 2)))
   expect_equal(it$metric("requests_total{class=\"4xx\"}"), 1)
-  for (name in c("queue_seconds_count", "upstream_seconds_count", "request_seconds_count")) expect_equal(it$metric(name), 3)
+  for (name in c("queue_seconds_count", "upstream_seconds_count", "request_seconds_count")) {
+    expect_equal(it$metric(name), 3)
+  }
   expect_equal(it$metric("workers{state=\"ready\"}"), 1)
   expect_gt(it$metric("worker_memory_bytes{slot=\"0\"}"), 1e6)
   expect_gt(it$metric("open_fds"), 3)
-  # R is busy until the file is there: what is asked meanwhile waits, and is counted.
+  # R is busy until the file exists. Requests meanwhile wait and are counted.
   pool <- parallel_pool()
   answers <- 0
   for (path in c("/busy", "/")) {
@@ -65,7 +77,11 @@ test_that("one R tells what it does while it does it, and nobody asks R", {
     )
     expect_true(wait_until(function() {
       curl::multi_run(timeout = 0.05, pool = pool)
-      if (path == "/busy") it$metric("worker_busy_seconds{slot=\"0\"}") > 0.05 else identical(it$metric("queue_length"), 1)
+      if (path == "/busy") {
+        it$metric("worker_busy_seconds{slot=\"0\"}") > 0.05
+      } else {
+        identical(it$metric("queue_length"), 1)
+      }
     }))
   }
   expect_equal(probes(it), c(200L, 200L, 200L))
@@ -75,7 +91,10 @@ test_that("one R tells what it does while it does it, and nobody asks R", {
   expect_equal(status$target, it$dir)
   expect_equal(status$queue$length, 1)
   worker <- status$workers[[1]]
-  expect_equal(worker[c("state", "r_state", "in_flight")], list(state = "ready", r_state = "busy", in_flight = 1L))
+  expect_equal(
+    worker[c("state", "r_state", "in_flight")],
+    list(state = "ready", r_state = "busy", in_flight = 1L)
+  )
   expect_true(is_alive(worker$pid))
   expect_true(wait_until(function() it$metric("connections") >= 2))
   expect_true(wait_until(function() it$metric("worker_busy_ratio{slot=\"0\"}") > 0))
@@ -88,7 +107,7 @@ test_that("one R tells what it does while it does it, and nobody asks R", {
   expect_gt(it$metric("request_seconds_sum"), 0.05)
 })
 
-test_that("`rookery status` finds it by itself, by its app, its process and its socket", {
+test_that("`rookery status` finds the process by default, by app, by process id and by socket", {
   it <- local_administered()
   expect_serving(it)
   ask <- function(...) {
@@ -99,21 +118,25 @@ test_that("`rookery status` finds it by itself, by its app, its process and its 
   for (which in list(it$dir, pid, paste0("unix:", it$socket))) {
     told <- ask(which)
     expect_equal(told$status, 0L)
-    expect_match(told$said, paste0("process ", pid, ", up .*: serving, one R\n", it$dir, " is at http"))
+    expect_match(
+      told$said, paste0("process ", pid, ", up .*: serving, one R\n", it$dir, " is at http")
+    )
     expect_match(told$said, "R is idle for")
   }
   it$signal(tools::SIGTERM)
   expect_equal(exit_of(it), 0)
-  # What it had is gone with it.
+  # The server removes its files when it ends.
   expect_false(file.exists(it$socket))
   expect_length(Sys.glob(file.path(dirname(tempdir()), paste0("rookery-workers-", pid, "-*"))), 0)
   told <- ask(pid)
   expect_equal(told$status, 1L)
-  expect_match(told$said, paste("Process", pid, "is no server of apps of this user"))
+  expect_match(told$said, paste("Process", pid, "is not an app server of this user"))
 })
 
-test_that("it is not ready before the app listens, nor once it is to end", {
-  lines <- c("while (!file.exists(file.path(Sys.getenv('TEST_DIR'), 'load'))) Sys.sleep(0.02)", admin_app)
+test_that("the readiness probe fails before the app listens and during shutdown", {
+  lines <- c(
+    "while (!file.exists(file.path(Sys.getenv('TEST_DIR'), 'load'))) Sys.sleep(0.02)", admin_app
+  )
   it <- local_administered(lines = lines)
   expect_true(wait_until(function() file.exists(it$socket)))
   expect_equal(probes(it), c(200L, 503L, 503L))
@@ -125,14 +148,15 @@ test_that("it is not ready before the app listens, nor once it is to end", {
   pool <- parallel_pool()
   status <- NULL
   curl::multi_add(
-    curl::new_handle(url = paste0(url, "/busy"), timeout = 120), done = function(reply) status <<- reply$status_code, pool = pool
+    curl::new_handle(url = paste0(url, "/busy"), timeout = 120),
+    done = function(reply) status <<- reply$status_code, pool = pool
   )
   expect_true(wait_until(function() {
     curl::multi_run(timeout = 0.05, pool = pool)
     it$metric("worker_in_flight{slot=\"0\"}") == 1
   }))
   it$signal(tools::SIGTERM)
-  # R hears it between two events: what it is at is finished first.
+  # R handles a signal between two events, after the current one.
   file.create(file.path(it$dir, "go"))
   expect_true(wait_until(function() {
     curl::multi_run(timeout = 0.05, pool = pool)
@@ -142,12 +166,21 @@ test_that("it is not ready before the app listens, nor once it is to end", {
   expect_equal(exit_of(it), 0)
 })
 
-test_that("what is wrong with the address is said at once, and an object may have one as well", {
+test_that("a wrong admin address is an error at once, and an object may have an admin listener", {
   app <- list(call = function(req) list(status = 200L, headers = list(), body = ""))
-  expect_error(serve(app, port = 0, admin = 9100), "`admin` must be an address such as", class = "rookery_bad_address")
-  expect_error(serve(app, port = 0, admin = "9100"), "must be an address with its port", class = "rookery_no_address")
+  expect_error(
+    serve(app, port = 0, admin = 9100), "`admin` must be an address such as",
+    class = "rookery_bad_address"
+  )
+  expect_error(
+    serve(app, port = 0, admin = "9100"), "must be an address with a port",
+    class = "rookery_no_address"
+  )
   folder <- withr::local_tempdir()
-  expect_error(serve(app, port = 0, admin = paste0("unix:", folder)), "Cannot listen for `--admin`", class = "rookery_no_address")
+  expect_error(
+    serve(app, port = 0, admin = paste0("unix:", folder)), "Cannot listen for `--admin`",
+    class = "rookery_no_address"
+  )
   socket <- withr::local_tempfile(pattern = "a", tmpdir = "/tmp")
   it <- local_r(c(
     "app <- list(call = function(req) list(status = 200L, headers = list(), body = ''))",
@@ -155,17 +188,25 @@ test_that("what is wrong with the address is said at once, and an object may hav
   ))
   expect_serving(it)
   expect_equal(fetch("http://localhost/-/ready", path = socket)$status_code, 200L)
-  # The address is somebody's: nothing is served.
+  # The address is in use, so nothing is served.
   taken <- local_administered(socket)
   expect_equal(exit_of(taken), 1)
-  expect_match(taken$tell(), "Another server answers there: choose another path, or end that server.")
+  expect_match(
+    taken$tell(), "Another server answers there: choose another path, or end that server."
+  )
 })
 
-test_that("a `_server.yml` has it for one R, with a path beside it", {
+test_that("`admin:` in a `_server.yml` works for one R process, with a path relative to the file", {
   skip_if_not_installed("yaml")
   dir <- normalizePath(withr::local_tempdir(pattern = "y", tmpdir = "/tmp"))
-  writeLines("list(call = function(req) list(status = 200L, headers = list(), body = ''))", file.path(dir, "app.R"))
-  writeLines(c("engine: rookery", "app: app.R", "options:", "  admin: unix:look"), file.path(dir, "_server.yml"))
+  writeLines(
+    "list(call = function(req) list(status = 200L, headers = list(), body = ''))",
+    file.path(dir, "app.R")
+  )
+  writeLines(
+    c("engine: rookery", "app: app.R", "options:", "  admin: unix:look"),
+    file.path(dir, "_server.yml")
+  )
   it <- local_cli("serve", dir, "--port", "0", "--no-log")
   expect_serving(it)
   expect_equal(fetch("http://localhost/-/ready", path = file.path(dir, "look"))$status_code, 200L)

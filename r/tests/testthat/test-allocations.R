@@ -1,6 +1,6 @@
-# What the server allocates: the allocator counts for itself.
+# Allocations of the server, counted by the allocator.
 
-test_that("a request over a kept connection, and its answer, allocate nothing", {
+test_that("a request and its response over a persistent connection do not allocate", {
   server <- local_server(function(req) ok())
   client <- local_client(server)
   ask <- function(n) {
@@ -9,6 +9,6 @@ test_that("a request over a kept connection, and its answer, allocate nothing", 
     .Call(ffi_allocations) - before
   }
   ask(200)
-  # Buffers that last for some hundred requests make fractions.
+  # Buffers that last for some hundred requests result in fractions.
   expect_lt(ask(1000), 50)
 })

@@ -1,4 +1,4 @@
-# Expected values are what httpuv 1.6.9 returned, unless a test says how they differ.
+# The expected values are those of httpuv 1.6.9, unless a test names a difference.
 
 test_that("bytes are encoded with padding", {
   expect_identical(rawToBase64(raw()), "")
@@ -7,7 +7,7 @@ test_that("bytes are encoded with padding", {
   expect_identical(rawToBase64(charToRaw("abc")), "YWJj")
 })
 
-test_that("every byte and every character of the alphabet is right", {
+test_that("every byte and every character of the alphabet is correct", {
   expect_identical(
     rawToBase64(as.raw(0:255)),
     paste0(
@@ -25,7 +25,7 @@ test_that("there are no line breaks, and attributes do not matter", {
   expect_identical(rawToBase64(structure(as.raw(1:4), dim = c(2, 2))), "AQIDBA==")
 })
 
-test_that("only raw vectors are taken (httpuv: also numbers and logicals)", {
+test_that("only raw vectors are accepted (httpuv: also numbers and logicals)", {
   expect_error(rawToBase64("a"), "`x` must be a raw vector, not character.", fixed = TRUE)
   expect_error(rawToBase64(NULL), "`x` must be a raw vector, not NULL.", fixed = TRUE)
   expect_error(rawToBase64(list(as.raw(1))), "`x` must be a raw vector, not list.", fixed = TRUE)

@@ -1,10 +1,10 @@
-# What is wrong with an argument is said where it is given, and names the argument.
+# Errors about arguments are raised when the argument is given, and name it.
 
 hello_app <- function(req) list(status = 200L, headers = list(), body = "hello")
 
 is_name <- function(x) is.character(x) && length(x) == 1 && !is.na(x) && nzchar(x)
 
-test_that("every exported function speaks of a bad argument at once", {
+test_that("every exported function reports a bad argument at once", {
   server <- local_server(hello_app)
   ws <- WebSocket$new(NULL, NULL)
   bad <- list(
@@ -12,23 +12,47 @@ test_that("every exported function speaks of a bad argument at once", {
     list(quote(startServer("127.0.0.1", 0, "app.R")), "`app` must be .* not \"app.R\""),
     list(quote(startServer("127.0.0.1", 0, NA)), "`app` must be .* not NA"),
     list(quote(startServer("127.0.0.1", 0, quote(x))), "`app` must be .* not a symbol"),
-    list(quote(startServer("127.0.0.1", 0, list(call = 42))), "`app\\$call` must be a function, not 42"),
-    list(quote(startServer("127.0.0.1", 0, list(onHeaders = "x"))), "`app\\$onHeaders` must be a function"),
-    list(quote(startServer("127.0.0.1", 0, list(onWSOpen = list()))), "`app\\$onWSOpen` must be a function, not a list"),
+    list(
+      quote(startServer("127.0.0.1", 0, list(call = 42))), "`app\\$call` must be a function, not 42"
+    ),
+    list(
+      quote(startServer("127.0.0.1", 0, list(onHeaders = "x"))),
+      "`app\\$onHeaders` must be a function"
+    ),
+    list(
+      quote(startServer("127.0.0.1", 0, list(onWSOpen = list()))),
+      "`app\\$onWSOpen` must be a function, not a list"
+    ),
     list(quote(startServer("127.0.0.1", 0, list(staticPaths = 1))), "paths must be a named"),
-    list(quote(startServer("127.0.0.1", 0, list(staticPathOptions = list()))), "staticPathOptions must be an object"),
-    list(quote(startServer("127.0.0.1", 0, list(), quiet = NULL)), "`quiet` must be TRUE or FALSE, not NULL"),
-    list(quote(startServer("127.0.0.1", 0, list(onError = "x"))), "`app\\$onError` must be a function"),
+    list(
+      quote(startServer("127.0.0.1", 0, list(staticPathOptions = list()))),
+      "staticPathOptions must be an object"
+    ),
+    list(
+      quote(startServer("127.0.0.1", 0, list(), quiet = NULL)),
+      "`quiet` must be TRUE or FALSE, not NULL"
+    ),
+    list(
+      quote(startServer("127.0.0.1", 0, list(onError = "x"))), "`app\\$onError` must be a function"
+    ),
     list(quote(sse_response(headers = 42)), "`headers` must be a named list"),
     list(quote(stream_response(headers = list("x"))), "`headers` must be a named list"),
     list(quote(sse_body(identity, headers = "x")), "`headers` must be a named list"),
-    list(quote(startServer("127.0.0.1", 0, list(), limits = 42)), "`limits` must be the value of server_limits"),
+    list(
+      quote(startServer("127.0.0.1", 0, list(), limits = 42)),
+      "`limits` must be the value of server_limits"
+    ),
     list(quote(server_limits(body = 1)), "`body` is no limit"),
-    list(quote(server_limits(max_body_size = "ten")), "`max_body_size` must be a size.* not \"ten\""),
+    list(
+      quote(server_limits(max_body_size = "ten")), "`max_body_size` must be a size.* not \"ten\""
+    ),
     list(quote(startServer(NULL, 0, list())), "`host` must be"),
     list(quote(startServer(c("::1", "::"), 0, list())), "`host` must be"),
     list(quote(startServer("127.0.0.1", "80", list())), "`port` must be"),
-    list(quote(startServer("127.0.0.1", 70000, list())), "`port` must be one whole number from 0 to 65535, not 70000"),
+    list(
+      quote(startServer("127.0.0.1", 70000, list())),
+      "`port` must be one whole number from 0 to 65535, not 70000"
+    ),
     list(quote(startDaemonizedServer("127.0.0.1", 0, 42)), "`app` must be"),
     list(quote(runServer("127.0.0.1", 0, 42)), "`app` must be"),
     list(quote(startPipeServer(42, NULL, list())), "`name` must be the path of a socket"),
@@ -46,7 +70,10 @@ test_that("every exported function speaks of a bad argument at once", {
     list(quote(ws$onClose(emptyenv())), "`func` must be a function, not an environment"),
     list(quote(ws$onDrain(1)), "`func` must be a function, not 1"),
     list(quote(accept_ws(1)), "`protocol` must be names of subprotocols, .* not 1"),
-    list(quote(startServer("127.0.0.1", 0, list(wsProtocols = 1))), "`app\\$wsProtocols` must be names of subprotocols"),
+    list(
+      quote(startServer("127.0.0.1", 0, list(wsProtocols = 1))),
+      "`app\\$wsProtocols` must be names of subprotocols"
+    ),
     list(quote(server$setStaticPath("a")), "paths must be a named"),
     list(quote(server$removeStaticPath(42)), "`path` must be names of static paths"),
     list(quote(server$setStaticPathOption(nonsense = 1)), "Unknown options: nonsense"),
@@ -55,10 +82,15 @@ test_that("every exported function speaks of a bad argument at once", {
     list(quote(staticPathOptions(indexhtml = "x")), "`indexhtml` option must be TRUE or FALSE"),
     list(quote(as.staticPath(42)), "Cannot convert object of class numeric"),
     list(quote(runStaticServer(42)), "`dir` must be one string, not 42"),
-    list(quote(runStaticServer(tempdir(), background = NA)), "`background` must be TRUE or FALSE, not NA"),
+    list(
+      quote(runStaticServer(tempdir(), background = NA)),
+      "`background` must be TRUE or FALSE, not NA"
+    ),
     list(quote(runStaticServer(tempdir(), browse = "x")), "`browse` must be TRUE or FALSE"),
     list(quote(runStaticServer(tempdir(), host = "localhost")), "`host` must be an IP address"),
-    list(quote(randomPort(host = "localhost")), "`host` must be an IP address .* not \"localhost\""),
+    list(
+      quote(randomPort(host = "localhost")), "`host` must be an IP address .* not \"localhost\""
+    ),
     list(quote(randomPort(host = 1)), "`ip` must be one string"),
     list(quote(randomPort(min = "a")), "`min` must be one number"),
     list(quote(randomPort(n = -1)), "`n` must not be negative"),
@@ -69,13 +101,20 @@ test_that("every exported function speaks of a bad argument at once", {
     list(quote(decodeURIComponent(NULL)), "`value` must be a character vector"),
     list(quote(use_compat(quiet = "no")), "`quiet` must be TRUE or FALSE"),
     list(quote(install_cli(dir = 1)), "`dir` must be one string"),
-    list(quote(install_cli(dir = tempdir(), overwrite = NULL)), "`overwrite` must be TRUE or FALSE"),
+    list(
+      quote(install_cli(dir = tempdir(), overwrite = NULL)), "`overwrite` must be TRUE or FALSE"
+    ),
     list(quote(serve(42, port = 0)), "class numeric cannot be served"),
-    list(quote(serve(hello_app, host = "example.org")), "`host` must be \"localhost\" or an IP address"),
+    list(
+      quote(serve(hello_app, host = "example.org")), "`host` must be \"localhost\" or an IP address"
+    ),
     list(quote(serve(hello_app, port = "80")), "`port` must be one whole number"),
     list(quote(serve(hello_app, port = 0, log = 1)), "`log` must be TRUE"),
     list(quote(serve(hello_app, port = 0, log_format = "xml")), "`log_format` must be"),
-    list(quote(serve(hello_app, port = 0, log = FALSE, threads = 4)), "no further arguments to this app: `threads`"),
+    list(
+      quote(serve(hello_app, port = 0, log = FALSE, threads = 4)),
+      "no further arguments to this app: `threads`"
+    ),
     list(quote(stream_body(42)), "`source` must be a function that returns a chunk"),
     list(quote(stream_body(function() NULL, on_close = 3)), "`on_close` must be a function"),
     list(quote(stream_response(status = "x")), "`status` must be one whole number from 200 to 999"),
@@ -86,19 +125,45 @@ test_that("every exported function speaks of a bad argument at once", {
     list(quote(sse_response(compress = "x")), "`compress` must be TRUE or FALSE"),
     list(quote(sse_event("a", id = "a\nb")), "`id` must be one string without line breaks"),
     list(quote(receive_body(42, function() NULL)), "`on_data` must be a function, not 42"),
-    list(quote(receive_body(function(x) NULL, function() NULL, on_close = 3)), "`on_close` must be a function, not 3"),
+    list(
+      quote(receive_body(function(x) NULL, function() NULL, on_close = 3)),
+      "`on_close` must be a function, not 3"
+    ),
     list(quote(plumber_errors(42)), "`pr` must be a plumber router, not 42"),
-    list(quote(plumber_errors(structure(new.env(), class = "Plumber"), on_error = 1)), "`on_error` must be a function, not 1"),
+    list(
+      quote(plumber_errors(structure(new.env(), class = "Plumber"), on_error = 1)),
+      "`on_error` must be a function, not 1"
+    ),
     list(quote(tls_config(1)), "`cert` must be the path of a PEM file or its text"),
-    list(quote(startServer("127.0.0.1", 0, hello_app, tls = TRUE)), "`tls` must be made by tls_config"),
-    list(quote(workers_config(drain = TRUE)), "workers_config\\(\\): `drain` must be a time .*, not TRUE"),
+    list(
+      quote(startServer("127.0.0.1", 0, hello_app, tls = TRUE)), "`tls` must be made by tls_config"
+    ),
+    list(
+      quote(workers_config(drain = TRUE)),
+      "workers_config\\(\\): `drain` must be a time .*, not TRUE"
+    ),
     list(quote(workers_config(fail_fast = "perhaps")), "`fail_fast` must be TRUE or FALSE, not"),
-    list(quote(workers_config(min_ready = 1:2)), "`min_ready` must be a whole number from 1 to 1000, not"),
+    list(
+      quote(workers_config(min_ready = 1:2)),
+      "`min_ready` must be a whole number from 1 to 1000, not"
+    ),
     list(quote(workers_config(warmup = NA_character_)), "`warmup` must be paths .*, not NA"),
-    list(quote(workers_config(keep_half_closed = "maybe")), "`keep_half_closed` must be TRUE or FALSE, not"),
-    list(quote(workers_config(retry_safe_methods = 2)), "`retry_safe_methods` must be TRUE or FALSE, not 2"),
-    list(quote(serve(hello_app, port = 0, admin = TRUE)), "`admin` must be an address such as \"127.0.0.1:9100\""),
-    list(quote(serve(hello_app, workers = TRUE)), "`workers` must be auto, or a whole number from 1 to 1000, not TRUE"),
+    list(
+      quote(workers_config(keep_half_closed = "maybe")),
+      "`keep_half_closed` must be TRUE or FALSE, not"
+    ),
+    list(
+      quote(workers_config(retry_safe_methods = 2)),
+      "`retry_safe_methods` must be TRUE or FALSE, not 2"
+    ),
+    list(
+      quote(serve(hello_app, port = 0, admin = TRUE)),
+      "`admin` must be an address such as \"127.0.0.1:9100\""
+    ),
+    list(
+      quote(serve(hello_app, workers = TRUE)),
+      "`workers` must be auto, or a whole number from 1 to 1000, not TRUE"
+    ),
     list(quote(serve(hello_app, workers = 2)), "Workers can only serve a path"),
     list(quote(rookery_options(prot = 1)), "`prot` is no setting. Did you mean `port`"),
     list(quote(launch_server(42)), "`settings` must be one string"),
@@ -106,7 +171,9 @@ test_that("every exported function speaks of a bad argument at once", {
   )
   for (case in bad) {
     info <- deparse(case[[1]])[[1]]
-    said <- tryCatch(suppressMessages(capture.output(eval(case[[1]]), type = "message")), error = identity)
+    said <- tryCatch(
+      suppressMessages(capture.output(eval(case[[1]]), type = "message")), error = identity
+    )
     if (inherits(said, "error")) {
       expect_s3_class(said, "rookery_error")
       expect_true(is_name(said$argument) || is_name(said$reason), info = info)
@@ -115,20 +182,26 @@ test_that("every exported function speaks of a bad argument at once", {
     }
     expect_match(paste(said, collapse = "\n"), case[[2]], info = info)
   }
-  # Every function that takes arguments is in the table, or takes whatever it is given: stopAllServers() and so on.
+  # Every function with arguments is in the table, or accepts any value, as stopAllServers() does.
   called <- unlist(lapply(bad, function(case) all.names(case[[1]])))
-  takes <- Filter(function(name) is.function(getExportedValue("rookery", name)), getNamespaceExports("rookery"))
+  takes <- Filter(
+    function(name) is.function(getExportedValue("rookery", name)), getNamespaceExports("rookery")
+  )
   takes <- Filter(function(name) length(formals(getExportedValue("rookery", name))) > 0, takes)
-  others <- c("stopDaemonizedServer", "encodeURIComponent", "decodeURI", "event_stream", "stream_events")
+  others <- c(
+    "stopDaemonizedServer", "encodeURIComponent", "decodeURI", "event_stream", "stream_events"
+  )
   expect_setequal(setdiff(takes, called), others)
 })
 
-test_that("what httpuv takes for an app is one: NULL, an empty list, an environment, a function, objects", {
+test_that("apps may be NULL, empty lists, environments, functions or objects, as in httpuv", {
   methods::setClass("AppS4", representation(call = "function"), where = environment())
   apps <- list(
     NULL, list(), new.env(), hello_app, list(call = NULL), list(call = hello_app, onWSOpen = NULL),
     R6::R6Class("App", public = list(call = hello_app))$new(),
-    methods::setRefClass("AppRef", methods = list(call = function(req) hello_app(req)), where = environment())$new()
+    methods::setRefClass(
+      "AppRef", methods = list(call = function(req) hello_app(req)), where = environment()
+    )$new()
   )
   statuses <- vapply(apps, function(app) {
     server <- local_server(app)
@@ -137,10 +210,10 @@ test_that("what httpuv takes for an app is one: NULL, an empty list, an environm
   expect_identical(statuses, c(404L, 404L, 404L, 200L, 404L, 200L, 200L, 200L))
 })
 
-test_that("a restored server says that it is one, and stops nobody else's", {
+test_that("a restored server raises an error, and does not stop other servers", {
   server <- local_server(hello_app)
   file <- withr::local_tempfile()
-  # As `.RData` does it.
+  # Saves and restores the object as `.RData` does.
   save(server, file = file)
   restored <- new.env()
   load(file, envir = restored)
@@ -150,14 +223,18 @@ test_that("a restored server says that it is one, and stops nobody else's", {
   expect_error(restored$server$setStaticPath(a = tempdir()), "was started by another R session")
   expect_error(restored$server$removeStaticPath("a"), "was started by another R session")
   expect_error(restored$server$getStaticPathOptions(), "was started by another R session")
-  expect_error(restored$server$setStaticPathOption(indexhtml = TRUE), "was started by another R session")
-  expect_warning(stopServer(restored$server), "Nothing to stop: this server was started by another R session")
-  # Said once; and the one with the same handle goes on.
+  expect_error(
+    restored$server$setStaticPathOption(indexhtml = TRUE), "was started by another R session"
+  )
+  expect_warning(
+    stopServer(restored$server), "Nothing to stop: this server was started by another R session"
+  )
+  # The error is raised once, and the server with the same handle continues.
   expect_no_warning(stopServer(restored$server))
   expect_identical(get(local_client(server), "/")$text, "hello")
 })
 
-test_that("a restored WebSocket does not send to whoever has its number now", {
+test_that("a restored WebSocket does not send to another connection with the same id", {
   opened <- NULL
   server <- local_server(list(call = hello_app, onWSOpen = function(ws) opened <<- ws))
   client <- local_client(server)

@@ -1,21 +1,35 @@
-# Errors and warnings of the package have classes, and name what is wrong where it is given.
+# Errors and warnings of the package have classes, and name what is wrong.
 
 test_that("all errors of the package are made by abort()", {
   source <- testthat::test_path("..", "..")
   skip_if_not(dir.exists(file.path(source, "src")), "the package's source is not here")
   found <- function(folder, pattern, allowed) {
     files <- list.files(file.path(source, folder), "[.][RchC]+$", full.names = TRUE)
-    lines <- unlist(lapply(files, function(file) paste0(basename(file), ": ", trimws(readLines(file)))))
+    lines <- unlist(lapply(
+      files, function(file) paste0(basename(file), ": ", trimws(readLines(file)))
+    ))
     lines <- grep("^[^:]+: (#|//)", grep(pattern, lines, value = TRUE), invert = TRUE, value = TRUE)
     grep(allowed, lines, invert = TRUE, value = TRUE)
   }
-  # Conditions that are passed on, and one that only takes the place of R's last message.
-  expect_equal(found("R", "(^|[^$.a-z_])stop\\(|stopifnot\\(", "stop\\((condition|error|error_unavailable_port|structure)|\"none\""), character())
-  # Where there is no memory for a condition, or no R function yet.
-  expect_equal(found("src", "Rf_error(call)?\\(", "out of memory|internal error|cannot create a pipe|Rf_error\\(\"%s\", text\\)"), character())
+  # Conditions that are passed on, and one that only replaces R's last message.
+  expect_equal(
+    found(
+      "R", "(^|[^$.a-z_])stop\\(|stopifnot\\(",
+      "stop\\((condition|error|error_unavailable_port|structure)|\"none\""
+    ),
+    character()
+  )
+  # Errors without memory for a condition, or before R functions exist.
+  expect_equal(
+    found(
+      "src", "Rf_error(call)?\\(",
+      "out of memory|internal error|cannot create a pipe|Rf_error\\(\"%s\", text\\)"
+    ),
+    character()
+  )
 })
 
-test_that("errors have a class of their own, and rookery_error", {
+test_that("errors have a specific class and rookery_error", {
   expect_class <- function(code, class) {
     error <- tryCatch(code, error = identity)
     expect_s3_class(error, "rookery_error")
@@ -29,7 +43,9 @@ test_that("errors have a class of their own, and rookery_error", {
   expect_class(randomPort(n = 0), "httpuv_unavailable_port")
   server <- startServer("127.0.0.1", 0, list())
   withr::defer(server$stop())
-  error <- expect_class(startServer("127.0.0.1", server$getPort(), list(), quiet = TRUE), "rookery_no_server")
+  error <- expect_class(
+    startServer("127.0.0.1", server$getPort(), list(), quiet = TRUE), "rookery_no_server"
+  )
   expect_equal(conditionMessage(error), "Failed to create server")
   expect_match(error$reason, "in use")
   ws <- WebSocketClient$new("ws://127.0.0.1:1", autoConnect = FALSE)
@@ -45,7 +61,7 @@ test_that("errors have `$argument`, the name of the argument that is wrong, or `
   expect_equal(argument_of(stopServer(1)), "server")
   expect_equal(argument_of(tls_config("c", http2 = NA)), "http2")
   expect_equal(argument_of(acme("a.org")), "agree_tos")
-  # Also where another constructor has been called within.
+  # acme() is called within the arguments of tls_config(), and its own argument is named.
   expect_equal(argument_of(tls_config(acme = acme(3))), "domain")
   expect_equal(argument_of(serve(identity, 8080)), "host")
   expect_equal(argument_of(serve(identity, log = 1)), "log")
@@ -64,61 +80,106 @@ test_that("errors have `$argument`, the name of the argument that is wrong, or `
   expect_equal(error$reason, conditionMessage(error))
 })
 
-test_that("serve() says which of its arguments a misspelt one may be, and passes others on", {
+test_that("serve() suggests the argument for a misspelt one, and passes other arguments on", {
   near <- function(...) tryCatch(serve("nowhere", ...), error = conditionMessage)
-  expect_match(near(prot = 1), "`prot` is not an argument of serve(). Did you mean `port`?", fixed = TRUE)
+  expect_match(
+    near(prot = 1), "`prot` is not an argument of serve(). Did you mean `port`?", fixed = TRUE
+  )
   expect_match(near(logFormat = "json"), "Did you mean `log_format`?", fixed = TRUE)
   expect_match(near(log.format = "json"), "Did you mean `log_format`?", fixed = TRUE)
   expect_match(near(work = 2), "Did you mean `workers`?", fixed = TRUE)
   expect_match(near(Host = "::"), "Did you mean `host`?", fixed = TRUE)
   expect_match(near(lim = list()), "Did you mean `limits`?", fixed = TRUE)
-  for (name in c("launch.browser", "quiet", "display.mode", "test.mode", "docs", "debug", "block", "silent", "shiny_args", "open")) {
-    expect_match(do.call(near, stats::setNames(list(TRUE), name)), "`nowhere` does not exist", info = name)
+  for (name in c(
+    "launch.browser", "quiet", "display.mode", "test.mode", "docs", "debug", "block", "silent",
+    "shiny_args", "open"
+  )) {
+    expect_match(
+      do.call(near, stats::setNames(list(TRUE), name)), "`nowhere` does not exist", info = name
+    )
   }
 })
 
-test_that("what is wrong with a constructor's argument is said at construction, with its name", {
+test_that("constructors check their arguments, and name the wrong one", {
   client <- function(...) WebSocketClient$new(..., autoConnect = FALSE)
   url <- "ws://127.0.0.1:1"
   for (case in list(
     list(quote(client("http://a")), "WebSocketClient: `url` is not the address of a WebSocket"),
     list(quote(client("ws://")), "WebSocketClient: `url` is not"),
-    list(quote(client(url, maxMessageSize = 0)), "WebSocketClient: `maxMessageSize` must be a positive number of bytes, not 0"),
-    list(quote(client(url, protocols = "a b")), "WebSocketClient: `protocols` must be names of subprotocols"),
+    list(
+      quote(client(url, maxMessageSize = 0)),
+      "WebSocketClient: `maxMessageSize` must be a positive number of bytes, not 0"
+    ),
+    list(
+      quote(client(url, protocols = "a b")),
+      "WebSocketClient: `protocols` must be names of subprotocols"
+    ),
     list(quote(client(url, headers = c("a b" = "x"))), "WebSocketClient: `headers` has \"a b\""),
     list(quote(client(url, headers = c(a = "x\r\nb: y"))), "WebSocketClient: `headers` has \"a\""),
-    list(quote(acme("http://a.org", agree_tos = TRUE)), "acme(): there is no certificate for `http://a.org`"),
-    list(quote(acme("a.org", email = "nobody", agree_tos = TRUE)), "acme(): `nobody` is no address of mail"),
-    list(quote(acme(3)), "acme(): `domain` must be names of hosts"),
-    list(quote(tls_config("c.pem", http2 = NA)), "tls_config(): `http2` must be TRUE or FALSE, not NA"),
+    list(
+      quote(acme("http://a.org", agree_tos = TRUE)),
+      "acme(): no certificate can be ordered for `http://a.org`"
+    ),
+    list(
+      quote(acme("a.org", email = "nobody", agree_tos = TRUE)),
+      "acme(): `nobody` is not an e-mail address"
+    ),
+    list(quote(acme(3)), "acme(): `domain` must be host names"),
+    list(
+      quote(tls_config("c.pem", http2 = NA)), "tls_config(): `http2` must be TRUE or FALSE, not NA"
+    ),
     list(quote(workers_config(max_age = "soon")), "workers_config(): `max_age` must be a time"),
-    list(quote(workers_config(max_memory = 512)), "workers_config(): `max_memory` must be 0, or a size"),
+    list(
+      quote(workers_config(max_memory = 512)), "workers_config(): `max_memory` must be 0, or a size"
+    ),
     list(quote(workers_config("a")), "workers_config(): `workers` must be auto, or a whole number"),
-    list(quote(workers_config(2, min_ready = 3)), "workers_config(): `min_ready` must not be more than `workers`"),
+    list(
+      quote(workers_config(2, min_ready = 3)),
+      "workers_config(): `min_ready` must not be more than `workers`"
+    ),
     list(quote(workers_config(surge = 2)), "workers_config(): `surge` must be 0 or 1"),
-    list(quote(workers_config(warmup = "x")), "workers_config(): `warmup` must be paths that begin with /"),
-    list(quote(serve("nowhere", worker = 2)), "`worker` is not an argument of serve(). Did you mean `workers`?"),
+    list(
+      quote(workers_config(warmup = "x")),
+      "workers_config(): `warmup` must be paths that begin with /"
+    ),
+    list(
+      quote(serve("nowhere", worker = 2)),
+      "`worker` is not an argument of serve(). Did you mean `workers`?"
+    ),
     list(quote(serve(identity, 8080)), "Did you mean `port = 8080`?"),
     list(quote(serve(list(cal = identity))), "Did you mean `call` by its field `cal`?")
   )) {
-    expect_error(eval(case[[1]]), case[[2]], fixed = TRUE, class = "rookery_error", info = deparse(case[[1]]))
+    expect_error(
+      eval(case[[1]]), case[[2]], fixed = TRUE, class = "rookery_error", info = deparse(case[[1]])
+    )
   }
-  for (fine in list(quote(workers_config(2, max_memory = 2e9, drain = 5, warmup = c("/", "/x"))), quote(workers_config("4", max_memory = 0)))) {
+  for (fine in list(
+    quote(workers_config(2, max_memory = 2e9, drain = 5, warmup = c("/", "/x"))),
+    quote(workers_config("4", max_memory = 0))
+  )) {
     expect_s3_class(eval(fine), "rookery_workers")
   }
-  expect_equal(rookery:::lines_of(workers_config(2, max_memory = 2e9)), c("workers=2", "max_memory=2000000000"))
+  expect_equal(
+    rookery:::lines_of(workers_config(2, max_memory = 2e9)), c("workers=2", "max_memory=2000000000")
+  )
 })
 
-test_that("a misspelt field of an app gives a warning, and others none", {
+test_that("a misspelt field of an app gives a warning, and other unknown fields give none", {
   start <- function(app) startServer("127.0.0.1", 0, app)$stop()
-  expect_warning(start(list(onWsOpen = identity)), "`app$onWsOpen` is not a field of an app. Did you mean `onWSOpen`?", fixed = TRUE, class = "rookery_unknown_field")
+  expect_warning(
+    start(list(onWsOpen = identity)),
+    "`app$onWsOpen` is not a field of an app. Did you mean `onWSOpen`?", fixed = TRUE,
+    class = "rookery_unknown_field"
+  )
   expect_warning(start(list(cal = identity)), "Did you mean `call`?", fixed = TRUE)
-  expect_warning(start(list2env(list(static_paths = list()))), "Did you mean `staticPaths`?", fixed = TRUE)
+  expect_warning(
+    start(list2env(list(static_paths = list()))), "Did you mean `staticPaths`?", fixed = TRUE
+  )
   expect_warning(start(list(call = identity, calls = 0, anything = 1)), NA)
   expect_warning(start(list()), NA)
 })
 
-test_that("a client without onError gives one warning when it fails, and one with onError or that was closed none", {
+test_that("a failed client gives one warning, unless it has onError or was closed", {
   skip_if_not_installed("processx")
   it <- local_r(c(
     "library(rookery)", "options(warn = 1)",
@@ -126,7 +187,8 @@ test_that("a client without onError gives one warning when it fails, and one wit
     "port <- randomPort()",
     "url <- paste0('ws://127.0.0.1:', port, '/a?token=secret')",
     "ws <- WebSocketClient$new(url)", "go(ws); service(50)", "cat('then\\n')",
-    "ws <- WebSocketClient$new(url)", "ws$onError(function(event) cat('told\\n'))", "go(ws); service(50)",
+    "ws <- WebSocketClient$new(url)", "ws$onError(function(event) cat('told\\n'))",
+    "go(ws); service(50)",
     "ws <- WebSocketClient$new(url)", "ws$close()", "for (i in 1:5) service(20)"
   ))
   expect_equal(exit_of(it), 0)

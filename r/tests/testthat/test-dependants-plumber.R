@@ -1,4 +1,4 @@
-# plumber as it is packaged, served by rookery: what its documentation promises.
+# plumber, unmodified, served by rookery: what its documentation promises.
 
 skip_if_not_installed("plumber")
 skip_if_not_installed("processx")
@@ -90,7 +90,10 @@ api <- c(
   "}"
 )
 
-app <- local_app("plumber.R" = api, "www/style.css" = "body {}", "www/sub/index.html" = "<p>sub</p>", env = teardown_env())
+app <- local_app(
+  "plumber.R" = api, "www/style.css" = "body {}", "www/sub/index.html" = "<p>sub</p>",
+  env = teardown_env()
+)
 it <- local_cli("serve", app, "--port", "0", env = teardown_env())
 url <- expect_serving(it)
 at <- function(path, ...) fetch(paste0(url, path), ...)
@@ -100,12 +103,12 @@ header <- function(answer, name) {
 }
 json <- function(answer) jsonlite::fromJSON(answer$text)
 
-test_that("it is rookery that serves", {
+test_that("rookery serves the API", {
   expect_match(it$tell(), "plumber API (plumber.R)", fixed = TRUE)
   expect_null(header(at("/text"), "Server"))
 })
 
-test_that("filters run in their order and may answer", {
+test_that("filters run in order and may respond", {
   answer <- at("/secret")
   expect_equal(answer$status_code, 401)
   expect_equal(json(answer)$error, "who are you?")
@@ -128,7 +131,7 @@ test_that("serializers", {
   expect_equal(plot$content[1:5], charToRaw("%PDF-"))
 })
 
-test_that("paths with parameters, and a 404 handler of its own", {
+test_that("paths with parameters, and a custom 404 handler", {
   expect_equal(json(at("/path/7/x")), list(id = 7L, name = "x", type = "integer"))
   answer <- at("/no/such/route?x")
   expect_equal(answer$status_code, 404)
@@ -150,23 +153,28 @@ test_that("HEAD and 204 have no body", {
   expect_length(head$content, 0)
   expect_equal(at("/text", nobody = TRUE)$status_code, 405)
   head <- at("/files/style.css", nobody = TRUE)
-  expect_equal(header(head, "Content-Length"), as.character(file.size(file.path(app, "www/style.css"))))
+  expect_equal(
+    header(head, "Content-Length"), as.character(file.size(file.path(app, "www/style.css")))
+  )
   nothing <- at("/nothing")
   expect_equal(nothing$status_code, 204)
   expect_length(nothing$content, 0)
   expect_null(header(nothing, "Content-Length"))
 })
 
-test_that("bodies come in as JSON, as forms, and large in parts", {
+test_that("bodies arrive as JSON, as forms, and as large multipart forms", {
   post <- function(path, body, type) {
-    at(path, post = TRUE, postfields = body, postfieldsize = length(body), httpheader = paste("Content-Type:", type))
+    at(
+      path, post = TRUE, postfields = body, postfieldsize = length(body),
+      httpheader = paste("Content-Type:", type)
+    )
   }
   expect_equal(json(post("/echo", charToRaw("{\"a\": [1, 2]}"), "application/json")), list(a = 1:2))
   form <- json(post("/echo", charToRaw("x=1&y=a+b%26"), "application/x-www-form-urlencoded"))
   expect_equal(form, list(x = "1", y = "a b&"))
 })
 
-test_that("a multipart upload of 30 MB arrives whole", {
+test_that("a multipart upload of 30 MB arrives complete", {
   path <- withr::local_tempfile()
   bytes <- as.raw(rep_len(0:250, 30e6))
   writeBin(bytes, path)
@@ -181,7 +189,7 @@ test_that("a multipart upload of 30 MB arrives whole", {
   expect_equal(parts$small, list(n = 3L, sum = 6L))
 })
 
-test_that("an async route does not hold up the others", {
+test_that("an async route does not block other routes", {
   slow <- local_requests(paste0(url, "/async"), 20)
   slow$wait(60000)
   expect_equal(slow$get_result(), rep(200L, 20))
@@ -189,7 +197,7 @@ test_that("an async route does not hold up the others", {
   expect_equal(json(answer), "later")
 })
 
-test_that("cookies come and go", {
+test_that("cookies are sent and received", {
   handle <- curl::new_handle(cookiefile = "", accept_encoding = "identity")
   counts <- vapply(1:3, function(i) {
     jsonlite::fromJSON(rawToChar(curl::curl_fetch_memory(paste0(url, "/count"), handle)$content))
@@ -210,7 +218,7 @@ test_that("static mounts", {
   expect_gte(at("/files/%2e%2e/plumber.R")$status_code, 400)
 })
 
-test_that("answers are those that httpuv itself gives", {
+test_that("responses equal those of httpuv", {
   libraries <- setdiff(.libPaths(), compat_library())
   stock <- withr::with_libpaths(libraries, find.package("httpuv", quiet = TRUE))
   skip_if(length(stock) == 0, "httpuv itself is not installed")
@@ -222,31 +230,44 @@ test_that("answers are those that httpuv itself gives", {
   )
   other <- sprintf("http://127.0.0.1:%d", port)
   expect_true(wait_until(function() !inherits(try(fetch(other), silent = TRUE), "try-error")))
-  # Headers in order, without those that differ by the second or by who sends them.
+  # Headers in order, without those that depend on the time or on the server.
   shape <- function(answer) {
     headers <- curl::parse_headers(answer$headers)
-    left <- grep("^(date|connection|transfer-encoding|last-modified|x-request-id):", headers, ignore.case = TRUE, value = TRUE, invert = TRUE)
+    left <- grep(
+      "^(date|connection|transfer-encoding|last-modified|x-request-id):", headers,
+      ignore.case = TRUE, value = TRUE, invert = TRUE
+    )
     list(status = answer$status_code, headers = sort(tolower(left[-1])), body = answer$content)
   }
   requests <- list(
-    list("/text"), list("/json?a=%31&b"), list("/html"), list("/bytes"), list("/nothing"), list("/fail"),
-    list("/async"), list("/async-fail"), list("/none"), list("/secret"), list("/path/7/x%20y"), list("/path/x/y"),
-    # Not HEAD of "/text": httpuv sends plumber's 405 with a body, which is no HTTP.
+    list("/text"), list("/json?a=%31&b"), list("/html"), list("/bytes"), list("/nothing"),
+    list("/fail"),
+    list("/async"), list("/async-fail"), list("/none"), list("/secret"), list("/path/7/x%20y"),
+    list("/path/x/y"),
+    # Without HEAD of "/text", for which httpuv sends plumber's 405 with a body, which is invalid
+    # HTTP.
     list("/both", nobody = TRUE), list("/count", httpheader = "Cookie: n=41; a=b"),
     list("/files/style.css"), list("/files/none"), list("/files/%2e%2e/plumber.R"), list("//text"),
-    list("/echo", post = TRUE, postfields = charToRaw("{\"a\":1}"), httpheader = "Content-Type: application/json"),
+    list(
+      "/echo", post = TRUE, postfields = charToRaw("{\"a\":1}"),
+      httpheader = "Content-Type: application/json"
+    ),
     list("/echo", post = TRUE, postfields = raw(0), httpheader = "Content-Type: application/json"),
     list("/text", customrequest = "DELETE")
   )
   for (asked in requests) {
     ours <- do.call(fetch, c(list(paste0(url, asked[[1]])), asked[-1]))
-    # Each on a connection of its own: what httpuv sends behind an answer to HEAD would be taken for the next answer.
-    same <- do.call(fetch, c(list(paste0(other, asked[[1]]), fresh_connect = TRUE, forbid_reuse = TRUE), asked[-1]))
+    # Each request has a connection of its own, because a body after a response to HEAD would be
+    # taken for the next response.
+    same <- do.call(
+      fetch,
+      c(list(paste0(other, asked[[1]]), fresh_connect = TRUE, forbid_reuse = TRUE), asked[-1])
+    )
     expect_equal(shape(ours), shape(same), info = asked[[1]])
   }
 })
 
-test_that("hooks have run, and the exit hook runs when a signal ends it", {
+test_that("hooks run, and the exit hook runs after a signal", {
   counts <- unlist(json(at("/hooks")))
   expect_gte(min(counts[c("postroute", "preserialize", "postserialize")]), 20)
   expect_gte(counts[["preroute"]], 20)

@@ -1,11 +1,14 @@
-# Packages that use httpuv, unmodified, with rookery's in front. Each in an R of its own: a loaded httpuv cannot be
-# exchanged.
+# Packages that use httpuv, unmodified, with rookery's httpuv. Each runs in an R process of its own,
+# because a loaded httpuv cannot be replaced.
 
 skip_if_not_installed("processx")
 
-# Runs text in an R that has called use_compat(); what it printed.
+# Evaluates text in an R process that has called use_compat(); returns its output.
 run_with_compat <- function(..., seconds = 180) {
-  it <- local_r(c("invisible(rookery::use_compat(quiet = TRUE))", ..., "stopifnot(rookery::which_httpuv()$kind == 'rookery')"))
+  it <- local_r(c(
+    "invisible(rookery::use_compat(quiet = TRUE))", ...,
+    "stopifnot(rookery::which_httpuv()$kind == 'rookery')"
+  ))
   status <- exit_of(it, seconds)
   if (status != 0) {
     stop("it failed with status ", status, ":\n", it$tell())
@@ -38,13 +41,13 @@ test_that("httr2::req_dry_run() shows the request", {
     "req <- req_body_json(req, list(a = 1))",
     "req_dry_run(req)"
   )
-  # httr2 1.1 leaves the query out, writes the names of fields in lower case, and JSON over several lines.
+  # httr2 1.1 leaves out the query, writes field names in lower case, and JSON in several lines.
   expect_match(said, "POST /path(\\?x=1)? HTTP/1\\.1")
   expect_match(said, "accept: text/turtle", ignore.case = TRUE)
   expect_match(said, "\\{\\s*\"a\":\\s*1\\s*\\}")
 })
 
-# What the provider's page would send the browser to, again and again until somebody listens.
+# Requests the URL to which the provider would send the browser, until a server listens.
 visit <- function(url) {
   c(
     "asking <- callr::r_bg(function() {",
@@ -57,7 +60,7 @@ visit <- function(url) {
   )
 }
 
-test_that("httr's OAuth listener takes the code and its page arrives", {
+test_that("httr's OAuth listener gets the code, and its page arrives", {
   skip_if_not_installed("httr")
   skip_if_not_installed("curl")
   port <- free_port()
@@ -73,13 +76,13 @@ test_that("httr's OAuth listener takes the code and its page arrives", {
   expect_match(said, "page: 200 Authentication complete", fixed = TRUE)
 })
 
-test_that("httr2's OAuth listener does so too", {
+test_that("httr2's OAuth listener gets the code, and its page arrives", {
   skip_if_not_installed("httr2")
   skip_if_not_installed("curl")
   port <- free_port()
   said <- run_with_compat(
     visit(sprintf("http://127.0.0.1:%d/?code=abc&state=xyz", port)),
-    # The port was an argument of its own until httr2 1.0.
+    # Until httr2 1.0, the port was an argument of its own.
     "listen <- httr2::oauth_flow_auth_code_listen",
     sprintf("at <- list(port = %d, redirect_uri = 'http://127.0.0.1:%d/')", port, port),
     "got <- do.call(listen, at[names(at) %in% names(formals(listen))])",
@@ -91,14 +94,14 @@ test_that("httr2's OAuth listener does so too", {
   expect_match(said, "page: 200 Authentication complete", fixed = TRUE)
 })
 
-test_that("webutils takes a form with a file from its page", {
+test_that("webutils receives a form with a file", {
   skip_if_not_installed("webutils")
   skip_if_not_installed("curl")
   port <- free_port()
   dir <- withr::local_tempdir()
   it <- local_r(dir = dir, c(
     "invisible(rookery::use_compat(quiet = TRUE))",
-    # In place of a browser.
+    # Stands for a browser.
     "options(browser = function(url) cat('opened', url, rookery::which_httpuv()$kind, '\\n'))",
     sprintf("webutils::demo_httpuv(%d)", port)
   ))
@@ -110,7 +113,8 @@ test_that("webutils takes a form with a file from its page", {
   handle <- curl::new_handle(timeout = 60)
   curl::handle_setform(
     handle,
-    username = "ada", email_address = "ada@example.org", food = "\u00e9clair", picture = curl::form_file(picture)
+    username = "ada", email_address = "ada@example.org", food = "\u00e9clair",
+    picture = curl::form_file(picture)
   )
   answer <- rawToChar(curl::curl_fetch_memory(url, handle)$content)
   Encoding(answer) <- "UTF-8"
@@ -118,15 +122,20 @@ test_that("webutils takes a form with a file from its page", {
   expect_equal(readBin(file.path(dir, "a b.bin"), "raw", 1000), as.raw(0:255))
 })
 
-test_that("servr's site server serves, and tells its pages to reload", {
+test_that("servr's site server serves, and makes pages reload", {
   skip_if_not_installed("servr")
   skip_if_not_installed("curl")
-  site <- local_app("index.html" = "<html><head></head><body>first</body></html>", "a/b.txt" = "text", "data.bin" = strrep("0123456789", 100))
+  site <- local_app(
+    "index.html" = "<html><head></head><body>first</body></html>", "a/b.txt" = "text",
+    "data.bin" = strrep("0123456789", 100)
+  )
   port <- free_port()
   it <- local_r(c(
     "invisible(rookery::use_compat(quiet = TRUE))",
     "stopifnot(rookery::which_httpuv()$kind == 'rookery')",
-    sprintf("servr::httw('%s', port = %d, browser = FALSE, interval = 0.2, daemon = TRUE)", site, port),
+    sprintf(
+      "servr::httw('%s', port = %d, browser = FALSE, interval = 0.2, daemon = TRUE)", site, port
+    ),
     "cat('up\\n')",
     "repeat later::run_now(1)"
   ))
@@ -135,7 +144,7 @@ test_that("servr's site server serves, and tells its pages to reload", {
   page <- fetch(url)
   expect_equal(page$status_code, 200)
   expect_match(page$text, "first")
-  # servr puts the script that listens for reloads into pages.
+  # servr adds the script that listens for reloads to pages.
   expect_match(page$text, "new WebSocket")
   expect_equal(fetch(paste0(url, "/a/b.txt"))$text, "text\n")
   part <- fetch(paste0(url, "/data.bin"), range = "10-19")
@@ -143,7 +152,7 @@ test_that("servr's site server serves, and tells its pages to reload", {
   expect_equal(part$text, "0123456789")
   expect_equal(fetch(paste0(url, "/none"))$status_code, 404)
 
-  # The page's side of live reload: it sends "", and is told TRUE when something has changed.
+  # The page's side of live reload: it sends "", and receives TRUE after a change.
   socket <- socketConnection("127.0.0.1", port, open = "r+b", blocking = TRUE, timeout = 60)
   withr::defer(close(socket))
   writeBin(charToRaw(request("/websocket/", headers = c(
@@ -171,7 +180,8 @@ test_that("servr's site server serves, and tells its pages to reload", {
 test_that("jrc opens a page and calls into it", {
   skip_if_not_installed("jrc")
   skip_if_not_installed("curl")
-  # In place of a browser: fetches the page, opens its WebSocket, and prints what R tells the page to do.
+  # Stands for a browser: fetches the page, opens its WebSocket, and prints what R makes the page
+  # do.
   page <- withr::local_tempfile(fileext = ".R", lines = c(
     "url <- commandArgs(TRUE)[[1]]",
     "text <- rawToChar(curl::curl_fetch_memory(url)$content)",
@@ -206,7 +216,7 @@ test_that("jrc opens a page and calls into it", {
   expect_equal(readLines(told), c("page TRUE", "HTTP/1.1 101", "told"))
 })
 
-test_that("Shiny's own runApp() runs on it, with use_compat()", {
+test_that("Shiny's runApp() runs on rookery after use_compat()", {
   skip_if_not_installed("shiny")
   skip_if_not_installed("curl")
   port <- free_port()
@@ -218,14 +228,16 @@ test_that("Shiny's own runApp() runs on it, with use_compat()", {
   ))
   expect_true(wait_until(function() grepl("Listening on", it$tell())))
   url <- sprintf("http://127.0.0.1:%d", port)
-  # Shiny says so before it listens.
-  wait_until(function() !inherits(try(fetch(url), silent = TRUE), "try-error") || !it$process$is_alive())
+  # Shiny prints this before it listens.
+  wait_until(function() {
+    !inherits(try(fetch(url), silent = TRUE), "try-error") || !it$process$is_alive()
+  })
   expect_match(fetch(url)$text, "of shiny")
   expect_equal(fetch(paste0(url, "/shared/shiny.min.js"))$status_code, 200)
   expect_match(fetch(paste0(url, "/nothing-here"))$text, "Not Found")
 })
 
-test_that("objects of Shiny and plumber are served by the session that made them", {
+test_that("objects of Shiny and plumber are served by the session that created them", {
   skip_if_not_installed("shiny")
   skip_if_not_installed("plumber")
   skip_if_not_installed("curl")
@@ -253,7 +265,7 @@ test_that("objects of Shiny and plumber are served by the session that made them
   it$signal(15)
   expect_equal(exit_of(it), 0)
 
-  # plumber's own run() knows ports only.
+  # plumber's own run() cannot listen on a socket.
   socket <- file.path(withr::local_tempdir(), "api.sock")
   it <- local_r(c(router, sprintf("rookery::serve(router, 'unix:%s')", socket)))
   expect_serving(it)
@@ -267,7 +279,12 @@ test_that("R Markdown with runtime: shiny is served", {
   skip_if_not_installed("rmarkdown")
   skip_if_not_installed("shiny")
   skip_if_not(rmarkdown::pandoc_available(), "pandoc is not installed")
-  dir <- local_app("doc.Rmd" = c("---", "title: A document", "runtime: shiny", "output: html_document", "---", "", "Text of it."))
+  dir <- local_app(
+    "doc.Rmd" = c(
+      "---", "title: A document", "runtime: shiny", "output: html_document", "---", "",
+      "Text of it."
+    )
+  )
   it <- local_cli("serve", file.path(dir, "doc.Rmd"), "--port", "0")
   url <- expect_serving(it)
   expect_match(it$tell(), "R Markdown document with Shiny (doc.Rmd)", fixed = TRUE)
@@ -277,7 +294,7 @@ test_that("R Markdown with runtime: shiny is served", {
 })
 
 test_that("a folder with _server.yml is run by its engine", {
-  # An engine is any package with launch_server(): this one is made here.
+  # An engine is any package with launch_server(); this one is created here.
   library <- withr::local_tempdir()
   source <- local_app(
     "DESCRIPTION" = c(
@@ -294,7 +311,10 @@ test_that("a folder with _server.yml is run by its engine", {
   )
   installed <- processx::run(
     file.path(R.home("bin"), "R"), c("CMD", "INSTALL", "--no-test-load", "-l", library, source),
-    env = c("current", R_TESTS = "", R_LIBS = paste(c(compat_library(), .libPaths()), collapse = .Platform$path.sep)),
+    env = c(
+      "current", R_TESTS = "",
+      R_LIBS = paste(c(compat_library(), .libPaths()), collapse = .Platform$path.sep)
+    ),
     error_on_status = FALSE, stderr_to_stdout = TRUE
   )
   expect_equal(installed$status, 0, info = installed$stdout)
@@ -307,7 +327,7 @@ test_that("a folder with _server.yml is run by its engine", {
   expect_match(it$tell(), "_server.yml (engine tinyengine)", fixed = TRUE)
 })
 
-test_that("rookery is an engine itself", {
+test_that("rookery can be the engine of a _server.yml", {
   dir <- local_app(
     "_server.yml" = c("engine: rookery", "app: api/hello.R", "options:", "  host: 127.0.0.1"),
     "api/hello.R" = "function(req) list(status = 200L, headers = list(), body = 'by rookery')"

@@ -1,6 +1,6 @@
-# Text is sent in UTF-8, whatever R has it in.
+# Text is sent in UTF-8, whatever its encoding in R.
 
-test_that("bodies and headers are sent in UTF-8, and bytes as they are", {
+test_that("bodies and headers are sent in UTF-8, and bytes unchanged", {
   text <- function(bytes, encoding) {
     it <- rawToChar(as.raw(bytes))
     Encoding(it) <- encoding
@@ -8,27 +8,41 @@ test_that("bodies and headers are sent in UTF-8, and bytes as they are", {
   }
   cafe <- text(c(0x63, 0x61, 0x66, 0xe9), "latin1")
   long <- paste(rep(cafe, 30000), collapse = "")
-  reply <- function(body) list(status = 200L, headers = list("X-A" = cafe, "Content-Type" = "text/plain; charset=latin1"), body = body)
-  bodies <- list("/latin1" = cafe, "/utf8" = enc2utf8(cafe), "/bytes" = text(c(0x63, 0xe9), "bytes"), "/long" = long)
+  reply <- function(body) {
+    list(
+      status = 200L, headers = list("X-A" = cafe, "Content-Type" = "text/plain; charset=latin1"),
+      body = body
+    )
+  }
+  bodies <- list(
+    "/latin1" = cafe, "/utf8" = enc2utf8(cafe), "/bytes" = text(c(0x63, 0xe9), "bytes"),
+    "/long" = long
+  )
   server <- startServer("127.0.0.1", 0, function(req) reply(bodies[[req$PATH_INFO]]))
   withr::defer(server$stop())
   url <- paste0("http://127.0.0.1:", server$getPort())
   utf8 <- charToRaw("caf\xc3\xa9")
   answer <- fetch_here(paste0(url, "/latin1"))
   expect_equal(answer$content, utf8)
-  # What the app says of it stays.
+  # A `Content-Type` of the app is not changed.
   expect_match(rawToChar(answer$headers), "charset=latin1", fixed = TRUE, useBytes = TRUE)
-  expect_true(length(grepRaw(c(charToRaw("x-a: "), utf8), charToRaw(tolower(rawToChar(answer$headers))), fixed = TRUE)) > 0 ||
+  expect_true(
+    length(grepRaw(
+      c(charToRaw("x-a: "), utf8), charToRaw(tolower(rawToChar(answer$headers))), fixed = TRUE
+    )) >
+      0 ||
     length(grepRaw(utf8, answer$headers, fixed = TRUE)) > 0)
   expect_equal(fetch_here(paste0(url, "/utf8"))$content, utf8)
   expect_equal(fetch_here(paste0(url, "/bytes"))$content, as.raw(c(0x63, 0xe9)))
   expect_equal(fetch_here(paste0(url, "/long"))$content, rep(utf8, 30000))
 })
 
-test_that("in a C locale text without a mark that is UTF-8 is sent as it is", {
+test_that("in a C locale, unmarked text that is valid UTF-8 is sent unchanged", {
   skip_if_not_installed("processx")
   app <- "function(req) list(status = 200L, headers = list(), body = rawToChar(as.raw(c(0x63, 0xc3, 0xa9))))"
-  it <- local_r(paste0("rookery::serve(", app, ", port = 0, log = FALSE)"), environment = c(LC_ALL = "C"))
+  it <- local_r(
+    paste0("rookery::serve(", app, ", port = 0, log = FALSE)"), environment = c(LC_ALL = "C")
+  )
   expect_equal(fetch(expect_serving(it))$content, as.raw(c(0x63, 0xc3, 0xa9)))
 })
 
@@ -36,6 +50,9 @@ test_that("numbers in events have no exponent", {
   expect_equal(as.character(sse_event("x", id = 100000)), "id: 100000\ndata: x\n\n")
   expect_equal(as.character(sse_event(c(100000, 0.5))), "data: 100000\ndata: 0.5\n\n")
   expect_equal(as.character(sse_event("x", retry = 1e5)), "retry: 100000\ndata: x\n\n")
-  expect_error(sse_event("x", retry = Inf), "`retry` must be a whole number of milliseconds, not Inf", class = "rookery_bad_argument")
+  expect_error(
+    sse_event("x", retry = Inf), "`retry` must be a whole number of milliseconds, not Inf",
+    class = "rookery_bad_argument"
+  )
   expect_error(sse_event("x\xff"), class = "rookery_bad_argument")
 })

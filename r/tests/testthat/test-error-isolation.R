@@ -1,4 +1,4 @@
-# The boundary to R: nothing an app does ends the loop, and what it did is told on stderr.
+# Guarded calls: nothing that an app does ends the event loop, and errors are reported on stderr.
 
 failing <- function(handler) {
   list(call = function(req) if (req$PATH_INFO == "/ok") ok() else handler(req))
@@ -13,33 +13,48 @@ expect_failure <- function(handler, body, log, path = "/fails") {
   expect_identical(answer$text, body)
   expect_identical(answer$headers[["content-type"]], "text/plain; charset=UTF-8")
   expect_match(lines, log, fixed = TRUE, all = FALSE)
-  # The loop goes on, and so does the connection.
+  # The loop continues, and so does the connection.
   expect_identical(get(client, "/ok")$text, "ok")
 }
 
-test_that("an error is a 500 with its message, and a line with route, stage and class", {
+test_that("an error results in status 500 with its message and a line with route, stage and class", {
   expect_failure(function(req) stop("b\u00f6"), "ERROR: b\u00f6", "GET /fails (call): b\u00f6")
   expect_failure(
-    function(req) stop(structure(class = c("my_error", "error", "condition"), list(message = "mine", call = NULL))),
+    function(req) {
+      stop(structure(
+        class = c("my_error", "error", "condition"), list(message = "mine", call = NULL)
+      ))
+    },
     "ERROR: mine", "GET /fails (call): <my_error> mine"
   )
-  expect_failure(function(req) undefined_thing(), "ERROR: could not find function \"undefined_thing\"", "undefined_thing")
+  expect_failure(
+    function(req) undefined_thing(), "ERROR: could not find function \"undefined_thing\"",
+    "undefined_thing"
+  )
   expect_failure(function(req) log(-1:"a"), "ERROR: NA/NaN argument", "NA/NaN")
-  expect_failure(function(req) base::get("nowhere", mode = "function"), "ERROR: object 'nowhere' of mode 'function' was not found", "nowhere")
+  expect_failure(
+    function(req) base::get("nowhere", mode = "function"),
+    "ERROR: object 'nowhere' of mode 'function' was not found", "nowhere"
+  )
 })
 
-test_that("conditions that are no errors, and restarts, are answered", {
+test_that("conditions that are not errors, and restarts, result in status 500", {
   odd <- structure(class = c("odd", "condition"), list(message = "odd", call = NULL))
   expect_failure(function(req) stop(odd), "An exception occurred.", "GET /fails (call)")
-  expect_failure(function(req) invokeRestart("abort"), "An exception occurred.", "GET /fails (call)")
+  expect_failure(
+    function(req) invokeRestart("abort"), "An exception occurred.", "GET /fails (call)"
+  )
 })
 
-test_that("what is no response is a 500 that says so", {
+test_that("an invalid response results in status 500 with an explanation", {
   bad <- list(
-    NULL, list(), list(headers = list()), list(status = "200"), list(status = NA_integer_), list(status = 99999),
-    list(status = 200L, headers = list("A" = c("1", "2"))), list(status = 200L, headers = list("x")),
+    NULL, list(), list(headers = list()), list(status = "200"), list(status = NA_integer_),
+    list(status = 99999),
+    list(status = 200L, headers = list("A" = c("1", "2"))),
+    list(status = 200L, headers = list("x")),
     list(status = 200L, body = list(1)), list(status = 200L, body = quote(x)),
-    list(status = 200L, headers = list("X-Split" = "a\r\nSet-Cookie: b")), list(status = 200L, headers = list("A B" = "x"))
+    list(status = 200L, headers = list("X-Split" = "a\r\nSet-Cookie: b")),
+    list(status = 200L, headers = list("A B" = "x"))
   )
   for (value in bad) {
     expect_failure(function(req) value, "An exception occurred.", "GET /fails (the response)")
@@ -47,9 +62,9 @@ test_that("what is no response is a 500 that says so", {
   expect_failure(function(req) "abc", "An exception occurred.", "GET /fails (the response)")
 })
 
-test_that("first trap: options(error=) does not run, and is there afterwards", {
+test_that("special case 1: options(error=) is not evaluated, and is restored", {
   ran <- 0
-  # A function: an expression would be evaluated where `ran` is not seen.
+  # A function, because an expression would be evaluated where `ran` does not exist.
   before <- options(error = function() ran <<- ran + 1)
   withr::defer(options(before))
   set <- getOption("error")
@@ -61,13 +76,15 @@ test_that("first trap: options(error=) does not run, and is there afterwards", {
   expect_identical(getOption("error"), set)
 })
 
-test_that("first trap, in the response of a promise", {
+test_that("special case 1 in the response of a promise", {
   ran <- 0
   before <- options(error = function() ran <<- ran + 1)
   withr::defer(options(before))
   registerS3method("as.character", "untold", function(x, ...) stop("no"), envir = baseenv())
   server <- local_server(function(req) {
-    response <- list(status = 200L, headers = list("X-Value" = structure(list(1), class = "untold")), body = "")
+    response <- list(
+      status = 200L, headers = list("X-Value" = structure(list(1), class = "untold")), body = ""
+    )
     promises::promise(function(resolve, reject) later::later(function() resolve(response), 0.01))
   })
   client <- local_client(server)
@@ -75,7 +92,7 @@ test_that("first trap, in the response of a promise", {
   expect_identical(ran, 0)
 })
 
-test_that("where R can nest no deeper a request is answered all the same, and the next is guarded", {
+test_that("a request is handled at R's maximum nesting depth, and the next one is guarded", {
   ran <- 0
   before <- options(error = quote(ran <<- ran + 1), expressions = 200)
   withr::defer(options(before))
@@ -85,7 +102,7 @@ test_that("where R can nest no deeper a request is answered all the same, and th
   depth <- 20
   has_failed <- FALSE
   stderr_of({
-    # Until there is no room for service() itself.
+    # Nested until service() itself cannot be called any more.
     while (!has_failed && depth < 200) {
       send(client, request("/ok"))
       socketSelect(list(client$socket), timeout = 0.05)
@@ -102,7 +119,7 @@ test_that("where R can nest no deeper a request is answered all the same, and th
   expect_identical(getOption("error"), quote(ran <<- ran + 1))
 })
 
-test_that("second trap: a stack overflow is an error of its own", {
+test_that("special case 2: a stack overflow is reported as an error", {
   deep <- function(n) deep(n + 1)
   server <- local_server(failing(function(req) deep(0)))
   client <- local_client(server)
@@ -113,7 +130,7 @@ test_that("second trap: a stack overflow is an error of its own", {
   expect_identical(get(client, "/ok")$text, "ok")
 })
 
-test_that("third trap: an interrupt in a handler is a 500, and ends the loop", {
+test_that("special case 3: an interrupt in a handler results in status 500 and ends the loop", {
   server <- local_server(failing(function(req) {
     tools::pskill(Sys.getpid(), tools::SIGINT)
     Sys.sleep(60)
@@ -121,14 +138,16 @@ test_that("third trap: an interrupt in a handler is a 500, and ends the loop", {
   client <- local_client(server)
   send(client, request("/fails"))
   interrupted <- 0
-  lines <- stderr_of(tryCatch(serve_until(function() FALSE), interrupt = function(e) interrupted <<- interrupted + 1))
+  lines <- stderr_of(tryCatch(
+    serve_until(function() FALSE), interrupt = function(e) interrupted <<- interrupted + 1
+  ))
   expect_identical(interrupted, 1)
   expect_match(lines, "GET /fails (call): interrupted", fixed = TRUE, all = FALSE)
   expect_identical(reply(client)$status, 500L)
   expect_identical(get(client, "/ok")$text, "ok")
 })
 
-test_that("fourth fact: calling handlers around service() do not see a handler's conditions", {
+test_that("calling handlers around service() do not see a handler's conditions", {
   server <- local_server(list(call = function(req) {
     message("inside")
     warning("inside")
@@ -147,7 +166,7 @@ test_that("fourth fact: calling handlers around service() do not see a handler's
   expect_identical(seen, character(0))
 })
 
-test_that("no frame stands between service() and the app", {
+test_that("there is no frame between service() and the app", {
   frames <- NULL
   server <- local_server(list(call = function(req) {
     frames <<- sys.calls()
@@ -163,38 +182,48 @@ test_that("no frame stands between service() and the app", {
   expect_identical(as.character(frames[[depth + 1L]][[1]]), "service")
 })
 
-test_that("errors in onHeaders are answered", {
+test_that("errors in onHeaders result in status 500", {
   server <- local_server(list(
     call = function(req) ok(),
     onHeaders = function(req) {
       switch(
         req$PATH_INFO,
-        "/error" = stop("early"), "/odd" = list(a = 1), "/promise" = promises::promise_resolve(ok("promised")), NULL
+        "/error" = stop("early"), "/odd" = list(a = 1),
+        "/promise" = promises::promise_resolve(ok("promised")), NULL
       )
     }
   ))
   client <- local_client(server)
   lines <- stderr_of({
-    answers <- list(get(client, "/error"), get(client, "/odd"), get(client, "/promise"), get(client, "/"))
+    answers <- list(
+      get(client, "/error"), get(client, "/odd"), get(client, "/promise"), get(client, "/")
+    )
     upload <- post(client, "/error", body = "abc")
   })
-  expect_identical(vapply(answers, `[[`, "", "text"), c("ERROR: early", "An exception occurred.", "promised", "ok"))
+  expect_identical(
+    vapply(answers, `[[`, "", "text"), c("ERROR: early", "An exception occurred.", "promised", "ok")
+  )
   expect_identical(upload$status, 500L)
   expect_match(lines, "GET /error (onHeaders): early", fixed = TRUE, all = FALSE)
   expect_match(lines, "GET /odd (the response)", fixed = TRUE, all = FALSE)
 })
 
-test_that("promises: fulfilled, rejected, and settled with what is no response", {
+test_that("promises: fulfilled, rejected, and resolved with an invalid response", {
   promise <- function(path) {
     promises::promise(function(resolve, reject) {
       later::later(function() {
-        switch(path, "/good" = resolve(ok("late")), "/bad" = reject("nope"), "/null" = resolve(NULL), resolve("x"))
+        switch(
+          path, "/good" = resolve(ok("late")), "/bad" = reject("nope"), "/null" = resolve(NULL),
+          resolve("x")
+        )
       }, 0.01)
     })
   }
   server <- local_server(list(call = function(req) promise(req$PATH_INFO)))
   client <- local_client(server)
-  lines <- stderr_of(answers <- lapply(c("/good", "/bad", "/null", "/text"), function(path) get(client, path)))
+  lines <- stderr_of(
+    answers <- lapply(c("/good", "/bad", "/null", "/text"), function(path) get(client, path))
+  )
   expect_identical(
     vapply(answers, `[[`, "", "text"),
     c("late", "ERROR: nope", "An exception occurred.", "An exception occurred.")
@@ -203,10 +232,10 @@ test_that("promises: fulfilled, rejected, and settled with what is no response",
   expect_match(lines, "GET /null (the response of a promise)", fixed = TRUE, all = FALSE)
 })
 
-test_that("a promise that is fulfilled already is answered without a callback of package later", {
+test_that("a fulfilled promise is used without a callback of package later", {
   waits <- NULL
   server <- local_server(list(call = function(req) {
-    # What package promises makes of one is its own: a `then()` would leave a callback.
+    # `then()` would create a promise and a callback.
     switch(req$PATH_INFO,
       "/good" = promises::promise_resolve(ok("now")),
       "/chained" = promises::then(promises::promise_resolve(1), function(one) ok("chained")),
@@ -216,7 +245,7 @@ test_that("a promise that is fulfilled already is answered without a callback of
     )
   }))
   client <- local_client(server)
-  # What the tests before have left may leave more: the third time it is ours.
+  # Earlier tests may have left callbacks, so the third count is used.
   for (attempt in 1:3) {
     serve_until(later::loop_empty)
     waits <- NULL
@@ -230,21 +259,27 @@ test_that("a promise that is fulfilled already is answered without a callback of
     if (!any(waits)) break
   }
   expect_false(any(waits))
-  lines <- stderr_of(answers <- lapply(c("/chained", "/null", "/bad", "/promise"), function(path) get(client, path)))
+  lines <- stderr_of(
+    answers <- lapply(c("/chained", "/null", "/bad", "/promise"), function(path) get(client, path))
+  )
   expect_identical(vapply(answers, `[[`, 1L, "status"), c(200L, 500L, 500L, 500L))
   expect_identical(answers[[1]]$text, "chained")
   expect_match(lines, "GET /null (the response of a promise)", fixed = TRUE, all = FALSE)
   expect_match(lines, "GET /bad (a promise): no", fixed = TRUE, all = FALSE)
 })
 
-test_that("errors in WebSocket callbacks close that WebSocket and nothing else", {
+test_that("errors in WebSocket callbacks close only that WebSocket", {
   closed <- character(0)
   server <- local_server(list(
     call = function(req) ok(),
     onWSOpen = function(ws) {
       if (ws$request$PATH_INFO == "/open") stop("at open")
-      ws$onMessage(function(binary, message) if (message == "fail") stop("at message") else ws$send(message))
-      ws$onMessage(function(binary, message) if (message == "fail") closed <<- c(closed, "second handler ran"))
+      ws$onMessage(function(binary, message) {
+        if (message == "fail") stop("at message") else ws$send(message)
+      })
+      ws$onMessage(function(binary, message) {
+        if (message == "fail") closed <<- c(closed, "second handler ran")
+      })
       ws$onClose(function() closed <<- c(closed, ws$request$PATH_INFO))
       ws$onClose(function() stop("at close"))
     }
@@ -265,7 +300,9 @@ test_that("errors in WebSocket callbacks close that WebSocket and nothing else",
   })
   expect_identical(at_open$payload, c(as.raw(c(0x03, 0xF3)), charToRaw("Error in onWSOpen")))
   expect_identical(rawToChar(echoed$payload), "hello")
-  expect_identical(at_message$payload, c(as.raw(c(0x03, 0xF3)), charToRaw("Error executing onWSMessage")))
+  expect_identical(
+    at_message$payload, c(as.raw(c(0x03, 0xF3)), charToRaw("Error executing onWSMessage"))
+  )
   expect_identical(closed, "/message")
   expect_match(lines, "at open", all = FALSE)
   expect_match(lines, "at message", all = FALSE)
@@ -274,17 +311,23 @@ test_that("errors in WebSocket callbacks close that WebSocket and nothing else",
 })
 
 test_that("an app may be a function, list, environment, R6 object or reference class object", {
-  Ref <- setRefClass("BoundaryRefApp", fields = list(answer = "list"), methods = list(call = function(req) answer), where = globalenv())
+  Ref <- setRefClass(
+    "BoundaryRefApp", fields = list(answer = "list"), methods = list(call = function(req) answer),
+    where = globalenv()
+  )
   Six <- R6::R6Class("SixApp", public = list(call = function(req) ok("six")))
   environment_app <- new.env()
   environment_app$call <- function(req) ok("env")
-  apps <- list(function(req) ok("function"), list(call = function(req) ok("list")), environment_app, Six$new(), Ref$new(answer = ok("ref")))
+  apps <- list(
+    function(req) ok("function"), list(call = function(req) ok("list")), environment_app, Six$new(),
+    Ref$new(answer = ok("ref"))
+  )
   texts <- vapply(apps, function(app) get(local_client(local_server(app)))$text, "")
   expect_identical(texts, c("function", "list", "env", "six", "ref"))
   expect_identical(get(local_client(local_server(list())))$text, "404 Not Found\n")
 })
 
-test_that("an interrupt in a WebSocket's callback drops it, and ends the loop", {
+test_that("an interrupt in a WebSocket callback closes the connection and ends the loop", {
   closed <- 0
   server <- local_server(list(onWSOpen = function(ws) {
     ws$onMessage(function(binary, message) {
@@ -297,14 +340,16 @@ test_that("an interrupt in a WebSocket's callback drops it, and ends the loop", 
   upgrade(client)
   send(client, frame("x"))
   interrupted <- 0
-  lines <- stderr_of(tryCatch(serve_until(function() closed > 0), interrupt = function(e) interrupted <<- interrupted + 1))
+  lines <- stderr_of(tryCatch(
+    serve_until(function() closed > 0), interrupt = function(e) interrupted <<- interrupted + 1
+  ))
   expect_identical(interrupted, 1)
   expect_match(lines, "a WebSocket's onMessage: interrupted", fixed = TRUE, all = FALSE)
   serve_until(function() closed > 0)
   expect_identical(closed, 1)
 })
 
-test_that("what onHeaders saw is let go of when the client leaves before its body has come", {
+test_that("the request of onHeaders is released if the client disconnects before the body", {
   seen <- 0
   gone <- 0
   server <- local_server(list(
@@ -322,7 +367,7 @@ test_that("what onHeaders saw is let go of when the client leaves before its bod
     disconnect(client)
   }
   serve_until(function() {
-    # What has come back is let go of with the next event.
+    # Returned memory is released with the next event.
     get(local_client(server))
     gc()
     gone >= 20
@@ -330,7 +375,7 @@ test_that("what onHeaders saw is let go of when the client leaves before its bod
   expect_gte(gone, 20)
 })
 
-test_that("names that differ in `_` and `-` are two in HEADERS", {
+test_that("names that differ in `_` and `-` are separate in HEADERS", {
   seen <- list()
   server <- local_server(function(req) {
     seen[[length(seen) + 1]] <<- req$HEADERS
@@ -341,11 +386,12 @@ test_that("names that differ in `_` and `-` are two in HEADERS", {
   get(client, headers = "X-Audit_Score: v")
   get(client, headers = c("X-Audit_Score: u", "X-Audit-Score: d"))
   expect_identical(lapply(seen, function(headers) headers[startsWith(names(headers), "x-audit")]), list(
-    c("x-audit-score" = "v"), c("x-audit_score" = "v"), c("x-audit-score" = "d", "x-audit_score" = "u")
+    c("x-audit-score" = "v"), c("x-audit_score" = "v"),
+    c("x-audit-score" = "d", "x-audit_score" = "u")
   ))
 })
 
-test_that("an answer may be an environment, an R6 object or one of a reference class, and the promise of one", {
+test_that("a response may be an environment, R6 or reference class object, or a promise of one", {
   answer <- function(body) list(status = 202L, headers = list("X-A" = "1"), body = body)
   Six <- R6::R6Class("SixAnswer", public = answer("six"))
   Active <- R6::R6Class(
@@ -353,7 +399,9 @@ test_that("an answer may be an environment, an R6 object or one of a reference c
     public = list(headers = list("X-A" = "1")),
     active = list(status = function() 202L, body = function() strrep("a", 1e5))
   )
-  Ref <- methods::setRefClass("RefAnswer", fields = list(status = "integer", headers = "list", body = "character"))
+  Ref <- methods::setRefClass(
+    "RefAnswer", fields = list(status = "integer", headers = "list", body = "character")
+  )
   answers <- list(
     env = list2env(answer("env")), six = Six$new(), active = Active$new(),
     ref = do.call(Ref$new, answer("ref")), pairlist = as.pairlist(answer("pairlist")),
@@ -372,27 +420,35 @@ test_that("an answer may be an environment, an R6 object or one of a reference c
   expect_identical(ask(client, "/", "PUT")$text, "env")
 })
 
-test_that("an environment whose parts cannot be read, or are elsewhere, is a 500", {
+test_that("an environment with unreadable or inherited elements results in status 500", {
   broken <- list2env(list(status = 200L))
   makeActiveBinding("body", function() stop("no body today"), broken)
   expect_failure(function(req) broken, "An exception occurred.", "no body today")
   expect_failure(
-    function(req) new.env(parent = list2env(list(status = 200L))), "An exception occurred.", "`status` must be a number"
+    function(req) new.env(parent = list2env(list(status = 200L))), "An exception occurred.",
+    "`status` must be a number"
   )
 })
 
-test_that("a header's value is made text as paste() does it, and latin1 is sent as UTF-8", {
+test_that("header values are converted as by paste(), and latin1 is sent as UTF-8", {
   latin1 <- iconv("\u00e9", "UTF-8", "latin1")
   headers <- list(
-    list(one = list("1"), two = list(1.5), three = as.raw(10), four = quote(symbol), five = factor("level"), six = latin1),
-    c(six = latin1), list2env(list(one = "1", two = 2)), c(one = 1, two = 2), pairlist(one = "1", two = "2")
+    list(
+      one = list("1"), two = list(1.5), three = as.raw(10), four = quote(symbol),
+      five = factor("level"), six = latin1
+    ),
+    c(six = latin1), list2env(list(one = "1", two = 2)), c(one = 1, two = 2),
+    pairlist(one = "1", two = "2")
   )
   client <- local_client(local_server(list(
-    call = function(req) list(status = 200L, headers = headers[[as.integer(substring(req$PATH_INFO, 2))]], body = "")
+    call = function(req) {
+      list(status = 200L, headers = headers[[as.integer(substring(req$PATH_INFO, 2))]], body = "")
+    }
   )))
   got <- get(client, "/1")$headers
   expect_identical(
-    unname(got[c("one", "two", "three", "four", "five", "six")]), c("1", "1.5", "0a", "symbol", "level", "\u00e9")
+    unname(got[c("one", "two", "three", "four", "five", "six")]),
+    c("1", "1.5", "0a", "symbol", "level", "\u00e9")
   )
   expect_identical(get(client, "/2")$headers[["six"]], "\u00e9")
   for (path in c("/3", "/4", "/5")) {
@@ -400,7 +456,7 @@ test_that("a header's value is made text as paste() does it, and latin1 is sent 
   }
 })
 
-test_that("a WebSocket's request has what the client sent, whatever onHeaders made of it", {
+test_that("the request of a WebSocket has the client's values, even if onHeaders changed them", {
   seen <- NULL
   server <- local_server(list(
     onHeaders = function(req) {
@@ -408,7 +464,7 @@ test_that("a WebSocket's request has what the client sent, whatever onHeaders ma
       for (name in ls(req)) assign(name, "changed", envir = req)
       rm("QUERY_STRING", envir = req)
       req$mine <- before
-      # What the event lends is overwritten meanwhile.
+      # Meanwhile the memory of the event is overwritten.
       service(1)
       NULL
     },
@@ -418,7 +474,7 @@ test_that("a WebSocket's request has what the client sent, whatever onHeaders ma
   expect_identical(upgrade(client, "/path?query")$status, 101L)
   serve_until(function() !is.null(seen))
   before <- seen$mine
-  # As httpuv has it: those that speak of the body stay as they are.
+  # Bindings for the body are not reset, as in httpuv.
   kept <- c("rook.input", "rook.errors", "httpuv.version")
   expect_setequal(names(seen), c(names(before), "mine"))
   expect_identical(unname(seen[kept]), as.list(rep("changed", 3)))

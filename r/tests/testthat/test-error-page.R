@@ -1,10 +1,11 @@
-# The page of an error: for a developer's own browser, where `rookery.error_detail` is "full".
+# The error page for a developer's own browser, with `rookery.error_detail` = "full".
 
 page_app <- function() {
-  # Of a file, as an app's code is.
+  # Evaluates code from a file, as an app's code is.
   file <- withr::local_tempfile(
     lines = c(
-      "inner <- function(what) {", "  text <- '<script>alert(0)</script>'", "  if (is.null(what)) stop('nothing there')",
+      "inner <- function(what) {", "  text <- '<script>alert(0)</script>'",
+      "  if (is.null(what)) stop('nothing there')",
       "  stop(what)", "}", "call <- function(req) inner(next_error())"
     ),
     fileext = ".R"
@@ -14,7 +15,7 @@ page_app <- function() {
   env
 }
 
-# Its code is a file's, `condition(req)` is what it fails with.
+# An app whose code is in a file, and which fails with `condition(req)`.
 local_page_server <- function(condition, ..., env = parent.frame()) {
   app <- page_app()
   local_server(list(call = function(req) {
@@ -24,21 +25,27 @@ local_page_server <- function(condition, ..., env = parent.frame()) {
 }
 
 browser_of <- function(server, ...) {
-  c("Accept: text/html,application/xhtml+xml,*/*;q=0.8", paste0("Host: localhost:", server$getPort()), ...)
+  c(
+    "Accept: text/html,application/xhtml+xml,*/*;q=0.8",
+    paste0("Host: localhost:", server$getPort()), ...
+  )
 }
 
-# As get(), with headers that may be another Host.
+# get() with headers that may replace Host.
 page_of <- function(server, path = "/", headers = browser_of(server), method = "GET") {
   client <- local_client(server)
   stderr_of({
-    send(client, paste0(method, " ", path, " HTTP/1.1\r\n", paste0(headers, "\r\n", collapse = ""), "\r\n"))
+    send(
+      client,
+      paste0(method, " ", path, " HTTP/1.1\r\n", paste0(headers, "\r\n", collapse = ""), "\r\n")
+    )
     answer <- reply(client, method)
   })
   answer$text <- enc2utf8(`Encoding<-`(answer$text, "UTF-8"))
   answer
 }
 
-test_that("a browser of this machine is shown the error, its calls with their lines, and the request", {
+test_that("a browser on this machine gets a page with the error, its calls and the request", {
   withr::local_options(rookery.error_detail = "full")
   server <- local_page_server(function(req) "no such column")
   answer <- page_of(server, "/table?rows=5", browser_of(server, "X-Plain: seen"))
@@ -48,9 +55,11 @@ test_that("a browser of this machine is shown the error, its calls with their li
   expect_match(answer$text, "<h1>no such column</h1>", fixed = TRUE)
   expect_match(answer$text, "simpleError, error", fixed = TRUE)
   expect_match(answer$text, "Request <code>[0-9a-f]{32}</code>")
-  # The line, three before it and three after, as far as there are any.
+  # The line, and up to three lines before and after it.
   expect_match(answer$text, "<b>4   stop(what)</b>", fixed = TRUE)
-  for (line in c("1 inner &lt;- function(what) {", "6 call &lt;- function(req) inner(next_error())")) {
+  for (line in c(
+    "1 inner &lt;- function(what) {", "6 call &lt;- function(req) inner(next_error())"
+  )) {
     expect_match(answer$text, line, fixed = TRUE)
   }
   expect_match(answer$text, "<code>base::stop(what)</code>|<code>stop\\(what\\)</code>")
@@ -58,11 +67,13 @@ test_that("a browser of this machine is shown the error, its calls with their li
   expect_match(answer$text, "GET /table", fixed = TRUE)
   expect_match(answer$text, "<th>rows</th><td>5</td>", fixed = TRUE)
   expect_match(answer$text, "<th>x-plain</th><td>seen</td>", fixed = TRUE)
-  # A HEAD has the same head.
-  expect_equal(page_of(server, method = "HEAD")$headers[["content-type"]], "text/html; charset=utf-8")
+  # A HEAD request gets the same headers.
+  expect_equal(
+    page_of(server, method = "HEAD")$headers[["content-type"]], "text/html; charset=utf-8"
+  )
 })
 
-test_that("nobody else is shown it, and nobody by default", {
+test_that("other clients get no page, and by default no client does", {
   told <- function(server, headers) page_of(server, "/", headers)$headers[["content-type"]]
   html <- "Accept: text/html"
   for (detail in c("none", "message", "httpuv")) {
@@ -72,13 +83,15 @@ test_that("nobody else is shown it, and nobody by default", {
   }
   withr::local_options(rookery.error_detail = "full")
   server <- local_page_server(function(req) "no")
-  # A name of a stranger's that leads here, and a proxy of this machine.
+  # A foreign host name that resolves to this machine, and a proxy on this machine.
   expect_match(told(server, c(html, "Host: rebound.example.org")), "^text/plain")
   expect_match(told(server, browser_of(server, "X-Forwarded-For: 192.0.2.1")), "^text/plain")
   expect_match(told(server, c("Accept: */*", "Host: localhost")), "^text/plain")
-  expect_equal(told(server, c("Accept: application/json", "Host: localhost")), "application/problem+json")
+  expect_equal(
+    told(server, c("Accept: application/json", "Host: localhost")), "application/problem+json"
+  )
   expect_match(told(server, c("Accept: text/html", "Host: [::1]:80")), "^text/html")
-  # A Unix socket is a proxy's.
+  # A connection to a Unix socket comes from a proxy.
   skip_if_not_installed("curl")
   path <- withr::local_tempfile()
   pipe <- startPipeServer(path, NULL, function(req) stop("no"))
@@ -88,31 +101,39 @@ test_that("nobody else is shown it, and nobody by default", {
   expect_match(answer$type, "^text/plain")
 })
 
-test_that("where the app's default is what an interactive session has, there is no page", {
+test_that("the default of an interactive session shows no page", {
   withr::local_options(rookery.error_detail = NULL)
   expect_false(setting_of("error_detail")$value == "full")
 })
 
-test_that("what a request or an error says is text on the page, whatever it is", {
+test_that("text of requests and errors is escaped on the page", {
   withr::local_options(rookery.error_detail = "full")
   hostile <- "<script>alert('x')</script><img src=x onerror=\"alert(1)\">&amp;"
   condition <- structure(
     class = c("<b>class</b>", "error", "condition"),
-    list(message = hostile, call = str2lang("f(\"<i>call</i>\")"), parent = simpleError("<u>parent</u>"))
+    list(
+      message = hostile, call = str2lang("f(\"<i>call</i>\")"),
+      parent = simpleError("<u>parent</u>")
+    )
   )
   server <- local_page_server(function(req) condition)
   quoted <- utils::URLencode(hostile, reserved = TRUE)
   answer <- page_of(
     server, paste0("/%3Csvg%3E?", quoted, "=", quoted, "&%3Ch1%3E"),
-    browser_of(server, paste("User-Agent:", hostile), "X-Quote: \"'`</td></table><style>*{}</style>", "X-Bytes: \xff\xfe<b>", "X-Turn: a\u202eb")
+    browser_of(
+      server, paste("User-Agent:", hostile), "X-Quote: \"'`</td></table><style>*{}</style>",
+      "X-Bytes: \xff\xfe<b>", "X-Turn: a\u202eb"
+    )
   )
   expect_match(answer$headers[["content-type"]], "^text/html")
   body <- sub("^.*<body>", "", gsub("\n", " ", answer$text))
-  # No tags but the page's own, and none with an attribute but those that it writes.
+  # The body contains only tags and attributes that the page writes, and none from the error.
   tags <- unique(unlist(regmatches(body, gregexpr("<[^>]*>", body))))
   ours <- c(
-    "<header>", "</header>", "<main>", "</main>", "<h1>", "</h1>", "<h2>", "</h2>", "<p>", "</p>", "<p class=quiet>", "<code>", "</code>", "<details>",
-    "<details open>", "</details>", "<summary>", "<summary class=quiet>", "</summary>", "<span class=quiet>", "</span>", "<pre>", "</pre>", "<b>", "</b>",
+    "<header>", "</header>", "<main>", "</main>", "<h1>", "</h1>", "<h2>", "</h2>", "<p>", "</p>",
+    "<p class=quiet>", "<code>", "</code>", "<details>",
+    "<details open>", "</details>", "<summary>", "<summary class=quiet>", "</summary>",
+    "<span class=quiet>", "</span>", "<pre>", "</pre>", "<b>", "</b>",
     "<table>", "</table>", "<tr>", "</tr>", "<th>", "</th>", "<td>", "</td>", "</body>", "</html>"
   )
   expect_equal(setdiff(tags, ours), character())
@@ -121,16 +142,22 @@ test_that("what a request or an error says is text on the page, whatever it is",
   expect_match(answer$text, "caused by &lt;u&gt;parent", fixed = TRUE)
   expect_match(answer$text, "&lt;b&gt;class", fixed = TRUE)
   expect_no_match(answer$text, "\u202e")
-  # The title as well.
+  # The title is checked as well.
   expect_match(answer$text, "<title>&lt;script&gt;", fixed = TRUE)
 })
 
-test_that("its policy lets nothing be fetched or run, and the one style be used", {
+test_that("the page's policy allows no scripts and no loading, only its own style", {
   withr::local_options(rookery.error_detail = "full")
   server <- local_page_server(function(req) "no")
   answer <- page_of(server)
   policy <- strsplit(answer$headers[["content-security-policy"]], "; ")[[1]]
-  expect_true(all(c("default-src 'none'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'", "sandbox") %in% policy))
+  expect_true(all(
+    c(
+      "default-src 'none'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
+      "sandbox"
+    ) %in%
+      policy
+  ))
   expect_no_match(policy, "unsafe|script-src|http|\\*")
   expect_equal(answer$headers[["x-content-type-options"]], "nosniff")
   skip_if_not_installed("openssl")
@@ -140,7 +167,7 @@ test_that("its policy lets nothing be fetched or run, and the one style be used"
   expect_no_match(answer$text, "style=|on[a-z]+=|src=|href=")
 })
 
-test_that("no secrets: not in the request, and not where the error repeats them", {
+test_that("the page masks secrets in the request and in the error message", {
   withr::local_options(rookery.error_detail = "full", mine.secret = "an option's secret")
   withr::local_envvar(MINE_SECRET = "an environment's secret")
   server <- local_page_server(function(req) {
@@ -148,12 +175,14 @@ test_that("no secrets: not in the request, and not where the error repeats them"
     paste("cannot use", req$HTTP_COOKIE, "nor", req$HTTP_AUTHORIZATION, "nor", req$QUERY_STRING)
   })
   answer <- page_of(server, "/?pass%77ord=hunter2&user=ann&api_key=k%65y-1234", browser_of(
-    server, "Cookie: session=c00kie-value; theme=dark", "Authorization: Bearer bearer-value", "X-Api-Key: api-value", "Proxy-Authorization: proxy-value",
+    server, "Cookie: session=c00kie-value; theme=dark", "Authorization: Bearer bearer-value",
+    "X-Api-Key: api-value", "Proxy-Authorization: proxy-value",
     "X-CSRF-Token: csrf-value", "Referer: http://localhost/?token=referer-value"
   ))
   expect_match(answer$text, "cannot use \\[masked\\]")
   for (secret in c(
-    "c00kie-value", "bearer-value", "api-value", "proxy-value", "csrf-value", "hunter2", "key-1234", "referer-value", "option&#39;s secret",
+    "c00kie-value", "bearer-value", "api-value", "proxy-value", "csrf-value", "hunter2", "key-1234",
+    "referer-value", "option&#39;s secret",
     "environment&#39;s secret", "local&#39;s secret"
   )) {
     expect_no_match(answer$text, secret, fixed = TRUE)
@@ -162,17 +191,24 @@ test_that("no secrets: not in the request, and not where the error repeats them"
   expect_match(answer$text, "<th>password</th><td>[masked]</td>", fixed = TRUE)
 })
 
-test_that("there is a page of each failure before the head, and none of what has begun", {
+test_that("errors before the head result in a page, and later errors do not", {
   withr::local_options(rookery.error_detail = "full")
   server <- local_server(list(
     call = function(req) {
       switch(
         req$PATH_INFO,
         "/response" = list(status = "x"),
-        "/promise" = promises::promise(function(resolve, reject) later::later(function() reject("in a promise"), 0.01)),
-        "/late" = promises::promise(function(resolve, reject) later::later(function() resolve(1), 0.01)),
+        "/promise" = promises::promise(function(resolve, reject) {
+          later::later(function() reject("in a promise"), 0.01)
+        }),
+        "/late" = promises::promise(function(resolve, reject) {
+          later::later(function() resolve(1), 0.01)
+        }),
         "/deep" = (function(f) f(f))(function(f) f(f)),
-        "/stream" = list(status = 200L, headers = list("Content-Type" = "text/plain"), body = function() stop("<b>in a stream"))
+        "/stream" = list(
+          status = 200L, headers = list("Content-Type" = "text/plain"),
+          body = function() stop("<b>in a stream")
+        )
       )
     },
     onHeaders = function(req) if (req$PATH_INFO == "/early") stop("early")
@@ -182,21 +218,27 @@ test_that("there is a page of each failure before the head, and none of what has
     expect_match(answer$headers[["content-type"]], "^text/html", info = path)
     expect_match(answer$text, paste0("GET ", path), fixed = TRUE)
   }
-  # Its head waits with a type of its own.
+  # The head with its content type is already waiting.
   answer <- page_of(server, "/stream")
   expect_equal(answer$status, 500)
   expect_match(answer$headers[["content-type"]], "^text/plain")
   expect_match(answer$text, "^500 Internal Server Error\n")
 })
 
-test_that("odd conditions, long texts and a source that has changed have a page as well", {
+test_that("unusual conditions, long texts and a changed source file result in a page as well", {
   withr::local_options(rookery.error_detail = "full")
   conditions <- list(
     structure(class = c("bare", "error", "condition"), list()),
     structure(class = c("odd", "error", "condition"), list(message = 1:3, call = NULL)),
     simpleError("\xff is no UTF-8"),
     simpleError(strrep("long <", 1e5)),
-    structure(class = c("odd", "error", "condition"), list(message = "traced", call = 5, trace = structure(list(call = list(1, quote(f(x)))), class = "rlang_trace")))
+    structure(
+      class = c("odd", "error", "condition"),
+      list(
+        message = "traced", call = 5,
+        trace = structure(list(call = list(1, quote(f(x)))), class = "rlang_trace")
+      )
+    )
   )
   at <- 0
   server <- local_page_server(function(req) conditions[[at]])
@@ -212,7 +254,7 @@ test_that("odd conditions, long texts and a source that has changed have a page 
   expect_length(source_lines(gone, 1L), 0)
 })
 
-test_that("a request that does well is the same with and without the page", {
+test_that("successful requests are the same with and without the page", {
   ok_app <- list(call = function(req) ok())
   counts <- vapply(c("none", "full"), function(detail) {
     withr::local_options(rookery.error_detail = detail)
@@ -223,6 +265,6 @@ test_that("a request that does well is the same with and without the page", {
     for (i in 1:300) get(client, "/", "Accept: text/html")
     cells() - before
   }, 0)
-  # Nothing stays behind of requests that were kept while they were answered: each has a dozen cells.
+  # Requests that were kept until the response leave nothing; each would have a dozen cells.
   expect_lt(counts[["full"]] - counts[["none"]], 1500)
 })

@@ -1,7 +1,7 @@
-# Where and when errors are told: never within R's collector, each once, with the id that its client
-# was told and the line that failed.
+# The log lines of errors: each error is reported once, never within garbage collection, with the
+# request id that the client got, and with the failing line.
 
-test_that("a stream whose object is collected is told of by the loop, not where R collects", {
+test_that("the loop reports a collected stream, and not the finalizer", {
   withr::local_options(rookery.error_detail = "none")
   told <- list()
   is_working <- FALSE
@@ -12,7 +12,10 @@ test_that("a stream whose object is collected is told of by the loop, not where 
       stream
     },
     onError = function(cond, req, info) {
-      told[[length(told) + 1]] <<- list(is_working = is_working, message = conditionMessage(cond), stage = info$stage, id = info$request_id)
+      told[[length(told) + 1]] <<- list(
+        is_working = is_working, message = conditionMessage(cond), stage = info$stage,
+        id = info$request_id
+      )
     }
   ))
   client <- local_client(server)
@@ -30,16 +33,21 @@ test_that("a stream whose object is collected is told of by the loop, not where 
   })
   expect_false(told[[1]]$is_working)
   expect_equal(told[[1]]$stage, "stream")
-  expect_match(told[[1]]$message, "R has collected the stream's object before `$close()`", fixed = TRUE)
+  expect_match(
+    told[[1]]$message, "R has collected the stream's object before `$close()`", fixed = TRUE
+  )
   expect_length(grep("R has collected", said, fixed = TRUE), 1)
   expect_match(said, paste0("GET /lost (the stream): R has collected"), fixed = TRUE, all = FALSE)
   expect_match(said, told[[1]]$id, fixed = TRUE, all = FALSE)
 })
 
-test_that("a stream that is lost before it has begun to be sent is answered with 500 and the id", {
+test_that("a stream that is collected before it was sent results in status 500 with the id", {
   withr::local_options(rookery.error_detail = "none")
   id <- NULL
-  server <- local_server(list(call = function(req) stream_response(), onError = function(cond, req, info) id <<- info$request_id))
+  server <- local_server(list(
+    call = function(req) stream_response(),
+    onError = function(cond, req, info) id <<- info$request_id
+  ))
   client <- local_client(server)
   stderr_of({
     send(client, request())
@@ -52,7 +60,7 @@ test_that("a stream that is lost before it has begun to be sent is answered with
   expect_equal(answer$text, paste0("500 Internal Server Error\nRequest ", id, "\n"))
 })
 
-# What a request with a body leads to: the answer, what onError was told, and what was written.
+# Sends a request with a body; returns the response, the calls of onError, and the output.
 receive <- function(...) {
   it <- new.env()
   it$told <- it$reasons <- character()
@@ -73,12 +81,14 @@ receive <- function(...) {
   it
 }
 
-test_that("failures of receive_body() have route, stage and id, and each is told once", {
+test_that("errors in receive_body() have route, stage and id, and are reported once", {
   withr::local_options(rookery.error_detail = "none")
   answer <- function() ok("whole")
   first_lines <- function(it) grep("^rookery: ", it$said, value = TRUE)
 
-  it <- receive(function(bytes) stop("in data"), answer, on_close = function(reason) stop("in close"))
+  it <- receive(
+    function(bytes) stop("in data"), answer, on_close = function(reason) stop("in close")
+  )
   expect_equal(it$answer$status, 500L)
   expect_equal(it$told, c("receive /up in data", "receive /up in close"))
   expect_length(unique(it$ids), 1)
@@ -86,18 +96,22 @@ test_that("failures of receive_body() have route, stage and id, and each is told
   expect_match(first_lines(it)[[2]], "POST /up (receive_body: on_close): in close", fixed = TRUE)
   expect_length(grep(it$ids[[1]], first_lines(it), fixed = TRUE), 2)
 
-  it <- receive(function(bytes) NULL, answer, on_close = function(reason) stop("in close of a whole body"))
+  it <- receive(function(bytes) NULL, answer, on_close = function(reason) {
+    stop("in close of a whole body")
+  })
   expect_equal(it$answer$text, "whole")
   expect_equal(it$told, "receive /up in close of a whole body")
 
   reason <- NULL
-  it <- receive(function(bytes) NULL, function() stop("in end"), on_close = function(why) reason <<- why)
+  it <- receive(
+    function(bytes) NULL, function() stop("in end"), on_close = function(why) reason <<- why
+  )
   expect_equal(it$told, "receive /up in end")
   expect_match(first_lines(it), "POST /up (receive_body: on_end): in end", fixed = TRUE)
   expect_match(it$said, "stop(\"in end\")", fixed = TRUE, all = FALSE)
   expect_equal(reason, "error")
 
-  # What is no response fails as one, not as one of a promise.
+  # An invalid response is reported as such, and not as an error of a promise.
   for (bad in list(function() NULL, function() "no", function() list(status = "x"))) {
     it <- receive(function(bytes) NULL, bad, on_close = function(why) reason <<- why)
     expect_equal(it$answer$status, 500L)
@@ -106,12 +120,16 @@ test_that("failures of receive_body() have route, stage and id, and each is told
     expect_equal(reason, "error")
   }
 
-  it <- receive(function(bytes) NULL, function() invokeRestart("abort"), on_close = function(why) stop("in close of a jump"))
+  it <- receive(function(bytes) NULL, function() invokeRestart("abort"), on_close = function(why) {
+    stop("in close of a jump")
+  })
   expect_equal(it$answer$status, 500L)
-  expect_setequal(it$told, c("receive /up in close of a jump", "receive /up interrupted, or ended by a restart"))
+  expect_setequal(
+    it$told, c("receive /up in close of a jump", "receive /up interrupted, or ended by a restart")
+  )
 })
 
-test_that("a jump out of onError keeps the failure, its id and its answer", {
+test_that("a jump out of onError does not affect the report, its id and the response", {
   withr::local_options(rookery.error_detail = "message")
   id <- NULL
   server <- local_server(list(
@@ -127,12 +145,14 @@ test_that("a jump out of onError keeps the failure, its id and its answer", {
     said <- stderr_of(answer <- get(client, path))
     expect_equal(answer$status, 500L)
     expect_equal(answer$text, paste0("500 Internal Server Error\nRequest ", id, "\nthe first\n"))
-    expect_match(said, paste0("GET ", path, " (call): the first [", id, "]"), fixed = TRUE, all = FALSE)
+    expect_match(
+      said, paste0("GET ", path, " (call): the first [", id, "]"), fixed = TRUE, all = FALSE
+    )
     expect_length(grep("onError: ", said, fixed = TRUE), 1)
   }
 })
 
-test_that("an interrupt of onError reaches the loop, after the failure has been told and answered", {
+test_that("an interrupt of onError reaches the loop after the report and the response", {
   skip_if_not_installed("rlang")
   withr::local_options(rookery.error_detail = "none")
   server <- local_server(list(
@@ -149,13 +169,15 @@ test_that("an interrupt of onError reaches the loop, after the failure has been 
   expect_match(said, "GET /interrupted (call): the first [", fixed = TRUE, all = FALSE)
 })
 
-test_that("ids of errors that are repeated are told, in bounded lines", {
+test_that("ids of repeated errors are logged in lines of limited length", {
   withr::local_options(rookery.error_detail = "none")
   server <- local_server(list(call = function(req) stop("over and over")))
   client <- local_client(server)
   ids <- character()
   said <- stderr_of({
-    for (i in 1:120) ids <- c(ids, sub(".*Request ([0-9a-f]+)\n.*", "\\1", get(client, "/repeated")$text))
+    for (i in 1:120) {
+      ids <- c(ids, sub(".*Request ([0-9a-f]+)\n.*", "\\1", get(client, "/repeated")$text))
+    }
     rookery:::flush_all_error_reports()
   })
   expect_length(unique(ids), 120)
@@ -167,31 +189,41 @@ test_that("ids of errors that are repeated are told, in bounded lines", {
   expect_match(lines[[4]], "\\(19 more in [0-9]+ s\\)")
 })
 
-test_that("ids of repeated errors are told when R ends, however it ends", {
+test_that("ids of repeated errors are logged when R ends in any way", {
   skip_if_not_installed("processx")
   skip_if_not_installed("curl")
   serve <- local_cli(
-    "serve", local_app(app.R = "function(req) if (req$PATH_INFO == '/quit') quit('no') else stop('again')"), "--port", "0", "--no-log"
+    "serve",
+    local_app(app.R = "function(req) if (req$PATH_INFO == '/quit') quit('no') else stop('again')"),
+    "--port", "0", "--no-log"
   )
   quits <- local_cli(
-    "serve", local_app(app.R = "function(req) if (req$PATH_INFO == '/quit') quit('no') else stop('again')"), "--port", "0", "--no-log"
+    "serve",
+    local_app(app.R = "function(req) if (req$PATH_INFO == '/quit') quit('no') else stop('again')"),
+    "--port", "0", "--no-log"
   )
   for (it in list(serve, quits)) {
     url <- expect_serving(it)
     ids <- vapply(1:3, function(i) sub(".*Request ([0-9a-f]+)\n.*", "\\1", fetch(url)$text), "")
-    if (identical(it, serve)) it$signal(tools::SIGTERM) else try(fetch(paste0(url, "/quit")), silent = TRUE)
+    if (identical(it, serve)) {
+      it$signal(tools::SIGTERM)
+    } else {
+      try(fetch(paste0(url, "/quit")), silent = TRUE)
+    }
     exit_of(it)
     for (id in ids) expect_match(it$tell(), id, fixed = TRUE)
   }
 })
 
-test_that("the line that failed is told, without options, and marked on the page", {
+test_that("the line of the error is logged, without options, and marked on the page", {
   skip_if_not_installed("processx")
   skip_if_not_installed("curl")
   dir <- local_app(
     "app.R" = c(
-      "source('helper.R', local = TRUE)", "function(req) {", "  x <- 1", "  if (req$PATH_INFO == '/sum') x <- x + 'a'",
-      "  switch(req$PATH_INFO,", "    '/log' = helper(x),", "    '/of_many' = {", "    }, '/product' =", "      x * 'b')", "  stop('at last')", "}"
+      "source('helper.R', local = TRUE)", "function(req) {", "  x <- 1",
+      "  if (req$PATH_INFO == '/sum') x <- x + 'a'",
+      "  switch(req$PATH_INFO,", "    '/log' = helper(x),", "    '/of_many' = {",
+      "    }, '/product' =", "      x * 'b')", "  stop('at last')", "}"
     ),
     "helper.R" = c("helper <- function(x) {", "  x <- 2", "  log(-1, 'b')", "}")
   )
@@ -202,7 +234,9 @@ test_that("the line that failed is told, without options, and marked on the page
   told <- it$tell()
   expect_match(told, "GET /sum \\(call\\): non-numeric argument to binary operator [^\n]*\n    \\(function \\(req\\)[^\n]*\n    at app.R:4\n")
   expect_match(told, "helper\\(x\\) at app.R:6\n    at helper.R:3\n")
-  expect_match(told, "GET /product \\(call\\)[^\n]*\n    \\(function \\(req\\)[^\n]*\n    at app.R:9\n")
+  expect_match(
+    told, "GET /product \\(call\\)[^\n]*\n    \\(function \\(req\\)[^\n]*\n    at app.R:9\n"
+  )
   expect_match(told, "stop\\(\"at last\"\\) at app.R:10(\n|$)")
   expect_no_match(told, "at app.R:10\n    at ")
 
@@ -210,9 +244,14 @@ test_that("the line that failed is told, without options, and marked on the page
   url <- expect_serving(full)
   page <- function(path) fetch(paste0(url, path), httpheader = "Accept: text/html")$text
   marked <- function(html) unlist(regmatches(html, gregexpr("<b>[^<]*</b>", html)))
-  expect_identical(marked(page("/sum")), "<b>4   if (req$PATH_INFO == &#39;/sum&#39;) x &lt;- x + &#39;a&#39;</b>")
-  expect_identical(marked(page("/log")), c("<b>3   log(-1, &#39;b&#39;)</b>", "<b>6     &#39;/log&#39; = helper(x),</b>"))
+  expect_identical(
+    marked(page("/sum")), "<b>4   if (req$PATH_INFO == &#39;/sum&#39;) x &lt;- x + &#39;a&#39;</b>"
+  )
+  expect_identical(
+    marked(page("/log")),
+    c("<b>3   log(-1, &#39;b&#39;)</b>", "<b>6     &#39;/log&#39; = helper(x),</b>")
+  )
   expect_true("<b>10   stop(&#39;at last&#39;)</b>" %in% marked(page("/stop")))
-  # The frame that is open is the app's newest.
+  # The open frame is the newest one of the app.
   expect_match(page("/stop"), "<details open><summary>[^\n]*app.R:10")
 })

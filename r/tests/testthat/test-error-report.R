@@ -1,4 +1,4 @@
-# What becomes of errors: onError, tracebacks, request ids, and what clients are told.
+# Error reports: onError, tracebacks, request ids, and responses to clients.
 
 failing_app <- function(on_error = NULL) {
   inner <- function(what) stop(what)
@@ -8,8 +8,12 @@ failing_app <- function(on_error = NULL) {
         req$PATH_INFO,
         "/ok" = ok(req$REQUEST_ID),
         "/response" = list(status = "x"),
-        "/promise" = promises::promise(function(resolve, reject) later::later(function() reject("in a promise"), 0.01)),
-        "/late" = promises::promise(function(resolve, reject) later::later(function() resolve(1), 0.01)),
+        "/promise" = promises::promise(function(resolve, reject) {
+          later::later(function() reject("in a promise"), 0.01)
+        }),
+        "/late" = promises::promise(function(resolve, reject) {
+          later::later(function() resolve(1), 0.01)
+        }),
         "/stream" = list(status = 200L, headers = list(), body = function() stop("in a stream")),
         inner("the secret inside")
       )
@@ -21,8 +25,9 @@ failing_app <- function(on_error = NULL) {
 
 own_id <- "^[0-9a-f]{32}$"
 
-test_that("clients are told an id and nothing of the inside; stderr is told all", {
-  # Of more kinds of failures than are told of in ten seconds, which another file may just have made, this is none.
+test_that("clients get an id without details, and stderr gets all details", {
+  # Forgets reported errors, because another test file may have reached the maximum number of kinds
+  # within ten seconds.
   .globals$error_reports <- NULL
   withr::local_options(rookery.error_detail = "none")
   server <- local_server(failing_app())
@@ -34,18 +39,24 @@ test_that("clients are told an id and nothing of the inside; stderr is told all"
   id <- sub("^Request ", "", lines[[2]])
   expect_match(id, own_id)
   expect_length(lines, 2)
-  expect_match(said, paste0("rookery: GET /fails (call): the secret inside [", id, "]"), fixed = TRUE, all = FALSE)
+  expect_match(
+    said, paste0("rookery: GET /fails (call): the secret inside [", id, "]"), fixed = TRUE,
+    all = FALSE
+  )
   expect_match(said, 'inner("the secret inside")', fixed = TRUE, all = FALSE)
   for (path in c("/early", "/response", "/promise", "/late", "/stream")) {
     said <- stderr_of(answer <- get(client, path))
     expect_equal(answer$status, 500)
     expect_match(answer$text, "^500 Internal Server Error\nRequest [0-9a-f]{32}\n$", info = path)
-    expect_match(said, sub("^.*Request ([0-9a-f]*)\n$", "\\1", answer$text), fixed = TRUE, all = FALSE, info = path)
+    expect_match(
+      said, sub("^.*Request ([0-9a-f]*)\n$", "\\1", answer$text), fixed = TRUE, all = FALSE,
+      info = path
+    )
   }
   expect_match(get(client, "/ok")$text, own_id)
 })
 
-test_that("who asks for JSON gets a problem document", {
+test_that("a client that accepts JSON gets a problem document", {
   withr::local_options(rookery.error_detail = "none")
   server <- local_server(failing_app())
   client <- local_client(server)
@@ -54,11 +65,13 @@ test_that("who asks for JSON gets a problem document", {
     page <- get(client, "/fails", headers = "Accept: text/html, application/json;q=0.5")
   })
   expect_equal(json$headers[["content-type"]], "application/problem+json")
-  expect_match(json$text, '^\\{"title":"Internal Server Error","status":500,"instance":"[0-9a-f]{32}"\\}$')
+  expect_match(
+    json$text, '^\\{"title":"Internal Server Error","status":500,"instance":"[0-9a-f]{32}"\\}$'
+  )
   expect_match(page$headers[["content-type"]], "^text/plain")
 })
 
-test_that("a message, or all, is told where that is asked for", {
+test_that("error_detail makes clients see the message, or all details", {
   for (detail in c("message", "full")) {
     withr::local_options(rookery.error_detail = detail)
     server <- local_server(failing_app())
@@ -74,7 +87,7 @@ test_that("a message, or all, is told where that is asked for", {
   }
 })
 
-test_that("onError is told of each failure once, and what it returns is the answer", {
+test_that("onError is called once for each error, and its value is the response", {
   withr::local_options(rookery.error_detail = "none")
   heard <- list()
   app <- failing_app(function(cond, req, info) {
@@ -84,7 +97,8 @@ test_that("onError is told of each failure once, and what it returns is the answ
   server <- local_server(app)
   client <- local_client(server)
   expected <- c(
-    "/fails" = "call", "/early" = "onHeaders", "/response" = "response", "/promise" = "promise", "/late" = "response", "/stream" = "stream"
+    "/fails" = "call", "/early" = "onHeaders", "/response" = "response", "/promise" = "promise",
+    "/late" = "response", "/stream" = "stream"
   )
   for (path in names(expected)) {
     heard <- list()
@@ -95,7 +109,7 @@ test_that("onError is told of each failure once, and what it returns is the answ
     expect_match(info$request_id, own_id)
     expect_equal(answer$text, paste("see", info$request_id))
     expect_gte(info$seconds, 0)
-    # Of a stream R has no request any more, and with its head waits a status.
+    # For a stream, R no longer has the request, and the status is already set.
     expect_equal(is.environment(heard[[1]][[2]]), path != "/stream")
     expect_equal(answer$status, if (path == "/stream") 500 else 503)
     if (path != "/stream") {
@@ -106,13 +120,15 @@ test_that("onError is told of each failure once, and what it returns is the answ
   expect_s3_class(info$frames, "data.frame")
 })
 
-test_that("onError is told of WebSockets' callbacks and of bodies that are received", {
+test_that("onError is called for errors in WebSocket callbacks and in receive_body()", {
   withr::local_options(rookery.error_detail = "none")
   stages <- c()
   on_error <- function(cond, req, info) stages <<- c(stages, paste(info$stage, req$PATH_INFO))
   server <- local_server(list(
     call = function(req) ok(),
-    onHeaders = function(req) if (req$PATH_INFO == "/up") receive_body(function(bytes) stop("in data"), function() ok()),
+    onHeaders = function(req) {
+      if (req$PATH_INFO == "/up") receive_body(function(bytes) stop("in data"), function() ok())
+    },
     onWSOpen = function(ws) {
       if (ws$request$PATH_INFO == "/open") stop("at open")
       ws$onMessage(function(binary, message) stop("at message"))
@@ -134,14 +150,17 @@ test_that("onError is told of WebSockets' callbacks and of bodies that are recei
   expect_equal(stages, c("receive /up", "onWSOpen /open", "message /ws", "close /ws"))
 })
 
-test_that("onError may have fewer arguments, fail, or return what is no response", {
+test_that("onError may have fewer arguments, fail, or return an invalid response", {
   withr::local_options(rookery.error_detail = "none")
   heard <- 0
   path <- "/fails"
-  for (on_error in list(function() heard <<- heard + 1, function(cond) stop("in onError"), function(...) list(status = "x"))) {
+  for (on_error in list(
+    function() heard <<- heard + 1, function(cond) stop("in onError"),
+    function(...) list(status = "x")
+  )) {
     server <- local_server(failing_app(on_error))
     client <- local_client(server)
-    # The same again within 10 s would be told later.
+    # A repetition within 10 s would be reported later.
     path <- paste0(path, "/again")
     said <- stderr_of(answer <- get(client, path))
     expect_equal(answer$status, 500)
@@ -152,12 +171,15 @@ test_that("onError may have fewer arguments, fail, or return what is no response
   expect_match(said, "the response of onError: `status` must be", all = FALSE)
 })
 
-test_that("a response of onError that names no file becomes the default response, with the request's id", {
+test_that("a response of onError with a missing file is replaced by the default response", {
   withr::local_options(rookery.error_detail = "none")
   bodies <- list(c(file = "/nonexistent/file"), list(file = "/nonexistent/file"))
   for (at in seq_along(bodies)) {
     server <- local_server(failing_app(function(cond) {
-      list(status = 418L, headers = list("Content-Type" = "text/html", "X-Own" = "1"), body = bodies[[at]])
+      list(
+        status = 418L, headers = list("Content-Type" = "text/html", "X-Own" = "1"),
+        body = bodies[[at]]
+      )
     }))
     said <- stderr_of(answer <- get(local_client(server), paste0("/no-file", at)))
     expect_equal(answer$status, 500)
@@ -168,13 +190,15 @@ test_that("a response of onError that names no file becomes the default response
   }
 })
 
-test_that("a traceback has 50 frames of 60 characters at most, and only where nobody handles the error", {
+test_that("a traceback has at most 50 frames of 60 characters, and only for unhandled errors", {
   withr::local_options(rookery.error_detail = "none")
   deep <- function(n, data) if (n == 0) stop("deep") else deep(n - 1, data)
   traces <- list()
   server <- local_server(list(
     call = function(req) {
-      if (req$PATH_INFO == "/handled") return(ok(tryCatch(stop("x"), error = function(e) "handled")))
+      if (req$PATH_INFO == "/handled") {
+        return(ok(tryCatch(stop("x"), error = function(e) "handled")))
+      }
       do.call(deep, list(200, mtcars))
     },
     onError = function(cond, req, info) traces[[length(traces) + 1]] <<- info
@@ -192,7 +216,7 @@ test_that("a traceback has 50 frames of 60 characters at most, and only where no
   expect_match(tail(traces[[1]]$trace, 1), "stop\\(\"deep\"\\)")
 })
 
-test_that("rlang's traces and parents are told", {
+test_that("traces and parent errors of rlang are reported", {
   withr::local_options(rookery.error_detail = "none")
   trace <- structure(
     data.frame(row.names = 1:2),
@@ -200,17 +224,22 @@ test_that("rlang's traces and parents are told", {
   )
   trace$call <- list(quote(fit(x)), quote(check(y)))
   trace$namespace <- c("models", NA)
-  root <- structure(class = c("no_file", "error", "condition"), list(message = "no such file", call = NULL))
+  root <- structure(
+    class = c("no_file", "error", "condition"), list(message = "no such file", call = NULL)
+  )
   condition <- structure(
-    class = c("rlang_error", "error", "condition"), list(message = "cannot fit", call = NULL, trace = trace, parent = root)
+    class = c("rlang_error", "error", "condition"),
+    list(message = "cannot fit", call = NULL, trace = trace, parent = root)
   )
   lines <- NULL
-  server <- local_server(list(call = function(req) stop(condition), onError = function(cond, req, info) lines <<- info$trace))
+  server <- local_server(list(
+    call = function(req) stop(condition), onError = function(cond, req, info) lines <<- info$trace
+  ))
   stderr_of(get(local_client(server), "/fails"))
   expect_equal(lines, c("models::fit(x)", "check(y)", "caused by <no_file> no such file"))
 })
 
-test_that("what fails again and again is told once, and how often", {
+test_that("repeated errors are reported once with their number", {
   withr::local_options(rookery.error_detail = "none")
   server <- local_server(list(call = function(req) stop("again and again")))
   client <- local_client(server)
@@ -218,12 +247,14 @@ test_that("what fails again and again is told once, and how often", {
   expect_length(grep("(call): again and again", said, fixed = TRUE), 1)
   said <- stderr_of({
     globals <- rookery:::.globals
-    globals$error_reports <- rookery:::flush_error_reports(globals$error_reports, proc.time()[["elapsed"]] + 3)
+    globals$error_reports <- rookery:::flush_error_reports(
+      globals$error_reports, proc.time()[["elapsed"]] + 3
+    )
   })
   expect_match(said, "GET /often \\(call\\): again and again \\(4 more in [0-9]+ s\\)", all = FALSE)
 })
 
-test_that("kinds of failures that are remembered are bounded: a client chooses paths", {
+test_that("the number of remembered kinds of errors is limited, because clients choose paths", {
   globals <- rookery:::.globals
   before <- globals$error_reports
   withr::defer(globals$error_reports <- before)
@@ -232,18 +263,26 @@ test_that("kinds of failures that are remembered are bounded: a client chooses p
   expect_lte(length(globals$error_reports), 201)
 })
 
-test_that("secrets are masked in what onError is told of headers", {
+test_that("secrets are masked in the headers that onError gets", {
   withr::local_options(rookery.error_detail = "none")
   headers <- NULL
-  server <- local_server(list(call = function(req) stop("no"), onError = function(cond, req, info) headers <<- info$headers))
+  server <- local_server(list(
+    call = function(req) stop("no"), onError = function(cond, req, info) headers <<- info$headers
+  ))
   stderr_of(get(local_client(server), "/fails", headers = c(
-    "Authorization: Bearer abc", "Cookie: id=1", "X-Api-Key: k", "X-Plain: yes", "Proxy-Authorization: p", "X-CSRF-Token: t"
+    "Authorization: Bearer abc", "Cookie: id=1", "X-Api-Key: k", "X-Plain: yes",
+    "Proxy-Authorization: p", "X-CSRF-Token: t"
   )))
-  expect_equal(unname(headers[c("authorization", "cookie", "x-api-key", "proxy-authorization", "x-csrf-token")]), rep("[masked]", 5))
+  expect_equal(
+    unname(headers[
+      c("authorization", "cookie", "x-api-key", "proxy-authorization", "x-csrf-token")
+    ]),
+    rep("[masked]", 5)
+  )
   expect_equal(headers[["x-plain"]], "yes")
 })
 
-test_that("requests have ids: of a trusted proxy, of a trace, or their own", {
+test_that("request ids come from a trusted proxy, from a trace, or from the server", {
   withr::local_options(rookery.error_detail = "none", rookery.request_id_header = TRUE)
   asked <- function(server, headers = character()) {
     answer <- get(local_client(server), "/ok", headers)
@@ -263,7 +302,7 @@ test_that("requests have ids: of a trusted proxy, of a trace, or their own", {
   expect_match(asked(server, "X-Request-Id: not <fine>"), own_id)
 })
 
-test_that("a request's id is a string like any other", {
+test_that("a request id is an ordinary string", {
   withr::local_options(rookery.error_detail = "none")
   kept <- NULL
   server <- local_server(list(call = function(req) {
@@ -282,13 +321,15 @@ test_that("a request's id is a string like any other", {
   expect_identical(changed, "x")
 })
 
-test_that("a 500 that the app answers itself is told of, with its id", {
+test_that("a response with status 500 of the app itself is logged with its id", {
   withr::local_options(rookery.error_detail = "none", rookery.request_id_header = TRUE)
   own <- list(status = 500L, headers = list(), body = "mine")
   app <- function(req) {
     switch(
       req$PATH_INFO,
-      "/later" = promises::promise(function(resolve, reject) later::later(function() resolve(own), 0.01)),
+      "/later" = promises::promise(function(resolve, reject) {
+        later::later(function() resolve(own), 0.01)
+      }),
       "/other" = list(status = 503L, headers = list(), body = "mine"),
       own
     )
@@ -297,16 +338,19 @@ test_that("a 500 that the app answers itself is told of, with its id", {
   for (path in c("/", "/later")) {
     said <- stderr_of(answer <- get(local_client(server), path))
     expect_equal(answer$text, "mine")
-    line <- paste0("rookery: GET ", path, " (its own response): the app itself responded with status 500 [", answer$headers[["x-request-id"]], "]")
+    line <- paste0(
+      "rookery: GET ", path, " (its own response): the app itself responded with status 500 [",
+      answer$headers[["x-request-id"]], "]"
+    )
     expect_equal(said, line)
   }
   expect_equal(stderr_of(get(local_client(server), "/other")), character())
-  # httpuv says nothing, and neither does what stands in for it.
+  # httpuv prints nothing, and neither does its replacement.
   withr::local_options(rookery.error_detail = "httpuv")
   expect_equal(stderr_of(get(local_client(local_server(app)), "/")), character())
 })
 
-test_that("httpuv's requests have no id, and its errors no traceback", {
+test_that("under httpuv, requests have no id and errors no traceback", {
   withr::local_options(rookery.error_detail = "httpuv")
   names <- NULL
   server <- local_server(list(call = function(req) {
@@ -319,7 +363,7 @@ test_that("httpuv's requests have no id, and its errors no traceback", {
   expect_equal(said, "rookery: GET /fails (call): told")
 })
 
-test_that("failures leave R as it was under a collector that runs all the time", {
+test_that("errors leave R intact under gctorture", {
   withr::local_options(rookery.error_detail = "none")
   count <- 0
   server <- local_server(failing_app(function(cond, req, info) {
@@ -327,7 +371,7 @@ test_that("failures leave R as it was under a collector that runs all the time",
     ok(info$trace[[1]])
   }))
   client <- local_client(server)
-  # Not on.exit(), which would take the place of what withr has put there.
+  # on.exit() would replace the handlers of withr.
   withr::defer(gctorture(FALSE))
   stderr_of({
     gctorture2(2000)

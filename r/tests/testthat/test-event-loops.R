@@ -1,9 +1,9 @@
-# Event loops of package later: a server, and a client, belong to the loop that was current when
-# they were made; and how deep service() is.
+# Event loops of package later: servers and clients belong to the loop that was current when they
+# were created; and nested calls of service().
 
 skip_if_not_installed("later")
 
-# Gives `loop` turns, and nothing else, until `done()` is true.
+# Runs only `loop` until `done()` is true.
 run_loop_until <- function(loop, done, seconds = 60) {
   until <- Sys.time() + seconds
   while (!isTRUE(done())) {
@@ -12,15 +12,14 @@ run_loop_until <- function(loop, done, seconds = 60) {
   }
 }
 
-# Answers one byte at a time whatever comes, without R's loops: a socket that nobody serves answers
-# nothing.
+# A process that responds one byte at a time, without R's loops.
 has_answer <- function(client) {
   fill(client)
   length(client$read) > 0
 }
 
-test_that("a client's events come in the loop that was current when it was made, and in no other", {
-  # In a process of its own: R's other loop must run without this one's.
+test_that("events of a client occur only in the loop that was current when it was created", {
+  # In a separate process, because the other loop must run without this one.
   server <- local_r(c(
     "server <- rookery::startServer('127.0.0.1', 0, list(onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$send(message))))",
     "cat('port', server$getPort(), '\\n')", "repeat rookery::service(1000)"
@@ -50,7 +49,7 @@ test_that("a client's events come in the loop that was current when it was made,
   expect_identical(seen, character())
   run_loop_until(loop, function() length(seen) == 3)
   expect_identical(seen, c("open", "hello", "close"))
-  # One whose connection is made later belongs to the loop that it was made in as well.
+  # A client that connects later also belongs to the loop in which it was created.
   seen <- character()
   ws <- later::with_loop(loop, WebSocketClient$new(url, autoConnect = FALSE))
   ws$onOpen(function(event) seen <<- "open")
@@ -59,8 +58,11 @@ test_that("a client's events come in the loop that was current when it was made,
   ws$close()
 })
 
-test_that("a client whose loop is destroyed hears of its end in the global loop", {
-  echo <- startServer("127.0.0.1", 0, list(onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$close(3001, "bye"))))
+test_that("a client whose loop was destroyed gets its close event in the global loop", {
+  echo <- startServer(
+    "127.0.0.1", 0,
+    list(onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$close(3001, "bye")))
+  )
   withr::defer(echo$stop())
   loop <- later::create_loop(parent = NULL)
   state <- NULL
@@ -78,7 +80,7 @@ test_that("a client whose loop is destroyed hears of its end in the global loop"
   expect_equal(code, 3001)
 })
 
-test_that("a server answers in the loop that was current when it was started, and in service() in whatever loop", {
+test_that("requests are handled in the loop of the server's start, and in any service()", {
   stopAllServers()
   loop <- later::create_loop(parent = NULL)
   withr::defer(later::destroy_loop(loop))
@@ -99,8 +101,7 @@ test_that("a service() that waits in a private loop is woken by a request", {
   skip_if_not_installed("callr")
   server <- local_server(function(req) ok())
   url <- paste0("http://127.0.0.1:", server$getPort())
-  # 20 requests one after the other, with pauses in which R falls asleep. Not woken, each would wait
-  # for 150 ms.
+  # 20 requests with pauses, in which R goes to sleep. Without wake-ups, each would wait for 150 ms.
   ask <- function(url) {
     vapply(1:20, function(at) {
       Sys.sleep(0.02)
@@ -116,7 +117,7 @@ test_that("a service() that waits in a private loop is woken by a request", {
   expect_lt(later::with_temp_loop(time()), max(0.05, 10 * time()))
 })
 
-test_that("more loops than there are places for are served, one after the other", {
+test_that("more than 63 loops can be used one after the other", {
   server <- local_server(function(req) ok())
   client <- local_client(server)
   for (i in 1:150) later::with_temp_loop(service(2))
@@ -126,7 +127,7 @@ test_that("more loops than there are places for are served, one after the other"
   }))
   expect_length(said, 1)
   expect_match(said, "those in a further loop belong to the global loop")
-  # Their loops are gone: they are the global loop's.
+  # Their loops were destroyed, so they belong to the global loop.
   client <- local_client(others[[80]])
   send(client, request())
   run_loop_until(later::global_loop(), function() has_answer(client))
@@ -134,7 +135,7 @@ test_that("more loops than there are places for are served, one after the other"
   for (other in others) other$stop()
 })
 
-test_that("a handler that calls service() has no more than 20 others in it, and all are answered", {
+test_that("at most 20 handlers are nested, and all requests get a response", {
   skip_if_not_installed("callr")
   depth <- 0
   most <- 0
@@ -150,14 +151,14 @@ test_that("a handler that calls service() has no more than 20 others in it, and 
     serve_until(function() !process$is_alive())
     expect_equal(process$get_result(), rep(200L, 300))
   })
-  # stderr has no line but the one about nested handlers.
+  # stderr has only the line about nested handlers.
   expect_length(grep("too many handlers are nested", said, invert = TRUE), 0)
   expect_equal(depth, 0)
   expect_lte(most, 20)
   expect_gt(most, 1)
 })
 
-test_that("the innermost service() waits for its time, runs callbacks, and can be interrupted", {
+test_that("the innermost service() waits for its timeout, runs callbacks, and can be interrupted", {
   inner <- c()
   depth <- 0
   server <- local_server(function(req) {
@@ -184,7 +185,7 @@ test_that("the innermost service() waits for its time, runs callbacks, and can b
   expect_lt(inner[["time"]], 30)
 })
 
-test_that("handlers that are nested too deep are reported once, with the remedy", {
+test_that("handlers that are nested too deeply are reported once, with the remedy", {
   it <- local_r(c(
     "depth <- 0; most <- 0",
     "server <- rookery::startServer('127.0.0.1', 0, function(req) {",

@@ -1,8 +1,8 @@
-# What a forked child knows of its parent's servers.
+# Servers of the parent in a forked child.
 
 skip_on_os("windows")
 
-test_that("a server does not run in a fork, which can neither change nor stop it", {
+test_that("a fork can neither change nor stop a server of its parent", {
   server <- local_server(function(req) ok("parent"))
   told <- parallel::mccollect(parallel::mcparallel({
     before <- list(server$isRunning(), format(server))
@@ -19,7 +19,7 @@ test_that("a server does not run in a fork, which can neither change nor stop it
   expect_equal(get(local_client(server))$text, "parent")
 })
 
-test_that("a server of a fork's own runs there", {
+test_that("a fork can run its own server", {
   server <- local_server(function(req) ok("parent"))
   told <- parallel::mccollect(parallel::mcparallel({
     own <- startServer("127.0.0.1", 0, function(req) ok("child"))

@@ -1,20 +1,27 @@
-# HTTP/2: to R, and to a client, everything is as over HTTP/1.1. Each test asks in three ways and compares.
+# HTTP/2: for R and for clients, everything is as over HTTP/1.1. Each test uses three transports and
+# compares the results.
 
 skip_if_not_installed("curl")
 
-# The ways to ask: what a server is given, and what curl is told.
+# The transports: arguments for the server and options for curl.
 ways <- function(env = parent.frame()) {
   pair <- make_pair(withr::local_tempdir(.local_envir = env), "own")
   skip_if_not(isTRUE(curl::curl_version()$http2), "curl does not know HTTP/2")
   tls <- tls_config(pair$cert, pair$key)
   list(
     "http/1.1" = list(tls = NULL, scheme = "http", options = list(), version = "^HTTP/1.1 "),
-    "https/1.1" = list(tls = tls, scheme = "https", options = list(cainfo = pair$cert, http_version = 2L), version = "^HTTP/1.1 "),
-    "h2" = list(tls = tls, scheme = "https", options = list(cainfo = pair$cert, http_version = 4L), version = "^HTTP/2 ")
+    "https/1.1" = list(
+      tls = tls, scheme = "https", options = list(cainfo = pair$cert, http_version = 2L),
+      version = "^HTTP/1.1 "
+    ),
+    "h2" = list(
+      tls = tls, scheme = "https", options = list(cainfo = pair$cert, http_version = 4L),
+      version = "^HTTP/2 "
+    )
   )
 }
 
-# Asks in one of them; `...` are options of curl.
+# Sends a request over one transport; `...` are options of curl.
 ask <- function(way, server, path = "/", ...) {
   url <- paste0(way$scheme, "://localhost:", server$getPort(), path)
   answer <- do.call(fetch_here, c(list(url, ipresolve = 1L), way$options, list(...)))
@@ -23,14 +30,17 @@ ask <- function(way, server, path = "/", ...) {
   answer
 }
 
-# What is compared of an answer: what is about one connection is not.
+# The parts of a response that are compared, without those about the connection.
 seen <- function(answer) {
   headers <- curl::parse_headers_list(answer$headers)
-  headers <- headers[!names(headers) %in% c("date", "connection", "transfer-encoding", "keep-alive")]
+  headers <- headers[
+    !names(headers) %in% c("date", "connection", "transfer-encoding", "keep-alive")
+  ]
   list(status = answer$status_code, headers = headers[order(names(headers))], body = answer$content)
 }
 
-# Asks in all ways, of servers of their own: the answers are the same, and are given.
+# Sends requests over all transports, each to a server of its own, and returns the responses, which
+# must be equal.
 expect_same <- function(app, ..., what = seen, tls_only = FALSE) {
   answers <- lapply(ways(), function(way) {
     server <- startServer("127.0.0.1", 0, app, tls = way$tls)
@@ -46,7 +56,9 @@ test_that("the request is the same", {
   shown <- NULL
   app <- function(req) {
     input <- req$rook.input$read()
-    names <- setdiff(ls(req), c("rook.input", "rook.errors", "HEADERS", "REMOTE_PORT", "rook.url_scheme"))
+    names <- setdiff(
+      ls(req), c("rook.input", "rook.errors", "HEADERS", "REMOTE_PORT", "rook.url_scheme")
+    )
     fields <- mget(names[!startsWith(names, ".")], envir = req)
     fields$HEADERS <- req$HEADERS[order(names(req$HEADERS))]
     fields$HEADERS[["host"]] <- fields$HTTP_HOST <- sub(":.*", "", fields$HTTP_HOST)
@@ -73,15 +85,27 @@ test_that("the request is the same", {
   small <- same(copypostfields = "a=1&b=2", httpheader = "Expect:")
   expect_equal(small$text, paste(7, sum(utf8ToInt("a=1&b=2"))))
   expect_equal(same(customrequest = "DELETE")$REQUEST_METHOD, "DELETE")
-  # One that goes to a file.
+  # Large enough to be spooled.
   bytes <- as.raw(rep(0:255, 12000))
-  large <- same(post = TRUE, postfieldsize = length(bytes), postfields = bytes, httpheader = "Expect:")
+  large <- same(
+    post = TRUE, postfieldsize = length(bytes), postfields = bytes, httpheader = "Expect:"
+  )
   expect_equal(large$text, paste(length(bytes), sum(as.integer(bytes))))
 })
 
-test_that("a name with an underscore does not take that of another", {
-  app <- function(req) ok(paste(c(req$HTTP_X_FORWARDED_USER, req$HEADERS[c("x-forwarded-user", "x_forwarded_user")], req$HTTP_X_ONE), collapse = " "))
-  lines <- c("X_Forwarded_User: eve", "X-Forwarded-User: ada", "X_Forwarded_User: mallory", "X_One: 1")
+test_that("a header name with an underscore does not replace another header", {
+  app <- function(req) {
+    ok(paste(
+      c(
+        req$HTTP_X_FORWARDED_USER, req$HEADERS[c("x-forwarded-user", "x_forwarded_user")],
+        req$HTTP_X_ONE
+      ),
+      collapse = " "
+    ))
+  }
+  lines <- c(
+    "X_Forwarded_User: eve", "X-Forwarded-User: ada", "X_Forwarded_User: mallory", "X_One: 1"
+  )
   expect_equal(rawToChar(expect_same(app, httpheader = lines)$body), "ada ada eve,mallory 1")
 })
 
@@ -91,19 +115,29 @@ test_that("the scheme is https", {
   expect_equal(rawToChar(answer$body), "https")
 })
 
-test_that("replies of all kinds are the same", {
+test_that("responses of all kinds are the same", {
   lines <- withr::local_tempfile(lines = rep("a line of a file", 20000))
   app <- function(req) {
     switch(req$PATH_INFO,
-      "/text" = list(status = 201L, headers = list("X-Own" = "yes", "Content-Type" = "text/plain", "Connection" = "close"), body = "text"),
+      "/text" = list(
+        status = 201L,
+        headers = list("X-Own" = "yes", "Content-Type" = "text/plain", "Connection" = "close"),
+        body = "text"
+      ),
       "/raw" = list(status = 200L, headers = list(), body = as.raw(0:255)),
-      "/file" = list(status = 200L, headers = list("Content-Type" = "text/plain"), body = c(file = lines)),
+      "/file" = list(
+        status = 200L, headers = list("Content-Type" = "text/plain"), body = c(file = lines)
+      ),
       "/large" = ok(strrep("0123456789", 1e5)),
       "/none" = list(status = 204L, headers = list(), body = ""),
       "/cached" = list(status = 304L, headers = list(ETag = "\"a\""), body = NULL),
-      "/two" = list(status = 200L, headers = list("Set-Cookie" = "a=1", "Set-Cookie" = "b=2"), body = ""),
+      "/two" = list(
+        status = 200L, headers = list("Set-Cookie" = "a=1", "Set-Cookie" = "b=2"), body = ""
+      ),
       "/error" = stop("on purpose"),
-      "/promise" = promises::promise(function(resolve, reject) later::later(function() resolve(ok("later")), 0.05))
+      "/promise" = promises::promise(function(resolve, reject) {
+        later::later(function() resolve(ok("later")), 0.05)
+      })
     )
   }
   for (path in c("/text", "/raw", "/file", "/large", "/none", "/cached", "/two", "/promise")) {
@@ -141,7 +175,7 @@ test_that("streamed responses are the same", {
   expect_equal(rawToChar(expect_same(app, "/push")$body), "pushed twice")
 })
 
-test_that("what is written at once, and compresses to nearly nothing, arrives", {
+test_that("a large write that compresses to little arrives", {
   app <- function(req) {
     pushed <- stream_response(headers = list("Content-Type" = "text/plain"), compress = TRUE)
     for (i in 1:40) pushed$write(strrep("a", 20000))
@@ -167,7 +201,10 @@ test_that("a body that arrives in chunks, and one that is refused, are the same"
   )
   bytes <- as.raw(rep(1, 600001))
   post <- function(path) {
-    expect_same(app, path, post = TRUE, postfieldsize = length(bytes), postfields = bytes, httpheader = "Expect:")
+    expect_same(
+      app, path, post = TRUE, postfieldsize = length(bytes), postfields = bytes,
+      httpheader = "Expect:"
+    )
   }
   expect_equal(rawToChar(post("/chunks")$body), "600001")
   expect_equal(rawToChar(post("/whole")$body), "600001")
@@ -178,7 +215,7 @@ test_that("static files are the same", {
   dir <- withr::local_tempdir()
   writeLines(rep("a line", 30000), file.path(dir, "large.txt"))
   writeLines("small", file.path(dir, "small.txt"))
-  # The tag of what was written a moment ago is weak, and strong later.
+  # The ETag of a file that was written a moment ago is weak, and later strong.
   Sys.setFileTime(list.files(dir, full.names = TRUE), Sys.time() - 60)
   app <- list(call = function(req) ok("the app"), staticPaths = list("/s" = dir))
   for (path in c("/s/small.txt", "/s/large.txt", "/s/none.txt", "/other")) {
@@ -189,9 +226,11 @@ test_that("static files are the same", {
   expect_length(part$body, 99000)
 })
 
-test_that("HTTP/2 is not spoken where it is not wanted", {
+test_that("HTTP/2 can be turned off", {
   pair <- make_pair(withr::local_tempdir(), "own")
-  server <- startServer("127.0.0.1", 0, function(req) ok("yes"), tls = tls_config(pair$cert, pair$key, http2 = FALSE))
+  server <- startServer(
+    "127.0.0.1", 0, function(req) ok("yes"), tls = tls_config(pair$cert, pair$key, http2 = FALSE)
+  )
   on.exit(server$stop())
   answer <- fetch_here(secure_url(server), cainfo = pair$cert, http_version = 4L)
   expect_match(rawToChar(answer$headers), "^HTTP/1.1 200")

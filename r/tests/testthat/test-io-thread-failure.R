@@ -1,14 +1,16 @@
-# The server's own thread: it cannot start, or it dies.
+# Failures of the I/O thread: it cannot start, or it ends.
 
 hello <- function(req) list(status = 200L, headers = list(), body = "hello")
 
-test_that("a thread that dies is an error of service(), and its servers are stopped", {
+test_that("if the I/O thread ends, service() raises an error and all servers are stopped", {
   for (timeout in list(0, 60000, NA)) {
     server <- startServer("127.0.0.1", 0, hello)
     withr::defer(stopAllServers())
-    client <- socketConnection("127.0.0.1", server$getPort(), open = "r+b", blocking = TRUE, timeout = 60)
+    client <- socketConnection(
+      "127.0.0.1", server$getPort(), open = "r+b", blocking = TRUE, timeout = 60
+    )
     .Call(ffi_fail_for_test)
-    # With a timeout of 0, the first calls may come before the end of the thread.
+    # With a timeout of 0, the first calls may return before the thread has ended.
     serve <- function() for (attempt in 1:600) {
       service(timeout)
       Sys.sleep(0.1)
@@ -16,10 +18,9 @@ test_that("a thread that dies is an error of service(), and its servers are stop
     expect_error(serve(), "thread has ended \\(broken for a test\\).*startServer")
     expect_false(server$isRunning())
     expect_length(listServers(), 0)
-    # Closed, not left open.
     expect_identical(readBin(client, raw(), 1), raw())
     close(client)
-    # Told once; a new server serves.
+    # The failure is reported only once, and a new server works.
     expect_true(service(NA))
   }
   server <- startServer("127.0.0.1", 0, hello)
@@ -35,7 +36,7 @@ test_that("a thread that dies is an error of service(), and its servers are stop
   expect_match(rawToChar(answer), "200 OK.*hello$")
 })
 
-test_that("a thread that dies under package later alone is told on stderr", {
+test_that("if the I/O thread ends while only package later runs, stderr has a message", {
   it <- local_r(c(
     "library(rookery)",
     "server <- startServer('127.0.0.1', 0, function(req) NULL)",
@@ -48,11 +49,12 @@ test_that("a thread that dies under package later alone is told on stderr", {
   expect_match(it$tell(), "running: FALSE")
 })
 
-test_that("a thread that cannot start is an error of startServer()", {
+test_that("startServer() raises an error if the I/O thread cannot start", {
   skip_on_os(c("mac", "windows"))
   text <- c(
     "library(rookery)",
-    # The first server loads it, and a package cannot be loaded without descriptors: here it is the server that has none.
+    # The first server loads package later, which needs descriptors. Here only the server lacks
+    # them.
     "loadNamespace('later')",
     "for (left in 0:12) {",
     "  files <- list()",
@@ -69,7 +71,7 @@ test_that("a thread that cannot start is an error of startServer()", {
     "}"
   )
   script <- withr::local_tempfile(lines = text, fileext = ".R")
-  # R refuses a limit that is much lower, and opens no more than 128 files itself: the others are inherited.
+  # R refuses a much lower limit, and opens at most 128 files itself; the others are inherited.
   shell <- paste(
     "ulimit -n 256; for fd in {30..200}; do eval \"exec $fd</dev/null\"; done;",
     "exec", file.path(R.home("bin"), "Rscript"), script, "2>&1"
@@ -85,10 +87,12 @@ test_that("a thread that cannot start is an error of startServer()", {
   expect_match(said, "12 started")
 })
 
-test_that("where address space is limited it is left to R", {
-  # 1.6 GB, of which R and a vector of 0.7 GB take 1.1.
+test_that("limited address space is left to R", {
+  # Of 1.6 GB, R with a vector of 0.7 GB takes 1.1 GB.
   vector <- function(before) {
-    script <- withr::local_tempfile(lines = c(before, "x <- numeric(9e7)", "cat('fine\\n')"), fileext = ".R")
+    script <- withr::local_tempfile(
+      lines = c(before, "x <- numeric(9e7)", "cat('fine\\n')"), fileext = ".R"
+    )
     shell <- paste("ulimit -v 1600000; exec", file.path(R.home("bin"), "Rscript"), script, "2>&1")
     suppressWarnings(system2(
       "bash",
@@ -98,5 +102,7 @@ test_that("where address space is limited it is left to R", {
     ))
   }
   skip_if_not(identical(vector("library(promises)"), "fine"), "R itself has no room, or no limit")
-  expect_identical(vector(c("library(rookery)", "s <- startServer('127.0.0.1', 0, list())")), "fine")
+  expect_identical(
+    vector(c("library(rookery)", "s <- startServer('127.0.0.1', 0, list())")), "fine"
+  )
 })

@@ -1,6 +1,7 @@
-# Package later, which is loaded when somebody needs it: src/later.c.
+# Package later, which is loaded only when it is needed: src/later.c.
 
-# An R that serves hello, whose body says whether `later` is loaded, and then does what is said.
+# Runs an R process with a server whose body says whether `later` is loaded, and then evaluates
+# code.
 serving <- function(then, env = parent.frame()) {
   port <- free_port()
   started <- local_r(
@@ -25,23 +26,25 @@ serving <- function(then, env = parent.frame()) {
 }
 
 body_of <- function(started, path = "/") {
-  rawToChar(curl::curl_fetch_memory(paste0(started$url, path), curl::new_handle(timeout = 60))$content)
+  rawToChar(
+    curl::curl_fetch_memory(paste0(started$url, path), curl::new_handle(timeout = 60))$content
+  )
 }
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
 
-test_that("a script that serves does without later, until its app asks for it", {
+test_that("a script serves without package later until its app loads it", {
   started <- serving("while (TRUE) service()")
   expect_identical(body_of(started), "not loaded")
-  # A wait that nothing ends early.
+  # A wait that no event ends.
   Sys.sleep(0.3)
   expect_identical(body_of(started), "not loaded")
   expect_identical(body_of(started, "/later"), "loaded")
   expect_true(wait_until(function() body_of(started, "/ran") == "TRUE"))
 })
 
-test_that("service() without later comes back in its time, and is interrupted", {
+test_that("without package later, service() returns after its timeout and can be interrupted", {
   started <- serving(c(
     "took <- system.time(service(200))[['elapsed']]",
     "tryCatch({ cat('took', took, '\\n'); service(0) }, interrupt = function(condition) cat('interrupted', loaded(), '\\n'))"
@@ -52,19 +55,19 @@ test_that("service() without later comes back in its time, and is interrupted", 
   expect_true(wait_until(function() grepl("interrupted not loaded", started$tell())))
 })
 
-test_that("a script that only runs later is served, also what came before it was loaded", {
+test_that("a script that only runs package later serves, also requests from before it was loaded", {
   started <- serving(c("Sys.sleep(1)", "while (TRUE) later::run_now(1)"))
   expect_identical(body_of(started), "loaded")
 })
 
-test_that("an R in its event loop loads later when a request comes, and then serves; not while a function runs", {
+test_that("an idle R process loads package later for a request, but not while a function runs", {
   started <- serving(c(
     "Sys.sleep(1)",
     "cat('then', loaded(), '\\n')",
     "until <- Sys.time() + 60",
-    # As its prompt does: no function is called.
+    # No function is running, as at R's prompt.
     "while (!ran && Sys.time() < until) .Internal(Sys.sleep(0.1))",
-    # A child has a bell of its own.
+    # A forked child has its own pipe.
     "child <- parallel::mcparallel({ Sys.sleep(0.2); 'well' })",
     "cat('child', parallel::mccollect(child)[[1]], '\\n')"
   ))

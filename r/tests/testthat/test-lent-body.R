@@ -1,4 +1,4 @@
-# A body that lies in the server's memory and becomes a vector of R's without being copied.
+# Bodies in the server's memory that become R vectors without being copied.
 
 post <- function(client, body, head = NULL) {
   send(
@@ -11,7 +11,7 @@ post <- function(client, body, head = NULL) {
 
 some_bytes <- function(n) as.raw(seq_len(n) %% 251)
 
-test_that("bodies around every threshold are what was sent", {
+test_that("bodies around every size threshold arrive unchanged", {
   server <- local_server(function(req) {
     bytes <- req$rook.input$read()
     list(status = 200L, headers = list(), body = bytes)
@@ -22,7 +22,7 @@ test_that("bodies around every threshold are what was sent", {
   }
 })
 
-test_that("a body can be read again, in part and as a connection", {
+test_that("a body can be read again, partially and as a connection", {
   sent <- some_bytes(300000)
   seen <- NULL
   server <- local_server(function(req) {
@@ -35,7 +35,9 @@ test_that("a body can be read again, in part and as a connection", {
     again <- req$rook.input$read()
     connection <- readBin(req$.bodyData, "raw", 1e6)
     gc()
-    seen <<- list(first = first, part = part, again = again, connection = connection, changed = changed)
+    seen <<- list(
+      first = first, part = part, again = again, connection = connection, changed = changed
+    )
     list(status = 200L, headers = list(), body = "")
   })
   expect_identical(post(local_client(server), sent)$status, 200L)
@@ -46,15 +48,15 @@ test_that("a body can be read again, in part and as a connection", {
   expect_identical(seen$changed[-(1:10)], sent[-(1:10)])
 })
 
-# Returns how many blocks R has when it has collected all that nothing refers to, including what
-# earlier requests left to callbacks.
+# Returns the number of blocks that R has after garbage collection, including callbacks of earlier
+# requests.
 blocks_in_use <- function() {
   for (i in 1:20) service(NA)
   for (i in 1:3) gc(full = TRUE)
   .Call(ffi_lent_blocks)
 }
 
-test_that("R may keep a body for longer than its server lives, and gives its memory back", {
+test_that("R may keep a body after its server was stopped, and returns its memory", {
   before <- blocks_in_use()
   kept <- list()
   local({
@@ -76,7 +78,7 @@ test_that("R may keep a body for longer than its server lives, and gives its mem
   expect_lte(blocks_in_use(), before)
 })
 
-test_that("a body announced and not sent reserves nothing", {
+test_that("a body that is announced but not sent reserves no memory", {
   server <- local_server(function(req) list(status = 200L, headers = list(), body = ""))
   before <- .Call(ffi_live_bytes)
   here <- environment()

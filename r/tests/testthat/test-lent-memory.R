@@ -1,13 +1,12 @@
-# What R lends to the server: it is R's again once it has been sent, whether or not anything else
-# happens.
+# Memory that R lends to the server is released after it was sent, whatever else happens.
 
 skip_if_not_installed("later")
 loadNamespace("later")
 
-# R's heap in MiB.
+# Returns the size of R's heap in MiB.
 heap <- function() sum(gc()[, 2])
 
-# A WebSocket of the server's, and a client that takes what comes.
+# Opens a WebSocket of the server, and a client that reads everything.
 local_taken <- function(env = parent.frame()) {
   it <- new.env()
   it$server <- local_server(list(onWSOpen = function(ws) it$ws <- ws), env)
@@ -23,7 +22,7 @@ local_taken <- function(env = parent.frame()) {
   it
 }
 
-test_that("messages that are pushed from callbacks are released as they are sent, without an event", {
+test_that("messages sent from callbacks are released after sending, without an event", {
   it <- local_taken()
   ran <- FALSE
   later::later(function() ran <<- TRUE)
@@ -47,14 +46,14 @@ test_that("messages that are pushed from callbacks are released as they are sent
   serve_until(function() heap() - before < 3)
 })
 
-test_that("one who sends without end lets go of what has been sent", {
+test_that("a callback that sends in a loop releases the sent messages", {
   it <- local_taken()
   before <- heap()
   for (i in 1:200) {
     it$ws$send(raw(300 * 1024))
     while (it$ws$bufferedAmount() > 1024^2) it$take()
   }
-  # No loop has run.
+  # No event loop has run.
   expect_lt(heap() - before, 20)
   serve_until(function() {
     it$take()
@@ -63,7 +62,7 @@ test_that("one who sends without end lets go of what has been sent", {
   serve_until(function() heap() - before < 3)
 })
 
-test_that("chunks of a stream are released as they are sent, without an event", {
+test_that("chunks of a stream are released after sending, without an event", {
   stream <- NULL
   server <- local_server(function(req) stream <<- stream_response())
   client <- local_client(server)
@@ -86,7 +85,7 @@ test_that("chunks of a stream are released as they are sent, without an event", 
   stream$close()
 })
 
-test_that("where package later is not loaded, an idle service() releases what was sent", {
+test_that("without package later, an idle service() releases sent memory", {
   it <- local_r(c(
     "heap <- function() sum(gc()[, 2])",
     "server <- rookery::startServer('127.0.0.1', 0, list(onWSOpen = function(ws) {",
@@ -118,7 +117,7 @@ test_that("where package later is not loaded, an idle service() releases what wa
     client$read <- raw(0)
     taken >= 40 * 300 * 1024
   }))
-  # Of 12 MiB that were sent; what R has loaded meanwhile is in it.
+  # Of 12 MiB that were sent, including what R has loaded meanwhile.
   last_heap <- function() {
     lines <- strsplit(sub(".*\nsent\n", "", it$tell()), "\n")[[1]]
     utils::tail(grep("^heap [-0-9.e]+ without", lines, value = TRUE), 1)

@@ -1,4 +1,4 @@
-# Limits and settings: how they are written, where they come from, and that they hold.
+# Limits and settings: their forms, their sources, and their enforcement.
 
 set_all <- function(names, value) {
   structure(as.list(rep_len(value, length(names))), names = names)
@@ -6,11 +6,14 @@ set_all <- function(names, value) {
 
 test_that("limits have units", {
   limits <- server_limits(
-    max_body_size = "10 MB", body_buffer_size = "64 KiB", header_timeout = "500 ms", request_timeout = "2 min", idle_timeout = 30, max_connections = Inf,
-    min_response_rate = "1 KB/s", share_queues = "25 %", ws_stall_timeout = "none", max_client_memory = 2^30
+    max_body_size = "10 MB", body_buffer_size = "64 KiB", header_timeout = "500 ms",
+    request_timeout = "2 min", idle_timeout = 30, max_connections = Inf,
+    min_response_rate = "1 KB/s", share_queues = "25 %", ws_stall_timeout = "none",
+    max_client_memory = 2^30
   )
   expect_mapequal(unclass(limits), list(
-    max_body_size = 1e7, body_buffer_size = 65536, max_connections = Inf, header_timeout = 0.5, idle_timeout = 30, max_client_memory = 2^30, min_response_rate = 1000,
+    max_body_size = 1e7, body_buffer_size = 65536, max_connections = Inf, header_timeout = 0.5,
+    idle_timeout = 30, max_client_memory = 2^30, min_response_rate = 1000,
     request_timeout = 120, share_queues = 25, ws_stall_timeout = Inf
   ))
   printed <- capture.output(print(limits))
@@ -19,57 +22,107 @@ test_that("limits have units", {
   expect_match(capture.output(print(server_limits())), "all defaults")
 })
 
-test_that("what is no limit is said with the nearest name, and what is no value with an example", {
-  expect_error(server_limits(maxbodysize = 1), "`maxbodysize` is no limit. Did you mean `max_body_size`", class = "rookery_bad_limit")
+test_that("errors name the nearest limit for an unknown name and an example for a wrong value", {
+  expect_error(
+    server_limits(maxbodysize = 1), "`maxbodysize` is no limit. Did you mean `max_body_size`",
+    class = "rookery_bad_limit"
+  )
   expect_error(server_limits(10), "must have a name")
   for (bad in list("ten", NA, -1, c(1, 2), "1 XB", TRUE, list())) {
-    expect_error(server_limits(max_body_size = bad), "`max_body_size` must be a size", class = "rookery_bad_limit")
+    expect_error(
+      server_limits(max_body_size = bad), "`max_body_size` must be a size",
+      class = "rookery_bad_limit"
+    )
   }
   expect_error(server_limits(max_header_size = 10), "at least 8 KiB")
   expect_error(server_limits(max_connections = 1.5), "a whole number")
-  expect_error(startServer("127.0.0.1", 0, list(), limits = list(share_replies = 90)), "must be at most 100 %")
+  expect_error(
+    startServer("127.0.0.1", 0, list(), limits = list(share_replies = 90)), "must be at most 100 %"
+  )
 })
 
-test_that("values are read as they may be written, and no others", {
+test_that("all documented forms of values are accepted, and no others", {
   same <- function(...) {
-    for (value in list(...)) expect_equal(server_limits(max_body_size = value)$max_body_size, 1e7, info = value)
+    for (value in list(...)) {
+      expect_equal(server_limits(max_body_size = value)$max_body_size, 1e7, info = value)
+    }
   }
-  same(1e7, 10000000L, "10 MB", "10MB", " 10 mb ", "10_MB", "1e7", "10000000", "10000 kB", "0.01 GB", "10.0 MB")
-  # As GNU coreutils, systemd and Docker have them.
-  for (value in c("10M", "10 MiB", "10mib")) expect_equal(server_limits(max_body_size = value)$max_body_size, 10 * 1024^2, info = value)
+  same(
+    1e7, 10000000L, "10 MB", "10MB", " 10 mb ", "10_MB", "1e7", "10000000", "10000 kB", "0.01 GB",
+    "10.0 MB"
+  )
+  # The forms of GNU coreutils, systemd and Docker.
+  for (value in c("10M", "10 MiB", "10mib")) {
+    expect_equal(server_limits(max_body_size = value)$max_body_size, 10 * 1024^2, info = value)
+  }
   expect_equal(server_limits(max_body_size = 10.9)$max_body_size, 10)
-  # More than a number can be is a mistake, on the command line and in a file as well.
+  # Numbers that are too large are errors, also on the command line and in a file.
   expect_error(server_limits(max_body_size = "1e400"), "must be a size")
   bad <- list(
-    NaN, NA_character_, NA_integer_, -Inf, "-1", "", " ", "MB", "10 X", "10 MB/s", "10 %", "10 s", "1,5 MB", "0x10", "10 MB 5", ".", "1e", "NaN",
-    "NA", "\xff", "10 \xff", as.difftime(2, units = "mins"), factor("10"), Sys.time(), 1i, raw(1), quote(x), function() 1, new.env(),
+    NaN, NA_character_, NA_integer_, -Inf, "-1", "", " ", "MB", "10 X", "10 MB/s", "10 %", "10 s",
+    "1,5 MB", "0x10", "10 MB 5", ".", "1e", "NaN",
+    "NA", "\xff", "10 \xff", as.difftime(2, units = "mins"), factor("10"), Sys.time(), 1i, raw(1),
+    quote(x), function() 1, new.env(),
     list(10), numeric(), character(), c("1", "2")
   )
   for (value in bad) {
-    expect_error(server_limits(max_body_size = value), "^`max_body_size` must be a size", class = "rookery_bad_limit")
+    expect_error(
+      server_limits(max_body_size = value), "^`max_body_size` must be a size",
+      class = "rookery_bad_limit"
+    )
   }
-  expect_mapequal(unlist(unclass(server_limits(share_queues = "5%", min_response_rate = "1 KB/s", min_body_rate = "512 B", header_timeout = "0.5 min"))), c(header_timeout = 30, min_body_rate = 512, min_response_rate = 1000, share_queues = 5))
-  for (value in list(0, 101, 1.5, Inf, "x%")) expect_error(server_limits(share_queues = value), "percent", class = "rookery_bad_limit")
-  for (value in list(Inf, "1 s", -1, 0.5)) expect_error(server_limits(min_response_rate = value), "bytes per second", class = "rookery_bad_limit")
-  for (value in list(0, "0 s", "10 MB", -5)) expect_error(server_limits(idle_timeout = value), "seconds", class = "rookery_bad_limit")
+  expect_mapequal(
+    unlist(unclass(
+      server_limits(
+        share_queues = "5%", min_response_rate = "1 KB/s", min_body_rate = "512 B",
+        header_timeout = "0.5 min"
+      )
+    )),
+    c(header_timeout = 30, min_body_rate = 512, min_response_rate = 1000, share_queues = 5)
+  )
+  for (value in list(0, 101, 1.5, Inf, "x%")) {
+    expect_error(server_limits(share_queues = value), "percent", class = "rookery_bad_limit")
+  }
+  for (value in list(Inf, "1 s", -1, 0.5)) {
+    expect_error(
+      server_limits(min_response_rate = value), "bytes per second", class = "rookery_bad_limit"
+    )
+  }
+  for (value in list(0, "0 s", "10 MB", -5)) {
+    expect_error(server_limits(idle_timeout = value), "seconds", class = "rookery_bad_limit")
+  }
   expect_error(server_limits(max_body_size = 1, 5), "must have a name", class = "rookery_bad_limit")
-  expect_error(server_limits(max_body = 1), "`max_body` is no limit. Did you mean `max_body_size`?", fixed = TRUE, class = "rookery_bad_limit")
-  expect_error(rookery_options(prot = 1), "`prot` is no setting. Did you mean `port`?", fixed = TRUE, class = "rookery_bad_setting")
-  expect_error(rookery_options(max_body_size = 1), "takes no arguments: .*sets a setting[.]$", class = "rookery_error")
+  expect_error(
+    server_limits(max_body = 1), "`max_body` is no limit. Did you mean `max_body_size`?",
+    fixed = TRUE, class = "rookery_bad_limit"
+  )
+  expect_error(
+    rookery_options(prot = 1), "`prot` is no setting. Did you mean `port`?", fixed = TRUE,
+    class = "rookery_bad_setting"
+  )
+  expect_error(
+    rookery_options(max_body_size = 1), "takes no arguments: .*sets a setting[.]$",
+    class = "rookery_error"
+  )
   expect_error(server_limits(body = 1), "`body` is no limit", class = "rookery_bad_limit")
   for (limits in list("10 MB", 10, list(10), function() 1, c(max_body_size = 1))) {
     expect_error(startServer("127.0.0.1", 0, list(), limits = limits), class = "rookery_bad_limit")
   }
 })
 
-test_that("what the environment says and cannot be read is an error that names the variable", {
+test_that("an invalid environment variable is an error that names the variable", {
   wrong <- function(variable, value, text) {
     withr::local_envvar(set_names_of(variable, value))
-    expect_error(startServer("127.0.0.1", 0, list()), paste0("The environment variable ", variable, ".*", text), info = value)
+    expect_error(
+      startServer("127.0.0.1", 0, list()),
+      paste0("The environment variable ", variable, ".*", text), info = value
+    )
   }
   set_names_of <- function(name, value) structure(value, names = name)
   withr::local_options(rookery.error_detail = NULL)
-  for (value in c("ten", "-1", "10 parsecs", "\xff", "1 2")) wrong("ROOKERY_MAX_BODY_SIZE", value, "must be a size")
+  for (value in c("ten", "-1", "10 parsecs", "\xff", "1 2")) {
+    wrong("ROOKERY_MAX_BODY_SIZE", value, "must be a size")
+  }
   wrong("ROOKERY_MAX_CONNECTIONS", "1.5", "must be a whole number")
   wrong("ROOKERY_REQUEST_TIMEOUT", "0", "at least 10 ms")
   for (value in c("perhaps", "2", "\xff")) wrong("ROOKERY_PROXY_PROTOCOL", value, "must be")
@@ -78,12 +131,12 @@ test_that("what the environment says and cannot be read is an error that names t
   wrong("ROOKERY_TRUSTED_PROXIES", "\xff", "must be")
   wrong("ROOKERY_WS_ORIGINS", "https://example.org", "must be same, or hosts")
   wrong("ROOKERY_WS_COMPRESSION", "level 3", "must be on, off")
-  # What is empty is not given.
+  # An empty value counts as not given.
   withr::local_envvar(ROOKERY_MAX_BODY_SIZE = "", ROOKERY_PROXY_PROTOCOL = "")
   startServer("127.0.0.1", 0, list())$stop()
 })
 
-test_that("settings of the environment are read as they are written there", {
+test_that("settings are read from environment variables", {
   value_of <- function(name, value) {
     withr::local_options(structure(list(NULL), names = paste0("rookery.", name)))
     withr::local_envvar(structure(value, names = paste0("ROOKERY_", toupper(name))))
@@ -94,17 +147,31 @@ test_that("settings of the environment are read as they are written there", {
   for (value in c("1", "TRUE", "true", "T")) expect_true(value_of("proxy_protocol", value))
   for (value in c("0", "FALSE", "false")) expect_false(value_of("ws_compression", value))
   expect_equal(value_of("trusted_proxies", "10.0.0.0/8, 192.0.2.1,"), c("10.0.0.0/8", "192.0.2.1"))
-  expect_equal(value_of("ws_origins", "example.org,*.example.org"), c("example.org", "*.example.org"))
-  withr::local_options(rookery.ws_compression = list(level = 3, takeover = TRUE), rookery.ws_origins = c("a.org", "b.org"))
+  expect_equal(
+    value_of("ws_origins", "example.org,*.example.org"), c("example.org", "*.example.org")
+  )
+  withr::local_options(
+    rookery.ws_compression = list(level = 3, takeover = TRUE),
+    rookery.ws_origins = c("a.org", "b.org")
+  )
   printed <- capture.output(print(rookery_options()))
-  expect_match(printed, "^ws_compression +level = 3, threshold = 512, takeover = TRUE +option$", all = FALSE)
+  expect_match(
+    printed, "^ws_compression +level = 3, threshold = 512, takeover = TRUE +option$", all = FALSE
+  )
   expect_match(printed, "^ws_origins +a.org, b.org +option$", all = FALSE)
 })
 
-test_that("a server without any limit serves, and one with the least of each ends", {
+test_that("a server without limits serves, and one with all minimums stops cleanly", {
   app <- list(
-    call = function(req) if (req$PATH_INFO == "/stream") streamed(chunks_of("a", "b")) else ok(rawToChar(req$rook.input$read())),
-    onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$send(message)), wsCompression = list(takeover = TRUE)
+    call = function(req) {
+      if (req$PATH_INFO == "/stream") {
+        streamed(chunks_of("a", "b"))
+      } else {
+        ok(rawToChar(req$rook.input$read()))
+      }
+    },
+    onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$send(message)),
+    wsCompression = list(takeover = TRUE)
   )
   table <- rookery:::limit_table()
   endless <- set_all(table$name[table$kind %in% c("count", "bytes", "seconds")], Inf)
@@ -122,11 +189,11 @@ test_that("a server without any limit serves, and one with the least of each end
   upgrade(client)
   send(client, frame("to and fro"))
   expect_equal(rawToChar(next_frame(client)$payload), "to and fro")
-  # Without a time for its answer, stopping would wait for it.
+  # Without a request timeout, stopping would wait for the response.
   disconnect(client)
   server$stop()
   for (i in 1:20) service(NA)
-  # A rate that nobody keeps is for those that fall behind it.
+  # A rate that no client reaches disconnects slow ones.
   server <- local_limited(app, limits = rates)
   expect_equal(post(local_client(server), "/", "quick")$text, "quick")
   server$stop()
@@ -136,7 +203,7 @@ test_that("a server without any limit serves, and one with the least of each end
   for (i in 1:20) service(5)
   server$stop()
   expect_false(server$isRunning())
-  # The shares are 100 % at most, and without memory nobody is served; R goes on.
+  # The shares add up to 100 % at most. With no memory, no request is served, and R continues.
   server <- local_limited(app, limits = list(max_client_memory = "1 MiB"))
   expect_equal(get(local_client(server), "/")$status, 200)
 })
@@ -148,25 +215,34 @@ test_that("ten limits are arguments, and every limit can be given by name", {
   expect_length(setdiff(arguments, table$name), 0)
   least <- structure(as.list(table$least), names = table$name)
   expect_setequal(names(do.call(server_limits, least)), table$name)
-  expect_error(server_limits(max_headers = 1, max_headers = 2), "`max_headers` is given twice", class = "rookery_bad_limit")
+  expect_error(
+    server_limits(max_headers = 1, max_headers = 2), "`max_headers` is given twice",
+    class = "rookery_bad_limit"
+  )
   error <- expect_error(server_limits(max_headers = -1), class = "rookery_bad_limit")
   expect_s3_class(error, "rookery_bad_argument")
   expect_equal(error$argument, "max_headers")
 })
 
-test_that("limits hold, and servers share them", {
+test_that("limits are enforced, and shared by all servers", {
   server <- local_limited(function(req) ok(), limits = server_limits(max_body_size = 10))
   expect_equal(post(local_client(server), "/", "123456789")$status, 200)
   expect_equal(post(local_client(server), "/", "12345678901")$status, 413)
   expect_error(
-    startServer("127.0.0.1", 0, list(), limits = list(max_body_size = 20)), "share their limits", class = "rookery_bad_limit"
+    startServer("127.0.0.1", 0, list(), limits = list(max_body_size = 20)), "share their limits",
+    class = "rookery_bad_limit"
   )
-  # With none of its own, or the same, another is one more of them.
+  # A server with the same limits, or none given, can be started as well.
   other <- startServer("127.0.0.1", 0, list(), limits = list(max_body_size = 10))
   withr::defer(other$stop())
   expect_equal(post(local_client(other), "/", "12345678901")$status, 413)
-  # Those that serve() was given are not left out in silence either.
-  expect_error(serve(list(call = function(req) ok()), port = 0, log = FALSE, limits = list(max_body_size = 20)), "share their limits")
+  # Limits that were given to serve() are not ignored silently.
+  expect_error(
+    serve(
+      list(call = function(req) ok()), port = 0, log = FALSE, limits = list(max_body_size = 20)
+    ),
+    "share their limits"
+  )
 })
 
 test_that("the order is argument, environment, option, default", {
@@ -191,7 +267,7 @@ test_that("the order is argument, environment, option, default", {
   )), "The environment variable ROOKERY_ERROR_DETAIL must be")
 })
 
-test_that("the settings are printed with where they come from", {
+test_that("settings are printed with their origin", {
   withr::local_options(rookery.header_timeout = "5 s")
   printed <- capture.output(print(rookery_options()))
   expect_match(printed[[1]], "^setting +value +origin$")
@@ -199,7 +275,7 @@ test_that("the settings are printed with where they come from", {
   expect_match(printed, "^max_client_memory +a quarter of what there is +default$", all = FALSE)
 })
 
-test_that("a request that takes too long is answered with 504, and R goes on", {
+test_that("a request that takes too long results in status 504, and R continues", {
   late <- NULL
   app <- function(req) {
     if (req$PATH_INFO == "/quick") return(ok("quick"))
@@ -210,12 +286,12 @@ test_that("a request that takes too long is answered with 504, and R goes on", {
   answer <- get(client, "/never")
   expect_equal(answer$status, 504)
   expect_equal(get(client, "/quick")$text, "quick")
-  # Nobody waits for it any more.
+  # No client waits for it any more.
   late(ok("late"))
   expect_equal(get(client, "/quick")$text, "quick")
 })
 
-test_that("R is interrupted only if that is asked for", {
+test_that("R is interrupted only with interrupt_requests", {
   app <- function(req) {
     until <- Sys.time() + if (req$PATH_INFO == "/ok") 0 else 4
     while (Sys.time() < until) Sys.sleep(0.01)
@@ -234,49 +310,67 @@ test_that("R is interrupted only if that is asked for", {
   said <- stderr_of(expect_equal(get(client, "/slow")$status %in% c(500, 504), TRUE))
   expect_match(said, "GET /slow (call): reached elapsed time limit", fixed = TRUE, all = FALSE)
   expect_equal(ends, 1)
-  # The limit is gone with the request.
+  # The time limit ends with the request.
   expect_equal(get(client, "/ok")$status, 200)
   Sys.sleep(1.5)
   expect_equal(ends, 2)
 })
 
-# The command line is in crates/cli, and in test-serve-cli.R.
-test_that("_server.yml has limits", {
+# crates/cli and test-serve-cli.R test the command line.
+test_that("limits can be given in _server.yml", {
   skip_if_not_installed("yaml")
   dir <- local_app(
-    "_server.yml" = c("engine: rookery", "app: app.R", "options:", "  limits:", "    max_body_size: 10", "  error_detail: message"),
+    "_server.yml" = c(
+      "engine: rookery", "app: app.R", "options:", "  limits:", "    max_body_size: 10",
+      "  error_detail: message"
+    ),
     "app.R" = "function(req) if (req$PATH_INFO == '/no') stop('told') else list(status = 200L, headers = list(), body = '')"
   )
   read <- rookery:::settings_read(file.path(dir, "_server.yml"))
   expect_equal(read$settings, list(max_body_size = 10L, error_detail = "message"))
-  writeLines(c("engine: rookery", "app: app.R", "options:", "  limits:", "    bodybytes: 10"), file.path(dir, "wrong.yml"))
-  expect_error(rookery:::settings_read(file.path(dir, "wrong.yml")), "is not a setting under `limits:`. Did you mean `max_body_size:`")
+  writeLines(
+    c("engine: rookery", "app: app.R", "options:", "  limits:", "    bodybytes: 10"),
+    file.path(dir, "wrong.yml")
+  )
+  expect_error(
+    rookery:::settings_read(file.path(dir, "wrong.yml")),
+    "is not a setting under `limits:`. Did you mean `max_body_size:`"
+  )
 })
 
-test_that("a folder that a _server.yml names is relative to it", {
+test_that("a folder in a _server.yml is relative to the file", {
   skip_if_not_installed("yaml")
   dir <- local_app(
-    "_server.yml" = c("engine: rookery", "app: app.R", "options:", "  spool_dir: large", "  ws_compression:", "    level: 3", "  ws_origins: [a.org]"),
+    "_server.yml" = c(
+      "engine: rookery", "app: app.R", "options:", "  spool_dir: large", "  ws_compression:",
+      "    level: 3", "  ws_origins: [a.org]"
+    ),
     "app.R" = "function(req) list(status = 200L, headers = list(), body = rookery:::spool_dir())"
   )
   file <- file.path(dir, "_server.yml")
   expect_equal(rookery:::settings_read(file)$settings, list(
-    spool_dir = file.path(dir, "large"), ws_compression = list(level = 3, threshold = 512, takeover = FALSE), ws_origins = "a.org"
+    spool_dir = file.path(dir, "large"),
+    ws_compression = list(level = 3, threshold = 512, takeover = FALSE), ws_origins = "a.org"
   ))
-  expect_error(launch_server(file, port = 0), "`spool_dir:` of the _server.yml names `.*large`, which is not a folder")
+  expect_error(
+    launch_server(file, port = 0),
+    "`spool_dir:` of the _server.yml names `.*large`, which is not a folder"
+  )
 })
 
-test_that("another R gets the options of this one, and who sits in front of it", {
+test_that("another R process gets the options of this session, and whether it is interactive", {
   withr::local_options(
-    rookery.error_detail = NULL, rookery.max_body_size = "1 MB", rookery.ws_compression = list(level = 3), rookery.ws_origins = "a.org",
+    rookery.error_detail = NULL, rookery.max_body_size = "1 MB",
+    rookery.ws_compression = list(level = 3), rookery.ws_origins = "a.org",
     rookery.proxy_protocol = TRUE, rookery.trusted_proxies = "192.0.2.1", rookery.spool_dir = NULL
   )
   expect_equal(rookery:::session_options(FALSE), list(
-    rookery.trusted_proxies = "192.0.2.1", rookery.proxy_protocol = TRUE, rookery.ws_origins = "a.org",
+    rookery.trusted_proxies = "192.0.2.1", rookery.proxy_protocol = TRUE,
+    rookery.ws_origins = "a.org",
     rookery.ws_compression = list(level = 3), rookery.max_body_size = "1 MB"
   ))
   expect_equal(rookery:::session_options(TRUE)$rookery.error_detail, "message")
-  # The other finds that by itself.
+  # The other process reads the environment itself.
   withr::local_envvar(ROOKERY_ERROR_DETAIL = "none")
   expect_null(rookery:::session_options(TRUE)$rookery.error_detail)
   dir <- normalizePath(withr::local_tempdir())
@@ -285,7 +379,7 @@ test_that("another R gets the options of this one, and who sits in front of it",
   expect_equal(rookery:::session_options(FALSE)$rookery.spool_dir, dir)
 })
 
-test_that("an R that serves a path has the limits, settings and options it was given", {
+test_that("the R process that serves a path has the given limits, settings and options", {
   skip_on_cran()
   dir <- local_app("app.R" = c(
     "function(req) {",
@@ -296,7 +390,8 @@ test_that("an R that serves a path has the limits, settings and options it was g
     "}"
   ))
   it <- local_cli(
-    "serve", dir, "--port", "0", "--no-log", "--limit", "body_bytes=10", environment = c(ROOKERY_HEADER_TIMEOUT = "20 s")
+    "serve", dir, "--port", "0", "--no-log", "--limit", "body_bytes=10",
+    environment = c(ROOKERY_HEADER_TIMEOUT = "20 s")
   )
   url <- expect_serving(it)
   expect_equal(fetch(url)$text, "10 command line;20 s environment;2 min default")

@@ -1,4 +1,4 @@
-test_that("the level is set and told as httpuv 1.6.9 does", {
+test_that("the level is set and returned as in httpuv 1.6.9", {
   withr::defer(logLevel("ERROR"))
   expect_identical(expect_visible(logLevel()), "ERROR")
   expect_identical(expect_invisible(logLevel("OFF")), "ERROR")

@@ -1,4 +1,4 @@
-# What plumber makes of its endpoints' errors itself is told of all the same: plumber as it is packaged.
+# Error reports for endpoints of plumber, unmodified.
 
 skip_if_not_installed("plumber")
 skip_if_not_installed("processx")
@@ -39,16 +39,20 @@ api <- c(
 
 local_api <- function(..., env = parent.frame()) {
   here <- c(...)
-  lines <- if (length(here) == 0) api else unlist(lapply(api, function(line) if (grepl("##HERE", line)) here else line))
+  lines <- if (length(here) == 0) {
+    api
+  } else {
+    unlist(lapply(api, function(line) if (grepl("##HERE", line)) here else line))
+  }
   it <- local_cli("serve", local_app("plumber.R" = lines, env = env), "--port", "0", env = env)
   url <- expect_serving(it)
   list(
     it = it,
-    # The answer, its id, and what has been said until then.
+    # Returns the response, its id, and the output until then.
     ask = function(path, ...) {
       answer <- fetch(paste0(url, path), ...)
       answer$id <- curl::parse_headers_list(answer$headers)[["x-request-id"]]
-      # The supervisor passes on what its worker says, so that it may be read after the answer.
+      # The supervisor forwards the output of its worker, so it may arrive after the response.
       wait_until(function() is.null(answer$id) || grepl(answer$id, it$tell(), fixed = TRUE), 5)
       answer$said <- it$tell()
       answer
@@ -56,10 +60,11 @@ local_api <- function(..., env = parent.frame()) {
   )
 }
 
-test_that("errors are told with their calls and the request's id; plumber answers as ever", {
+test_that("errors are reported with calls and request id, and plumber responds as usual", {
   served <- local_api()
   texts <- c(
-    "/fail" = "in an endpoint", "/filtered" = "in a filter", "/async" = "in a promise", "/below/fail" = "in a mounted router"
+    "/fail" = "in an endpoint", "/filtered" = "in a filter", "/async" = "in a promise",
+    "/below/fail" = "in a mounted router"
   )
   for (path in names(texts)) {
     answer <- served$ask(path)
@@ -67,12 +72,21 @@ test_that("errors are told with their calls and the request's id; plumber answer
     expect_equal(answer$text, '{"error":"500 - Internal server error"}', info = path)
     route <- sub("/below", "", path)
     stage <- if (path == "/async") "a promise" else "call"
-    told <- paste0("rookery: GET ", route, " (", stage, "): ", texts[[path]], " [", answer$id, "]\n")
+    told <- paste0(
+      "rookery: GET ", route, " (", stage, "): ", texts[[path]], " [", answer$id, "]\n"
+    )
     expect_match(answer$said, told, fixed = TRUE, info = path)
-    # Once: not as an answer of plumber's own as well.
-    expect_length(grep(answer$id, strsplit(answer$said, "\n")[[1]][!grepl("HTTP/1.1", strsplit(answer$said, "\n")[[1]])], fixed = TRUE), 1)
+    # Each error is reported once, and not also as a response of plumber itself.
+    expect_length(
+      grep(
+        answer$id,
+        strsplit(answer$said, "\n")[[1]][!grepl("HTTP/1.1", strsplit(answer$said, "\n")[[1]])],
+        fixed = TRUE
+      ),
+      1
+    )
   }
-  # The endpoint's calls, without plumber's around it.
+  # The endpoint's calls, without those of plumber around them.
   lines <- strsplit(served$it$tell(), "\n")[[1]]
   at <- grep("in an endpoint [", lines, fixed = TRUE)
   trace <- grep("^    ", lines[at + 1:4], value = TRUE)
@@ -81,7 +95,7 @@ test_that("errors are told with their calls and the request's id; plumber answer
   expect_no_match(trace, "plumber::|rookery::|handleSimpleError")
 })
 
-test_that("what is handled is no error, and requests that do well are as ever, whatever a client's parameters are", {
+test_that("handled errors are not reported, and successful requests are unchanged", {
   served <- local_api()
   expect_equal(served$ask("/handled")$text, "handled")
   fine <- served$ask("/fine")
@@ -94,18 +108,24 @@ test_that("what is handled is no error, and requests that do well are as ever, w
   expect_no_match(served$it$tell(), "rookery: GET ")
 })
 
-test_that("a 500 of plumber's that no endpoint raised is told of with its id", {
+test_that("a status 500 of plumber without an error in an endpoint is logged with its id", {
   served <- local_api()
-  # What plumber answers when a serializer fails is no response.
-  places <- c("/unwell" = "its own response): the app itself responded with status 500", "/unserialised" = "the response): `status` must be a number from 200 to 999")
+  # When a serializer fails, plumber's response is invalid.
+  places <- c(
+    "/unwell" = "its own response): the app itself responded with status 500",
+    "/unserialised" = "the response): `status` must be a number from 200 to 999"
+  )
   for (path in names(places)) {
     answer <- served$ask(path)
     expect_equal(answer$status_code, 500, info = path)
-    expect_match(answer$said, paste0("rookery: GET ", path, " (", places[[path]], " [", answer$id, "]"), fixed = TRUE)
+    expect_match(
+      answer$said, paste0("rookery: GET ", path, " (", places[[path]], " [", answer$id, "]"),
+      fixed = TRUE
+    )
   }
 })
 
-test_that("onError is told of an API's errors, and may answer", {
+test_that("onError is called for errors of an API, and may return the response", {
   served <- local_api(
     "  pr <- plumber::pr_mount(pr, '/below', below)",
     "  rookery::plumber_errors(pr, on_error = function(cond, req, info) {",
@@ -116,7 +136,8 @@ test_that("onError is told of an API's errors, and may answer", {
     "  })"
   )
   told <- list(
-    "/fail" = "TOLD /fail in an endpoint call", "/async" = "TOLD /async in a promise promise", "/below/fail" = "TOLD /fail in a mounted router call"
+    "/fail" = "TOLD /fail in an endpoint call", "/async" = "TOLD /async in a promise promise",
+    "/below/fail" = "TOLD /fail in a mounted router call"
   )
   for (path in names(told)) {
     answer <- served$ask(path, httpheader = "Cookie: a=b")
@@ -124,16 +145,19 @@ test_that("onError is told of an API's errors, and may answer", {
     expect_equal(answer$text, "come again", info = path)
     headers <- curl::parse_headers_list(answer$headers)
     expect_equal(headers[["retry-after"]], "7", info = path)
-    expect_true(wait_until(function() grepl(paste(told[[path]], answer$id), served$it$tell(), fixed = TRUE)), info = path)
+    expect_true(
+      wait_until(function() grepl(paste(told[[path]], answer$id), served$it$tell(), fixed = TRUE)),
+      info = path
+    )
   }
-  # Once for each, though serve() has looked at the router as well.
+  # Once for each error, although serve() has processed the router as well.
   expect_length(grep("^TOLD", strsplit(served$it$tell(), "\n")[[1]]), 3)
   answer <- served$ask("/filtered")
   expect_equal(answer$text, '{"error":"500 - Internal server error"}')
   expect_match(answer$said, "TOLD /filtered in a filter call", fixed = TRUE)
 })
 
-test_that("an API that is run otherwise is told of as well", {
+test_that("errors of an API that is not run by serve() are reported as well", {
   it <- local_r(c(
     "library(rookery)",
     "use_compat(quiet = TRUE)",

@@ -1,30 +1,33 @@
-# Promises as answers and as chunks: what package promises and `later` are made to do for them.
+# Promises as responses and as chunks: the use of packages promises and later.
 
-# A server that answers with `make()`, asked once: the promise, and the client that waits.
+# Starts a server that returns `make()` and sends it one request; returns the promise and the
+# waiting client.
 asked <- function(make, env = parent.frame()) {
   promise <- NULL
   server <- local_server(function(req) promise <<- make(), env)
   client <- local_client(server, env)
-  # What tests before have left is none of this one's.
+  # Runs callbacks that earlier tests have left.
   serve_until(later::loop_empty)
   send(client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
   serve_until(function() !is.null(promise))
   list(client = client, promise = promise)
 }
 
-pending <- function() promises::promise(function(resolve, reject) settle <<- list(resolve = resolve, reject = reject))
+pending <- function() {
+  promises::promise(function(resolve, reject) settle <<- list(resolve = resolve, reject = reject))
+}
 settle <- NULL
 
-test_that("an answer that is promised costs one callback of package later", {
+test_that("a promised response costs one callback of package later", {
   case <- asked(pending)
   settle$resolve(ok("late"))
   later::run_now(all = FALSE)
-  # A `then()` would have promised something itself, and that is fulfilled in a callback of its own.
+  # `then()` would create another promise, which is fulfilled in a callback of its own.
   expect_true(later::loop_empty())
   expect_identical(reply(case$client)$text, "late")
 })
 
-test_that("functions given to then() run in their order, before the answer and after it", {
+test_that("callbacks of then() run in order, before and after the response", {
   order <- c()
   note <- function(what) function(value) order <<- c(order, paste(what, value$body))
   case <- asked(function() {
@@ -39,7 +42,7 @@ test_that("functions given to then() run in their order, before the answer and a
   expect_identical(order, c("before it", "after it"))
 })
 
-test_that("a rejection is answered, and is not unhandled", {
+test_that("a rejection results in a response, and is not reported as unhandled", {
   case <- asked(pending)
   said <- stderr_of({
     settle$reject("no")
@@ -50,7 +53,7 @@ test_that("a rejection is answered, and is not unhandled", {
   expect_no_match(said, "Unhandled")
 })
 
-test_that("where a promise domain is in force it sees what is done with the answer", {
+test_that("an active promise domain wraps the callbacks of a response", {
   wrapped <- 0
   domain <- promises::new_promise_domain(
     wrapOnFulfilled = function(func) {
@@ -65,7 +68,7 @@ test_that("where a promise domain is in force it sees what is done with the answ
   expect_identical(reply(case$client)$text, "seen")
 })
 
-test_that("a promise with a then() of its own is asked by it", {
+test_that("a promise with its own then() is used through it", {
   for (make in list(pending, function() promises::promise_resolve(ok("not this")))) {
     case <- asked(function() {
       promise <- make()
@@ -81,7 +84,9 @@ test_that("a promise with a then() of its own is asked by it", {
 
 test_that("a promised chunk costs one callback of package later", {
   settle <<- NULL
-  case <- asked(function() list(status = 200L, headers = list("Content-Length" = "3"), body = pending))
+  case <- asked(function() {
+    list(status = 200L, headers = list("Content-Length" = "3"), body = pending)
+  })
   serve_until(function() !is.null(settle))
   settle$resolve("abc")
   later::run_now(all = FALSE)

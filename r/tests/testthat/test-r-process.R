@@ -1,10 +1,11 @@
-# What needs an R process of its own: its end, its signals, its children, its memory.
+# Tests that need an R process of their own: its end, signals, children and memory.
 
 hello_app <- function(req) {
   list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")
 }
 
-# An R process that runs `code`, in which `port` is a free port and `ready()` says that the server listens.
+# Runs an R process with `code`, in which `port` is a free port and `ready()` reports that the
+# server listens.
 local_process <- function(code, env = parent.frame()) {
   port <- free_port()
   script <- withr::local_tempfile(fileext = ".R", .local_envir = env)
@@ -31,7 +32,10 @@ await_line <- function(started, line, seconds = 60) {
     if (Sys.time() > until || !started$process$is_alive()) {
       lines <- c(lines, started$process$read_output_lines())
       if (line %in% lines) break
-      stop("no `", line, "` in: ", paste(c(lines, started$process$read_all_error_lines()), collapse = "\n"))
+      stop(
+        "no `", line, "` in: ",
+        paste(c(lines, started$process$read_all_error_lines()), collapse = "\n")
+      )
     }
     started$process$poll_io(200)
     lines <- c(lines, started$process$read_output_lines())
@@ -39,7 +43,8 @@ await_line <- function(started, line, seconds = 60) {
   invisible(lines)
 }
 
-# Waits for its end; an error with what it said, when it has not ended in time. read_all_output() alone would wait for ever.
+# Waits for the end of a process; raises an error with its output after a timeout, because
+# read_all_output() would wait for ever.
 await_end <- function(started, seconds) {
   started$process$wait(seconds * 1000)
   if (started$process$is_alive()) {
@@ -56,11 +61,13 @@ fetch <- function(started, path = "/") {
   rawToChar(curl::curl_fetch_memory(url, curl::new_handle(timeout = 60))$content)
 }
 
-test_that("quit() in a handler ends the process in order", {
+test_that("quit() in a handler ends the process cleanly", {
   skip_if_not_installed("processx")
   started <- local_process({
     reg.finalizer(globalenv(), function(e) cat("finalized\n"), onexit = TRUE)
-    startServer("127.0.0.1", port, function(req) if (req$PATH_INFO == "/quit") quit(status = 3) else hello_app(req))
+    startServer("127.0.0.1", port, function(req) {
+      if (req$PATH_INFO == "/quit") quit(status = 3) else hello_app(req)
+    })
     ready()
     while (TRUE) service()
   })
@@ -87,7 +94,7 @@ test_that("R may end while a server runs", {
   expect_identical(started$process$read_all_error(), "")
 })
 
-test_that("Ctrl-C stops a blocking runServer(), which nothing else wakes, and leaves the port free", {
+test_that("Ctrl-C stops an idle runServer() and frees the port", {
   skip_if_not_installed("processx")
   for (i in 1:3) {
     started <- local_process({
@@ -118,7 +125,9 @@ test_that("a forked child only closes what it inherited, and may serve itself", 
     own <- randomPort()
     child <- parallel::mcparallel({
       sockets <- system2("ls", c("-l", paste0("/proc/", Sys.getpid(), "/fd")), stdout = TRUE)
-      server <- startServer("127.0.0.1", own, function(req) list(status = 200L, headers = list(), body = "child"))
+      server <- startServer("127.0.0.1", own, function(req) {
+        list(status = 200L, headers = list(), body = "child")
+      })
       until <- Sys.time() + 60
       while (Sys.time() < until) service(50)
     })
@@ -141,7 +150,7 @@ test_that("a forked child only closes what it inherited, and may serve itself", 
   expect_identical(fetch(started), "Hello, World!")
 })
 
-test_that("starting and stopping 100 times leaves threads, descriptors and memory as they were", {
+test_that("starting and stopping 100 times leaks no threads, descriptors or memory", {
   skip_if_not_installed("processx")
   started <- local_process({
     threads <- function() length(list.files("/proc/self/task"))
@@ -180,7 +189,10 @@ test_that("a million header names make R grow by less than 8 MB", {
     socket <- socketConnection("127.0.0.1", port, open = "r+b", blocking = FALSE)
     ask <- function(from, n) {
       names <- sprintf("X-Name-%d: v\r\n", seq(from, length.out = n))
-      writeBin(charToRaw(paste0("GET / HTTP/1.1\r\nHost: a\r\n", paste(names, collapse = ""), "\r\n")), socket)
+      writeBin(
+        charToRaw(paste0("GET / HTTP/1.1\r\nHost: a\r\n", paste(names, collapse = ""), "\r\n")),
+        socket
+      )
       got <- raw(0)
       while (length(got) == 0) {
         service(20)
@@ -204,7 +216,9 @@ test_that("a million header names make R grow by less than 8 MB", {
 })
 
 test_that("a header name past R's limit does not end the process", {
-  server <- local_server(list(call = function(req) ok(as.character(max(nchar(names(req$HEADERS)))))))
+  server <- local_server(list(
+    call = function(req) ok(as.character(max(nchar(names(req$HEADERS)))))
+  ))
   client <- local_client(server)
   for (n in c(9900, 10001, 50000)) {
     answer <- get(client, "/", paste0(strrep("x", n), ": v"))
@@ -215,8 +229,8 @@ test_that("a header name past R's limit does not end the process", {
 test_that("the boundary holds under gctorture2()", {
   skip_if_not_installed("processx")
   started <- local_process({
-    # R compiles a function the second time it is called, and with a collection at every third allocation that takes
-    # minutes: it, and not the boundary, would be what is tested.
+    # The compiler is off. R compiles a function at its second call, which takes minutes with a
+    # collection at every third allocation.
     compiler::enableJIT(0)
     chunks <- function(...) {
       left <- list(...)
@@ -227,9 +241,14 @@ test_that("the boundary holds under gctorture2()", {
         chunk
       }
     }
-    later_chunk <- function(chunk) promises::promise(function(resolve, reject) later::later(function() resolve(chunk)))
+    later_chunk <- function(chunk) {
+      promises::promise(function(resolve, reject) later::later(function() resolve(chunk)))
+    }
     streamed <- function(source) {
-      list(status = 200L, headers = list(a = "b"), body = stream_body(source, on_close = function(reason) NULL))
+      list(
+        status = 200L, headers = list(a = "b"),
+        body = stream_body(source, on_close = function(reason) NULL)
+      )
     }
     app <- list(
       onHeaders = function(req) {
@@ -237,7 +256,9 @@ test_that("the boundary holds under gctorture2()", {
           req$PATH_INFO,
           "/early" = stop("early"),
           "/receive" = receive_body(
-            on_data = function(bytes) if (bytes[[1]] == 0x61) promises::promise_resolve(bytes) else stop("no"),
+            on_data = function(bytes) {
+              if (bytes[[1]] == 0x61) promises::promise_resolve(bytes) else stop("no")
+            },
             on_end = function() hello_app(req),
             on_close = function(reason) NULL
           )
@@ -268,7 +289,9 @@ test_that("the boundary holds under gctorture2()", {
         )
       },
       onWSOpen = function(ws) {
-        ws$onMessage(function(binary, message) ws$send(if (message == "error") stop("no") else message))
+        ws$onMessage(function(binary, message) {
+          ws$send(if (message == "error") stop("no") else message)
+        })
         ws$onClose(function() NULL)
       },
       onError = function(cond, req, info) if (info$stage == "call") invokeRestart("abort")
@@ -288,21 +311,35 @@ test_that("the boundary holds under gctorture2()", {
         got <- c(got, readBin(socket, "raw", 1e4))
         if (length(got) > 0) break
       }
-      # In raw: a WebSocket's frames are no text, and newer R's sub() refuses them.
+      # The bytes stay a raw vector, because newer versions of sub() refuse frames, which are not
+      # text.
       rawToChar(got[seq_len(match(as.raw(13), got, nomatch = 1) - 1)])
     }
-    get <- function(path) paste0("GET ", path, " HTTP/1.1\r\nHost: a\r\nX-New-", sample(1e6, 1), ": v\r\n\r\n")
+    get <- function(path) {
+      paste0("GET ", path, " HTTP/1.1\r\nHost: a\r\nX-New-", sample(1e6, 1), ": v\r\n\r\n")
+    }
     upgrade <- paste0(
       "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n",
       "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
     )
-    frames <- as.raw(c(0x81, 0x82, 0, 0, 0, 0, 0x68, 0x69, 0x81, 0x85, 0, 0, 0, 0, 0x65, 0x72, 0x72, 0x6f, 0x72))
-    # Once without, so that packages and their functions are loaded: that takes minutes as well.
+    frames <- as.raw(c(
+      0x81, 0x82, 0, 0, 0, 0, 0x68, 0x69, 0x81, 0x85, 0, 0, 0, 0, 0x65, 0x72, 0x72, 0x6f, 0x72
+    ))
+    # Once without gctorture, to load packages and functions, which would take minutes as well.
     for (step in c(0, 3)) {
       for (path in c("/", "/error", "/early", "/promise", "/null", "/pull", "/promised", "/broken", "/push", "/lost")) cat(step, path, exchange(step, get(path)), "\n")
-      cat(step, "/body", exchange(step, "POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"), "\n")
+      cat(
+        step, "/body",
+        exchange(step, "POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"), "\n"
+      )
       for (body in c("abc", "xyz")) {
-        cat(step, body, exchange(step, paste0("POST /receive HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n", body)), "\n")
+        cat(
+          step, body,
+          exchange(
+            step, paste0("POST /receive HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n", body)
+          ),
+          "\n"
+        )
       }
       cat(step, "/ws", exchange(step, upgrade, frames), "\n")
     }
@@ -315,8 +352,10 @@ test_that("the boundary holds under gctorture2()", {
   expect_match(out, "3 /early HTTP/1.1 500")
   expect_match(out, "3 /promise HTTP/1.1 200 OK")
   expect_match(out, "3 /null HTTP/1.1 500")
-  for (path in c("/pull", "/promised", "/push")) expect_match(out, paste("3", path, "HTTP/1.1 200 OK"))
-  # A 500, or the reset behind a head that has left after its second, which R reads nothing of.
+  for (path in c("/pull", "/promised", "/push")) {
+    expect_match(out, paste("3", path, "HTTP/1.1 200 OK"))
+  }
+  # The client gets status 500, or a reset if the head was sent after one second.
   expect_match(out, "3 /broken ")
   expect_match(out, "3 /lost HTTP/1.1 500")
   expect_match(out, "3 abc HTTP/1.1 200 OK")

@@ -1,4 +1,4 @@
-# Holds a port as long as the calling test runs.
+# Holds a port until the calling test ends.
 take_port <- function(env = parent.frame()) {
   port <- randomPort(20000, 30000)
   server <- startServer("127.0.0.1", port, list(), quiet = TRUE)
@@ -6,7 +6,7 @@ take_port <- function(env = parent.frame()) {
   port
 }
 
-# The condition itself, so that all of it can be looked at.
+# Returns the condition itself.
 failure_of <- function(expr) {
   tryCatch(expr, error = identity)
 }
@@ -23,38 +23,43 @@ test_that("a range of one port is that port", {
   expect_identical(randomPort(port, port), port)
 })
 
-test_that("ports that are taken are passed over", {
+test_that("ports in use are skipped", {
   port <- take_port()
   expect_false(is_port_available(port))
-  expect_identical(conditionMessage(failure_of(randomPort(port, port))), "Cannot find an available port.")
+  expect_identical(
+    conditionMessage(failure_of(randomPort(port, port))), "Cannot find an available port."
+  )
   expect_identical(randomPort(port, port + 1L), port + 1L)
 })
 
 test_that("ports that browsers refuse are never tried", {
   error <- failure_of(randomPort(6000, 6000))
-  expect_identical(class(error), c("httpuv_unavailable_port", "rookery_no_port", "rookery_error", "error", "condition"))
+  expect_identical(
+    class(error),
+    c("httpuv_unavailable_port", "rookery_no_port", "rookery_error", "error", "condition")
+  )
   expect_identical(conditionMessage(error), "Cannot find an available port.")
   expect_identical(conditionCall(error), quote(randomPort(6000, 6000)))
   expect_s3_class(failure_of(randomPort(6665, 6669)), "httpuv_unavailable_port")
-  # What httpuv 1.6.9 knows, without the rest of it.
+  # The ports of httpuv 1.6.9, a subset.
   known <- c(1, 22, 53, 111, 563, 2049, 3659, 4045, 6000, 6665, 6666, 6667, 6668, 6669, 6697)
   expect_true(all(known %in% unsafe_ports))
   expect_type(unsafe_ports, "double")
 })
 
-test_that("the range ends where ports do, and nothing is found by no attempts", {
+test_that("the range is limited to valid ports, and n = 0 finds none", {
   expect_identical(randomPort(65535, 1e6), 65535L)
   expect_s3_class(failure_of(randomPort(-5, 1)), "httpuv_unavailable_port")
   expect_s3_class(failure_of(randomPort(n = 0)), "httpuv_unavailable_port")
 })
 
-test_that("the same seed gives the same port, and its host is tried", {
+test_that("the same seed gives the same port, and `host` is used", {
   port <- withr::with_seed(1, randomPort(20000, 30000))
   expect_identical(withr::with_seed(1, randomPort(20000, 30000)), port)
   expect_s3_class(failure_of(randomPort(host = "localhost")), "httpuv_unavailable_port")
 })
 
-test_that("what is no number is refused", {
+test_that("arguments that are not numbers are refused", {
   expect_error(randomPort("a"), "`min` must be one number.", fixed = TRUE)
   expect_error(randomPort(max = NA), "`max` must be one number.", fixed = TRUE)
   expect_error(randomPort(n = NULL), "`n` must be one number.", fixed = TRUE)

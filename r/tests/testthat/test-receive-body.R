@@ -1,15 +1,17 @@
-# Requests' bodies as they arrive.
+# Request bodies that the app receives in chunks.
 
 upload <- function(client, length, path = "/") {
-  send(client, paste0("POST ", path, " HTTP/1.1\r\nHost: a\r\nContent-Length: ", length, "\r\n\r\n"))
+  send(
+    client, paste0("POST ", path, " HTTP/1.1\r\nHost: a\r\nContent-Length: ", length, "\r\n\r\n")
+  )
 }
 
-# An app that receives; `...` are receive_body()'s, made anew by `make` for each request.
+# An app that receives bodies; `make` creates the arguments of receive_body() for each request.
 receiving <- function(make) {
   list(onHeaders = function(req) make(req), call = function(req) ok("called"))
 }
 
-# An app whose bodies do not reach their end; what it hears of them is in `log`, an environment.
+# An app whose bodies do not end; `log`, an environment, has the calls of its callbacks.
 unfinished <- function(log) {
   log$got <- 0
   log$reasons <- c()
@@ -22,7 +24,7 @@ unfinished <- function(log) {
   })
 }
 
-test_that("a body comes in chunks as it is sent, and on_end answers", {
+test_that("a body arrives in chunks as it is sent, and on_end returns the response", {
   chunks <- list()
   reasons <- c()
   server <- local_server(receiving(function(req) {
@@ -41,7 +43,7 @@ test_that("a body comes in chunks as it is sent, and on_end answers", {
   expect_equal(reply(client)$text, "6 POST")
   serve_until(function() length(reasons) == 1)
   expect_equal(reasons, "done")
-  # The connection goes on; without a body on_end is called at once.
+  # The connection stays open; without a body, on_end is called at once.
   chunks <- list()
   expect_equal(get(client)$text, "0 GET")
   serve_until(function() length(reasons) == 2)
@@ -70,7 +72,7 @@ test_that("a large body goes to a file, byte for byte", {
   expect_identical(readBin(path, "raw", 1e7), bytes)
 })
 
-test_that("a promise holds the next chunk back, and the end", {
+test_that("a promise delays the next chunk, and the end", {
   order <- c()
   server <- local_server(receiving(function(req) {
     receive_body(
@@ -99,7 +101,7 @@ test_that("a promise holds the next chunk back, and the end", {
   expect_equal(order, c("begins a", "ends a", "begins b", "ends b", "end"))
 })
 
-test_that("on_data may answer, and then no more is read", {
+test_that("on_data may return a response, and then no more is read", {
   reasons <- c()
   calls <- 0
   server <- local_server(receiving(function(req) {
@@ -122,11 +124,16 @@ test_that("on_data may answer, and then no more is read", {
   expect_equal(c(reasons, calls), c("done", "1"))
 })
 
-test_that("errors are answered with 500, and told", {
+test_that("errors result in status 500 and a report", {
   reasons <- c()
   failing <- function(req) {
     receive_body(
-      on_data = function(bytes) switch(req$PATH_INFO, "/data" = stop("in data"), "/promise" = promises::promise_reject("in a promise")),
+      on_data = function(bytes) {
+        switch(
+          req$PATH_INFO, "/data" = stop("in data"),
+          "/promise" = promises::promise_reject("in a promise")
+        )
+      },
       on_end = function() if (req$PATH_INFO == "/end") stop("in end") else NULL,
       on_close = function(reason) {
         reasons <<- c(reasons, reason)
@@ -145,7 +152,9 @@ test_that("errors are answered with 500, and told", {
     what <- paste("in", switch(path, "/promise" = "a promise", substring(path, 2)))
     expect_equal(c(answer$status, answer$text), c("500", paste("ERROR:", what)))
     func <- if (path == "/end") "on_end" else "on_data"
-    expect_match(said, paste0("POST ", path, " \\(receive_body: ", func, "\\): ", what), all = FALSE)
+    expect_match(
+      said, paste0("POST ", path, " \\(receive_body: ", func, "\\): ", what), all = FALSE
+    )
   }
   serve_until(function() length(reasons) == 3)
   expect_equal(reasons, rep("error", 3))
@@ -158,7 +167,7 @@ test_that("errors are answered with 500, and told", {
   expect_match(said, "the response is NULL, not a list", all = FALSE)
 })
 
-test_that("a client that leaves is told of, once", {
+test_that("a disconnect is reported once", {
   log <- new.env()
   server <- local_server(unfinished(log))
   client <- local_client(server)
@@ -171,7 +180,7 @@ test_that("a client that leaves is told of, once", {
   expect_equal(log$reasons, "client")
 })
 
-test_that("what it is for is said where it is not", {
+test_that("wrong uses of receive_body() raise errors that explain its use", {
   server <- local_server(function(req) receive_body(function(bytes) NULL, function() ok()))
   client <- local_client(server)
   said <- stderr_of(expect_equal(get(client)$status, 500))
@@ -185,9 +194,11 @@ test_that("what it is for is said where it is not", {
   expect_match(said, "create one for each request", all = FALSE)
 })
 
-test_that("an app that returns NULL gets its body as ever", {
+test_that("an app whose onHeaders returns NULL gets the body as usual", {
   server <- local_server(list(
-    onHeaders = function(req) if (req$PATH_INFO == "/in") receive_body(function(bytes) NULL, function() ok("received")),
+    onHeaders = function(req) {
+      if (req$PATH_INFO == "/in") receive_body(function(bytes) NULL, function() ok("received"))
+    },
     call = function(req) ok(rawToChar(req$rook.input$read()))
   ))
   client <- local_client(server)
@@ -195,7 +206,7 @@ test_that("an app that returns NULL gets its body as ever", {
   expect_equal(post(client, "/in", "chunks")$text, "received")
 })
 
-test_that("what is refused while it is received does not end whole", {
+test_that("a body that is refused while it arrives ends with the reason stop", {
   log <- new.env()
   server <- local_server(unfinished(log))
   client <- local_client(server)
@@ -208,7 +219,7 @@ test_that("what is refused while it is received does not end whole", {
   expect_equal(log$reasons, "stop")
 })
 
-test_that("a stop is told of", {
+test_that("stopping the server is reported", {
   log <- new.env()
   server <- startServer("127.0.0.1", 0, unfinished(log))
   client <- local_client(server)
@@ -220,12 +231,12 @@ test_that("a stop is told of", {
   expect_equal(log$reasons, "stop")
 })
 
-# What becomes of bodies, in its order, and their text.
+# The reasons for the ends of bodies in order, and their text.
 recorder <- function() list2env(list(text = "", order = c()))
 
 record <- function(log, what) log$order <- c(log$order, what)
 
-test_that("what comes while on_data serves others waits for it", {
+test_that("chunks that arrive while on_data calls service() wait", {
   log <- recorder()
   server <- local_server(receiving(function(req) {
     if (req$PATH_INFO != "/") return(NULL)
@@ -254,7 +265,7 @@ test_that("what comes while on_data serves others waits for it", {
   expect_equal(log$order, c("begins a", "ends a", "begins b", "ends b", "end", "done"))
 })
 
-test_that("a failure of on_data after it has served others ends the body once", {
+test_that("an error in on_data after a call of service() ends the body once", {
   log <- recorder()
   server <- local_server(receiving(function(req) {
     receive_body(
@@ -279,7 +290,7 @@ test_that("a failure of on_data after it has served others ends the body once", 
   expect_equal(sum(grepl("receive_body", said)), 1)
 })
 
-test_that("on_close is called whatever becomes of on_end and on_data", {
+test_that("on_close is called whatever on_end and on_data do", {
   leaving <- structure(class = c("leaving", "condition"), list(message = "gone", call = NULL))
   for (path in c("/data", "/end")) {
     log <- recorder()
@@ -302,7 +313,7 @@ test_that("on_close is called whatever becomes of on_end and on_data", {
   }
 })
 
-test_that("a server that is stopped with the head in hand ends the body once", {
+test_that("stopping the server in onHeaders ends the body once", {
   for (when in c("inside", "next")) {
     log <- recorder()
     server <- startServer("127.0.0.1", 0, receiving(function(req) {
@@ -321,7 +332,7 @@ test_that("a server that is stopped with the head in hand ends the body once", {
     other <- local_client(server)
     upload(client, 100)
     send(other, request("/stop"))
-    # Both are in the queue: what the first asks for, and the stop, leave together.
+    # Both are in the queue, so the response of the first and the stop are sent together.
     Sys.sleep(0.2)
     serve_until(function() length(log$order) > 0)
     for (i in 1:20) service(5)
@@ -330,9 +341,10 @@ test_that("a server that is stopped with the head in hand ends the body once", {
   }
 })
 
-test_that("what on_data returns is an answer if it is one", {
+test_that("a value of on_data is used as the response only if it is one", {
   answers <- list(
-    data.frame(status = 1), packageVersion("base"), as.POSIXlt(Sys.time()), new.env(), list(statuses = 1), 413L,
+    data.frame(status = 1), packageVersion("base"), as.POSIXlt(Sys.time()), new.env(),
+    list(statuses = 1), 413L,
     list2env(list(status = 202L, headers = list(), body = "an environment"))
   )
   at <- 0
@@ -342,13 +354,15 @@ test_that("what on_data returns is an answer if it is one", {
   said <- stderr_of({
     for (i in seq_along(answers)) {
       at <- i
-      expect_equal(post(local_client(server), "/", "abc")$text, if (i == 7) "an environment" else "end")
+      expect_equal(
+        post(local_client(server), "/", "abc")$text, if (i == 7) "an environment" else "end"
+      )
     }
   })
   expect_equal(said, character(0))
 })
 
-test_that("a streamed response answers before the end and after it", {
+test_that("a streamed response can be returned before and after the end", {
   server <- local_server(receiving(function(req) {
     chunks <- c("one ", "two", NA)
     at <- 0
@@ -382,7 +396,9 @@ test_that("methods, trailers and expectations of any kind are received", {
   }))
   client <- local_client(server)
   chunks <- "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n2;x=y\r\nbc\r\n0\r\nTrailer: x\r\n\r\n"
-  send(client, paste0("GET / HTTP/1.1\r\nHost: a\r\n", chunks, "PUT / HTTP/1.1\r\nHost: a\r\n", chunks))
+  send(
+    client, paste0("GET / HTTP/1.1\r\nHost: a\r\n", chunks, "PUT / HTTP/1.1\r\nHost: a\r\n", chunks)
+  )
   expect_equal(reply(client)$text, "abc")
   expect_equal(reply(client)$text, "abcabc")
   send(client, paste0("HEAD / HTTP/1.1\r\nHost: a\r\n", chunks))
@@ -397,7 +413,7 @@ test_that("methods, trailers and expectations of any kind are received", {
   expect_equal(log$order, rep("done", 4))
 })
 
-test_that("what an app keeps of a body stays as it came, and what it lets go of is used again", {
+test_that("chunks that an app keeps do not change, and released ones are reused", {
   body <- as.raw(sample(0:255, 3e6, TRUE))
   kept <- list()
   ways <- new.env()
@@ -412,7 +428,7 @@ test_that("what an app keeps of a body stays as it came, and what it lets go of 
         from <<- from + length(bytes)
         at <<- at + 1
         way <- paste(at)
-        # Each way in which an app may hold a chunk, and many that it does not hold.
+        # All ways in which an app may keep a chunk, and many in which it does not.
         switch(at %% 8 + 1,
           kept[[way]] <<- list(bytes, part),
           kept[[way]] <<- local({

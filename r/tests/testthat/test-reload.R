@@ -1,4 +1,4 @@
-# The package unloaded and loaded again, in a process of its own.
+# Unloading the package and loading it again, in a separate process.
 
 skip_if_not_installed("processx")
 
@@ -17,7 +17,8 @@ reload_code <- c(
   "    got <- c(got, readBin(socket, 'raw', 1e5))",
   "  }",
   "}",
-  # Everything that C knows of R: bodies, promises, WebSockets, errors, static paths, R at its prompt.
+  # Uses everything that C keeps of R: bodies, promises, WebSockets, errors, static paths, R at its
+  # prompt.
   "use <- function() {",
   "  app <- list(",
   "    call = function(req) {",
@@ -49,7 +50,7 @@ reload_code <- c(
   "kept <- list()"
 )
 
-test_that("unloaded and loaded again, it serves as before", {
+test_that("the package serves after it was unloaded and loaded again", {
   it <- local_r(c(
     reload_code,
     "use()$stop()",
@@ -64,7 +65,7 @@ test_that("unloaded and loaded again, it serves as before", {
   expect_match(it$tell(), "all done")
 })
 
-test_that("what an app still holds after unloading does no harm, and says that it has ended", {
+test_that("objects from before unloading are harmless, and report that they have ended", {
   it <- local_r(c(
     reload_code,
     "server <- use()",
@@ -75,7 +76,7 @@ test_that("what an app still holds after unloading does no harm, and says that i
     "writeBin(charToRaw('GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n'), asked)",
     "while (is.null(pending)) service(20)",
     "unloadNamespace('rookery')",
-    # The WebSockets' closing callbacks have run.
+    # The closing callbacks of the WebSockets have run.
     "ws <- kept[[1]]",
     "cat('handle', is.null(ws$handle), 'running', server$isRunning(), other$isRunning(), '\\n')",
     "stopifnot(is.null(server$stop()), isFALSE(ws$send('x')), is.null(server$getStaticPaths()))",

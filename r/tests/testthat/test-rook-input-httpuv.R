@@ -1,6 +1,6 @@
-# Expected values are what httpuv 1.6.9 returned, unless a test says how they differ.
+# The expected values are those of httpuv 1.6.9, unless a test names a difference.
 
-# A stream over `body` that checks that nobody reads past its end.
+# Creates a stream over `body` which checks that no call reads past its end.
 stream_of <- function(body) {
   bytes <- if (is.raw(body)) body else charToRaw(body)
   InputStream$new(
@@ -12,7 +12,7 @@ stream_of <- function(body) {
   )
 }
 
-test_that("read() gives what is left, and nothing at the end", {
+test_that("read() returns the remaining bytes, and none at the end", {
   input <- stream_of("0123456789")
   expect_identical(rawToChar(input$read(4)), "0123")
   expect_identical(rawToChar(input$read(4)), "4567")
@@ -29,7 +29,7 @@ test_that("read() gives what is left, and nothing at the end", {
   expect_identical(rawToChar(input$read()), "23456789")
 })
 
-test_that("read_lines() knows all three line ends", {
+test_that("read_lines() recognizes all three line ends", {
   lines_of <- function(body) stream_of(body)$read_lines()
   expect_identical(lines_of("l1\nl2\r\nl3"), c("l1", "l2", "l3"))
   expect_identical(lines_of("a\rb\r\rc\n\nd\n"), c("a", "b", "", "c", "", "d"))
@@ -54,7 +54,7 @@ test_that("reading bytes and lines can be mixed", {
   expect_identical(input$read_lines(), c("l2", "l3"))
 })
 
-test_that("a lone carriage return takes no byte of the next line (httpuv: takes one)", {
+test_that("a carriage return does not include the next byte (httpuv: it does)", {
   input <- stream_of("ab\rcd\r")
   expect_identical(input$read_lines(1), "ab")
   expect_identical(rawToChar(input$read()), "cd\r")
@@ -74,15 +74,17 @@ test_that("lines are found across the blocks that a body is read in", {
   }
   long <- paste0(strrep("a", 3 * line_block - 1), "\r\nb")
   expect_identical(nchar(stream_of(long)$read_lines(1)), 3L * as.integer(line_block) - 1L)
-  # The first block ends between the two.
+  # The first block ends between the two bytes.
   split <- stream_of(paste0(strrep("a", line_block - 1), "\r\n", strrep("b", line_block)))
   split$read_lines(1)
   expect_identical(rawToChar(split$read(1)), "b")
 })
 
-test_that("lines are UTF-8 if their bytes are, without the mark that UTF-8 may start with", {
+test_that("valid UTF-8 lines are marked, and a byte order mark is removed", {
   lines <- stream_of(c(as.raw(c(0xc3, 0xa9, 0x0a, 0xff, 0x0a)), charToRaw("abc")))$read_lines()
-  expect_identical(lapply(lines, charToRaw), list(as.raw(c(0xc3, 0xa9)), as.raw(0xff), charToRaw("abc")))
+  expect_identical(
+    lapply(lines, charToRaw), list(as.raw(c(0xc3, 0xa9)), as.raw(0xff), charToRaw("abc"))
+  )
   expect_identical(Encoding(lines), c("UTF-8", "unknown", "unknown"))
   marked <- stream_of(as.raw(c(0xef, 0xbb, 0xbf, 0x61, 0x62, 0x0a)))
   expect_identical(charToRaw(marked$read_lines()), charToRaw("ab"))
@@ -94,7 +96,7 @@ test_that("a line with a NUL ends before it", {
   expect_identical(stream_of(as.raw(c(97, 0, 98, 10, 99)))$read_lines(), c("a", "c"))
 })
 
-test_that("what is no number is refused", {
+test_that("arguments that are not numbers are refused", {
   input <- stream_of("abc")
   for (n in list(NA, NULL, c(1, 2), "2")) {
     expect_error(input$read(n), "`l` must be one number.", fixed = TRUE)
@@ -102,7 +104,7 @@ test_that("what is no number is refused", {
   }
 })
 
-test_that("a stream can be made of a connection", {
+test_that("an InputStream can be created from a connection", {
   file <- withr::local_tempfile()
   writeBin(charToRaw("hello\nyou"), file)
   connection <- file(file, "rb")
@@ -113,13 +115,13 @@ test_that("a stream can be made of a connection", {
   expect_identical(input$rewind(), 9)
 })
 
-test_that("streams have httpuv's classes", {
+test_that("InputStream objects have httpuv's classes", {
   expect_identical(class(stream_of("a")), c("InputStream", "R6"))
   expect_identical(class(nullInputStream), c("NullInputStream", "R6"))
   expect_identical(class(stdErrStream), c("ErrorStream", "R6"))
 })
 
-test_that("there is nothing in the body of a request that has none", {
+test_that("a request without a body has an empty rook.input", {
   expect_identical(nullInputStream$read(), raw(0))
   expect_identical(nullInputStream$read(5), raw(0))
   expect_identical(nullInputStream$read_lines(), character(0))
@@ -128,13 +130,13 @@ test_that("there is nothing in the body of a request that has none", {
   expect_invisible(expect_null(nullInputStream$close()))
 })
 
-test_that("rook.errors writes on stderr", {
+test_that("rook.errors writes to stderr", {
   said <- utils::capture.output(stdErrStream$cat("a", "b\n", sep = "-"), type = "message")
   expect_identical(said, "a-b")
   expect_null(stdErrStream$flush())
 })
 
-test_that("`.bodyData` above 1 MiB is there without the folders that name descriptors", {
+test_that("`.bodyData` above 1 MiB works without /proc/self/fd and /dev/fd", {
   body <- as.raw(rep_len(0:250, 3e6))
   seen <- list()
   folder <- withr::local_tempdir()
@@ -146,7 +148,9 @@ test_that("`.bodyData` above 1 MiB is there without the folders that name descri
       con <- rookery:::open_spooled(ticket, where[[1]], where[[2]], folders)
       first <- readBin(con, "raw", 1e7)
       seek(con, 10)
-      seen[[length(seen) + 1]] <<- list(where[[2]] >= 0, class(con)[[1]], identical(first, body), readBin(con, "raw", 2))
+      seen[[length(seen) + 1]] <<- list(
+        where[[2]] >= 0, class(con)[[1]], identical(first, body), readBin(con, "raw", 2)
+      )
       close(con)
     }
     ok(as.character(length(list.files(folder))))

@@ -1,4 +1,4 @@
-# What an app reads a request's body from: made when it is first looked at, gone with the answer.
+# The Rook input of a request: created when it is first used, and invalid after the response.
 
 local_call <- function(handler, onHeaders = NULL, env = parent.frame()) {
   app <- list(call = function(req) {
@@ -9,7 +9,7 @@ local_call <- function(handler, onHeaders = NULL, env = parent.frame()) {
   local_client(local_server(app, env), env)
 }
 
-# With and without `onHeaders` the body is bound in different ways.
+# With and without `onHeaders`, the body is bound in different ways.
 both_ways <- list(NULL, function(req) NULL)
 
 test_that("a request with a body is a plain environment like any other", {
@@ -30,7 +30,9 @@ test_that("a request with a body is a plain environment like any other", {
     get(client)
     without <- seen
     post(client, body = "abc")
-    expect_setequal(setdiff(seen$names, without$names), c(".bodyData", "CONTENT_LENGTH", "HTTP_CONTENT_LENGTH"))
+    expect_setequal(
+      setdiff(seen$names, without$names), c(".bodyData", "CONTENT_LENGTH", "HTTP_CONTENT_LENGTH")
+    )
     expect_false(any(seen$active))
     expect_identical(seen$parent, emptyenv())
     expect_false(seen$locked)
@@ -40,7 +42,7 @@ test_that("a request with a body is a plain environment like any other", {
   }
 })
 
-test_that("a request is one for all that takes an environment as a whole", {
+test_that("functions that use a whole environment accept a request", {
   skip_if_not_installed("rlang")
   for (on_headers in list(NULL, function(req) NULL, function(req) {
     eapply(req, class, all.names = TRUE)
@@ -63,7 +65,10 @@ test_that("a request is one for all that takes an environment as a whole", {
     }, on_headers)
     expect_identical(get(client)$status, 200L)
     expect_identical(post(client, body = "abc")$status, 200L)
-    send(client, "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+    send(
+      client,
+      "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+    )
     expect_identical(reply(client)$status, 200L)
     expect_length(seen, 3)
     for (copies in seen) {
@@ -73,7 +78,7 @@ test_that("a request is one for all that takes an environment as a whole", {
   }
 })
 
-test_that("its stream has httpuv's methods, and nothing can be changed in it", {
+test_that("rook.input has httpuv's methods and is locked", {
   seen <- NULL
   client <- local_call(function(req) {
     input <- req$rook.input
@@ -82,12 +87,16 @@ test_that("its stream has httpuv's methods, and nothing can be changed in it", {
       names = ls(input),
       add = tryCatch(input$more <- 1, error = identity),
       change = tryCatch(input$read <- NULL, error = identity),
-      parts = list(input$read(2), input$rewind(), input$read(2.9), input$read(0), input$read(), input$read(5)),
+      parts = list(
+        input$read(2), input$rewind(), input$read(2.9), input$read(0), input$read(), input$read(5)
+      ),
       lines = {
         input$rewind()
         list(input$read_lines(1), input$read(1), input$read_lines())
       },
-      wrong = lapply(list(NA, NULL, c(1, 2), "2"), function(n) tryCatch(input$read(n), error = conditionMessage))
+      wrong = lapply(list(NA, NULL, c(1, 2), "2"), function(n) {
+        tryCatch(input$read(n), error = conditionMessage)
+      })
     )
   })
   post(client, body = "l1\nl2\r\nl3")
@@ -95,12 +104,14 @@ test_that("its stream has httpuv's methods, and nothing can be changed in it", {
   expect_identical(seen$names, c("read", "read_lines", "rewind"))
   expect_s3_class(seen$add, "error")
   expect_s3_class(seen$change, "error")
-  expect_identical(seen$parts, list(charToRaw("l1"), 2, charToRaw("l1"), raw(0), charToRaw("\nl2\r\nl3"), raw(0)))
+  expect_identical(
+    seen$parts, list(charToRaw("l1"), 2, charToRaw("l1"), raw(0), charToRaw("\nl2\r\nl3"), raw(0))
+  )
   expect_identical(seen$lines, list("l1", charToRaw("l"), c("2", "l3")))
   expect_identical(seen$wrong, rep(list("`l` must be one number."), 4))
 })
 
-test_that("a body that is read after the answer is an error that says why", {
+test_that("reading a body after the response is an error that says why", {
   for (on_headers in both_ways) {
     for (looked_at in c(TRUE, FALSE)) {
       kept <- NULL
@@ -114,7 +125,10 @@ test_that("a body that is read after the answer is an error that says why", {
       }, on_headers)
       post(client, body = "abc")
       for (method in c("read", "read_lines")) {
-        expect_error(kept$rook.input[[method]](), "no longer available, because the response has been sent: read it before")
+        expect_error(
+          kept$rook.input[[method]](),
+          "no longer available, because the response has been sent: read it before"
+        )
       }
       expect_null(kept$.bodyData)
       if (looked_at) {
@@ -124,7 +138,7 @@ test_that("a body that is read after the answer is an error that says why", {
   }
 })
 
-test_that("a body stays until its promise is settled", {
+test_that("a body stays readable until its promise is resolved", {
   kept <- NULL
   resolve_it <- NULL
   server <- local_server(function(req) {
@@ -143,7 +157,7 @@ test_that("a body stays until its promise is settled", {
   expect_error(kept$rook.input$read(), "has been answered")
 })
 
-test_that("a body that is read in a forked process is an error that says why", {
+test_that("reading a body in a forked process is an error that says why", {
   skip_on_os("windows")
   said <- NULL
   client <- local_call(function(req) {
@@ -154,12 +168,16 @@ test_that("a body that is read in a forked process is an error that says why", {
     said <<- c(parallel::mccollect(child)[[1]], rawToChar(req$rook.input$read()))
   })
   post(client, body = "abc")
-  expect_match(said[[1]], "belongs to the process from which this one was forked: read it before the fork")
-  expect_match(said[[2]], "belongs to the process from which this one was forked: read it before the fork")
+  expect_match(
+    said[[1]], "belongs to the process from which this one was forked: read it before the fork"
+  )
+  expect_match(
+    said[[2]], "belongs to the process from which this one was forked: read it before the fork"
+  )
   expect_identical(said[[3]], "abc")
 })
 
-test_that("bodies that a stopping server answers for its app are closed as well", {
+test_that("connections to bodies are closed when a stopping server itself responds", {
   kept <- NULL
   connection <- NULL
   server <- local_server(function(req) {
@@ -176,7 +194,7 @@ test_that("bodies that a stopping server answers for its app are closed as well"
   expect_identical(reply(client)$status, 503L)
 })
 
-test_that("requests with a body leave nothing behind", {
+test_that("requests with a body leak no memory", {
   some <- 0
   server <- local_server(list(call = function(req) {
     some <<- some + 1
@@ -200,13 +218,16 @@ test_that("requests with a body leave nothing behind", {
   round(20)
   before <- cells()
   round(200)
-  # 20,000 requests: one cell for each would be 20,000. Others are R's own, with what ran before in this process (502 once).
+  # 20,000 requests with one cell each would be 20,000. Other cells are R's own, or of earlier tests
+  # in this process (502 once).
   expect_lt(cells() - before, 2000)
 })
 
-test_that("WebSockets leave nothing behind", {
+test_that("WebSockets leak no memory", {
   closed <- 0
-  server <- local_server(list(call = function(req) ok(), onWSOpen = function(ws) ws$onClose(function() closed <<- closed + 1)))
+  server <- local_server(list(
+    call = function(req) ok(), onWSOpen = function(ws) ws$onClose(function() closed <<- closed + 1)
+  ))
   visit <- function(n) {
     for (i in seq_len(n)) {
       client <- local_client(server, environment())
@@ -222,10 +243,10 @@ test_that("WebSockets leave nothing behind", {
   expect_lt(cells() - before, 1000)
 })
 
-test_that("the open WebSockets are seen in an AppWrapper, by names that are used again", {
+test_that("an AppWrapper lists the open WebSockets by names that are reused", {
   app <- list(call = function(req) ok(), onWSOpen = function(ws) NULL)
   server <- local_server(app)
-  # As package livecode looks at them.
+  # Package livecode finds the WebSockets in this way.
   sockets <- function() server$.__enclos_env__$private$appWrapper$.__enclos_env__$private$wsconns
   expect_identical(names(sockets()), character(0))
   clients <- lapply(1:3, function(i) {
@@ -247,12 +268,12 @@ test_that("the open WebSockets are seen in an AppWrapper, by names that are used
   expect_true(names(sockets()) %in% first)
 })
 
-test_that("a large body that a finalizer looks at too late is an error that says so", {
+test_that("reading a large body too late in a finalizer is an error that says so", {
   kept <- NULL
   said <- NULL
   client <- local_call(function(req) {
     holder <- new.env()
-    # Before the body, so that R finalizes the holder after it.
+    # Created before the body, so that R finalizes the holder after it.
     reg.finalizer(holder, function(holder) {
       kept <<- holder$body
       said <<- list(
@@ -270,7 +291,11 @@ test_that("a large body that a finalizer looks at too late is an error that says
   expect_gt(.Call(ffi_lent_blocks), lent)
   for (i in 1:3) gc()
   expect_identical(.Call(ffi_lent_blocks), lent)
-  for (text in said[1:3]) expect_match(text, "was collected together with the object that referred to it: for use in a finalizer")
+  for (text in said[1:3]) {
+    expect_match(
+      text, "was collected together with the object that referred to it: for use in a finalizer"
+    )
+  }
   expect_identical(said[[4]], "abc")
   expect_error(sum(as.integer(kept)), "was collected together")
   expect_length(kept, 3e5)

@@ -1,9 +1,9 @@
-# The program `rookery`, as users run it. What its words mean is tested in crates/cli.
+# The program `rookery`, as users run it. crates/cli tests its command line.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
 
-test_that("rookery --help and --version answer, and a mistake has status 2", {
+test_that("rookery --help and --version work, and a mistake exits with status 2", {
   help <- local_cli("--help")
   expect_equal(exit_of(help), 0)
   expect_match(help$tell(), "^Usage: rookery serve <target>")
@@ -12,10 +12,10 @@ test_that("rookery --help and --version answer, and a mistake has status 2", {
   expect_equal(version$tell(), paste("rookery", utils::packageVersion("rookery")))
   wrong <- local_cli("serve", "app", "--nonsense")
   expect_equal(exit_of(wrong), 2)
-  expect_match(wrong$tell(), "`--nonsense` is no option\\.\nTry `rookery --help`")
+  expect_match(wrong$tell(), "`--nonsense` is not an option\\.\nTry `rookery --help`")
 })
 
-test_that("what the program hands over is what R reads", {
+test_that("R reads what the program passes to it", {
   asked <- cli_read("target=/a/b%25c%0Ad=e\nport=8000\nhost=::1\nlog=stdout\nlog_format=json\n")
   expect_equal(asked$target, "/a/b%c\nd=e")
   expect_equal(cli_address(asked), list(host = "::1", port = 8000L, socket = NULL, tls = NULL))
@@ -23,11 +23,16 @@ test_that("what the program hands over is what R reads", {
   pem <- local_pem()
   other <- local_pem()
   pairs <- paste0("tls:text:tls_cert=", c(pem, other), "\ntls:text:tls_key=", c(pem, other), "\n")
-  asked <- cli_read(paste0("target=/a\nsocket=/s\n", pairs[[1]], "log=file\nlog_file=/l\nlog_format=common\n"))
-  expect_equal(cli_address(asked), list(host = NULL, port = NULL, socket = "/s", tls = tls_config(pem, pem)))
+  asked <- cli_read(paste0(
+    "target=/a\nsocket=/s\n", pairs[[1]], "log=file\nlog_file=/l\nlog_format=common\n"
+  ))
+  expect_equal(
+    cli_address(asked), list(host = NULL, port = NULL, socket = "/s", tls = tls_config(pem, pem))
+  )
   expect_equal(cli_log(asked)[c("to", "path")], list(to = "file", path = "/l"))
   asked <- cli_read(paste0(
-    pairs[[1]], pairs[[2]], "tls:text:tls_client_ca=", pem, "\ntls:text:tls_client_auth=optional\ntls:text:tls_min_version=1.3\n",
+    pairs[[1]], pairs[[2]], "tls:text:tls_client_ca=", pem,
+    "\ntls:text:tls_client_auth=optional\ntls:text:tls_min_version=1.3\n",
     "tls:flag:http2=FALSE\ntls:flag:http2_websockets=FALSE\ntls:number:hsts.max_age=31536000\ntls:flag:hsts.include_subdomains=TRUE\n",
     "tls:flag:hsts.preload=FALSE\ntls:number:redirect_from=80\ncli:text:trusted_proxies=::1\ncli:text:trusted_proxies=unix\n",
     "cli:flag:proxy_protocol=TRUE\ncli:text:ws_origins=same\ncli:number:ws_compression.level=6\n",
@@ -37,14 +42,18 @@ test_that("what the program hands over is what R reads", {
     cli_address(asked)$tls,
     tls_config(
       c(pem, other), c(pem, other),
-      client_ca = pem, client_auth = "optional", min_version = "1.3", http2 = FALSE, http2_websockets = FALSE,
+      client_ca = pem, client_auth = "optional", min_version = "1.3", http2 = FALSE,
+      http2_websockets = FALSE,
       hsts = list(max_age = 31536000, include_subdomains = TRUE), redirect_from = 80
     )
   )
   expect_equal(
-    cli_settings(asked)[c("trusted_proxies", "proxy_protocol", "ws_origins", "spool_dir", "ws_compression")],
+    cli_settings(asked)[
+      c("trusted_proxies", "proxy_protocol", "ws_origins", "spool_dir", "ws_compression")
+    ],
     list(
-      trusted_proxies = c("::1", "unix"), proxy_protocol = TRUE, ws_origins = "same", spool_dir = "/s",
+      trusted_proxies = c("::1", "unix"), proxy_protocol = TRUE, ws_origins = "same",
+      spool_dir = "/s",
       ws_compression = list(level = 6, threshold = 100, takeover = TRUE)
     )
   )
@@ -53,18 +62,20 @@ test_that("what the program hands over is what R reads", {
     list(ws_compression = FALSE)
   )
   expect_equal(
-    cli_settings(cli_read("cli:number:max_body_size=2e6\ncli:number:idle_timeout=Inf\ncli:text:error_detail=full\n")),
+    cli_settings(cli_read(
+      "cli:number:max_body_size=2e6\ncli:number:idle_timeout=Inf\ncli:text:error_detail=full\n"
+    )),
     list(max_body_size = 2e6, idle_timeout = Inf, error_detail = "full")
   )
   expect_length(cli_settings(cli_read("target=/a\n")), 0)
-  # Of each place its own.
+  # Each source of settings has one setting.
   text <- "cli:text:error_detail=full\nfile:text:reconnect=always\nfile:number:max_body_size=5\nenvironment:number:max_body_size=6\n"
   expect_equal(cli_settings(cli_read(text)), list(error_detail = "full"))
   expect_equal(cli_settings(cli_read(text), "file:"), list(reconnect = "always", max_body_size = 5))
   expect_equal(cli_settings(cli_read(text), "environment:"), list(max_body_size = 6))
 })
 
-test_that("settings of the command line are the server's, and count more than an .Rprofile's", {
+test_that("settings of the command line take precedence over .Rprofile", {
   app <- local_app(
     ".Rprofile" = "options(rookery.trusted_proxies = 'unix', rookery.header_timeout = '5 s', rookery.idle_timeout = '7 s')",
     "app.R" = c(
@@ -76,8 +87,10 @@ test_that("settings of the command line are the server's, and count more than an
   )
   dir.create(file.path(app, "spool"))
   it <- local_cli(
-    "serve", app, "--port", "0", "--no-log", "--trusted-proxies", "127.0.0.1,::1", "--spool-dir", "spool", "--limit", "body_bytes=1 KB",
-    "--limit=head_time=3s", "--error-detail", "message", "--ws-compression", "level=6", "--ws-origins", "same,localhost:80",
+    "serve", app, "--port", "0", "--no-log", "--trusted-proxies", "127.0.0.1,::1", "--spool-dir",
+    "spool", "--limit", "body_bytes=1 KB",
+    "--limit=head_time=3s", "--error-detail", "message", "--ws-compression", "level=6",
+    "--ws-origins", "same,localhost:80",
     dir = app, environment = c(ROOKERY_MAX_BODY_SIZE = "9 MB", ROOKERY_WS_PING_TIMEOUT = "9 min")
   )
   url <- expect_serving(it)
@@ -86,36 +99,45 @@ test_that("settings of the command line are the server's, and count more than an
   compression <- grepl("^ws_compression=", answer)
   expect_match(answer[compression], "6.* command line$")
   expect_setequal(answer[!compression], c(
-    "https", "max_body_size=1 KB command line", "error_detail=message command line", "header_timeout=3 s command line",
+    "https", "max_body_size=1 KB command line", "error_detail=message command line",
+    "header_timeout=3 s command line",
     "idle_timeout=7 s option", "ws_ping_timeout=9 min environment", "spool_dir=spool command line",
     "trusted_proxies=127.0.0.1, ::1 command line", "ws_origins=same, localhost:80 command line"
   ))
-  large <- curl::curl_fetch_memory(url, curl::handle_setopt(curl::new_handle(), postfields = strrep("x", 2000)))
+  large <- curl::curl_fetch_memory(
+    url, curl::handle_setopt(curl::new_handle(), postfields = strrep("x", 2000))
+  )
   expect_equal(large$status_code, 413)
   wrong <- local_cli("serve", app, "--port", "0", "--limit", "body_byte=1")
   expect_equal(exit_of(wrong), 2)
   expect_match(wrong$tell(), "`body_byte` is no limit. Did you mean `max_body_size`?", fixed = TRUE)
 })
 
-test_that("an app in a folder with an odd name is served, with its paths from where the command was given", {
+test_that("an app in a folder with an unusual name is served, with paths relative to getwd()", {
   dir <- local_app("it's 100% \u00e9/app.R" = "function(req) list(status = 200L, headers = list(), body = basename(getwd()))")
   it <- local_cli("serve", "it's 100% \u00e9", "--port", "0", "--log", "access.log", dir = dir)
-  expect_equal(enc2utf8(iconv(fetch(expect_serving(it))$text, "UTF-8", "UTF-8")), "it's 100% \u00e9")
+  expect_equal(
+    enc2utf8(iconv(fetch(expect_serving(it))$text, "UTF-8", "UTF-8")), "it's 100% \u00e9"
+  )
   it$signal(15)
   expect_equal(exit_of(it), 0)
   expect_match(readLines(file.path(dir, "access.log")), "\"GET / HTTP/1.1\" 200", fixed = TRUE)
 })
 
-test_that("a name that is no text is served in a locale that has none, and told as such otherwise", {
+test_that("a file name that is invalid text is served in the C locale, and is an error otherwise", {
   skip_if_not(l10n_info()[["UTF-8"]])
   dir <- local_app("app.R" = "function(req) list(status = 200L, headers = list(), body = 'odd')")
-  # Not by R, which could not.
+  # Served by the program, because R could not.
   made <- processx::run(
-    "sh", c("-c", "mkdir \"$1/$(printf 'b\\351d')\" && cp \"$1/app.R\" \"$1\"/b*d", "sh", dir), error_on_status = FALSE
+    "sh", c("-c", "mkdir \"$1/$(printf 'b\\351d')\" && cp \"$1/app.R\" \"$1\"/b*d", "sh", dir),
+    error_on_status = FALSE
   )
-  # A file system may have names of text alone.
+  # Some file systems allow only valid text as names.
   skip_if(made$status != 0)
-  command <- c("-c", "cd \"$1\" && exec \"$2\" serve b*d --port 0 --no-log", "sh", dir, system.file("exec", "rookery", package = "rookery"))
+  command <- c(
+    "-c", "cd \"$1\" && exec \"$2\" serve b*d --port 0 --no-log", "sh", dir,
+    system.file("exec", "rookery", package = "rookery")
+  )
   it <- local_process(command, program = "sh")
   expect_equal(exit_of(it), 3)
   expect_match(it$tell(), "b<e9>d` is not valid text in the encoding of this locale", fixed = TRUE)
@@ -123,7 +145,7 @@ test_that("a name that is no text is served in a locale that has none, and told 
   expect_equal(fetch(expect_serving(it))$text, "odd")
 })
 
-test_that("arguments and environment of the app are its own", {
+test_that("the app gets its own arguments and environment", {
   app <- local_app("app.R" = c(
     "own <- c(commandArgs(TRUE), Sys.getenv('ROOKERY_INTERNAL_SETTINGS'), Sys.getenv('R_TESTS'))",
     "libraries <- system2(file.path(R.home('bin'), 'Rscript'), c('-e', shQuote('cat(rookery::which_httpuv()$kind)')), stdout = TRUE)",
@@ -133,9 +155,13 @@ test_that("arguments and environment of the app are its own", {
   expect_equal(fetch(expect_serving(it))$text, "rookery")
 })
 
-test_that("a site is served without R, and with it from R", {
-  expect_error(detect_target(local_app("index.html" = "", "secret.r" = "")), class = "rookery_bad_target")
-  dir <- local_app("index.html" = "<p>home</p>", "a/b.txt" = "text", "index.Rmd" = c("---", "title: x", "---"))
+test_that("a static site is served without R, and by serve() from R", {
+  expect_error(
+    detect_target(local_app("index.html" = "", "secret.r" = "")), class = "rookery_bad_target"
+  )
+  dir <- local_app(
+    "index.html" = "<p>home</p>", "a/b.txt" = "text", "index.Rmd" = c("---", "title: x", "---")
+  )
   expect_equal(detect_target(dir)$kind, "site")
   asked <- function(it) {
     url <- expect_serving(it)
@@ -147,22 +173,24 @@ test_that("a site is served without R, and with it from R", {
     expect_equal(exit_of(it), 0)
     expect_match(it$tell(), "\"GET /none HTTP/1.1\" 404 ", fixed = TRUE)
   }
-  # There is no R on PATH.
+  # PATH has no R.
   asked(local_cli("serve", dir, "--port", "0", environment = c(PATH = "/nowhere")))
   asked(local_r(sprintf("rookery::serve('%s', port = 0)", dir)))
 })
 
-test_that("an R that is not there is told as such", {
-  it <- local_cli("serve", local_app("app.R" = "1"), "--port", "0", environment = c(PATH = "/nowhere"))
+test_that("a missing R installation is reported as such", {
+  it <- local_cli(
+    "serve", local_app("app.R" = "1"), "--port", "0", environment = c(PATH = "/nowhere")
+  )
   expect_equal(exit_of(it), 1)
   expect_match(it$tell(), "^rookery: R was not found: install it")
 })
 
-test_that("install_cli() makes a command that works through its link", {
+test_that("install_cli() creates a link that works", {
   dir <- withr::local_tempdir()
   expect_message(command <- install_cli(file.path(dir, "bin")), "not on PATH")
   expect_equal(dirname(command), file.path(normalizePath(dir), "bin"))
-  # As a shell runs it, with nothing said about libraries that the link does not say.
+  # The program finds R's libraries through the link, as in a shell.
   version <- processx::run(command, "--version", env = c("current", R_TESTS = ""))
   expect_match(version$stdout, "^rookery [0-9]")
   expect_message(install_cli(file.path(dir, "bin")), "Installed")

@@ -1,4 +1,4 @@
-test_that("the compat package lies in rookery's folder and nowhere on the default path", {
+test_that("the compat package is in rookery's folder and not on the default library path", {
   expect_equal(compat_library(), system.file("compat", package = "rookery"))
   expect_true(is_compat(file.path(compat_library(), "httpuv")))
   expect_false(normalizePath(compat_library()) %in% normalizePath(.Library))
@@ -14,7 +14,7 @@ run_r <- function(text, ...) {
   )
 }
 
-test_that("use_compat() puts it in front for a session", {
+test_that("use_compat() puts the compat library first for a session", {
   skip_if_not_installed("processx")
   did <- run_r(c(
     "before <- rookery::which_httpuv()",
@@ -33,17 +33,17 @@ test_that("use_compat() puts it in front for a session", {
   expect_match(did$stdout, "This session uses rookery's httpuv 1\\.6\\.")
 })
 
-test_that("serve() makes an app object of Shiny's over rookery's httpuv", {
+test_that("serve() evaluates a Shiny app object with rookery's httpuv", {
   skip_if_not_installed("processx")
   skip_if_not_installed("shiny")
   call <- "rookery::serve(shiny::shinyApp(shiny::fluidPage('an object'), function(input, output) NULL), port = 0, log = FALSE)"
-  # Without what this test has in front of its libraries.
+  # Without the libraries that this test has added.
   libraries <- setdiff(.libPaths(), rookery:::compat_library())
   it <- local_r(call, environment = c(R_LIBS = paste(libraries, collapse = .Platform$path.sep)))
   expect_match(fetch(expect_serving(it))$text, "an object")
 })
 
-test_that("it stops when another httpuv is loaded, and names who loaded it", {
+test_that("use_compat() fails if another httpuv is loaded, and names the package that loaded it", {
   skip_if_not_installed("processx")
   skip_if_not_installed("shiny")
   own <- run_r("cat(length(find.package('httpuv', quiet = TRUE)))")
@@ -56,12 +56,14 @@ test_that("it stops when another httpuv is loaded, and names who loaded it", {
   did <- run_r(c("loadNamespace('httpuv')", "rookery::use_compat()"))
   expect_equal(did$status, 1)
   expect_match(did$stdout, "loaded explicitly in this session")
-  did <- run_r(c("library(shiny)", "rookery::serve(shinyApp(1, function(input, output) 1), port = 0)"))
+  did <- run_r(c(
+    "library(shiny)", "rookery::serve(shinyApp(1, function(input, output) 1), port = 0)"
+  ))
   expect_equal(did$status, 1)
   expect_match(did$stdout, "give rookery::serve\\(\\) the path of the app")
 })
 
-# Runs R with text as its .Rprofile, and then `text`.
+# Runs R with a text as its .Rprofile, and then evaluates `text`.
 run_with_profile <- function(profile, text, ...) {
   file <- withr::local_tempfile(lines = text, fileext = ".R")
   libraries <- setdiff(.libPaths(), compat_library())
@@ -76,7 +78,7 @@ run_with_profile <- function(profile, text, ...) {
   )
 }
 
-test_that("in .Rprofile it loads rookery and one shared object, and of rookery not what only a server needs", {
+test_that("in .Rprofile, use_compat() loads rookery without the parts for servers", {
   skip_if_not_installed("processx")
   skip_if_not_installed("rlang")
   did <- run_with_profile(
@@ -87,7 +89,8 @@ test_that("in .Rprofile it loads rookery and one shared object, and of rookery n
       "cat('shared:', setdiff(names(getLoadedDLLs()), before[[2]]), '\\n')"
     ),
     c(
-      # What has not been looked at has not been read from the package's file: R6's generators are half of that.
+      # Unused objects were not read from the package's database; R6's generators would be half of
+      # it.
       "ns <- asNamespace('rookery')",
       "unread <- function(names) unname(rlang::env_binding_are_lazy(ns, names))",
       "classes <- c('WebSocket', 'WebServer', 'Server', 'AppWrapper', 'nullInputStream', 'stdErrStream', 'input_methods')",
@@ -103,16 +106,25 @@ test_that("in .Rprofile it loads rookery and one shared object, and of rookery n
   expect_equal(told("shared"), "rookery")
 })
 
-test_that("in .Rprofile it reads few files, and none of another package", {
+test_that("in .Rprofile, use_compat() reads few files, and none of other packages", {
   skip_if_not_installed("processx")
   skip_if(Sys.which("strace") == "", "strace is not installed")
   trace <- withr::local_tempfile()
-  profile <- withr::local_tempfile(lines = c("cat('begins\\n')", "rookery::use_compat(quiet = TRUE)", "cat('ends\\n')"))
+  profile <- withr::local_tempfile(
+    lines = c("cat('begins\\n')", "rookery::use_compat(quiet = TRUE)", "cat('ends\\n')")
+  )
   libraries <- setdiff(.libPaths(), compat_library())
   did <- processx::run(
-    "strace", c("-f", "-o", trace, "-e", "trace=openat,write", file.path(R.home("bin"), "R"), "--no-environ", "--no-site-file", "-s", "-e", "1"),
+    "strace",
+    c(
+      "-f", "-o", trace, "-e", "trace=openat,write", file.path(R.home("bin"), "R"), "--no-environ",
+      "--no-site-file", "-s", "-e", "1"
+    ),
     error_on_status = FALSE,
-    env = c("current", R_PROFILE_USER = profile, R_LIBS = paste(libraries, collapse = .Platform$path.sep), R_TESTS = "")
+    env = c(
+      "current", R_PROFILE_USER = profile, R_LIBS = paste(libraries, collapse = .Platform$path.sep),
+      R_TESTS = ""
+    )
   )
   skip_if(did$status != 0, "strace may not trace here")
   lines <- readLines(trace, warn = FALSE)
@@ -125,7 +137,7 @@ test_that("in .Rprofile it reads few files, and none of another package", {
   expect_lt(length(packages), 20)
 })
 
-test_that("in .Rprofile it warns where it is too late, and the rest of the file is read", {
+test_that("in .Rprofile, a use_compat() that is too late warns, and the rest is evaluated", {
   skip_if_not_installed("processx")
   own <- run_r("cat(length(find.package('httpuv', quiet = TRUE)))")
   skip_if(own$stdout == "0", "httpuv itself is not installed")
@@ -136,41 +148,47 @@ test_that("in .Rprofile it warns where it is too late, and the rest of the file 
   expect_match(did$stdout, "the rest")
 })
 
-test_that("a library of a project's own, which has the httpuv of its renv.lock, stays behind rookery's", {
+test_that("a project library with httpuv comes after rookery's", {
   skip_if_not_installed("processx")
-  # As renv does it: the project's library goes first. renv itself is not needed for that.
+  # The project library comes first, as with renv, which is not needed here.
   project <- withr::local_tempdir()
   dir.create(file.path(project, "httpuv"))
   writeLines(c("Package: httpuv", "Version: 1.6.5"), file.path(project, "httpuv", "DESCRIPTION"))
   activate <- sprintf(".libPaths(c('%s', .libPaths()))", project)
   found <- "f <- rookery::which_httpuv(); cat('found', f$kind, as.character(f$version), '\\n')"
   expect_match(run_with_profile(activate, found)$stdout, "found httpuv 1.6.5")
-  with_line <- run_with_profile(c(activate, "rookery::use_compat(quiet = TRUE)"), c(found, "httpuv::service(NA)"))
+  with_line <- run_with_profile(
+    c(activate, "rookery::use_compat(quiet = TRUE)"), c(found, "httpuv::service(NA)")
+  )
   expect_match(with_line$stdout, "found rookery 1.6.17")
   expect_equal(with_line$status, 0, info = with_line$stdout)
-  # The file that renv.lock speaks of is as it was, for the day the line goes.
+  # The package of renv.lock is unchanged, in case that the line is removed.
   expect_equal(list.files(file.path(project, "httpuv")), "DESCRIPTION")
   expect_match(run_with_profile(activate, found)$stdout, "found httpuv 1.6.5")
 })
 
-test_that("a stand-in that is missing is installed when it is first asked for", {
+test_that("a missing compat package is installed at first use", {
   skip_if_not_installed("processx")
   home <- withr::local_tempdir()
   file.copy(system.file(package = "rookery"), home, recursive = TRUE)
   copy <- file.path(home, "rookery")
   unlink(file.path(copy, "compat"), recursive = TRUE)
   load <- sprintf("invisible(loadNamespace('rookery', lib.loc = '%s'))", home)
-  did <- run_r(c(sprintf(".libPaths(c('%s', .libPaths()))", home), load, "cat(rookery::use_compat(quiet = TRUE))"))
+  did <- run_r(c(
+    sprintf(".libPaths(c('%s', .libPaths()))", home), load, "cat(rookery::use_compat(quiet = TRUE))"
+  ))
   expect_equal(did$stdout, file.path(normalizePath(copy), "compat"))
   expect_true(is_compat(file.path(copy, "compat", "httpuv")))
   unlink(file.path(copy, "compat"), recursive = TRUE)
   unlink(file.path(copy, "compat-src"), recursive = TRUE)
-  did <- run_r(c(sprintf(".libPaths(c('%s', .libPaths()))", home), load, "rookery::use_compat(quiet = TRUE)"))
+  did <- run_r(c(
+    sprintf(".libPaths(c('%s', .libPaths()))", home), load, "rookery::use_compat(quiet = TRUE)"
+  ))
   expect_equal(did$status, 1)
   expect_match(did$stdout, "install rookery again")
 })
 
-test_that("nobody's httpuv is told as that", {
+test_that("a session without httpuv is reported as such", {
   text <- format(new_which("none", NA, NA, FALSE))
   expect_match(text, "No httpuv is installed")
 })

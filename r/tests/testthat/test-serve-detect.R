@@ -1,25 +1,38 @@
 kind_of <- function(...) detect_target(local_app(...))$kind
 
-test_that("a folder is what its files say", {
+test_that("folders are detected by their files", {
   expect_equal(kind_of(app.R = "library(shiny)\nshinyApp(ui, server)"), "shiny")
   expect_equal(kind_of(server.R = "function(input, output) NULL", ui.R = "fluidPage()"), "shiny")
   expect_equal(kind_of(plumber.R = "#* @get /\nfunction() 1"), "plumber")
   expect_equal(kind_of(entrypoint.R = "plumber::pr()", plumber.R = "#* @get /"), "plumber")
-  expect_equal(basename(detect_target(local_app(entrypoint.R = "1", plumber.R = "1"))$path), "entrypoint.R")
-  expect_equal(kind_of(index.Rmd = c("---", "title: x", "runtime: shiny", "---", "text")), "rmarkdown")
+  expect_equal(
+    basename(detect_target(local_app(entrypoint.R = "1", plumber.R = "1"))$path), "entrypoint.R"
+  )
+  expect_equal(
+    kind_of(index.Rmd = c("---", "title: x", "runtime: shiny", "---", "text")), "rmarkdown"
+  )
   expect_equal(kind_of(app.R = "function(req) list(status = 200L)"), "script")
 })
 
-test_that("_server.yml goes first, and names an engine", {
-  found <- detect_target(local_app("_server.yml" = c("engine: plumber2", "routes: api"), app.R = "shinyApp()"))
+test_that("_server.yml takes precedence, and names an engine", {
+  found <- detect_target(local_app(
+    "_server.yml" = c("engine: plumber2", "routes: api"), app.R = "shinyApp()"
+  ))
   expect_equal(found$kind, "engine")
   expect_equal(found$engine, "plumber2")
-  expect_equal(detect_target(local_app("_server.yml" = "engine: 'fiery' # a package"))$engine, "fiery")
-  expect_error(detect_target(local_app("_server.yml" = "routes: api")), "has no `engine:`", class = "rookery_bad_target")
-  expect_error(detect_target(local_app("_server.yml" = "engine: a; b")), class = "rookery_bad_target")
+  expect_equal(
+    detect_target(local_app("_server.yml" = "engine: 'fiery' # a package"))$engine, "fiery"
+  )
+  expect_error(
+    detect_target(local_app("_server.yml" = "routes: api")), "has no `engine:`",
+    class = "rookery_bad_target"
+  )
+  expect_error(
+    detect_target(local_app("_server.yml" = "engine: a; b")), class = "rookery_bad_target"
+  )
 })
 
-test_that("a file is what it contains", {
+test_that("files are detected by their contents", {
   dir <- local_app(
     "api.R" = c("# an API", "#* @apiTitle x", "", "#* @post /a", "function() 1"),
     "old.R" = "#' @get /\nfunction() 1",
@@ -38,29 +51,52 @@ test_that("a file is what it contains", {
   expect_equal(detect_target(file.path(dir, "my.R"))$dir, dir)
 })
 
-test_that("what is none of these is told what was looked for", {
-  dir <- local_app("notes.txt" = "hello", "plain.Rmd" = c("---", "title: x", "---"), "empty.R" = "# nothing")
-  expect_error(detect_target(dir), "none of these is in the folder.*app\\.R.*plumber\\.R", class = "rookery_bad_target")
-  expect_error(detect_target(file.path(dir, "notes.txt")), "a file named .txt", class = "rookery_bad_target")
-  expect_error(detect_target(file.path(dir, "plain.Rmd")), "no `runtime: shiny`", class = "rookery_bad_target")
-  expect_error(detect_target(file.path(dir, "empty.R")), "has no code", class = "rookery_bad_target")
-  expect_error(detect_target(withr::local_tempdir()), "the folder is empty", class = "rookery_bad_target")
+test_that("the error for an unknown kind lists what was searched", {
+  dir <- local_app(
+    "notes.txt" = "hello", "plain.Rmd" = c("---", "title: x", "---"), "empty.R" = "# nothing"
+  )
+  expect_error(
+    detect_target(dir), "none of these is in the folder.*app\\.R.*plumber\\.R",
+    class = "rookery_bad_target"
+  )
+  expect_error(
+    detect_target(file.path(dir, "notes.txt")), "a file named .txt", class = "rookery_bad_target"
+  )
+  expect_error(
+    detect_target(file.path(dir, "plain.Rmd")), "no `runtime: shiny`", class = "rookery_bad_target"
+  )
+  expect_error(
+    detect_target(file.path(dir, "empty.R")), "has no code", class = "rookery_bad_target"
+  )
+  expect_error(
+    detect_target(withr::local_tempdir()), "the folder is empty", class = "rookery_bad_target"
+  )
   writeLines("x <- (", file.path(dir, "broken.R"))
-  expect_error(detect_target(file.path(dir, "broken.R")), "is not valid R", class = "rookery_bad_target")
+  expect_error(
+    detect_target(file.path(dir, "broken.R")), "is not valid R", class = "rookery_bad_target"
+  )
   shiny <- c("---", "runtime: shiny", "---")
   expect_error(
     detect_target(local_app("a.Rmd" = shiny, "b.Rmd" = shiny)),
     "several documents.*a\\.Rmd.*b\\.Rmd",
     class = "rookery_bad_target"
   )
-  expect_equal(basename(detect_target(local_app("a.Rmd" = shiny, "index.Rmd" = shiny))$path), "index.Rmd")
+  expect_equal(
+    basename(detect_target(local_app("a.Rmd" = shiny, "index.Rmd" = shiny))$path), "index.Rmd"
+  )
 })
 
-test_that("a path that does not exist is told where it was looked for, and what is near", {
+test_that("the error for a missing path names the folder and similar names", {
   dir <- local_app("shiny-app/app.R" = "shinyApp()")
   withr::local_dir(dir)
-  expect_error(detect_target("shinyapp"), "does not exist \\(looked in .*Did you mean `shiny-app`", class = "rookery_no_target")
-  expect_error(detect_target(file.path(dir, "shiny-ap")), paste0("Did you mean `", dir, "/shiny-app`"), class = "rookery_no_target")
+  expect_error(
+    detect_target("shinyapp"), "does not exist \\(looked in .*Did you mean `shiny-app`",
+    class = "rookery_no_target"
+  )
+  expect_error(
+    detect_target(file.path(dir, "shiny-ap")), paste0("Did you mean `", dir, "/shiny-app`"),
+    class = "rookery_no_target"
+  )
   error <- tryCatch(detect_target("something/else"), error = identity)
   expect_s3_class(error, "rookery_no_target")
   expect_no_match(conditionMessage(error), "Did you mean")
@@ -68,34 +104,45 @@ test_that("a path that does not exist is told where it was looked for, and what 
   expect_error(detect_target(NA_character_), "as one string", class = "rookery_bad_target")
 })
 
-test_that("objects are told apart", {
+test_that("objects are detected by their class", {
   expect_equal(detect_object(function(req) 1)$kind, "app")
   expect_equal(detect_object(list(call = function(req) 1))$kind, "app")
   expect_equal(detect_object(list2env(list(call = function(req) 1)))$kind, "app")
   expect_equal(detect_object(list(onWSOpen = function(ws) 1))$kind, "app")
-  expect_equal(detect_object(R6::R6Class("App", public = list(call = function(req) 1))$new())$kind, "app")
+  expect_equal(
+    detect_object(R6::R6Class("App", public = list(call = function(req) 1))$new())$kind, "app"
+  )
   expect_equal(detect_object(structure(list(), class = "shiny.appobj"))$kind, "shiny")
   expect_equal(detect_object(structure(list(), class = c("Plumber", "R6")))$kind, "plumber")
   expect_null(detect_object(1))
   expect_null(detect_object(list(call = "no function")))
   expect_null(detect_object(list(callback = function(req) 1)))
   expect_null(detect_object(NULL))
-  expect_error(serve(42, port = 0), "class numeric cannot be served.*These can be served", class = "rookery_bad_target")
+  expect_error(
+    serve(42, port = 0), "class numeric cannot be served.*These can be served",
+    class = "rookery_bad_target"
+  )
 })
 
-test_that("YAML is read as YAML, and what it says of others is not taken for ours", {
+test_that("YAML is parsed, and settings of other programs are ignored", {
   skip_if_not_installed("yaml")
   engine <- function(...) detect_target(local_app("_server.yml" = c(...)))$engine
   expect_equal(engine("{engine: rookery, app: app.R}"), "rookery")
   expect_equal(engine("database:", "  engine: postgres", "engine: rookery"), "rookery")
   expect_equal(engine("note: |", "  engine: postgres", "engine:", "  rookery"), "rookery")
-  expect_error(engine("database:", "  engine: postgres"), "has no `engine:`", class = "rookery_bad_target")
-  # Not a part of a name either.
+  expect_error(
+    engine("database:", "  engine: postgres"), "has no `engine:`", class = "rookery_bad_target"
+  )
+  # Names are not matched partially.
   expect_error(engine("engines: rookery"), "has no `engine:`", class = "rookery_bad_target")
   expect_error(engine("a: [1"), "is not valid YAML", class = "rookery_bad_target")
-  # Nothing is evaluated.
-  expect_error(engine("engine: !expr stop('evaluated')"), "has no `engine:`", class = "rookery_bad_target")
-  document <- function(...) is_shiny_document(file.path(local_app(a.Rmd = c("---", ..., "---", "text")), "a.Rmd"))
+  # The file is not evaluated.
+  expect_error(
+    engine("engine: !expr stop('evaluated')"), "has no `engine:`", class = "rookery_bad_target"
+  )
+  document <- function(...) {
+    is_shiny_document(file.path(local_app(a.Rmd = c("---", ..., "---", "text")), "a.Rmd"))
+  }
   expect_true(document("title: x", "runtime: 'shiny'"))
   expect_true(document("server: shiny"))
   expect_true(document("server:", "  type: shiny"))
@@ -104,19 +151,34 @@ test_that("YAML is read as YAML, and what it says of others is not taken for our
   expect_false(document("title: x"))
 })
 
-test_that("launch_server() takes host and port of `options:`, and arguments take precedence", {
+test_that("launch_server() uses host and port of `options:`, and arguments take precedence", {
   skip_if_not_installed("yaml")
   launch <- function(..., host = NULL, port = NULL) {
-    dir <- local_app("_server.yml" = c("engine: rookery", ...), "app.R" = "list(call = function(req) NULL)")
+    dir <- local_app(
+      "_server.yml" = c("engine: rookery", ...), "app.R" = "list(call = function(req) NULL)"
+    )
     asked <- settings_read(file.path(dir, "_server.yml"), list(host = host, port = port))
     c(asked$address$host, asked$address$port, basename(asked$found$path))
   }
   expect_equal(launch("app: app.R"), c("127.0.0.1", "8000", "app.R"))
-  expect_equal(launch("app: app.R", "options:", "  port: 8123", "  host: 0.0.0.0"), c("0.0.0.0", "8123", "app.R"))
-  expect_equal(launch("app: 'app.R' # ours", "options: {host: '::1', port: 8124}"), c("::1", "8124", "app.R"))
-  expect_equal(launch("app: app.R", "options: {port: 8123}", port = 9000), c("127.0.0.1", "9000", "app.R"))
-  expect_error(launch("app: app.R", "options: {host: db.example.org}"), "`host` must be \"localhost\" or an IP address")
-  expect_error(launch("app: app.R", "options: {port: many}"), "`port:` must be a whole number from 0 to 65535, not `many`")
+  expect_equal(
+    launch("app: app.R", "options:", "  port: 8123", "  host: 0.0.0.0"),
+    c("0.0.0.0", "8123", "app.R")
+  )
+  expect_equal(
+    launch("app: 'app.R' # ours", "options: {host: '::1', port: 8124}"), c("::1", "8124", "app.R")
+  )
+  expect_equal(
+    launch("app: app.R", "options: {port: 8123}", port = 9000), c("127.0.0.1", "9000", "app.R")
+  )
+  expect_error(
+    launch("app: app.R", "options: {host: db.example.org}"),
+    "`host` must be \"localhost\" or an IP address"
+  )
+  expect_error(
+    launch("app: app.R", "options: {port: many}"),
+    "`port:` must be a whole number from 0 to 65535, not `many`"
+  )
   expect_error(launch("app: app.R", "options: 8000"), "`options:` must have fields")
   expect_error(launch("app: [a, b]"), "`app:` must be the path of a file or folder")
 })

@@ -1,10 +1,11 @@
-# plumber2, fiery and ambiorix. Debian has none of them: these are packages of the same names with what serve() relies on
-# of theirs, and `make dependants` serves the real ones.
+# plumber2, fiery and ambiorix. Debian does not have them, so these are packages of the same names
+# with the functions that serve() uses. `make dependants` serves the real ones.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
 
-# As fiery's: no port 0, serves in a loop with the default of service(), and tells its handlers what else it was given.
+# Like fiery: does not accept port 0, serves in a loop with the default of service(), and passes
+# further arguments to its handlers.
 fiery_lines <- c(
   "Fire <- R6::R6Class('Fire', public = list(",
   "  greeting = 'of fiery', handlers = list(),",
@@ -37,38 +38,45 @@ serves <- function(it, text) {
   url
 }
 
-test_that("objects of fiery, plumber2 and ambiorix are told apart", {
+test_that("objects of fiery, plumber2 and ambiorix are detected", {
   label <- function(class) {
-    detect_object(structure(list2env(list(start = function() 1, call = function(req) 1)), class = c(class, "R6")))$label
+    detect_object(structure(
+      list2env(list(start = function() 1, call = function(req) 1)), class = c(class, "R6")
+    ))$label
   }
   expect_equal(label("Fire"), "fiery app")
   expect_equal(label(c("Plumber2", "Fire")), "plumber2 API")
   expect_equal(label(c("Ambiorix", "Routing")), "ambiorix app")
 })
 
-test_that("a fiery app is served on the port that was asked for, as an object and as a file", {
+test_that("a fiery app is served on the given port, as an object and as a file", {
   local_package("fiery", fiery_lines, "Fire", c("httpuv", "R6"))
   made <- "app <- fiery::Fire$new()"
-  it <- local_r(c("rookery::use_compat(quiet = TRUE)", made, "rookery::serve(app, port = 0, hello = 1)", "cat(app$port)"))
+  it <- local_r(c(
+    "rookery::use_compat(quiet = TRUE)", made, "rookery::serve(app, port = 0, hello = 1)",
+    "cat(app$port)"
+  ))
   url <- serves(it, "of fiery")
   expect_match(it$tell(), ": fiery app\nServing on", fixed = TRUE)
   expect_match(it$tell(), "told hello")
   expect_match(it$tell(), "end handler ran")
   expect_no_match(it$tell(), "Fire started")
-  # The object is left as it was.
+  # The object is not changed.
   expect_match(it$tell(), "8080$")
 
   port <- free_port()
   dir <- local_app("api.R" = c("# An API of its own.", made, "app$on('start', function(...) 1)"))
   it <- local_cli("serve", file.path(dir, "api.R"), "--port", port)
-  # The argument of expect_match() is evaluated twice.
+  # expect_match() evaluates its argument twice.
   url <- serves(it, paste("of fiery", port))
   expect_match(url, paste0(":", port, "$"))
   expect_match(it$tell(), "the app that api.R ends with", fixed = TRUE)
 
-  refused <- local_cli("serve", file.path(dir, "api.R"), "--host", paste0("unix:", file.path(dir, "s")))
+  refused <- local_cli(
+    "serve", file.path(dir, "api.R"), "--host", paste0("unix:", file.path(dir, "s"))
+  )
   expect_equal(exit_of(refused), 3)
-  expect_match(refused$tell(), "has not started: .* can only be served on a port")
+  expect_match(refused$tell(), "did not start: .* can only be served on a port")
 })
 
 test_that("plumber2: an API, and a folder that names it as its engine", {
@@ -92,13 +100,15 @@ test_that("plumber2: an API, and a folder that names it as its engine", {
   serves(it, "of plumber2")
   expect_match(it$tell(), ": plumber2 API\nServing on", fixed = TRUE)
   skip_if_not_installed("yaml")
-  # Port 0 is none to plumber2: one is chosen.
-  it <- local_cli("serve", local_app("_server.yml" = c("engine: plumber2", "routes: api")), "--port", "0")
+  # plumber2 does not accept port 0, so a port is chosen.
+  it <- local_cli(
+    "serve", local_app("_server.yml" = c("engine: plumber2", "routes: api")), "--port", "0"
+  )
   serves(it, "of plumber2 _server.yml")
   expect_match(it$tell(), "_server.yml (engine plumber2)", fixed = TRUE)
 })
 
-# As ambiorix 2: the environment goes before arguments, and start() serves until the end.
+# Like ambiorix 2: the environment has precedence over arguments, and start() serves until the end.
 ambiorix_lines <- c(
   "Ambiorix <- R6::R6Class('Ambiorix', public = list(",
   "  host = NULL, port = NULL,",

@@ -1,10 +1,13 @@
-test_that("where the log goes is checked when serving starts", {
+test_that("the destination of the log is checked when serving starts", {
   expect_equal(log_target(TRUE)$to, "stdout")
   expect_equal(log_target(FALSE)$to, "nothing")
   expect_equal(log_target(print)$to, "call")
   dir <- normalizePath(withr::local_tempdir())
   withr::local_dir(dir)
-  expect_equal(log_target("access.log", "json"), list(to = "file", path = file.path(dir, "access.log"), call = NULL, format = "json"))
+  expect_equal(
+    log_target("access.log", "json"),
+    list(to = "file", path = file.path(dir, "access.log"), call = NULL, format = "json")
+  )
   expect_false(file.exists("access.log"))
   expect_error(log_target("no/such/folder/log"), "does not exist", class = "rookery_bad_log")
   expect_error(log_target(dir), "cannot be written", class = "rookery_bad_log")
@@ -49,10 +52,13 @@ test_that("JSON lines are JSON", {
   expect_equal(line$status, 200)
   expect_equal(line$bytes, 2)
   expect_gt(line$seconds, 0)
-  expect_lt(abs(as.numeric(as.POSIXct(line$time, "UTC", "%Y-%m-%dT%H:%M:%OSZ")) - as.numeric(Sys.time())), 60)
+  expect_lt(
+    abs(as.numeric(as.POSIXct(line$time, "UTC", "%Y-%m-%dT%H:%M:%OSZ")) - as.numeric(Sys.time())),
+    60
+  )
 })
 
-test_that("a function is called with the fields, and its errors stop nothing", {
+test_that("a log function is called with the fields, and its errors are harmless", {
   seen <- list()
   end <- log_open(log_target(function(line) {
     seen[[length(seen) + 1]] <<- line
@@ -75,7 +81,7 @@ test_that("a function is called with the fields, and its errors stop nothing", {
   expect_length(grep("access log: my log is broken", said), 2)
 })
 
-test_that("a function may serve by itself without being called in itself", {
+test_that("a log function may call service() without being called within itself", {
   depth <- 0
   deepest <- 0
   seen <- 0

@@ -1,11 +1,11 @@
-# serve() as users run it: in processes of their own, with signals.
+# serve() as users run it: in processes of its own, with signals.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
 
 hello <- "function(req) list(status = 200L, headers = list('Content-Type' = 'text/plain'), body = 'hello')"
 
-test_that("an object is served by this R, until SIGTERM, and the script goes on", {
+test_that("an object is served by this R process until SIGTERM, and the script continues", {
   it <- local_r(c(
     paste0("rookery::serve(", hello, ", port = 0)"),
     "cat('after serving\\n')"
@@ -19,7 +19,7 @@ test_that("an object is served by this R, until SIGTERM, and the script goes on"
   expect_match(it$tell(), "after serving")
 })
 
-test_that("one session may serve again and again", {
+test_that("a session can serve repeatedly", {
   it <- local_r(c(
     "for (i in 1:3) {",
     "  later::later(rookery::interrupt, 0.2)",
@@ -28,14 +28,16 @@ test_that("one session may serve again and again", {
     "stopifnot(length(rookery::listServers()) == 0)",
     paste0("rookery::serve(", hello, ", port = 0)")
   ))
-  expect_true(wait_until(function() lengths(regmatches(it$tell(), gregexpr("Serving on", it$tell()))) == 4))
+  expect_true(wait_until(
+    function() lengths(regmatches(it$tell(), gregexpr("Serving on", it$tell()))) == 4
+  ))
   url <- sub("^.*Serving on ([^ ]+) .*$", "\\1", it$tell())
   expect_equal(fetch(url)$text, "hello")
   it$signal(15)
   expect_equal(exit_of(it), 0)
 })
 
-test_that("a function of the parent's is the child's log", {
+test_that("a function of the parent can be the log of the child", {
   dir <- local_app("app.R" = hello)
   it <- local_r(c(
     "log <- local({ prefix <- 'seen'; function(line) cat(prefix, line$path, line$status, '\\n') })",
@@ -47,7 +49,7 @@ test_that("a function of the parent's is the child's log", {
   expect_equal(exit_of(it), 0)
 })
 
-test_that("Ctrl-C ends it as well", {
+test_that("Ctrl-C ends serve() as well", {
   it <- local_r(paste0("rookery::serve(", hello, ", port = 0, log = FALSE)"))
   url <- expect_serving(it)
   expect_equal(fetch(url)$status_code, 200)
@@ -56,7 +58,7 @@ test_that("Ctrl-C ends it as well", {
   expect_no_match(it$tell(), "GET /")
 })
 
-test_that("a path is served by an R of its own, and a signal reaches it", {
+test_that("a path is served by a separate R process, and signals reach it", {
   dir <- local_app(
     "app.R" = c(
       "message('in ', basename(getwd()), ' as ', Sys.getpid(), ', parent ', Sys.getenv('PARENT'))",
@@ -73,7 +75,10 @@ test_that("a path is served by an R of its own, and a signal reaches it", {
   url <- expect_serving(it)
   child <- fetch(url)$text
   expect_false(child == as.character(it$process$get_pid()))
-  expect_match(it$tell(), sprintf("in %s as %s, parent %s", basename(dir), child, it$process$get_pid()), fixed = TRUE)
+  expect_match(
+    it$tell(), sprintf("in %s as %s, parent %s", basename(dir), child, it$process$get_pid()),
+    fixed = TRUE
+  )
   expect_match(it$tell(), "spec: FALSE")
   it$signal(15)
   expect_equal(exit_of(it), 0)
@@ -81,7 +86,7 @@ test_that("a path is served by an R of its own, and a signal reaches it", {
   expect_false(is_alive(child))
 })
 
-test_that("a parent that is killed takes the child along", {
+test_that("the child ends when its parent is killed", {
   skip_on_os(c("mac", "windows", "solaris"))
   dir <- local_app("app.R" = "function(req) list(status = 200L, headers = list(), body = as.character(Sys.getpid()))")
   it <- local_r(sprintf("rookery::serve('%s', port = 0)", dir))
@@ -91,7 +96,7 @@ test_that("a parent that is killed takes the child along", {
   expect_true(wait_until(function() !is_alive(child)))
 })
 
-test_that("the command line supervises the app: its output as it is, and its status without restarts", {
+test_that("the command passes on the app's output and exit status, without restarts", {
   dir <- local_app("app.R" = c(
     "cat('to stdout\\n')",
     "function(req) {",
@@ -105,7 +110,9 @@ test_that("the command line supervises the app: its output as it is, and its sta
   it$signal(15)
   expect_equal(exit_of(it), 0)
   expect_match(it$tell(), "(^|\n)to stdout")
-  expect_match(it$tell(), "\"method\":\"GET\",\"path\":\"/\",\"query\":\"\",\"status\":200,", fixed = TRUE)
+  expect_match(
+    it$tell(), "\"method\":\"GET\",\"path\":\"/\",\"query\":\"\",\"status\":200,", fixed = TRUE
+  )
 
   it <- local_cli("serve", dir, "--port", "0", "--no-log", "--restart", "never")
   url <- expect_serving(it)
@@ -118,7 +125,7 @@ test_that("the command line supervises the app: its output as it is, and its sta
   expect_false(fetch(url)$text == pid)
 })
 
-test_that("a script that serves by itself is told the port, and ended like the others", {
+test_that("a script that calls runServer() gets the port, and shuts down like others", {
   dir <- local_app("mine.R" = c(
     "library(rookery)",
     "runServer('127.0.0.1', as.integer(Sys.getenv('PORT')), function(req) {",
@@ -137,7 +144,7 @@ test_that("a script that serves by itself is told the port, and ended like the o
   expect_equal(exit_of(it), 0)
 })
 
-test_that("exit statuses of a child come back", {
+test_that("the exit status of the child is returned", {
   dir <- local_app("app.R" = c("function(req) quit(save = 'no', status = 7)"))
   it <- local_r(c(
     sprintf("error <- tryCatch(rookery::serve('%s', port = 0), rookery_exit = identity)", dir),
@@ -148,9 +155,9 @@ test_that("exit statuses of a child come back", {
   expect_match(it$tell(), "status 7")
 })
 
-test_that("libraries of the session are the child's, before an .Rprofile has its say", {
+test_that("the child has the libraries of the session before .Rprofile is read", {
   extra <- normalizePath(withr::local_tempdir())
-  # R CMD check keeps profiles from its R.
+  # R CMD check makes its R processes ignore profiles.
   withr::local_envvar(R_PROFILE_USER = NA)
   dir <- local_app(
     ".Rprofile" = c("message('profile of the app')", "options(from_profile = 42)"),
@@ -160,18 +167,25 @@ test_that("libraries of the session are the child's, before an .Rprofile has its
       hello
     )
   )
-  it <- local_r(c(sprintf(".libPaths(c('%s', .libPaths()))", extra), sprintf("rookery::serve('%s', port = 0)", dir)))
+  it <- local_r(c(
+    sprintf(".libPaths(c('%s', .libPaths()))", extra),
+    sprintf("rookery::serve('%s', port = 0)", dir)
+  ))
   expect_equal(fetch(expect_serving(it))$text, "hello")
   expect_match(it$tell(), "profile of the app")
 })
 
-test_that("an app that fails to start tells its own error and a status that is not 0", {
-  shiny <- local_app("app.R" = c("library(shiny)", "stop('the database is away')", "shinyApp(1, 2)"))
+test_that("an app that fails to start reports its error and a non-zero status", {
+  shiny <- local_app(
+    "app.R" = c("library(shiny)", "stop('the database is away')", "shinyApp(1, 2)")
+  )
   skip_if_not_installed("shiny")
   it <- local_cli("serve", shiny, "--port", "0", "--start-retries", "1")
   expect_equal(exit_of(it), 3)
-  expect_match(it$tell(), "rookery: The app has not started: Error.*: the database is away")
-  expect_equal(lengths(regmatches(it$tell(), gregexpr("the database is away", it$tell()))), 3, info = it$tell())
+  expect_match(it$tell(), "rookery: The app did not start: Error.*: the database is away")
+  expect_equal(
+    lengths(regmatches(it$tell(), gregexpr("the database is away", it$tell()))), 3, info = it$tell()
+  )
   expect_no_match(it$tell(), "Serving on")
 
   it <- local_r(sprintf("rookery::serve('%s', port = 0)", shiny))
@@ -180,7 +194,7 @@ test_that("an app that fails to start tells its own error and a status that is n
   expect_match(it$tell(), "ended with status 1: see its output above")
 })
 
-test_that("mistakes are told on the command line without a traceback", {
+test_that("mistakes are reported on the command line without a traceback", {
   busy <- startServer("127.0.0.1", 0, list())
   withr::defer(busy$stop())
   port <- as.integer(busy$getPort())
@@ -191,15 +205,28 @@ test_that("mistakes are told on the command line without a traceback", {
     expect_match(it$tell(), says)
     expect_no_match(it$tell(), "Execution halted|Calls:")
   }
-  expect_says(dir, "--port", port, says = sprintf("^rookery: Port %d of 127.0.0.1 is in use, by .*`--port %d`", port, port + 1), status = 4)
+  expect_says(
+    dir, "--port", port,
+    says = sprintf("^rookery: Port %d of 127.0.0.1 is in use, by .*`--port %d`", port, port + 1),
+    status = 4
+  )
   expect_says(file.path(dir, "app.r2"), says = "does not exist.*Did you mean")
   expect_says(file.path(dir, "other.txt"), says = "cannot be served.*Looked for:", status = 3)
-  expect_says(dir, "--host", "example.org", says = "must be `localhost` or an IP address of this machine, not \"example.org\"")
-  expect_says(local_app("app.R" = "42"), "--port", "0", says = "its last value is an object of class numeric", status = 3)
-  expect_says(local_app("_server.yml" = "engine: no.such.engine"), "--port", "0", says = "install.packages\\(\"no.such.engine\"\\)", status = 3)
+  expect_says(
+    dir, "--host", "example.org",
+    says = "must be `localhost` or an IP address of this machine, not \"example.org\""
+  )
+  expect_says(
+    local_app("app.R" = "42"), "--port", "0", says = "its last value is an object of class numeric",
+    status = 3
+  )
+  expect_says(
+    local_app("_server.yml" = "engine: no.such.engine"), "--port", "0",
+    says = "install.packages\\(\"no.such.engine\"\\)", status = 3
+  )
 })
 
-test_that("a Unix socket is served, and gone afterwards", {
+test_that("a Unix socket is served, and removed afterwards", {
   dir <- withr::local_tempdir()
   socket <- file.path(dir, "app.sock")
   it <- local_cli("serve", local_app("app.R" = hello), "--host", paste0("unix:", socket))
@@ -208,7 +235,7 @@ test_that("a Unix socket is served, and gone afterwards", {
   it$signal(15)
   expect_equal(exit_of(it), 0)
   expect_false(file.exists(socket))
-  # No address of a client to log.
+  # A client of a Unix socket has no address.
   expect_match(it$tell(), "\n- - - [", fixed = TRUE)
 })
 
@@ -222,7 +249,7 @@ test_that("a Shiny app is served on a Unix socket: its page and its WebSocket", 
     "  output$out <- renderText('said by the server')",
     "})"
   ))
-  # The socket has the permissions that the umask leaves.
+  # The permissions of the socket follow the umask.
   before <- Sys.umask("027")
   withr::defer(Sys.umask(before))
   it <- local_cli("serve", app, "--host", paste0("unix:", socket))
@@ -247,16 +274,19 @@ test_that("a Shiny app is served on a Unix socket: its page and its WebSocket", 
     "while (index($read, $awaited) < 0 && sysread($socket, my $bytes, 65536)) { $read .= $bytes }",
     "print index($read, $awaited) < 0 ? \"closed\" : \"found\";"
   ))
-  found <- processx::run("perl", c(client, socket, asked, "said by the server"), error_on_status = FALSE)
+  found <- processx::run(
+    "perl", c(client, socket, asked, "said by the server"), error_on_status = FALSE
+  )
   expect_equal(found$stdout, "found", info = paste(found$stderr, it$tell()))
   it$signal(15)
   expect_equal(exit_of(it), 0)
   expect_false(file.exists(socket))
 })
 
-# ---- ending: R's serve() in one process ------------------------------------
+# ---- shutdown: R's serve() in one process ------------------------------------
 
-# For the first handler that runs: waits until as many connections are there as the test makes, and says so.
+# For the first handler: waits until the server has as many connections as the test opens, and
+# reports it.
 gather <- c(
   "gather <- function(count) {",
   "  gather <<- function(count) NULL",
@@ -266,17 +296,21 @@ gather <- c(
   "}"
 )
 
-# Waits for that, and until all of them have asked; a moment more, for the server to read that. `sent` are files of local_requests().
+# Waits for that, and until all clients have sent their requests, and a moment longer for the server
+# to read them. `sent` are files of local_requests().
 expect_gathered <- function(it, count, sent) {
-  expect_true(wait_until(function() grepl("all are here", it$tell()) && sum(file.size(sent), na.rm = TRUE) == count))
+  expect_true(wait_until(
+    function() grepl("all are here", it$tell()) && sum(file.size(sent), na.rm = TRUE) == count
+  ))
   Sys.sleep(0.5)
 }
 
-# What the app says is one string: cat() writes each of several by itself, and a line of the access log may come between.
+# The app prints one string, because cat() writes several strings separately, and a line of the
+# access log could come between them.
 #
-# Like `docker stop`, which kills after 10 s. That this is kept the exit status says: the alarm of serve() would have
-# ended the process with another one at 10 s.
-test_that("50 requests in hand, handlers of 2 s, SIGTERM: those begun are answered, the rest get 503", {
+# Like `docker stop`, which kills after 10 s. The exit status shows whether the limit was kept:
+# after 10 s, the alarm of serve() would end the process with another status.
+test_that("after SIGTERM with 50 requests of 2 s, those begun finish and the rest get 503", {
   dir <- withr::local_tempdir()
   socket <- file.path(dir, "app.sock")
   app <- local_app("app.R" = c(
@@ -304,11 +338,11 @@ test_that("50 requests in hand, handlers of 2 s, SIGTERM: those begun are answer
   expect_gte(begun, 2)
   expect_false(file.exists(socket))
   expect_match(it$tell(), "Stopping: [0-9]+ connections are being finished")
-  # The log has all of them, too.
+  # The log has all of these requests as well.
   expect_equal(lengths(regmatches(it$tell(), gregexpr("\" 503 ", it$tell()))), 50 - begun)
 })
 
-test_that("requests that come after the signal are not accepted", {
+test_that("connections after the signal are not accepted", {
   port <- free_port()
   app <- local_app("app.R" = c(
     gather,
@@ -325,7 +359,7 @@ test_that("requests that come after the signal are not accepted", {
   two <- local_requests(url, 1, sent = sent[[2]])
   expect_gathered(it, 2, sent)
   it$signal(15)
-  # The handler under way ends, then R hears of the signal; the second one is finished meanwhile.
+  # The current handler ends, then R handles the signal, and the second request is finished.
   expect_true(wait_until(function() grepl("Stopping", it$tell())))
   expect_error(fetch(url), "connect")
   expect_equal(exit_of(it), 0)
@@ -345,16 +379,18 @@ test_that("a second signal ends at once", {
   expect_heard(it)
   expect_true(it$process$is_alive())
   it$signal(15)
-  # Of the signal, which is 143 in a shell and -15 for processx, and not of the alarm; NA when R's other children got in its way.
+  # The exit status of the signal (143 in a shell, -15 in processx) and not of the alarm; NA if
+  # other child processes of R interfered.
   expect_true(exit_of(it) %in% c(-15, NA))
 })
 
-test_that("a handler that does not come back is interrupted in time", {
+test_that("a handler that does not return is interrupted in time", {
   app <- local_app("app.R" = c(
     gather,
     "function(req) { gather(2); Sys.sleep(120); list(status = 200L, headers = list(), body = 'done') }"
   ))
-  # Interrupted, R has a second to leave the handler and to answer, which a machine that is busy may not give it.
+  # After the interrupt, R has a second to leave the handler and to respond, which may be too short
+  # on a busy machine.
   for (attempt in 1:3) {
     it <- local_served(app)
     sent <- withr::local_tempfile()
@@ -369,7 +405,7 @@ test_that("a handler that does not come back is interrupted in time", {
   expect_setequal(client$get_result(), c(500L, 503L))
 })
 
-test_that("what waits for a promise is finished, and refused when time is up", {
+test_that("requests that wait for a promise finish, or get 503 when the time is up", {
   app <- local_app("app.R" = c(
     "function(req) {",
     "  cat(paste0('begun ', req$PATH_INFO, '\\n'))",
@@ -394,7 +430,7 @@ test_that("what waits for a promise is finished, and refused when time is up", {
   expect_equal(late$get_result(), rep(503L, 2))
 })
 
-test_that("WebSockets are closed with 1001 and hear of it", {
+test_that("WebSockets are closed with 1001, and their callbacks run", {
   app <- local_app("app.R" = c(
     "list(",
     "  call = function(req) list(status = 404L, headers = list(), body = ''),",
@@ -406,7 +442,9 @@ test_that("WebSockets are closed with 1001 and hear of it", {
   ))
   it <- local_served(app)
   url <- expect_serving(it)
-  socket <- socketConnection("127.0.0.1", as.integer(sub("^.*:", "", url)), open = "r+b", blocking = TRUE, timeout = 60)
+  socket <- socketConnection(
+    "127.0.0.1", as.integer(sub("^.*:", "", url)), open = "r+b", blocking = TRUE, timeout = 60
+  )
   withr::defer(close(socket))
   writeBin(charToRaw(request("/ws", headers = c(
     "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",

@@ -1,6 +1,5 @@
-# Server-sent events.
 
-test_that("an event is written by the standard's rules", {
+test_that("events are formatted as the standard says", {
   expect_equal(as.character(sse_event("a")), "data: a\n\n")
   expect_equal(as.character(sse_event("")), "data: \n\n")
   expect_equal(as.character(sse_event(NULL, id = "7")), "id: 7\n\n")
@@ -12,16 +11,20 @@ test_that("an event is written by the standard's rules", {
   )
   expect_equal(as.character(sse_event(1.5)), "data: 1.5\n\n")
   latin <- iconv("\u00fc", "UTF-8", "latin1")
-  expect_identical(charToRaw(sse_event(latin)), c(charToRaw("data: "), as.raw(c(0xc3, 0xbc, 0x0a, 0x0a))))
+  expect_identical(
+    charToRaw(sse_event(latin)), c(charToRaw("data: "), as.raw(c(0xc3, 0xbc, 0x0a, 0x0a)))
+  )
   expect_error(sse_event("a", id = "1\n2"), "`id` must be one string without line breaks")
   expect_error(sse_event("a", event = "x\ry"), "`event` must be one string without line breaks")
   expect_error(sse_event("a", retry = -1), "`retry` must be a whole number of milliseconds, not -1")
   expect_error(sse_event(NA_character_), "`data` must be strings without NA, or a list")
   skip_if_not_installed("jsonlite")
-  expect_equal(as.character(sse_event(list(a = 1, b = "x\ny"))), "data: {\"a\":1,\"b\":\"x\\ny\"}\n\n")
+  expect_equal(
+    as.character(sse_event(list(a = 1, b = "x\ny"))), "data: {\"a\":1,\"b\":\"x\\ny\"}\n\n"
+  )
 })
 
-test_that("a client of events has its head at once, and each event as it is sent", {
+test_that("a client of events gets the head at once, and each event when it is sent", {
   heard <- c()
   e <- NULL
   server <- local_server(function(req) {
@@ -50,7 +53,7 @@ test_that("a client of events has its head at once, and each event as it is sent
   expect_identical(e$send("late"), FALSE)
 })
 
-test_that("a generator's values become events, and what they are mapped to", {
+test_that("values of a generator become events, also through `map`", {
   server <- local_server(function(req) {
     switch(
       req$PATH_INFO,
@@ -58,7 +61,9 @@ test_that("a generator's values become events, and what they are mapped to", {
       "/later" = sse_body(chunks_of(promises::promise_resolve("a"), "", promises::promise(function(resolve, reject) {
         later::later(function() resolve("b"), 0.01)
       }))),
-      sse_body(generator(list("to", "ken")), event = "token", headers = list("Cache-Control" = "no-cache"))
+      sse_body(
+        generator(list("to", "ken")), event = "token", headers = list("Cache-Control" = "no-cache")
+      )
     )
   })
   client <- local_client(server)
@@ -73,7 +78,7 @@ test_that("a generator's values become events, and what they are mapped to", {
   expect_equal(chunked(client)$text, ":\n\ndata: a\n\ndata: b\n\n")
 })
 
-test_that("a client that comes again says what it has seen", {
+test_that("a client that reconnects sends the last event id", {
   server <- local_server(function(req) {
     last <- suppressWarnings(as.integer(req$HTTP_LAST_EVENT_ID))
     from <- if (length(last) == 1 && !is.na(last)) last + 1 else 1
@@ -93,17 +98,22 @@ test_that("the server sends comments while R is busy", {
   send(client, request())
   read_to(client, ":\n\n")
   before <- length(client$read)
-  # R does nothing, and serves nothing.
+  # R is busy, and does not serve.
   expect_true(wait_until(function() {
     fill(client)
     length(client$read) > before
   }))
   expect_match(rawToChar(client$read[-seq_len(before)]), "^3\r\n:\n\n\r\n")
-  expect_error(sse_response(heartbeat = 0), "`heartbeat` must be a number of seconds, at least 1, or Inf, not 0")
+  expect_error(
+    sse_response(heartbeat = 0),
+    "`heartbeat` must be a number of seconds, at least 1, or Inf, not 0"
+  )
 })
 
 test_that("an error in a map is an error of the stream", {
-  server <- local_server(function(req) sse_body(generator(list(1)), map = function(x) stop("no text")))
+  server <- local_server(function(req) {
+    sse_body(generator(list(1)), map = function(x) stop("no text"))
+  })
   client <- local_client(server)
   said <- stderr_of({
     send(client, request())
@@ -112,7 +122,7 @@ test_that("an error in a map is an error of the stream", {
   expect_match(said, "GET / \\(the stream\\): no text", all = FALSE)
 })
 
-test_that("a stop ends events in order, with a time to come again", {
+test_that("stopping the server closes event streams with a delay for reconnecting", {
   e <- NULL
   server <- startServer("127.0.0.1", 0, function(req) e <<- sse_response())
   client <- local_client(server)
@@ -123,8 +133,10 @@ test_that("a stop ends events in order, with a time to come again", {
   expect_match(text, "^:\n\nretry: [3-7][0-9]{3}\n\n$")
 })
 
-test_that("an app that has gone tells clients of events to come again", {
-  server <- startServer("127.0.0.1", 0, function(req) promises::promise(function(resolve, reject) NULL))
+test_that("clients of events are asked to reconnect if the app was stopped", {
+  server <- startServer("127.0.0.1", 0, function(req) {
+    promises::promise(function(resolve, reject) NULL)
+  })
   withr::defer(if (server$isRunning()) server$stop())
   client <- local_client(server)
   send(client, request(headers = "Accept: text/event-stream"))
@@ -132,7 +144,7 @@ test_that("an app that has gone tells clients of events to come again", {
   .Call(ffi_refuse, as.integer(server$.__enclos_env__$private$handle), TRUE)
   answer <- reply(client)
   expect_equal(c(answer$status, answer$text), c("200", "retry: 5000\n\n"))
-  # And one that comes while the listener is still there.
+  # A client that connects while the listener still exists.
   expect_equal(get(client, headers = "Accept: text/event-stream")$text, "retry: 5000\n\n")
   expect_equal(get(client)$status, 503)
 })

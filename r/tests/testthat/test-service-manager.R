@@ -1,9 +1,10 @@
-# One worker as a service, over a service manager for tests.
+# One R process as a service, with a service manager for tests (manager.py).
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
 
-# `rookery serve` as systemd would start it. `$ask()` gives the manager a command, `$get()` asks the server.
+# Runs `rookery serve` as systemd would. `$ask()` sends a command to the manager, and `$get()` a
+# request to the server.
 local_service <- function(app, ..., watchdog = 0, env = parent.frame(), environment = character()) {
   python <- Sys.which("python3")[[1]]
   skip_if(!nzchar(python), "no python3")
@@ -11,10 +12,11 @@ local_service <- function(app, ..., watchdog = 0, env = parent.frame(), environm
   output <- withr::local_tempfile(lines = character(), .local_envir = env)
   path <- withr::local_tempfile(pattern = "m", tmpdir = "/tmp", .local_envir = env)
   process <- processx::process$new(
-    # As local_process() does.
+    # `env` restores the default handling of these signals, as local_process() does.
     Sys.which("env")[[1]],
     as.character(c(
-      "--default-signal=INT,HUP", python, normalizePath(test_path("manager.py")), path, output, format(watchdog, scientific = FALSE),
+      "--default-signal=INT,HUP", python, normalizePath(test_path("manager.py")), path, output,
+      format(watchdog, scientific = FALSE),
       system.file("exec", "rookery", package = "rookery"), "serve", app, ...
     )),
     stdin = "|", stdout = "|", stderr = "",
@@ -26,12 +28,17 @@ local_service <- function(app, ..., watchdog = 0, env = parent.frame(), environm
   )
   it <- conversation(process, path, output, "manager", env)
   it$get <- function(path = "/", ...) {
-    rawToChar(curl::curl_fetch_memory(paste0("http://127.0.0.1:", it$ask("port"), path), curl::new_handle(timeout = 60, ...))$content)
+    rawToChar(
+      curl::curl_fetch_memory(
+        paste0("http://127.0.0.1:", it$ask("port"), path), curl::new_handle(timeout = 60, ...)
+      )$content
+    )
   }
   it
 }
 
-# What the manager hears next. It is asked once: expect_match() looks at its argument twice.
+# The next notification of the manager, read once, because expect_match() evaluates its argument
+# twice.
 expect_heard <- function(it, pattern) {
   said <- it$ask("hear")
   expect_match(said, pattern)
@@ -43,15 +50,22 @@ hello <- c(
   "))"
 )
 
-test_that("one worker serves on the sockets of a service manager, and tells it where it is", {
+test_that("one worker serves on the sockets of a service manager, and reports its state", {
   it <- local_service(local_app("app.R" = hello), "--no-log", watchdog = 400000)
   port <- it$ask("port")
-  # Asked before R listens: it waits. What the app starts knows nothing of the manager.
+  # Sent before R listens, so the request waits. Processes of the app do not inherit the manager's
+  # variables.
   expect_equal(it$get(), paste0(port, "  "))
   said <- it$ask("hear")
   where <- paste0("Serving on http://127.0.0.1:", port, " and ", it$path)
   expect_equal(said, paste0("READY=1|STATUS=", where, "|MAINPID=", it$ask("pid")))
-  expect_match(it$tell(), paste0("sockets of the service manager: --host and --port are not used\n.*", where, " \\(Ctrl-C stops\\)$"))
+  expect_match(
+    it$tell(),
+    paste0(
+      "sockets of the service manager; --host and --port are not used\n.*", where,
+      " \\(Ctrl-C stops\\)$"
+    )
+  )
   handle <- curl::new_handle(unix_socket_path = it$path, timeout = 60)
   expect_equal(curl::curl_fetch_memory("http://a/", handle)$status_code, 200L)
   for (i in 1:3) expect_equal(it$ask("alive"), "WATCHDOG=1")
@@ -61,13 +75,13 @@ test_that("one worker serves on the sockets of a service manager, and tells it w
   expect_heard(it, paste0("^READY=1\\|STATUS=", where))
   expect_equal(it$get(), paste0(port, "  "))
   it$ask("signal", 15)
-  expect_equal(it$ask("hear"), "STOPPING=1|STATUS=Finishing what is in hand")
+  expect_equal(it$ask("hear"), "STOPPING=1|STATUS=Finishing the requests in progress")
   expect_equal(it$ask("end"), "0")
   # The socket is the manager's.
   expect_true(file.exists(it$path))
 })
 
-test_that("a busy R is no reason for the watchdog", {
+test_that("a busy R process does not trigger the watchdog", {
   it <- local_service(
     local_app("app.R" = "function(req) { if (req$PATH_INFO == '/busy') { t <- Sys.time(); while (Sys.time() < t + 3) {} }; list(status = 200L, body = 'x') }"),
     "--no-log",
@@ -77,7 +91,10 @@ test_that("a busy R is no reason for the watchdog", {
   url <- paste0("http://127.0.0.1:", it$ask("port"), "/busy")
   busy <- parallel_pool()
   is_over <- FALSE
-  curl::multi_add(curl::new_handle(url = url), pool = busy, done = function(...) is_over <<- TRUE, fail = function(why) stop(why))
+  curl::multi_add(
+    curl::new_handle(url = url), pool = busy, done = function(...) is_over <<- TRUE,
+    fail = function(why) stop(why)
+  )
   curl::multi_run(timeout = 0.2, pool = busy)
   for (i in 1:4) expect_equal(it$ask("alive"), "WATCHDOG=1")
   expect_true(wait_until(function() {
@@ -86,7 +103,7 @@ test_that("a busy R is no reason for the watchdog", {
   }))
 })
 
-test_that("a server that ends leaves its clients to the next of the same worker, and one without an app has none", {
+test_that("clients of a stopped server get the worker's next server that has an app", {
   it <- local_service(local_app("app.R" = c(
     "none <- rookery::startServer('127.0.0.1', 0, list())",
     "first <- rookery::startServer('127.0.0.1', 1, function(req) list(status = 200L, body = 'first'))",
@@ -102,19 +119,22 @@ test_that("a server that ends leaves its clients to the next of the same worker,
   expect_no_match(it$tell(), "has finished|started again")
 })
 
-test_that("the port that is asked for may be the one that the manager listens on", {
+test_that("the app may ask for the port of the service manager", {
   it <- local_service(local_app("app.R" = hello), "--no-log", "--port", "{port}")
   port <- it$ask("port")
   expect_heard(it, paste0("^READY=1\\|STATUS=Serving on http://127.0.0.1:", port))
   expect_equal(it$get(), paste0(port, "  "))
 })
 
-test_that("a server that has not the sockets is not what a manager waits for", {
-  it <- local_service(local_app("app.R" = c("none <- rookery::startServer('127.0.0.1', 0, list())", "NULL")), "--no-log")
+test_that("a server without the sockets does not count as ready", {
+  it <- local_service(
+    local_app("app.R" = c("none <- rookery::startServer('127.0.0.1', 0, list())", "NULL")),
+    "--no-log"
+  )
   expect_heard(it, "^STATUS=.*its last value is NULL, not an app.*\\|EXIT_STATUS=3$")
 })
 
-test_that("a HUP that comes after the TERM is not the second signal", {
+test_that("SIGHUP after SIGTERM does not count as the second signal", {
   skip_if_not_installed("promises")
   flag <- withr::local_tempfile()
   it <- local_service(local_app("app.R" = c(
@@ -147,28 +167,32 @@ test_that("a HUP that comes after the TERM is not the second signal", {
   expect_equal(it$ask("end"), "0")
 })
 
-test_that("HTTPS is spoken on them, whatever port the app asks for", {
-  it <- local_service(local_app("app.R" = hello), "--no-log", "--tls", "dev", environment = c(R_USER_CACHE_DIR = withr::local_tempdir()))
+test_that("HTTPS is used on the sockets, whatever port the app asks for", {
+  it <- local_service(
+    local_app("app.R" = hello), "--no-log", "--tls", "dev",
+    environment = c(R_USER_CACHE_DIR = withr::local_tempdir())
+  )
   expect_heard(it, "^READY=1\\|STATUS=Serving on https://127.0.0.1:")
   answer <- curl::curl_fetch_memory(
-    paste0("https://127.0.0.1:", it$ask("port"), "/"), curl::new_handle(ssl_verifypeer = FALSE, ssl_verifyhost = FALSE, timeout = 60)
+    paste0("https://127.0.0.1:", it$ask("port"), "/"),
+    curl::new_handle(ssl_verifypeer = FALSE, ssl_verifyhost = FALSE, timeout = 60)
   )
   expect_equal(answer$status_code, 200L)
 })
 
-test_that("an error of the app that nobody catches is told with its status", {
+test_that("an unhandled error of the app is reported with its status", {
   it <- local_service(local_app("app.R" = c(
     "try(stop('caught'), silent = TRUE)",
     "tryCatch(warning('also'), warning = function(warning) NULL)",
     "load_data <- function() stop('\\n the data is not there\\nand more')",
     "load_data()"
   )), "--no-log", "--start-retries", "0")
-  expect_heard(it, "^STATUS=The app has not started: Error in load_data\\(\\): the data is not there\\|EXIT_STATUS=3$")
+  expect_heard(it, "^STATUS=The app did not start: Error in load_data\\(\\): the data is not there\\|EXIT_STATUS=3$")
   expect_equal(it$ask("end"), "3")
   expect_match(it$tell(), "the data is not there\nand more")
 })
 
-test_that("failures again and again are told, and their number", {
+test_that("repeated failures are reported with their number", {
   it <- local_service(local_app("app.R" = c(
     "function(req) { later::later(function() tools::pskill(Sys.getpid(), 9), 0); list(status = 200L, body = 'x') }"
   )), "--no-log")
@@ -178,5 +202,11 @@ test_that("failures again and again are told, and their number", {
     Sys.sleep(0.5)
   }
   heard <- character()
-  expect_true(wait_until(function() any(grepl("workers have failed [5-9] times within a minute", heard <<- c(heard, it$ask("hear"))))))
+  expect_true(wait_until(
+    function() {
+      any(grepl(
+        "workers have failed [5-9] times within a minute", heard <<- c(heard, it$ask("hear"))
+      ))
+    }
+  ))
 })

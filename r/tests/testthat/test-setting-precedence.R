@@ -1,19 +1,24 @@
-# The order in which setting_of() looks into the places where a setting may be given.
+# The order in which setting_of() searches the sources of a setting.
 
 settings <- list(
-  # A setting of each kind that R reads, and two values as an environment variable has them.
-  error_detail = c("full", "message"), request_id_header = c("on", "off"), max_connections = c("11", "12"),
-  max_body_size = c("11 MB", "12 MB"), idle_timeout = c("11 s", "12 s"), min_body_rate = c("11", "12"), share_replies = c("11", "12"),
-  trusted_proxies = c("10.0.0.1", "unix"), spool_dir = c("/usr", "/var"), ws_compression = c("level=3", "level=4")
+  # A setting of each kind that R reads, and two values in the form of environment variables.
+  error_detail = c("full", "message"), request_id_header = c("on", "off"),
+  max_connections = c("11", "12"),
+  max_body_size = c("11 MB", "12 MB"), idle_timeout = c("11 s", "12 s"),
+  min_body_rate = c("11", "12"), share_replies = c("11", "12"),
+  trusted_proxies = c("10.0.0.1", "unix"), spool_dir = c("/usr", "/var"),
+  ws_compression = c("level=3", "level=4")
 )
 
 places <- c("command line", "argument", "environment", "_server.yml", "option")
 
-# Evaluates code while a setting is given in places; `values` has the values, by place.
+# Evaluates code while a setting is given in some sources; `values` has the values by source.
 with_given <- function(name, values, code) {
   fields <- c(argument = "argument", "command line" = "cli", "_server.yml" = "file")
   serving <- list()
-  for (place in intersect(names(fields), names(values))) serving[[fields[[place]]]] <- stats::setNames(list(values[[place]]), name)
+  for (place in intersect(names(fields), names(values))) {
+    serving[[fields[[place]]]] <- stats::setNames(list(values[[place]]), name)
+  }
   old <- rookery:::.globals$settings
   assign("settings", serving, envir = rookery:::.globals)
   on.exit(assign("settings", old, envir = rookery:::.globals))
@@ -25,7 +30,7 @@ with_given <- function(name, values, code) {
   )
 }
 
-test_that("of each pair of places the stronger one counts", {
+test_that("of each pair of sources, the one with precedence is used", {
   for (name in names(settings)) {
     one <- settings[[name]][[1]]
     other <- settings[[name]][[2]]
@@ -40,6 +45,8 @@ test_that("of each pair of places the stronger one counts", {
       expect_identical(found$origin, place, info = paste(name, place))
       expect_false(identical(found$value, alone$value), info = paste(name, place))
     }
-    expect_identical(with_given(name, character(), rookery:::setting_of(name))$origin, "default", info = name)
+    expect_identical(
+      with_given(name, character(), rookery:::setting_of(name))$origin, "default", info = name
+    )
   }
 })

@@ -1,4 +1,4 @@
-# The table of settings (crates/settings) and R's handwritten arguments, options and defaults agree.
+# The table of settings (crates/settings) matches R's handwritten arguments, options and defaults.
 
 table <- rookery:::setting_table
 arguments <- function(of) {
@@ -7,7 +7,7 @@ arguments <- function(of) {
 }
 own <- function(of, without) setdiff(names(formals(of)), c("...", without))
 
-test_that("the arguments of functions are those of the table", {
+test_that("the arguments of functions match the table", {
   limits <- table[table$is_limit, ]
   common <- limits$name[limits$stability == "stable"]
   expect_setequal(own(server_limits, character()), common)
@@ -18,43 +18,54 @@ test_that("the arguments of functions are those of the table", {
   expect_setequal(own(serve, c("target", "limits")), arguments("serve"))
 })
 
-test_that("every argument of the table is one that its function takes", {
+test_that("every argument in the table exists in its function", {
   given <- unique(sub("\\(.*", "", table$argument[nzchar(table$argument)]))
-  expect_setequal(given, c("server_limits", "workers_config", "tls_config", "acme", "serve", "app$wsOrigins", "app$wsCompression"))
+  expect_setequal(
+    given,
+    c(
+      "server_limits", "workers_config", "tls_config", "acme", "serve", "app$wsOrigins",
+      "app$wsCompression"
+    )
+  )
 })
 
-# Returns what a default of the table is in R.
+# Returns a default of the table as an R value.
 read_default <- function(row) rookery:::setting_value(row$default, row$name, "the default")
 
-test_that("defaults of arguments are those of the table", {
-  # NULL leaves the default to the table. `serve()` has a log that is TRUE for stdout, and workers_config() is for several.
+test_that("defaults of arguments match the table", {
+  # NULL leaves the default to the table. The log of `serve()` is TRUE for stdout, and
+  # workers_config() is for several workers.
   different <- c("key", "log", "workers")
   compared <- character()
   for (of in c("server_limits", "workers_config", "tls_config", "acme", "serve")) {
     formal <- formals(getExportedValue("rookery", of))
     for (argument in setdiff(arguments(of), different)) {
       row <- table[table$argument == paste0(of, "(", argument, ")"), ]
-      # Of several choices the first is the default.
+      # The first of several choices is the default.
       default <- eval(formal[[argument]])[1]
       if (is.null(default)) next
       compared <- c(compared, argument)
       if (row$is_literal) {
         expect_equal(default, read_default(row), info = paste(of, argument))
       } else {
-        # One that depends on other settings names the usual value first.
+        # A default that depends on other settings begins with the usual value.
         expect_equal(as.character(default), sub(";.*", "", row$default), info = paste(of, argument))
       }
     }
   }
   expect_setequal(
     compared,
-    c("host", "port", "open", "log_format", "client_auth", "min_version", "http2", "http2_websockets", "hsts", "agree_tos", "staging")
+    c(
+      "host", "port", "open", "log_format", "client_auth", "min_version", "http2",
+      "http2_websockets", "hsts", "agree_tos", "staging"
+    )
   )
 })
 
-test_that("options are those of the table", {
+test_that("options match the table", {
   expect_setequal(rookery:::setting_names, c(
-    "error_detail", "request_id_header", "interrupt_requests", "spool_dir", "trusted_proxies", "proxy_protocol", "ws_origins",
+    "error_detail", "request_id_header", "interrupt_requests", "spool_dir", "trusted_proxies",
+    "proxy_protocol", "ws_origins",
     "ws_compression", "reconnect"
   ))
   expect_setequal(table$name[table$is_option & table$is_limit], table$name[table$is_limit])
@@ -65,7 +76,10 @@ test_that("the limits of the core have the defaults of the table", {
   limits <- rookery:::limit_table()
   expect_setequal(limits$name, table$name[table$is_limit])
   for (at in which(table$is_limit & table$is_literal)) {
-    expect_equal(limits$default[limits$name == table$name[[at]]], read_default(table[at, ]), info = table$name[[at]])
+    expect_equal(
+      limits$default[limits$name == table$name[[at]]], read_default(table[at, ]),
+      info = table$name[[at]]
+    )
   }
 })
 

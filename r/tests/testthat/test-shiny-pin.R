@@ -1,5 +1,5 @@
-# A worker serves the Shiny app that it has read when it started, whatever is in its files
-# meanwhile.
+# A worker serves the version of a Shiny app that it read at its start, whatever happens to the
+# files.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
@@ -9,8 +9,10 @@ skip_on_os(c("mac", "solaris"))
 local_pinned <- function(dir, ..., env = parent.frame()) {
   it <- local_cli("serve", dir, "--port", "0", "--no-log", "--workers", "2", ..., env = env)
   it$url <- expect_serving(it)
-  # Both have read the app.
-  stopifnot(wait_until(function() lengths(regmatches(it$tell(), gregexpr(" is ready, ", it$tell()))) == 2))
+  # Both workers have read the app.
+  stopifnot(wait_until(
+    function() lengths(regmatches(it$tell(), gregexpr(" is ready, ", it$tell()))) == 2
+  ))
   it$page <- function() {
     answer <- fetch(it$url)
     paste(answer$status_code, answer$text)
@@ -18,16 +20,18 @@ local_pinned <- function(dir, ..., env = parent.frame()) {
   it
 }
 
-# Later than what was there: Shiny looks at the time.
+# With a later time, because Shiny compares times.
 change <- function(dir, file, lines) {
   path <- file.path(dir, file)
   writeLines(lines, path)
   Sys.setFileTime(path, Sys.time() + 60)
 }
 
-one_page <- function(text) paste0("shiny::shinyApp(shiny::fluidPage('", text, "', helper), function(input, output) {})")
+one_page <- function(text) {
+  paste0("shiny::shinyApp(shiny::fluidPage('", text, "', helper), function(input, output) {})")
+}
 
-test_that("an edit of app.R, whether it is broken or not, reaches no worker that serves; a reload that fails leaves it; one that succeeds shows it", {
+test_that("an edit of app.R affects running workers only through a successful reload", {
   dir <- local_app("app.R" = one_page("first"), "R/helper.R" = "helper <- 'old helper'")
   it <- local_pinned(dir)
   expect_match(it$page(), "^200 .*first.*old helper")
@@ -45,9 +49,10 @@ test_that("an edit of app.R, whether it is broken or not, reaches no worker that
   expect_true(wait_until(function() grepl("^200 .*third.*new helper", it$page())))
 })
 
-test_that("an app of ui.R, server.R and global.R is kept as well, and a broken server.R is found by a reload", {
+test_that("an app with ui.R, server.R and global.R is pinned, and a reload finds a broken server.R", {
   dir <- local_app(
-    "ui.R" = "shiny::fluidPage('first', shared)", "server.R" = "function(input, output) {}", "global.R" = "shared <- 'old global'",
+    "ui.R" = "shiny::fluidPage('first', shared)", "server.R" = "function(input, output) {}",
+    "global.R" = "shared <- 'old global'",
     "R/helper.R" = "helper <- 1"
   )
   it <- local_pinned(dir)
@@ -66,21 +71,24 @@ test_that("an app of ui.R, server.R and global.R is kept as well, and a broken s
   expect_true(wait_until(function() grepl("^200 .*second.*new global", it$page())))
 })
 
-test_that("without workers, and where the developer has Shiny reload, an edit is seen at once, as Shiny has it", {
+test_that("without workers, or with Shiny's own reloading, an edit is used at once", {
   dir <- local_app("app.R" = one_page("first"), "R/helper.R" = "helper <- 'x'")
   one <- local_r(sprintf("rookery::serve('%s', port = 0, log = FALSE)", dir))
   url <- expect_serving(one)
   expect_match(fetch(url)$text, "first")
   change(dir, "app.R", one_page("second"))
   expect_match(fetch(url)$text, "second")
-  other <- local_app("app.R" = one_page("first"), "R/helper.R" = "helper <- 'x'", ".Rprofile" = "options(shiny.autoreload = TRUE)")
+  other <- local_app(
+    "app.R" = one_page("first"), "R/helper.R" = "helper <- 'x'",
+    ".Rprofile" = "options(shiny.autoreload = TRUE)"
+  )
   it <- local_pinned(other)
   expect_match(it$page(), "first")
   change(other, "app.R", one_page("second"))
   expect_match(it$page(), "second")
 })
 
-test_that("what is not as Shiny has it is told, and served", {
+test_that("an unknown version of Shiny is reported, and the app is served", {
   expect_false(pin_sources(NULL))
   expect_false(pin_sources(function() NULL))
   beside <- new.env()
@@ -95,11 +103,15 @@ test_that("what is not as Shiny has it is told, and served", {
   expect_equal(c(beside$appObj(), beside$appObj("x"), count), c(1, 1, 1))
 })
 
-test_that("an app that app.R returns from another folder or file is kept as well", {
+test_that("an app that app.R returns from another folder or file is pinned as well", {
   skip_if_not_installed("shiny")
-  page <- function(app) as.character(app$httpHandler(list2env(list(PATH_INFO = "/", REQUEST_METHOD = "GET")))$content)
+  page <- function(app) {
+    as.character(app$httpHandler(list2env(list(PATH_INFO = "/", REQUEST_METHOD = "GET")))$content)
+  }
   for (code in c("shiny::shinyAppDir('inner')", "shiny::shinyAppFile('inner/app.R')")) {
-    dir <- local_app("app.R" = code, "inner/app.R" = one_page("first"), "inner/R/helper.R" = "helper <- 'old'")
+    dir <- local_app(
+      "app.R" = code, "inner/app.R" = one_page("first"), "inner/R/helper.R" = "helper <- 'old'"
+    )
     app <- shiny::shinyAppDir(dir)
     app$onStart()
     expect_true(pin_sources(app$onStart))
@@ -110,7 +122,7 @@ test_that("an app that app.R returns from another folder or file is kept as well
   }
 })
 
-test_that("an app whose files cannot be pinned is told", {
+test_that("an app whose files cannot be pinned is reported", {
   app <- shiny::shinyApp("a page", function(input, output) {})
   expect_true(pin_inner(app))
   read <- app$serverFuncSource

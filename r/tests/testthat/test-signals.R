@@ -1,12 +1,12 @@
-# Ctrl-C, SIGTERM and SIGHUP, and who else handles them: in processes of their own.
+# Ctrl-C, SIGTERM and SIGHUP with handlers of other code, in processes of their own.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
 
 hello <- "function(req) list(status = 200L, headers = list('Content-Type' = 'text/plain'), body = 'hello')"
 
-# A handler of SIGINT as reticulate, radian and rpy2 install one: it stays. `host_chain()` puts it in front of what is
-# there, and calls that as well.
+# A permanent SIGINT handler like those of reticulate, radian and rpy2. `host_chain()` installs it
+# in front of the existing one and calls that as well.
 host_source <- c(
   "#define R_NO_REMAP",
   "#include <signal.h>",
@@ -30,7 +30,7 @@ host_source <- c(
   "SEXP host_count(void) { return Rf_ScalarInteger(count); }"
 )
 
-# R code that loads it.
+# R code that loads the handler.
 local_host <- function(env = parent.frame()) {
   dir <- withr::local_tempdir(.local_envir = env)
   writeLines(host_source, file.path(dir, "host.c"))
@@ -41,7 +41,8 @@ local_host <- function(env = parent.frame()) {
   sprintf("dyn.load('%s')", library)
 }
 
-# Handlers that are interrupted by a signal to their own process, or by one from outside while they sleep.
+# Handlers that are interrupted by a signal from their own process, or by one from outside while
+# they sleep.
 interrupted_code <- c(
   "library(rookery)",
   "seen <- 0",
@@ -64,7 +65,7 @@ interrupted_code <- c(
   "}"
 )
 
-test_that("several Ctrl-Cs end handler and loop each, where the host's handler of SIGINT stays in place", {
+test_that("repeated Ctrl-C interrupts handler and loop each time, with the host's SIGINT handler", {
   skip_if_not_installed("callr")
   host <- local_host()
   for (install in c("host_stay", "host_chain")) {
@@ -75,12 +76,14 @@ test_that("several Ctrl-Cs end handler and loop each, where the host's handler o
       "cat('seen', seen, 'of', .Call('host_count'), '\\n')"
     ))
     expect_equal(exit_of(it), 0)
-    expect_equal(lengths(regmatches(it$tell(), gregexpr("HTTP/1.1 500", it$tell()))), 4, info = it$tell())
+    expect_equal(
+      lengths(regmatches(it$tell(), gregexpr("HTTP/1.1 500", it$tell()))), 4, info = it$tell()
+    )
     expect_match(it$tell(), "seen 4 of")
   }
 })
 
-test_that("serve() ends by Ctrl-C, time after time, whether the host's handler is behind ours or in front", {
+test_that("Ctrl-C ends serve() repeatedly, with the host's handler behind or in front of ours", {
   skip_if_not_installed("callr")
   host <- local_host()
   it <- local_r(c(
@@ -91,14 +94,14 @@ test_that("serve() ends by Ctrl-C, time after time, whether the host's handler i
     paste0("  serve(", hello, ", port = 0, log = FALSE)"),
     "}",
     "cat('behind', .Call('host_count'), '\\n')",
-    # While serve() runs, a host puts a handler in front that calls ours; it stays there.
+    # While serve() runs, a host installs a permanent handler that calls ours.
     "later::later(function() .Call('host_chain'), 0.1)",
     "for (i in 1:3) {",
     "  interrupt_soon()",
     paste0("  serve(", hello, ", port = 0, log = FALSE)"),
     "}",
     "cat('in front', .Call('host_count'), '\\n')",
-    # Outside of serve() it is the host's again.
+    # Outside of serve(), the handler is the host's again.
     "got <- tryCatch({ tools::pskill(Sys.getpid(), 2); for (i in 1:6000) Sys.sleep(0.01); 'nothing' }, interrupt = function(e) 'interrupt')",
     "cat('afterwards', got, '\\n')"
   ))
@@ -109,7 +112,7 @@ test_that("serve() ends by Ctrl-C, time after time, whether the host's handler i
   expect_match(it$tell(), "afterwards interrupt")
 })
 
-test_that("Ctrl-C ends the loop when the handler sleeps, where R has a handler of its own", {
+test_that("Ctrl-C ends the loop during Sys.sleep() in a handler", {
   it <- local_r(c(
     interrupted_code,
     "server <- startServer('127.0.0.1', 0, function(req) { cat('asleep\\n'); Sys.sleep(100) })",
@@ -137,13 +140,13 @@ test_that("Ctrl-C ends the loop when the handler sleeps, where R has a handler o
   expect_equal(client$get_result(), 500L)
 })
 
-test_that("an interrupt that came with one handler and strikes in the next ends the loop as well", {
+test_that("an interrupt of one handler that takes effect in the next ends the loop as well", {
   it <- local_r(c(
     "library(rookery)",
     "count <- 0",
     "server <- startServer('127.0.0.1', 0, function(req) {",
     "  count <<- count + 1",
-    # R looks for interrupts once in a thousand evaluations.
+    # R checks for interrupts once in a thousand evaluations.
     "  if (count == 1) tools::pskill(Sys.getpid(), 2) else repeat sqrt(2)",
     "  list(status = 200L, headers = list(), body = 'ok')",
     "})",
@@ -156,7 +159,7 @@ test_that("an interrupt that came with one handler and strikes in the next ends 
   expect_match(it$tell(), "got interrupt")
 })
 
-test_that("options(interrupt=) that was there is called, and there again after unloading", {
+test_that("a previous options(interrupt=) is called, and restored after unloading", {
   it <- local_r(c(
     "options(interrupt = function() cat('mine\\n'))",
     interrupted_code,
@@ -167,13 +170,16 @@ test_that("options(interrupt=) that was there is called, and there again after u
     "cat('seen', seen, deparse(body(getOption('interrupt'))), '\\n')"
   ))
   expect_equal(exit_of(it), 0)
-  expect_equal(lengths(regmatches(it$tell(), gregexpr("(?<!\")mine", it$tell(), perl = TRUE))), 2, info = it$tell())
+  expect_equal(
+    lengths(regmatches(it$tell(), gregexpr("(?<!\")mine", it$tell(), perl = TRUE))), 2,
+    info = it$tell()
+  )
   expect_match(it$tell(), "seen 2 cat\\(\"mine")
 })
 
 # ---- ignored signals ------------------------------------------------------
 
-# `rookery ...` as a shell starts it that has been told to ignore signals.
+# Runs `rookery ...` as a shell does that ignores signals.
 local_ignoring <- function(signals, ..., env = parent.frame()) {
   program <- system.file("exec", "rookery", package = "rookery")
   path <- paste(R.home("bin"), Sys.getenv("PATH"), sep = .Platform$path.sep)
@@ -198,9 +204,11 @@ test_that("SIGHUP ends R's serve() otherwise", {
   expect_equal(exit_of(it), 0)
 })
 
-test_that("a child of a process that ignores SIGHUP ignores it, too", {
+test_that("a child of a process that ignores SIGHUP ignores it as well", {
   dir <- local_app("app.R" = "function(req) list(status = 200L, headers = list(), body = as.character(Sys.getpid()))")
-  file <- withr::local_tempfile(lines = sprintf("rookery::serve('%s', port = 0, log = FALSE)", dir), fileext = ".R")
+  file <- withr::local_tempfile(
+    lines = sprintf("rookery::serve('%s', port = 0, log = FALSE)", dir), fileext = ".R"
+  )
   command <- paste("trap '' HUP; exec", shQuote(file.path(R.home("bin"), "Rscript")), shQuote(file))
   it <- local_process(c("-c", command), program = "/bin/sh")
   url <- expect_serving(it)
@@ -213,9 +221,9 @@ test_that("a child of a process that ignores SIGHUP ignores it, too", {
   expect_false(is_alive(child))
 })
 
-test_that("an ignored SIGINT stays ignored, although R handles it: rookery serve app & in a script", {
+test_that("an ignored SIGINT stays ignored, as for `rookery serve app &` in a script", {
   skip_if(!file.exists("/proc/self/status"), "what is ignored is read from /proc")
-  # Sys.sleep() has a handler of its own.
+  # Sys.sleep() installs a handler of its own.
   app <- local_app("app.R" = "function(req) { Sys.sleep(1); list(status = 200L, headers = list(), body = 'hello') }")
   it <- local_ignoring("INT", "serve", app, "--port", "0", "--no-log")
   url <- expect_serving(it)
@@ -231,10 +239,11 @@ test_that("an ignored SIGINT stays ignored, although R handles it: rookery serve
   expect_equal(exit_of(it), 0)
 })
 
-test_that("time's up for a handler in a process that ignores SIGINT as well", {
+test_that("a handler is interrupted at the time limit although SIGINT is ignored", {
   skip_on_os("linux")
   app <- local_app("app.R" = "function(req) { cat('begun\\n'); repeat sqrt(2) }")
-  # Interrupted, R has a second to leave the handler and to answer, which a machine that is busy may not give it.
+  # After the interrupt, R has a second to leave the handler and to respond, which may be too short
+  # on a busy machine.
   for (attempt in 1:3) {
     it <- local_ignoring("INT", "serve", app, "--port", "0", "--no-log")
     client <- local_requests(expect_serving(it), 1)
@@ -248,7 +257,7 @@ test_that("time's up for a handler in a process that ignores SIGINT as well", {
   expect_equal(client$get_result(), 500L)
 })
 
-test_that("an interrupt comes through where somebody put a function in front of ours", {
+test_that("an interrupt is passed on if another function was installed in front of ours", {
   it <- local_r(c(
     "library(rookery)",
     "service(NA)",
@@ -265,7 +274,7 @@ test_that("an interrupt comes through where somebody put a function in front of 
   expect_match(it$tell(), "(aborted\\s+){3}mine 3 ")
 })
 
-test_that("a forked child of an R that serves may call serve(), which ends of a signal gracefully", {
+test_that("a forked child may call serve(), which shuts down gracefully after a signal", {
   it <- local_r(c(
     "library(rookery)",
     sprintf("app <- %s", hello),
@@ -282,7 +291,7 @@ test_that("a forked child of an R that serves may call serve(), which ends of a 
     "  cat('child:', suppressWarnings(parallel::mccollect(child))[[1]], '\\n')",
     "}",
     "asking <- randomPort()",
-    # From a handler, which is never left in the child, and from the loop.
+    # Forked from a handler, which the child never leaves, and from the loop.
     "later::later(function() {",
     "  socket <- socketConnection('127.0.0.1', asking, open = 'r+b', blocking = FALSE)",
     "  writeBin(charToRaw('GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n'), socket)",
@@ -299,7 +308,7 @@ test_that("a forked child of an R that serves may call serve(), which ends of a 
   expect_match(it$tell(), "child: ended in a handler", fixed = TRUE)
 })
 
-test_that("a forked child of an R that serves ends of its signals, and sets no alarm first", {
+test_that("signals end a forked child at once, without an alarm", {
   skip_if(!file.exists("/proc/self/status"), "what is handled is read from /proc")
   it <- local_r(c(
     "library(rookery)",

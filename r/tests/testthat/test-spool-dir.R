@@ -1,16 +1,16 @@
-# Where large bodies lie.
+# The folder in which large bodies are stored.
 
 large <- strrep("x", 3 * 2^20)
 
 size_app <- function(req) ok(as.character(length(req$rook.input$read())))
 
-# The files in a folder that this process has open; those of large bodies have no name any more.
+# Returns the files in a folder that this process has open. Those of large bodies have no name.
 open_in <- function(dir) {
   links <- suppressWarnings(Sys.readlink(list.files("/proc/self/fd", full.names = TRUE)))
   sum(startsWith(links, paste0(normalizePath(dir), "/")), na.rm = TRUE)
 }
 
-test_that("a large body lies in the folder of the option, or in R's, whatever TMPDIR is by then", {
+test_that("a large body is stored in the folder of the option or in R's, whatever TMPDIR is", {
   skip_on_os(c("mac", "windows", "solaris"))
   chosen <- withr::local_tempdir()
   where <- NULL
@@ -21,7 +21,7 @@ test_that("a large body lies in the folder of the option, or in R's, whatever TM
   by_default <- local_server(app)
   withr::local_options(rookery.spool_dir = chosen)
   server <- local_server(app)
-  # Neither counts for servers that are there.
+  # Neither affects running servers.
   withr::local_options(rookery.spool_dir = "/nowhere")
   withr::local_envvar(TMPDIR = "/nowhere")
   expect_identical(post(local_client(server), body = large)$text, as.character(nchar(large)))
@@ -31,7 +31,7 @@ test_that("a large body lies in the folder of the option, or in R's, whatever TM
   expect_identical(list.files(chosen), character())
 })
 
-test_that("a folder that cannot be written is told when the server is started", {
+test_that("a folder that is not writable is an error when the server is started", {
   for (dir in list("/no/such/folder", 42, NA_character_, "")) {
     withr::local_options(rookery.spool_dir = dir)
     expect_error(startServer("127.0.0.1", 0, size_app), "The option `rookery.spool_dir`")
@@ -41,7 +41,7 @@ test_that("a folder that cannot be written is told when the server is started", 
   expect_error(startServer("127.0.0.1", 0, size_app), "not a folder that this user can write to")
 })
 
-test_that("a folder that has gone is 507, and told with its name; a new server finds it made anew", {
+test_that("a removed folder results in status 507, and a new server creates the folder again", {
   skip_if_not_installed("processx")
   skip_if_not_installed("curl")
   dir <- normalizePath(withr::local_tempdir())
@@ -62,10 +62,16 @@ test_that("a folder that has gone is 507, and told with its name; a new server f
   expect_equal(exit_of(it), 0)
   told <- grep("507", strsplit(it$tell(), "\n")[[1]], value = TRUE)
   expect_length(told, 1)
-  expect_match(told, paste0("^rookery: an upload was rejected with status 507 .*", file.path(dir, "spool"), ".*No such file"))
+  expect_match(
+    told,
+    paste0(
+      "^rookery: an upload was rejected with status 507 .*", file.path(dir, "spool"),
+      ".*No such file"
+    )
+  )
 })
 
-test_that("the option is that of the session for a path as well", {
+test_that("the option of the session applies to a path as well", {
   skip_if_not_installed("processx")
   skip_if_not_installed("curl")
   dir <- normalizePath(withr::local_tempdir())

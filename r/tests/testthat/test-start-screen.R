@@ -1,7 +1,10 @@
-# The start-up screen, `open`, and the apps that `rookery new` writes.
+# The start-up screen, `open`, and the projects of `rookery new`.
 
-test_that("the screen has the address, those for others, and the one of admin", {
-  lines <- screen_lines("Shiny app in /srv/app", "http://127.0.0.1:8000", "http://192.0.2.7:8000", "127.0.0.1:9100", FALSE)
+test_that("the screen has the address, the network address, and the admin address", {
+  lines <- screen_lines(
+    "Shiny app in /srv/app", "http://127.0.0.1:8000", "http://192.0.2.7:8000", "127.0.0.1:9100",
+    FALSE
+  )
   expect_equal(lines, c(
     paste0("rookery ", utils::packageVersion("rookery"), ": Shiny app in /srv/app"),
     "Serving on http://127.0.0.1:8000 (Ctrl-C stops)",
@@ -9,30 +12,41 @@ test_that("the screen has the address, those for others, and the one of admin", 
     "  Admin:       http://127.0.0.1:9100"
   ))
   expect_length(screen_lines("site", "/run/socket", NULL, NULL, FALSE), 2)
-  expect_equal(screen_lines("site", "/run/socket", NULL, "unix:/a", FALSE)[[3]], "  Admin:       unix:/a")
+  expect_equal(
+    screen_lines("site", "/run/socket", NULL, "unix:/a", FALSE)[[3]], "  Admin:       unix:/a"
+  )
   coloured <- screen_lines("site", "http://[::1]:80", NULL, NULL, TRUE)
-  expect_equal(coloured[[2]], "Serving on \033[1;36mhttp://[::1]:80\033[0m \033[2m(Ctrl-C stops)\033[0m")
+  expect_equal(
+    coloured[[2]], "Serving on \033[1;36mhttp://[::1]:80\033[0m \033[2m(Ctrl-C stops)\033[0m"
+  )
 })
 
-test_that("other machines have an address where all interfaces are listened on", {
-  expect_equal(network_place("https://127.0.0.1:8000", "0.0.0.0", 8000L, "192.0.2.7"), "https://192.0.2.7:8000")
-  expect_equal(network_place("http://[::1]:8000", "::", 8000L, "2001:db8::7"), "http://[2001:db8::7]:8000")
+test_that("a network address is shown if the server listens on all interfaces", {
+  expect_equal(
+    network_place("https://127.0.0.1:8000", "0.0.0.0", 8000L, "192.0.2.7"), "https://192.0.2.7:8000"
+  )
+  expect_equal(
+    network_place("http://[::1]:8000", "::", 8000L, "2001:db8::7"), "http://[2001:db8::7]:8000"
+  )
   expect_null(network_place("http://127.0.0.1:8000", "127.0.0.1", 8000L, "192.0.2.7"))
   expect_null(network_place("http://127.0.0.1:8000", "0.0.0.0", 8000L, "2001:db8::7"))
   expect_null(network_place("http://127.0.0.1:8000", "0.0.0.0", 8000L, ""))
 })
 
-test_that("only a terminal is coloured, unless variables say otherwise", {
+test_that("colours are used only at a terminal, unless variables change that", {
   withr::local_envvar(NO_COLOR = NA, CLICOLOR_FORCE = NA, CLICOLOR = NA, TERM = "xterm")
   expect_true(is_coloured(TRUE))
   expect_false(is_coloured(FALSE))
   withr::with_envvar(c(NO_COLOR = "1", CLICOLOR_FORCE = "1"), expect_false(is_coloured(TRUE)))
   withr::with_envvar(c(CLICOLOR_FORCE = "1"), expect_true(is_coloured(FALSE)))
   withr::with_envvar(c(TERM = "dumb"), expect_false(is_coloured(TRUE)))
-  withr::with_options(list(knitr.in.progress = TRUE), withr::with_envvar(c(CLICOLOR_FORCE = "1"), expect_false(is_coloured(TRUE))))
+  withr::with_options(
+    list(knitr.in.progress = TRUE),
+    withr::with_envvar(c(CLICOLOR_FORCE = "1"), expect_false(is_coloured(TRUE)))
+  )
 })
 
-test_that("an address is opened in the viewer, or in the browser, and over SSH only told", {
+test_that("an address is opened in the viewer or browser, and over SSH only printed", {
   withr::local_envvar(SSH_CONNECTION = NA, SSH_TTY = NA, DISPLAY = ":0", WAYLAND_DISPLAY = NA)
   opened <- character()
   opens <- function(name) function(url, ...) opened <<- c(opened, paste(name, url))
@@ -40,12 +54,20 @@ test_that("an address is opened in the viewer, or in the browser, and over SSH o
   open("http://127.0.0.1:1")
   open("http://127.0.0.1:1", opens("viewer"))
   open("https://app.example.org", opens("viewer"))
-  expect_equal(opened, c("browser http://127.0.0.1:1", "viewer http://127.0.0.1:1", "browser https://app.example.org"))
+  expect_equal(
+    opened,
+    c("browser http://127.0.0.1:1", "viewer http://127.0.0.1:1", "browser https://app.example.org")
+  )
   expect_message(open("/run/socket"), "cannot open a Unix socket")
   withr::local_envvar(SSH_TTY = "/dev/pts/1", DISPLAY = NA)
-  expect_message(open("http://127.0.0.1:1"), "over SSH: the address is http://127.0.0.1:1", fixed = TRUE)
+  expect_message(
+    open("http://127.0.0.1:1"), "over SSH: the address is http://127.0.0.1:1", fixed = TRUE
+  )
   expect_length(opened, 3)
-  expect_error(serve(list(), open = "yes"), "`open` must be TRUE, FALSE or a function", class = "rookery_bad_argument")
+  expect_error(
+    serve(list(), open = "yes"), "`open` must be TRUE, FALSE or a function",
+    class = "rookery_bad_argument"
+  )
 })
 
 test_that("serve() opens the address of an object and of a path once it listens", {
@@ -58,8 +80,11 @@ test_that("serve() opens the address of an object and of a path once it listens"
   expect_true(wait_until(function() grepl(paste("opened", url, "hello"), it$tell(), fixed = TRUE)))
   it$signal(15)
   expect_equal(exit_of(it), 0)
-  # While the object's own R opens it, it cannot answer.
-  it <- local_served(dir, "port = 0, log = FALSE, open = function(url) { cat('opened', url, '\\n'); stop('no browser') }")
+  # While R itself opens the address, it cannot respond.
+  it <- local_served(
+    dir,
+    "port = 0, log = FALSE, open = function(url) { cat('opened', url, '\\n'); stop('no browser') }"
+  )
   url <- expect_serving(it)
   expect_true(wait_until(function() grepl("`open` failed: no browser", it$tell(), fixed = TRUE)))
   expect_match(it$tell(), paste("opened", url), fixed = TRUE)
@@ -78,20 +103,23 @@ test_that("with workers the program opens the address, once", {
   it <- local_r(
     sprintf("rookery::serve('%s', port = 0, log = FALSE, workers = 2, open = TRUE)", dir),
     environment = c(
-      PATH = paste(bin, Sys.getenv("PATH"), sep = .Platform$path.sep), DISPLAY = ":0", SSH_CONNECTION = "", SSH_TTY = "", ROOKERY_PORT = ""
+      PATH = paste(bin, Sys.getenv("PATH"), sep = .Platform$path.sep), DISPLAY = ":0",
+      SSH_CONNECTION = "", SSH_TTY = "", ROOKERY_PORT = ""
     )
   )
   url <- sub("/$", "", expect_serving(it))
   expect_true(wait_until(function() file.exists(told) && length(readLines(told)) > 0))
-  # Both workers are ready, and neither opens it as well.
-  expect_true(wait_until(function() lengths(regmatches(it$tell(), gregexpr("is ready", it$tell()))) >= 2))
+  # Both workers are ready, and neither opens the address again.
+  expect_true(wait_until(
+    function() lengths(regmatches(it$tell(), gregexpr("is ready", it$tell()))) >= 2
+  ))
   expect_equal(readLines(told), url)
   expect_equal(fetch(url)$text, "hello")
   it$signal(15)
   expect_equal(exit_of(it), 0)
 })
 
-test_that("nothing is shown while a document is knitted", {
+test_that("no screen is shown while a document is knitted", {
   skip_if_not_installed("processx")
   it <- local_r(c(
     "options(knitr.in.progress = TRUE)",
@@ -103,13 +131,16 @@ test_that("nothing is shown while a document is knitted", {
   expect_equal(it$tell(), "after serving")
 })
 
-test_that("what `rookery new` writes passes the check and is served", {
+test_that("projects of `rookery new` pass `rookery check` and are served", {
   skip_if_not_installed("processx")
   skip_if_not_installed("curl")
   dir <- withr::local_tempdir()
   pages <- list(
     shiny = c("/" = "Old Faithful", "/style.css" = "color-scheme"),
-    api = c("/" = "Old Faithful", "/summary" = "\"eruptions\":272", "/eruptions?minutes=95" = "\"waiting\":96", "/style.css" = "color-scheme"),
+    api = c(
+      "/" = "Old Faithful", "/summary" = "\"eruptions\":272",
+      "/eruptions?minutes=95" = "\"waiting\":96", "/style.css" = "color-scheme"
+    ),
     site = c("/" = "A new site", "/style.css" = "color-scheme")
   )
   for (kind in names(pages)) {
@@ -126,18 +157,22 @@ test_that("what `rookery new` writes passes the check and is served", {
       expect_match(fetch(paste0(url, path))$text, pages[[kind]][[path]], fixed = TRUE)
     }
     if (kind == "api") expect_equal(fetch(paste0(url, "/eruptions?minutes=x"))$status_code, 400)
-    # One screen, and the label of the worker's R process is not repeated.
+    # The screen appears once, without the label of the worker's R process.
     expect_length(gregexpr("rookery [0-9.]+: ", it$tell())[[1]], 1)
     it$signal(15)
     expect_equal(exit_of(it), 0)
   }
 })
 
-test_that("an app that fails at the start is told once, its own message first, and its callers are folded", {
+test_that("an app that fails at its start is reported once, without its callers", {
   skip_if_not_installed("processx")
-  dir <- local_app("app.R" = c("connect <- function() stop('the database is away')", "connect()", "1"))
+  dir <- local_app(
+    "app.R" = c("connect <- function() stop('the database is away')", "connect()", "1")
+  )
   for (workers in c(1, 2)) {
-    it <- local_cli("serve", dir, "-p", "0", "--log", "none", "--workers", workers, "--start-retries", "1")
+    it <- local_cli(
+      "serve", dir, "-p", "0", "--log", "none", "--workers", workers, "--start-retries", "1"
+    )
     expect_equal(exit_of(it), 3)
     lines <- sub("^\\[[0-9 ]+\\] ", "", strsplit(it$tell(), "\n")[[1]])
     at <- which(lines == "Error in connect(): the database is away")
@@ -147,6 +182,9 @@ test_that("an app that fails at the start is told once, its own message first, a
     expect_match(folded, "^  \\([0-9]+ calls that have led to the app are not shown\\)$")
     expect_length(folded, 1)
     expect_no_match(lines, "at rookery::")
-    expect_match(it$tell(), "rookery: The app has not started: Error in connect(): the database is away", fixed = TRUE)
+    expect_match(
+      it$tell(), "rookery: The app did not start: Error in connect(): the database is away",
+      fixed = TRUE
+    )
   }
 })

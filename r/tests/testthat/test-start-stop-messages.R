@@ -1,8 +1,10 @@
-# What starting and stopping say, in the words that scripts look for.
+# Messages of starting and stopping, for which scripts search.
 
-test_that("a port in use is told in the words of httpuv", {
+test_that("a port in use is reported with httpuv's message", {
   server <- local_server(list())
-  said <- stderr_of(expect_error(startServer("127.0.0.1", server$getPort(), list()), "Failed to create server"))
+  said <- stderr_of(expect_error(
+    startServer("127.0.0.1", server$getPort(), list()), "Failed to create server"
+  ))
   expect_match(said, "^createTcpServer: address already in use: 127.0.0.1:[0-9]+ ")
   path <- withr::local_tempfile()
   pipe <- startPipeServer(path, NULL, list())
@@ -20,16 +22,25 @@ test_that("an IPv6 address may have a zone", {
   expect_match(said, "::1%nowhere is not a valid IPv4 or IPv6 address")
 })
 
-test_that("static paths and options are printed with an empty line after them, as httpuv's are", {
-  expect_identical(utils::tail(utils::capture.output(print(staticPath(tempdir()))), 2), c("  Exclude path:      FALSE", ""))
-  expect_identical(utils::tail(utils::capture.output(print(staticPathOptions())), 2), c("  Exclude path:      FALSE", ""))
+test_that("static paths and options are printed with an empty line after them, as in httpuv", {
+  expect_identical(
+    utils::tail(utils::capture.output(print(staticPath(tempdir()))), 2),
+    c("  Exclude path:      FALSE", "")
+  )
+  expect_identical(
+    utils::tail(utils::capture.output(print(staticPathOptions())), 2),
+    c("  Exclude path:      FALSE", "")
+  )
 })
 
-test_that("a server that is not registered is told of in the words of httpuv", {
-  expect_warning(deregisterServer(new.env()), "Unable to deregister server: server not found in list of running servers.")
+test_that("a server that is not registered is reported with httpuv's message", {
+  expect_warning(
+    deregisterServer(new.env()),
+    "Unable to deregister server: server not found in list of running servers."
+  )
 })
 
-test_that("a WebSocket that has ended gives FALSE when it is to send, and NULL when it is to close", {
+test_that("after its end, a WebSocket returns FALSE from send() and NULL from close()", {
   ws <- WebSocket$new(NULL, NULL)
   expect_identical(withVisible(ws$send("x")), list(value = FALSE, visible = FALSE))
   expect_identical(withVisible(ws$close()), list(value = NULL, visible = TRUE))

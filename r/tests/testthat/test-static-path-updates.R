@@ -1,4 +1,5 @@
-# What a running server's static paths are and become. Expected values are those of httpuv 1.6.9.
+# Static paths of a running server, and their changes. The expected values are those of httpuv
+# 1.6.9.
 
 new_site <- function(..., options = staticPathOptions()) {
   site_new(normalizeStaticPaths(list(...)), options)
@@ -17,7 +18,9 @@ test_that("paths are in the order of their keys' bytes", {
 test_that("paths are added and replaced", {
   dirs <- normalizePath(c(withr::local_tempdir(), withr::local_tempdir()))
   site <- new_site(a = dirs[[1]])
-  site_set_paths(site, normalizeStaticPaths(list(b = dirs[[1]], a = staticPath(dirs[[2]], indexhtml = FALSE))))
+  site_set_paths(
+    site, normalizeStaticPaths(list(b = dirs[[1]], a = staticPath(dirs[[2]], indexhtml = FALSE)))
+  )
   expect_identical(names(site_paths(site)), c("/a", "/b"))
   expect_identical(site_paths(site)[["/a"]]$path, dirs[[2]])
   expect_false(site_paths(site)[["/a"]]$options$indexhtml)
@@ -36,7 +39,7 @@ test_that("paths are removed by their exact keys", {
   expect_identical(names(site_paths(site)), "/b")
 })
 
-test_that("options are set one by one, NULL leaves them, and of two the first counts", {
+test_that("options are set separately, NULL keeps them, and of duplicates the first counts", {
   site <- new_site(options = staticPathOptions(headers = list(a = "b")))
   expect_null(attr(site_options(site), "normalized"))
   expect_s3_class(site_options(site), "staticPathOptions", exact = TRUE)
@@ -47,7 +50,9 @@ test_that("options are set one by one, NULL leaves them, and of two the first co
   site_set_options(site, list(indexhtml = TRUE, indexhtml = FALSE))
   expect_true(site_options(site)$indexhtml)
   expect_identical(site_options(site)$headers, c(a = "b"))
-  site_set_options(site, list(headers = list(), validation = "\"a\" == \"b\"", html_charset = character(0)))
+  site_set_options(
+    site, list(headers = list(), validation = "\"a\" == \"b\"", html_charset = character(0))
+  )
   expect_identical(site_options(site)$headers, structure(character(0), names = character(0)))
   expect_identical(site_options(site)$validation, c("==", "a", "b"))
   expect_identical(site_options(site)$html_charset, "")
@@ -57,20 +62,29 @@ test_that("options are set one by one, NULL leaves them, and of two the first co
   expect_setequal(names(site_options(site)), names(staticPathOptions()))
 })
 
-test_that("options that there are none of are refused, and nothing is changed", {
+test_that("unknown options are refused, and nothing changes", {
   site <- new_site()
   before <- site_options(site)
   expect_error(site_set_options(site, list(FALSE)), "All items must be named.", fixed = TRUE)
-  expect_error(site_set_options(site, list(indexhtml = FALSE, 1)), "All items must be named.", fixed = TRUE)
+  expect_error(
+    site_set_options(site, list(indexhtml = FALSE, 1)), "All items must be named.", fixed = TRUE
+  )
   expect_error(site_set_options(site, list(foo = 1)), "Unknown options: foo , ", fixed = TRUE)
-  expect_error(site_set_options(site, list(foo = 1, bar = 2)), "Unknown options: foo , bar , ", fixed = TRUE)
-  expect_error(site_set_options(site, list(exclude = 5)), "`exclude` option must be TRUE or FALSE.", fixed = TRUE)
+  expect_error(
+    site_set_options(site, list(foo = 1, bar = 2)), "Unknown options: foo , bar , ", fixed = TRUE
+  )
+  expect_error(
+    site_set_options(site, list(exclude = 5)), "`exclude` option must be TRUE or FALSE.",
+    fixed = TRUE
+  )
   expect_identical(site_options(site), before)
 })
 
-test_that("what a path does not say is the server's, never another path's", {
+test_that("missing options are taken from the server, and never from another path", {
   dir <- normalizePath(tempdir())
-  options <- staticPathOptions(fallthrough = TRUE, headers = list(a = "b"), validation = "\"x\" == \"y\"")
+  options <- staticPathOptions(
+    fallthrough = TRUE, headers = list(a = "b"), validation = "\"x\" == \"y\""
+  )
   path <- staticPath(dir, indexhtml = FALSE, headers = list())
   expect_identical(
     resolve_path(path, options),
@@ -86,7 +100,7 @@ test_that("what a path does not say is the server's, never another path's", {
   expect_identical(resolved$validation, character(0))
 })
 
-test_that("a server tells and changes its static paths", {
+test_that("a server returns and changes its static paths", {
   dir <- normalizePath(tempdir())
   server <- startServer("127.0.0.1", 0, list(
     staticPaths = list("b/" = dir, a = staticPath(dir, headers = list())),
@@ -96,9 +110,11 @@ test_that("a server tells and changes its static paths", {
   expect_identical(names(server$getStaticPaths()), c("/a", "/b"))
   expect_null(server$getStaticPaths()[["/b"]]$options$headers)
   expect_identical(names(expect_invisible(server$setStaticPath(c = dir))), c("/a", "/b", "/c"))
-  # As Shiny does.
+  # Shiny calls the method with `.list`.
   expect_identical(names(server$setStaticPath(.list = c(d = dir))), c("/a", "/b", "/c", "/d"))
-  expect_identical(names(server$setStaticPath(e = dir, .list = list(f = dir))), paste0("/", letters[1:6]))
+  expect_identical(
+    names(server$setStaticPath(e = dir, .list = list(f = dir))), paste0("/", letters[1:6])
+  )
   expect_identical(names(expect_invisible(server$removeStaticPath("a"))), paste0("/", letters[1:6]))
   expect_identical(names(server$removeStaticPath(c("/a", "/f"))), paste0("/", letters[2:5]))
   expect_identical(expect_invisible(server$setStaticPathOption(indexhtml = FALSE))$indexhtml, FALSE)
@@ -106,7 +122,7 @@ test_that("a server tells and changes its static paths", {
   expect_identical(server$setStaticPathOption(.list = list(html_charset = "q"))$html_charset, "q")
 })
 
-test_that("a server that was stopped has no static paths and takes none", {
+test_that("a stopped server has no static paths and accepts none", {
   server <- startServer("127.0.0.1", 0, list(staticPaths = c(a = tempdir())))
   server$stop()
   expect_null(server$getStaticPaths())
@@ -116,8 +132,10 @@ test_that("a server that was stopped has no static paths and takes none", {
   expect_null(expect_invisible(server$setStaticPathOption(unknown = 1)))
 })
 
-test_that("static paths and options that are none keep a server from starting", {
-  expect_error(startServer("127.0.0.1", 0, list(staticPaths = list(tempdir()))), "paths must be a named")
+test_that("invalid static paths and options prevent a server from starting", {
+  expect_error(
+    startServer("127.0.0.1", 0, list(staticPaths = list(tempdir()))), "paths must be a named"
+  )
   expect_error(
     startServer("127.0.0.1", 0, list(staticPathOptions = list(indexhtml = TRUE))),
     "staticPathOptions must be an object of class staticPathOptions.",
@@ -125,7 +143,7 @@ test_that("static paths and options that are none keep a server from starting", 
   )
 })
 
-test_that("paths that are refused change nothing", {
+test_that("refused paths change nothing", {
   dir <- normalizePath(tempdir())
   server <- startServer("127.0.0.1", 0, list(staticPaths = c(a = dir)))
   withr::defer(server$stop())

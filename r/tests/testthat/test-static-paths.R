@@ -1,14 +1,15 @@
-# Expected values are what httpuv 1.6.9 returned, unless a test says how they differ.
+# The expected values are those of httpuv 1.6.9, unless a test names a difference.
 
 options_of <- function(...) {
   staticPath(tempdir(), ...)$options
 }
 
 inherited <- list(
-  indexhtml = NULL, fallthrough = NULL, html_charset = NULL, headers = NULL, validation = NULL, exclude = FALSE
+  indexhtml = NULL, fallthrough = NULL, html_charset = NULL, headers = NULL, validation = NULL,
+  exclude = FALSE
 )
 
-test_that("a static path holds the real path, and options that are all inherited", {
+test_that("a static path has the real path, and all options inherited", {
   dir <- normalizePath(withr::local_tempdir())
   path <- staticPath(dir)
   expect_s3_class(path, "staticPath", exact = TRUE)
@@ -52,7 +53,7 @@ test_that("the server's options have defaults", {
   expect_false(options$exclude)
 })
 
-test_that("options are given one type", {
+test_that("options are converted to one type", {
   options <- options_of(
     indexhtml = FALSE, fallthrough = TRUE, html_charset = "x", headers = list(a = "b", "c-d" = "e"),
     validation = "\"a\" == \"b\""
@@ -64,11 +65,15 @@ test_that("options are given one type", {
   expect_identical(options$validation, c("==", "a", "b"))
 })
 
-test_that("none is not the same as inherited", {
+test_that("no value is not the same as an inherited value", {
   expect_identical(options_of(html_charset = "")$html_charset, "")
   expect_identical(options_of(html_charset = character(0))$html_charset, "")
-  expect_identical(options_of(headers = list())$headers, structure(character(0), names = character(0)))
-  expect_identical(options_of(headers = list(a = NULL))$headers, structure(character(0), names = character(0)))
+  expect_identical(
+    options_of(headers = list())$headers, structure(character(0), names = character(0))
+  )
+  expect_identical(
+    options_of(headers = list(a = NULL))$headers, structure(character(0), names = character(0))
+  )
   expect_identical(options_of(validation = "")$validation, character(0))
   expect_identical(options_of(validation = character(0))$validation, character(0))
 })
@@ -91,20 +96,23 @@ test_that("headers that httpuv refuses when the server starts are refused at onc
 })
 
 test_that("a header of two values is sent twice (httpuv: as two headers, `a1` and `a2`)", {
-  expect_identical(options_of(headers = list(a = c("x", "y"), b = "z"))$headers, c(a = "x", a = "y", b = "z"))
+  expect_identical(
+    options_of(headers = list(a = c("x", "y"), b = "z"))$headers, c(a = "x", a = "y", b = "z")
+  )
 })
 
 test_that("a header cannot hold another (httpuv: it can)", {
   message <- "`headers` option has a name or a value that a header cannot have."
   bad <- list(
-    list(a = "x\r\nb: c"), list(a = "x\n"), list(a = "\x01"), list("a b" = "x"), list("a:" = "x"), c(a = NA_character_)
+    list(a = "x\r\nb: c"), list(a = "x\n"), list(a = "\x01"), list("a b" = "x"), list("a:" = "x"),
+    c(a = NA_character_)
   )
   for (headers in bad) {
     expect_error(options_of(headers = headers), message, fixed = TRUE)
   }
 })
 
-test_that("headers that say how long a message is are the server's (httpuv: sends them, wrong or not)", {
+test_that("headers about the message length are refused (httpuv: sends them, even if wrong)", {
   for (header in c("Content-Length", "transfer-encoding", "Content-Range")) {
     expect_error(
       options_of(headers = setNames("5", header)),
@@ -127,10 +135,11 @@ test_that("a validation is a comparison of two strings", {
   expect_identical(parse_validation("\"a\" == \"\u00fc\""), c("==", "a", "\u00fc"))
 })
 
-test_that("anything else is no validation", {
+test_that("other values of `validation` are refused", {
   form <- "`validation` must be a string of the form: '\"xxx\" == \"yyy\"'"
   no_form <- c(
-    "\"a\" == b", "a == b", "\"a\" != \"b\"", "\"a\" == \"b\" && \"c\" == \"d\"", "\"a\"", "x", "\"a\" == \"b\"c\"",
+    "\"a\" == b", "a == b", "\"a\" != \"b\"", "\"a\" == \"b\" && \"c\" == \"d\"", "\"a\"", "x",
+    "\"a\" == \"b\"c\"",
     "`a` == \"b\"", "(\"a\") == \"b\"", "\"a\"%in%\"b\"", "stop(1)"
   )
   for (text in no_form) {
@@ -142,7 +151,7 @@ test_that("anything else is no validation", {
   }
 })
 
-test_that("a validation that no request can pass is an error (httpuv: answers all with 403)", {
+test_that("a validation that no request can pass is an error (httpuv: status 403 for all)", {
   for (name in c("", "a b", "\u00e9", "a:")) {
     expect_error(
       options_of(validation = sprintf("\"%s\" == \"x\"", name)),
@@ -152,38 +161,53 @@ test_that("a validation that no request can pass is an error (httpuv: answers al
   }
 })
 
-test_that("a second expression is not passed over (httpuv: it is)", {
-  expect_error(options_of(validation = "\"a\" == \"b\" ; 1"), "must be a string of the form", fixed = TRUE)
+test_that("a second expression is an error (httpuv: ignored)", {
+  expect_error(
+    options_of(validation = "\"a\" == \"b\" ; 1"), "must be a string of the form", fixed = TRUE
+  )
 })
 
-test_that("flags are TRUE or FALSE (httpuv: a vector or a string fails when the server starts, NA is TRUE)", {
+test_that("flags must be TRUE or FALSE (httpuv refuses vectors later and takes NA as TRUE)", {
   expect_true(options_of(indexhtml = 1)$indexhtml)
   for (flag in list(NA, "x", logical(0), c(TRUE, FALSE))) {
-    expect_error(options_of(indexhtml = flag), "`indexhtml` option must be TRUE or FALSE.", fixed = TRUE)
-    expect_error(options_of(fallthrough = flag), "`fallthrough` option must be TRUE or FALSE.", fixed = TRUE)
+    expect_error(
+      options_of(indexhtml = flag), "`indexhtml` option must be TRUE or FALSE.", fixed = TRUE
+    )
+    expect_error(
+      options_of(fallthrough = flag), "`fallthrough` option must be TRUE or FALSE.", fixed = TRUE
+    )
   }
   for (flag in list(NA, "x", 1, c(TRUE, FALSE))) {
-    expect_error(staticPathOptions(exclude = flag), "`exclude` option must be TRUE or FALSE.", fixed = TRUE)
+    expect_error(
+      staticPathOptions(exclude = flag), "`exclude` option must be TRUE or FALSE.", fixed = TRUE
+    )
   }
 })
 
-test_that("a charset is one word (httpuv: what is no string fails when the server starts)", {
+test_that("a charset is one string (httpuv: other values fail when the server starts)", {
   for (charset in list(1, NA, c("a", "b"), "utf-8\r\nX: y", "a b", "\u00e9")) {
     expect_error(options_of(html_charset = charset), "`html_charset` option must be", fixed = TRUE)
   }
 })
 
-test_that("things are made static paths", {
+test_that("values are converted to static paths", {
   dir <- normalizePath(tempdir())
   expect_identical(as.staticPath(dir), staticPath(dir))
   path <- staticPath(dir, indexhtml = FALSE)
   expect_identical(as.staticPath(path), path)
-  expect_error(as.staticPath(1), "Cannot convert object of class numeric to a staticPath object.", fixed = TRUE)
-  expect_error(as.staticPath(NULL), "Cannot convert object of class NULL to a staticPath object.", fixed = TRUE)
-  expect_error(as.staticPath(list()), "Cannot convert object of class list to a staticPath object.", fixed = TRUE)
+  expect_error(
+    as.staticPath(1), "Cannot convert object of class numeric to a staticPath object.", fixed = TRUE
+  )
+  expect_error(
+    as.staticPath(NULL), "Cannot convert object of class NULL to a staticPath object.", fixed = TRUE
+  )
+  expect_error(
+    as.staticPath(list()), "Cannot convert object of class list to a staticPath object.",
+    fixed = TRUE
+  )
 })
 
-test_that("keys begin with a slash and end with none", {
+test_that("keys begin with a slash and do not end with one", {
   dir <- tempdir()
   keys <- c("/", "a//", "/b/c/", "\u00e9", "a/../b", "2", "//")
   expect_identical(
@@ -195,7 +219,7 @@ test_that("keys begin with a slash and end with none", {
   expect_identical(names(normalizeStaticPaths(setNames(dir, latin1))), "/\u00e9")
 })
 
-test_that("of equal keys the first counts", {
+test_that("of equal keys, the first counts", {
   dirs <- c(withr::local_tempdir(), withr::local_tempdir())
   paths <- normalizeStaticPaths(c(a = dirs[[1]], "/a/" = dirs[[2]]))
   expect_identical(paths, list("/a" = staticPath(dirs[[1]])))
@@ -207,12 +231,21 @@ test_that("static paths are a named list or character vector", {
   expect_identical(normalizeStaticPaths(list()), list())
   expect_identical(normalizeStaticPaths(character(0)), list())
   message <- "paths must be a named character vector, a named list containing strings and staticPath objects, or NULL."
-  bad <- list(dir, list(dir), list(a = dir, dir), 1, c(a = 1), setNames(dir, ""), setNames(dir, NA), new.env(), "x")
+  bad <- list(
+    dir, list(dir), list(a = dir, dir), 1, c(a = 1), setNames(dir, ""), setNames(dir, NA),
+    new.env(), "x"
+  )
   for (paths in bad) {
     expect_error(normalizeStaticPaths(paths), message, fixed = TRUE)
   }
-  expect_error(normalizeStaticPaths(list(a = 1)), "Cannot convert object of class numeric to a staticPath object.")
-  expect_error(normalizeStaticPaths(list(a = NULL)), "Cannot convert object of class NULL to a staticPath object.")
+  expect_error(
+    normalizeStaticPaths(list(a = 1)),
+    "Cannot convert object of class numeric to a staticPath object."
+  )
+  expect_error(
+    normalizeStaticPaths(list(a = NULL)),
+    "Cannot convert object of class NULL to a staticPath object."
+  )
 })
 
 test_that("a static path is printed with its options", {
@@ -239,7 +272,9 @@ test_that("options are printed", {
       "  Extra headers:     <none>\n  Validation params: <none>\n  Exclude path:      FALSE\n"
     )
   )
-  options <- staticPathOptions(headers = list(a = "b", "c-dddddd" = "e"), validation = "\"a\" == \"b\"", exclude = TRUE)
+  options <- staticPathOptions(
+    headers = list(a = "b", "c-dddddd" = "e"), validation = "\"a\" == \"b\"", exclude = TRUE
+  )
   expect_identical(
     format(options),
     paste0(

@@ -1,4 +1,5 @@
-# What streams, events and WebSockets promise, over real sockets: what the other files of theirs do not show.
+# Streams, events and WebSockets over real sockets: guarantees that the other test files do not
+# cover.
 
 latin1 <- function(bytes) {
   text <- rawToChar(as.raw(bytes))
@@ -6,7 +7,7 @@ latin1 <- function(bytes) {
   text
 }
 
-test_that("chunks in another encoding arrive as UTF-8, pulled, promised, pushed and as events", {
+test_that("chunks in another encoding arrive as UTF-8: pulled, promised, pushed and as events", {
   chunk <- latin1(c(0x66, 0xfc, 0x72))
   utf8 <- as.raw(c(0x66, 0xc3, 0xbc, 0x72))
   s <- NULL
@@ -32,10 +33,13 @@ test_that("chunks in another encoding arrive as UTF-8, pulled, promised, pushed 
   }
   send(client, request("/events"))
   data <- c(charToRaw("data: "), utf8, charToRaw("\n"))
-  expect_identical(as.raw(unlist(chunked(client)$chunks)), c(charToRaw(":\n\n"), data, charToRaw("\n"), data, data, charToRaw("\n")))
+  expect_identical(
+    as.raw(unlist(chunked(client)$chunks)),
+    c(charToRaw(":\n\n"), data, charToRaw("\n"), data, data, charToRaw("\n"))
+  )
 })
 
-test_that("onError is told of an error behind the head, and what it returns is too late", {
+test_that("onError is called for an error after the head, and its value is ignored", {
   withr::local_options(rookery.error_detail = "none")
   told <- list()
   may_fail <- FALSE
@@ -48,7 +52,9 @@ test_that("onError is told of an error behind the head, and what it returns is t
       })
     },
     onError = function(cond, req, info) {
-      told[[length(told) + 1]] <<- list(conditionMessage(cond), info$stage, info$request_id, info$trace)
+      told[[length(told) + 1]] <<- list(
+        conditionMessage(cond), info$stage, info$request_id, info$trace
+      )
       ok("never seen")
     }
   ))
@@ -64,10 +70,13 @@ test_that("onError is told of an error behind the head, and what it returns is t
   expect_length(told, 1)
   expect_equal(told[[1]][1:2], list("behind the head", "stream"))
   expect_match(told[[1]][[4]], "stop(\"behind the head\")", fixed = TRUE, all = FALSE)
-  expect_match(said, paste0("GET /rows (the stream): behind the head [", told[[1]][[3]], "]"), fixed = TRUE, all = FALSE)
+  expect_match(
+    said, paste0("GET /rows (the stream): behind the head [", told[[1]][[3]], "]"), fixed = TRUE,
+    all = FALSE
+  )
 })
 
-test_that("onError is told of errors when a stream's end or a drain is told", {
+test_that("onError is called for errors in on_close, on_drain and onDrain", {
   withr::local_options(rookery.error_detail = "none")
   told <- c()
   s <- NULL
@@ -75,7 +84,9 @@ test_that("onError is told of errors when a stream's end or a drain is told", {
   server <- local_server(list(
     call = function(req) {
       if (req$PATH_INFO == "/pull") {
-        return(streamed(stream_body(chunks_of("x"), on_close = function(reason) stop("in on_close"))))
+        return(streamed(
+          stream_body(chunks_of("x"), on_close = function(reason) stop("in on_close"))
+        ))
       }
       s <<- stream_response(headers = plain)
     },
@@ -96,7 +107,7 @@ test_that("onError is told of errors when a stream's end or a drain is told", {
       fill(client)
       length(told) == 2
     })
-    # And it goes on.
+    # The connection stays open.
     s$write("behind it")
     s$close()
     read_to(client, "behind it")
@@ -114,7 +125,7 @@ test_that("onError is told of errors when a stream's end or a drain is told", {
   expect_equal(told, c("stream in on_close", "stream in on_drain", "drain in onDrain"))
 })
 
-test_that("what is pushed is compressed only if that is asked for, and so are events", {
+test_that("pushed streams and events are compressed only on request", {
   server <- local_server(function(req) {
     compress <- endsWith(req$PATH_INFO, "-compressed")
     if (startsWith(req$PATH_INFO, "/events")) {
@@ -135,13 +146,13 @@ test_that("what is pushed is compressed only if that is asked for, and so are ev
     answer <- chunked(client)
     expect_match(answer$head, "Content-Encoding: gzip", ignore.case = TRUE)
     expect_equal(memDecompress(as.raw(unlist(answer$chunks)), "gzip", asChar = TRUE), as_it_is$text)
-    # Not for a client that cannot read it.
+    # A client that does not accept gzip gets uncompressed data.
     send(client, request(paste0(kind, "-compressed")))
     expect_equal(chunked(client)$text, as_it_is$text)
   }
 })
 
-test_that("a client that takes nothing for `idle_timeout` is cut: on_close is told \"timeout\"; an app may be silent for longer", {
+test_that("`idle_timeout` disconnects a client that reads nothing, and not a silent app", {
   reasons <- list()
   later_chunk <- NULL
   server <- local_limited(function(req) {
@@ -150,9 +161,14 @@ test_that("a client that takes nothing for `idle_timeout` is cut: on_close is to
     source <- switch(
       kind,
       "/slow" = function() chunk,
-      "/silent" = chunks_of("begun", promises::promise(function(resolve, reject) later_chunk <<- resolve), " and ended")
+      "/silent" = chunks_of(
+        "begun", promises::promise(function(resolve, reject) later_chunk <<- resolve), " and ended"
+      )
     )
-    streamed(stream_body(source, on_close = function(reason) reasons[[kind]] <<- c(reasons[[kind]], reason), compress = FALSE))
+    streamed(stream_body(
+      source, on_close = function(reason) reasons[[kind]] <<- c(reasons[[kind]], reason),
+      compress = FALSE
+    ))
   }, limits = server_limits(idle_timeout = "300 ms"))
   silent <- local_client(server)
   send(silent, request("/silent"))
@@ -168,7 +184,7 @@ test_that("a client that takes nothing for `idle_timeout` is cut: on_close is to
   expect_equal(chunked(silent)$text, "begun late and ended")
 })
 
-test_that("an R connection that would hold R up is warned of", {
+test_that("an R connection that would block R gives a warning", {
   con <- pipe("echo of a pipe")
   expect_warning(source <- stream_body(con), "connection of class pipe blocks R")
   server <- local_server(function(req) streamed(source))
@@ -177,7 +193,7 @@ test_that("an R connection that would hold R up is warned of", {
   expect_equal(chunked(client)$text, "of a pipe\n")
 })
 
-test_that("a client that leaves while R computes does not interrupt it, and is told of afterwards", {
+test_that("a disconnect while R computes does not interrupt R, and is reported afterwards", {
   heard <- c()
   client <- NULL
   server <- local_server(function(req) {
@@ -186,7 +202,7 @@ test_that("a client that leaves while R computes does not interrupt it, and is t
       n <<- n + 1
       if (n > 1 && !is.null(client)) {
         disconnect(client)
-        # The I/O thread has seen it long before this ends.
+        # The I/O thread has noticed it long before this ends.
         Sys.sleep(0.3)
         heard <<- c(heard, "computed")
       }
@@ -202,7 +218,7 @@ test_that("a client that leaves while R computes does not interrupt it, and is t
   expect_equal(tail(heard, 1), "client")
 })
 
-test_that("HTTP/1.0 reads what is pushed, and events, until the close, and a failure is no clean end", {
+test_that("over HTTP/1.0, pushed data ends with the connection, and a failure is not a clean end", {
   s <- NULL
   server <- local_server(function(req) {
     s <<- if (req$PATH_INFO == "/events") sse_response() else stream_response(headers = plain)
@@ -224,16 +240,16 @@ test_that("HTTP/1.0 reads what is pushed, and events, until the close, and a fai
   s$send("x\ry")
   s$close()
   text <- rawToChar(rest_of(client))
-  # The comment is for proxies, where there is nothing else yet.
+  # The comment is for proxies, because nothing else was sent yet.
   expect_match(text, "\r\n\r\n(:\n\n)?data: x\ndata: y\n\n$")
-  # A reset, which R's readBin() does not tell from an end: curl does.
+  # A reset; curl reports it, and R's readBin() does not.
   skip_if_not_installed("curl")
   skip_if_not_installed("callr")
   failing <- local_server(function(req) {
     n <- 0
     streamed(function() {
       n <<- n + 1
-      # More than may wait: so the head has left.
+      # More than fits into the queue, so the head was sent.
       if (n < 300) strrep("x", 10000) else stop("behind the head")
     })
   })
@@ -248,7 +264,7 @@ test_that("HTTP/1.0 reads what is pushed, and events, until the close, and a fai
   expect_match(job$get_result(), "reset|Recv failure", ignore.case = TRUE)
 })
 
-test_that("a WebSocket of whose peer nothing comes is closed with 1006, and one that answers pings is not", {
+test_that("a silent WebSocket is closed with 1006, and one that responds to pings is not", {
   closed <- list()
   open <- list()
   server <- local_limited(list(onWSOpen = function(ws) {
@@ -275,7 +291,7 @@ test_that("a WebSocket of whose peer nothing comes is closed with 1006, and one 
   expect_true(open$alive$send("there"))
 })
 
-test_that("server-sent data is split at all three line ends on its way, too", {
+test_that("data of sent events is split at all three line ends", {
   e <- NULL
   server <- local_server(function(req) e <<- sse_response())
   client <- local_client(server)
@@ -286,11 +302,15 @@ test_that("server-sent data is split at all three line ends on its way, too", {
   e$send(NULL, id = "8")
   e$close()
   text <- chunked(client)$text
-  expect_match(text, "id: 7\ndata: a\ndata: id: stolen\ndata: b\ndata: retry: 1\n\ndata: \n\nid: 8\n\n$")
+  expect_match(
+    text, "id: 7\ndata: a\ndata: id: stolen\ndata: b\ndata: retry: 1\n\ndata: \n\nid: 8\n\n$"
+  )
 })
 
-test_that("a pulled body is asked with requests pipelined behind it, which wait for its end", {
-  server <- local_server(function(req) if (req$PATH_INFO == "/next") ok("next") else streamed(chunks_of("a", "", "b")))
+test_that("a body is pulled while pipelined requests wait for its end", {
+  server <- local_server(function(req) {
+    if (req$PATH_INFO == "/next") ok("next") else streamed(chunks_of("a", "", "b"))
+  })
   client <- local_client(server)
   send(client, paste0(request("/stream"), request("/next"), request("/stream")))
   expect_equal(chunked(client)$text, "ab")

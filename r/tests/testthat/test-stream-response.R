@@ -1,6 +1,6 @@
-# streamed responses that an app pushes: stream_response().
+# stream_response(): streamed responses that an app writes.
 
-# A server that answers each request with a stream, and keeps them.
+# A server that responds to each request with a stream, and keeps the streams.
 local_streams <- function(..., env = parent.frame()) {
   it <- new.env()
   it$heard <- c()
@@ -23,7 +23,7 @@ ask_for <- function(it, client, ...) {
   it$s
 }
 
-test_that("what is written later comes in its order, and the connection goes on", {
+test_that("later writes arrive in order, and the connection stays open", {
   it <- local_streams(headers = plain)
   client <- local_client(it$server)
   s <- ask_for(it, client)
@@ -44,7 +44,7 @@ test_that("what is written later comes in its order, and the connection goes on"
   expect_equal(get(client, "/plain")$status, 200)
 })
 
-test_that("what is written before the response is returned follows it", {
+test_that("writes before the response is returned are sent after its head", {
   server <- local_server(function(req) {
     s <- stream_response(headers = plain)
     s$write("early ")
@@ -61,7 +61,7 @@ test_that("what is written before the response is returned follows it", {
   expect_equal(c(answer$status, answer$text), c("201", "early bird"))
 })
 
-test_that("flush() sends the head alone", {
+test_that("flush() sends only the head", {
   it <- local_streams(headers = plain)
   client <- local_client(it$server)
   s <- ask_for(it, client)
@@ -75,7 +75,7 @@ test_that("flush() sends the head alone", {
   expect_equal(chunked(client)$text, "")
 })
 
-test_that("write() tells when to wait, and on_drain when to go on", {
+test_that("write() returns FALSE to make the app wait, and on_drain is called to continue", {
   it <- local_streams(headers = plain)
   client <- local_client(it$server)
   s <- ask_for(it, client)
@@ -87,7 +87,7 @@ test_that("write() tells when to wait, and on_drain when to go on", {
     fill(client)
     drained == 1
   })
-  # Nobody reads: the sockets take some of it, the rest waits.
+  # The client does not read: the sockets hold some of the data, and the rest is queued.
   given <- 0
   while (s$buffered() < 2^21) {
     expect_false(s$write(chunk))
@@ -105,7 +105,7 @@ test_that("write() tells when to wait, and on_drain when to go on", {
   expect_true(s$write("x"))
 })
 
-test_that("a client that takes less than is written is cut at 16 MiB", {
+test_that("a slow client is disconnected at 16 MiB", {
   it <- local_streams(headers = plain)
   client <- local_client(it$server)
   s <- ask_for(it, client)
@@ -126,7 +126,7 @@ test_that("a client that takes less than is written is cut at 16 MiB", {
   expect_false(early$is_open())
 })
 
-test_that("abort() before the head is a 500, behind it a cut", {
+test_that("abort() results in status 500 before the head, and in a broken connection after it", {
   it <- local_streams(headers = plain)
   client <- local_client(it$server)
   ask_for(it, client)$abort()
@@ -140,7 +140,7 @@ test_that("abort() before the head is a 500, behind it a cut", {
   expect_equal(it$heard, c("error", "error"))
 })
 
-test_that("a client that leaves is told of, while nothing is written", {
+test_that("a disconnect is reported while nothing is written", {
   it <- local_streams(headers = plain)
   client <- local_client(it$server)
   s <- ask_for(it, client)
@@ -156,7 +156,7 @@ test_that("a client that leaves is told of, while nothing is written", {
   expect_equal(late, "client")
 })
 
-test_that("a Content-Length is kept by write() and close()", {
+test_that("write() and close() enforce the Content-Length", {
   it <- local_streams(headers = list("Content-Length" = "5"))
   client <- local_client(it$server)
   s <- ask_for(it, client)
@@ -174,7 +174,7 @@ test_that("a Content-Length is kept by write() and close()", {
   expect_error(s$close(), "closed 3 bytes before its Content-Length")
 })
 
-test_that("what is written before the response is held to its Content-Length, too", {
+test_that("the Content-Length is enforced for writes before the response as well", {
   heard <- c()
   server <- local_server(function(req) {
     s <- stream_response(headers = list("Content-Length" = "5"))
@@ -188,7 +188,8 @@ test_that("what is written before the response is held to its Content-Length, to
     said <- stderr_of(if (path == "/long") {
       expect_equal(get(client, path)$status, 500)
     } else {
-      # The head may have left with what there is, and then it is cut: R reads nothing of what comes together with a reset.
+      # The head may have been sent with the data before the abort. R reads nothing that arrives
+      # together with a reset.
       send(client, request(path, headers = "Connection: close"))
       rest_of(client)
     })
@@ -198,7 +199,7 @@ test_that("what is written before the response is held to its Content-Length, to
   expect_equal(heard, c("error", "error"))
 })
 
-test_that("what was written before the response and cannot be sent is a 500", {
+test_that("writes before the response that cannot be sent result in status 500", {
   server <- local_server(function(req) {
     s <- stream_response()
     bytes <- "\xff"
@@ -212,14 +213,14 @@ test_that("what was written before the response and cannot be sent is a 500", {
   expect_match(said, "(the stream): ", fixed = TRUE, all = FALSE)
 })
 
-test_that("close() after the client has gone is no error", {
+test_that("close() after a disconnect is not an error", {
   it <- local_streams(headers = list("Content-Length" = "500"))
   client <- local_client(it$server)
   s <- ask_for(it, client)
   s$write("0")
   read_to(client, "\r\n\r\n0")
   disconnect(client)
-  # R does not serve meanwhile: it has not been told.
+  # R does not run the event loop meanwhile, so it does not know.
   until <- Sys.time() + 60
   while (s$write("x") && Sys.time() < until) Sys.sleep(0.01)
   expect_identical(s$write("x"), FALSE)
@@ -231,7 +232,7 @@ test_that("close() after the client has gone is no error", {
   expect_equal(it$heard, "client")
 })
 
-test_that("a stop ends it in order", {
+test_that("stopping the server closes the stream", {
   it <- local_streams(headers = plain)
   client <- local_client(it$server)
   s <- ask_for(it, client)
@@ -243,7 +244,7 @@ test_that("a stop ends it in order", {
   expect_equal(chunked(client)$text, "one")
 })
 
-test_that("what R collects before it is closed is cut, and told", {
+test_that("a stream that R collects before close() is aborted and reported", {
   is_told <- FALSE
   server <- local_server(list(
     call = function(req) {
@@ -259,14 +260,14 @@ test_that("what R collects before it is closed is cut, and told", {
   said <- stderr_of({
     for (i in 1:3) gc(full = TRUE)
     bytes <- rest_of(client)
-    # The report comes with the event of the stream's end, after the client has seen it.
+    # The report comes with the event of the stream's end, after the client has seen the end.
     serve_until(function() is_told)
   })
   expect_no_match(rawToChar(bytes), "0\r\n\r\n$")
   expect_match(said, "R has collected the stream's object before `\\$close\\(\\)`", all = FALSE)
 })
 
-test_that("a method that an app keeps is the object kept", {
+test_that("keeping a method keeps the object", {
   kept <- NULL
   server <- local_server(function(req) {
     s <- if (req$PATH_INFO == "/") stream_response(headers = plain) else sse_response()
@@ -286,7 +287,7 @@ test_that("a method that an app keeps is the object kept", {
   }
 })
 
-test_that("a WebSocket, a promise or another request may write", {
+test_that("a WebSocket, a promise or another request may write to the stream", {
   server <- local_server(list(
     call = function(req) {
       if (req$PATH_INFO == "/say") {
@@ -313,7 +314,7 @@ test_that("a WebSocket, a promise or another request may write", {
   expect_equal(chunked(client)$text, "said messaged promised")
 })
 
-test_that("arguments and objects say what is wrong with them", {
+test_that("errors name the wrong argument or object", {
   s <- stream_response()
   expect_error(s$write(1), "`x` must be a raw vector or strings without NA, not 1.")
   expect_error(s$write(NA_character_), "without NA")
@@ -321,7 +322,9 @@ test_that("arguments and objects say what is wrong with them", {
   expect_error(stream_body(function() NULL, on_close = 1), "`on_close` must be a function")
   expect_output(print(s), "<rookery_stream: not yet a response, 0 B waiting>", fixed = TRUE)
   s$write("abc")
-  expect_output(print(s), "<rookery_stream: not yet a response, 1 chunk, 3 B, 3 B waiting>", fixed = TRUE)
+  expect_output(
+    print(s), "<rookery_stream: not yet a response, 1 chunk, 3 B, 3 B waiting>", fixed = TRUE
+  )
   it <- local_streams(headers = plain)
   client <- local_client(it$server)
   s <- ask_for(it, client)
@@ -333,13 +336,13 @@ test_that("arguments and objects say what is wrong with them", {
   expect_output(print(s), "<rookery_stream [0-9]+: over [(]done[)]>")
 })
 
-test_that("what is written before the response costs the same for each chunk", {
+test_that("writes before the response take constant time per chunk", {
   seconds <- function(count) {
     s <- stream_response()
     gc()
     system.time(for (i in seq_len(count)) s$write("x"))[["user.self"]]
   }
-  # 16 times as many: a list that is copied for each takes 256 times as long.
+  # 16 times as many. Copying a list for each chunk would take 256 times as long.
   expect_lt(seconds(32000), 80 * max(seconds(2000), 0.01))
   server <- local_server(function(req) {
     s <- stream_response(headers = plain)

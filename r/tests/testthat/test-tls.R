@@ -2,7 +2,7 @@
 
 skip_if_not_installed("curl")
 
-# What a server in the clear says.
+# The response of a plaintext server.
 reply_of_plain <- function() {
   server <- startServer("127.0.0.1", 0, function(req) {
     list(status = 200L, headers = list(), body = req$rook.url_scheme)
@@ -12,24 +12,31 @@ reply_of_plain <- function() {
   fetch_here(paste0("http://127.0.0.1:", server$getPort()))$text
 }
 
-test_that("a server speaks HTTPS, and says so in the request", {
+test_that("a server uses HTTPS, and the request says so", {
   pair <- make_pair(withr::local_tempdir(), "own")
   server <- local_tls_server(tls_config(pair$cert, pair$key))
   answer <- fetch_here(secure_url(server), cainfo = pair$cert)
   expect_equal(answer$status_code, 200L)
   expect_equal(answer$text, "https")
-  # Nobody trusts it without its certificate.
+  # Clients that do not have the certificate do not trust the server.
   expect_match(fetch_here(secure_url(server)), "certificate")
   plain <- fetch_here(paste0("http://localhost:", server$getPort(), "/a?b"))
   expect_equal(plain$status_code, 400L)
-  expect_match(plain$text, paste0("this port speaks HTTPS: https://localhost:", server$getPort(), "/a?b"), fixed = TRUE)
+  expect_match(
+    plain$text, paste0("this port speaks HTTPS: https://localhost:", server$getPort(), "/a?b"),
+    fixed = TRUE
+  )
   expect_equal(reply_of_plain(), "http")
 })
 
-test_that("browsers are told to come by HTTPS alone, if that is asked for", {
+test_that("`hsts` adds Strict-Transport-Security", {
   pair <- make_pair(withr::local_tempdir(), "own")
   app <- function(req) {
-    own <- if (req$PATH_INFO == "/own") list("Strict-Transport-Security" = "max-age=7; includeSubDomains") else list()
+    own <- if (req$PATH_INFO == "/own") {
+      list("Strict-Transport-Security" = "max-age=7; includeSubDomains")
+    } else {
+      list()
+    }
     list(status = 200L, headers = own, body = "a")
   }
   told <- function(path, ..., version = 4L) {
@@ -44,44 +51,78 @@ test_that("browsers are told to come by HTTPS alone, if that is asked for", {
     expect_equal(told("/own", hsts = 0, version = version), "max-age=7; includeSubDomains")
   }
   expect_equal(told("/", hsts = 0), "max-age=0")
-  expect_equal(told("/", hsts = list(max_age = 60, include_subdomains = TRUE)), "max-age=60; includeSubDomains")
+  expect_equal(
+    told("/", hsts = list(max_age = 60, include_subdomains = TRUE)), "max-age=60; includeSubDomains"
+  )
   all <- list(max_age = 31536000, include_subdomains = TRUE, preload = TRUE)
   expect_equal(told("/", hsts = all), "max-age=31536000; includeSubDomains; preload")
-  for (wrong in list(TRUE, NULL, -1, "1", NA, 1.5, c(1, 2), Inf, list(), list(60), list(age = 1), list(max_age = 1, max_age = 2))) {
-    expect_error(tls_config(pair$cert, pair$key, hsts = wrong), "`hsts` must be FALSE, a number of seconds, or a list")
+  for (wrong in list(
+    TRUE, NULL, -1, "1", NA, 1.5, c(1, 2), Inf, list(), list(60), list(age = 1),
+    list(max_age = 1, max_age = 2)
+  )) {
+    expect_error(
+      tls_config(pair$cert, pair$key, hsts = wrong),
+      "`hsts` must be FALSE, a number of seconds, or a list"
+    )
   }
-  expect_error(tls_config(pair$cert, pair$key, hsts = list(max_age = 1, include_subdomains = "a")), "hsts$include_subdomains", fixed = TRUE)
+  expect_error(
+    tls_config(pair$cert, pair$key, hsts = list(max_age = 1, include_subdomains = "a")),
+    "hsts$include_subdomains", fixed = TRUE
+  )
   for (wrong in list(list(max_age = 60, include_subdomains = TRUE), list(max_age = 31536000))) {
-    expect_error(tls_config(pair$cert, pair$key, hsts = c(wrong, preload = TRUE)), "hsts$preload", fixed = TRUE)
+    expect_error(
+      tls_config(pair$cert, pair$key, hsts = c(wrong, preload = TRUE)), "hsts$preload", fixed = TRUE
+    )
   }
 })
 
-test_that("a port beside it sends requests on", {
+test_that("redirect_from redirects to HTTPS", {
   pair <- make_pair(withr::local_tempdir(), "own")
   from <- free_port()
-  server <- startServer("127.0.0.1", 0, function(req) stop("R is not asked"), tls = tls_config(pair$cert, pair$key, redirect_from = from))
+  server <- startServer(
+    "127.0.0.1", 0, function(req) stop("R is not asked"),
+    tls = tls_config(pair$cert, pair$key, redirect_from = from)
+  )
   withr::defer(server$stop())
   sent_to <- function(host, path) {
-    answer <- fetch_here(paste0("http://127.0.0.1:", from, path), httpheader = paste("Host:", host), followlocation = FALSE)
+    answer <- fetch_here(
+      paste0("http://127.0.0.1:", from, path), httpheader = paste("Host:", host),
+      followlocation = FALSE
+    )
     c(answer$status_code, curl::parse_headers_list(answer$headers)[["location"]])
   }
-  expect_equal(sent_to("localhost", "/a?b=c"), c("308", paste0("https://localhost:", server$getPort(), "/a?b=c")))
+  expect_equal(
+    sent_to("localhost", "/a?b=c"),
+    c("308", paste0("https://localhost:", server$getPort(), "/a?b=c"))
+  )
   expect_equal(sent_to("evil.example", "/"), 421)
-  # The port is taken: the server does not start, and leaves nothing behind.
+  # The port is in use, so the server does not start, and nothing is left.
   other <- free_port()
   expect_error(
-    capture.output(startServer("127.0.0.1", other, list(), tls = tls_config(pair$cert, pair$key, redirect_from = from)), type = "message"),
+    capture.output(
+      startServer(
+        "127.0.0.1", other, list(), tls = tls_config(pair$cert, pair$key, redirect_from = from)
+      ),
+      type = "message"
+    ),
     "Failed to create server"
   )
   startServer("127.0.0.1", other, list())$stop()
   server$stop()
-  # Both are free again.
+  # Both ports are free again.
   startServer("127.0.0.1", from, list())$stop()
   for (wrong in list(0, 65536, "80", 1.5, NA, TRUE, c(80, 81))) {
-    expect_error(tls_config(pair$cert, redirect_from = wrong), "`redirect_from` must be a port from 1 to 65535")
+    expect_error(
+      tls_config(pair$cert, redirect_from = wrong), "`redirect_from` must be a port from 1 to 65535"
+    )
   }
   socket <- withr::local_tempfile()
-  expect_error(startPipeServer(socket, NULL, list(), tls = tls_config(pair$cert, pair$key, redirect_from = from)), "Unix socket")
+  expect_error(
+    startPipeServer(
+      socket, NULL, list(), tls = tls_config(pair$cert, pair$key, redirect_from = from)
+    ),
+    "Unix socket"
+  )
 })
 
 test_that("certificate and key may be text, or in one file", {
@@ -97,24 +138,34 @@ test_that("certificate and key may be text, or in one file", {
   expect_no_match(printed, "BEGIN")
 })
 
-test_that("a client's certificate is in the request, and nowhere without one", {
+test_that("the certificate of a client is in the request", {
   dir <- withr::local_tempdir()
   ca <- make_pair(dir, "ca", "/CN=An authority")
   own <- make_pair(dir, "own")
   ada <- make_pair(dir, "ada", "/O=Engines/CN=Ada", signed_by = ca)
   app <- function(req) {
     who <- c(req$TLS_CLIENT_SUBJECT, req$TLS_CLIENT_FINGERPRINT)
-    list(status = 200L, headers = list(), body = if (is.null(who)) "nobody" else paste(who, collapse = " "))
+    list(
+      status = 200L, headers = list(),
+      body = if (is.null(who)) "nobody" else paste(who, collapse = " ")
+    )
   }
-  server <- local_tls_server(tls_config(own$cert, own$key, client_ca = ca$cert, client_auth = "optional"), app)
+  server <- local_tls_server(
+    tls_config(own$cert, own$key, client_ca = ca$cert, client_auth = "optional"), app
+  )
   answer <- fetch_here(secure_url(server), cainfo = own$cert, sslcert = ada$cert, sslkey = ada$key)
   fields <- strsplit(answer$text, " ")[[1]]
   expect_equal(fields[[1]], "CN=Ada,O=Engines")
-  told <- system2("openssl", c("x509", "-noout", "-fingerprint", "-sha256", "-in", ada$cert), stdout = TRUE)
+  told <- system2(
+    "openssl", c("x509", "-noout", "-fingerprint", "-sha256", "-in", ada$cert), stdout = TRUE
+  )
   expect_equal(fields[[2]], tolower(gsub(":", "", sub("^.*=", "", told))))
-  # A header cannot claim to be one.
+  # A header of the client cannot claim a certificate.
   expect_equal(
-    fetch_here(secure_url(server), cainfo = own$cert, httpheader = c("TLS-Client-Subject: CN=Eve", "TLS_CLIENT_SUBJECT: CN=Eve"))$text,
+    fetch_here(
+      secure_url(server), cainfo = own$cert,
+      httpheader = c("TLS-Client-Subject: CN=Eve", "TLS_CLIENT_SUBJECT: CN=Eve")
+    )$text,
     "nobody"
   )
   server <- local_tls_server(tls_config(own$cert, own$key, client_ca = ca$cert), app)
@@ -135,7 +186,8 @@ test_that("WebSockets open over HTTPS", {
     })
   )
   client <- processx::process$new(
-    "openssl", c("s_client", "-quiet", "-connect", paste0("127.0.0.1:", server$getPort())), stdin = "|", stdout = "|", stderr = NULL
+    "openssl", c("s_client", "-quiet", "-connect", paste0("127.0.0.1:", server$getPort())),
+    stdin = "|", stdout = "|", stderr = NULL
   )
   withr::defer(client$kill())
   client$write_input(
@@ -149,7 +201,7 @@ test_that("WebSockets open over HTTPS", {
   expect_equal(opened, "https")
 })
 
-test_that("reload_tls() gives new connections the new certificate, and a bad one to nobody", {
+test_that("reload_tls() uses the new certificate for new connections, unless it is invalid", {
   dir <- withr::local_tempdir()
   one <- make_pair(dir, "one")
   two <- make_pair(dir, "two")
@@ -167,27 +219,41 @@ test_that("reload_tls() gives new connections the new certificate, and a bad one
   expect_true(server$reload_tls())
   expect_true(shows(two) && !shows(one))
   file.copy(one$cert, live$cert, overwrite = TRUE)
-  expect_error(server$reload_tls(), "is not that of the certificate in .*live.pem: has only one of the two been renewed")
+  expect_error(
+    server$reload_tls(),
+    "is not that of the certificate in .*live.pem: has only one of the two been renewed"
+  )
   expect_true(shows(two))
   server$stop()
   expect_false(server$reload_tls())
 })
 
-test_that("what is wrong is said with the file and the remedy", {
+test_that("errors name the file and the remedy", {
   dir <- withr::local_tempdir()
   pair <- make_pair(dir, "own")
   start <- function(...) startServer("127.0.0.1", 0, list(), quiet = TRUE, tls = tls_config(...))
-  expect_error(start(file.path(dir, "none.pem"), pair$key), "the certificate cannot be read: there is no file .*none.pem")
-  expect_error(start(pair$key, pair$cert), "contains no certificate, but: PRIVATE KEY; have certificate and key been swapped")
+  expect_error(
+    start(file.path(dir, "none.pem"), pair$key),
+    "the certificate cannot be read: there is no file .*none.pem"
+  )
+  expect_error(
+    start(pair$key, pair$cert),
+    "contains no certificate, but: PRIVATE KEY; have certificate and key been swapped"
+  )
   expect_error(start(dir, pair$key), "is a folder")
-  expect_error(tls_config(c("a", "b"), "c"), "`key` must have one key for each certificate: 2, not 1")
+  expect_error(
+    tls_config(c("a", "b"), "c"), "`key` must have one key for each certificate: 2, not 1"
+  )
   expect_error(tls_config(1), "`cert` must be the path of a PEM file or its text")
   expect_error(tls_config("a", client_auth = "perhaps"), "`client_auth` must be")
-  expect_error(startServer("127.0.0.1", 0, list(), tls = "yes"), "`tls` must be made by tls_config()", fixed = TRUE)
+  expect_error(
+    startServer("127.0.0.1", 0, list(), tls = "yes"), "`tls` must be made by tls_config()",
+    fixed = TRUE
+  )
   expect_length(listServers(), 0)
 })
 
-test_that("the text of a key is none of a path, whatever is before it", {
+test_that("the text of a key is not taken for a path", {
   pair <- make_pair(withr::local_tempdir(), "text")
   read <- function(path) paste(readLines(path), collapse = "\n")
   for (before in c("Bag Attributes\n    localKeyID: 01\n", "\ufeff", "\n")) {
@@ -198,7 +264,7 @@ test_that("the text of a key is none of a path, whatever is before it", {
   }
 })
 
-test_that("a certificate, key or authority that cannot be used is an error at construction", {
+test_that("tls_config() raises an error for an unusable certificate, key or authority", {
   pem <- local_pem()
   expect_wrong <- function(code, text) {
     error <- expect_error(code, text, fixed = TRUE, class = "rookery_bad_tls")
@@ -212,64 +278,90 @@ test_that("a certificate, key or authority that cannot be used is an error at co
   expect_wrong(tls_config(withr::local_tempfile(lines = "no certificate")), "certificate")
 })
 
-test_that("what tls_config() returns prints everything that is not as by default", {
+test_that("tls_config() prints all values that are not defaults", {
   pem <- local_pem()
   tls <- tls_config(
     pem,
-    min_version = "1.3", client_ca = pem, client_auth = "optional", http2 = FALSE, http2_websockets = FALSE,
+    min_version = "1.3", client_ca = pem, client_auth = "optional", http2 = FALSE,
+    http2_websockets = FALSE,
     hsts = list(max_age = 60, include_subdomains = TRUE), redirect_from = 80
   )
   expect_equal(format(tls), c(
     "<certificates for HTTPS, TLS 1.3 and later>", paste0("  ", pem, ", key: ", pem),
-    paste0("  clients: optional, signed by ", pem), "  off: HTTP/2, WebSockets over HTTP/2", "  hsts: 60 s, subdomains",
+    paste0("  clients: optional, signed by ", pem), "  off: HTTP/2, WebSockets over HTTP/2",
+    "  hsts: 60 s, subdomains",
     "  redirects from port 80"
   ))
   expect_length(format(tls_config(pem)), 2)
 })
 
-test_that("what is no choice is said by its name", {
+test_that("errors for an invalid choice name the argument", {
   pem <- local_pem()
-  expect_error(tls_config("c", min_version = 1.3), "`min_version` must be \"1.2\" or \"1.3\", not 1.3.", fixed = TRUE)
+  expect_error(
+    tls_config("c", min_version = 1.3), "`min_version` must be \"1.2\" or \"1.3\", not 1.3.",
+    fixed = TRUE
+  )
   expect_error(tls_config("c", min_version = "1.1"), "not \"1.1\".", fixed = TRUE)
-  expect_error(tls_config("c", client_auth = NA), "`client_auth` must be \"required\" or \"optional\", not NA.", fixed = TRUE)
+  expect_error(
+    tls_config("c", client_auth = NA),
+    "`client_auth` must be \"required\" or \"optional\", not NA.", fixed = TRUE
+  )
   expect_equal(tls_config(pem, min_version = "1.3")$min_version, "1.3")
-  expect_error(tls_config("c", http2_websockets = "no"), "`http2_websockets` must be TRUE or FALSE", fixed = TRUE)
+  expect_error(
+    tls_config("c", http2_websockets = "no"), "`http2_websockets` must be TRUE or FALSE",
+    fixed = TRUE
+  )
   expect_equal(tls_config(pem)$client_auth, "required")
 })
 
-test_that("a key is opened with its password", {
+test_that("a key is decrypted with its password", {
   skip_if_not_installed("openssl")
   dir <- withr::local_tempdir()
   pair <- make_pair(dir, "own")
   locked <- file.path(dir, "locked.key")
-  system2("openssl", c("pkey", "-in", pair$key, "-aes256", "-passout", "pass:secret", "-out", locked))
+  system2(
+    "openssl", c("pkey", "-in", pair$key, "-aes256", "-passout", "pass:secret", "-out", locked)
+  )
   expect_error(
     startServer("127.0.0.1", 0, list(), quiet = TRUE, tls = tls_config(pair$cert, locked)),
     "locked.key is encrypted; give its password"
   )
-  expect_error(tls_config(pair$cert, locked, password = "wrong"), "cannot be opened with this password")
+  expect_error(
+    tls_config(pair$cert, locked, password = "wrong"), "cannot be opened with this password"
+  )
   server <- local_tls_server(tls_config(pair$cert, locked, password = function() "secret"))
   expect_equal(fetch_here(secure_url(server), cainfo = pair$cert)$text, "https")
 })
 
-test_that("a proxy is believed when the option names it", {
+test_that("forwarding headers of a trusted proxy are used", {
   app <- function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)
   scheme <- function() {
     server <- startServer("127.0.0.1", 0, app)
     on.exit(server$stop())
-    fetch_here(paste0("http://127.0.0.1:", server$getPort()), httpheader = "X-Forwarded-Proto: https")$text
+    fetch_here(
+      paste0("http://127.0.0.1:", server$getPort()), httpheader = "X-Forwarded-Proto: https"
+    )$text
   }
   expect_equal(scheme(), "http")
-  withr::with_options(list(rookery.trusted_proxies = c("192.0.2.1", "127.0.0.0/8")), expect_equal(scheme(), "https"))
+  withr::with_options(
+    list(rookery.trusted_proxies = c("192.0.2.1", "127.0.0.0/8")), expect_equal(scheme(), "https")
+  )
   withr::with_options(list(rookery.trusted_proxies = "192.0.2.1"), expect_equal(scheme(), "http"))
   withr::with_options(list(rookery.trusted_proxies = "localhost"), {
-    expect_error(startServer("127.0.0.1", 0, app), "must be addresses such as .*, not \"localhost\"")
+    expect_error(
+      startServer("127.0.0.1", 0, app), "must be addresses such as .*, not \"localhost\""
+    )
   })
-  withr::with_options(list(rookery.trusted_proxies = 1), expect_error(startServer("127.0.0.1", 0, app), "must be addresses"))
+  withr::with_options(
+    list(rookery.trusted_proxies = 1),
+    expect_error(startServer("127.0.0.1", 0, app), "must be addresses")
+  )
 })
 
-test_that("the PROXY protocol names the client when the option says so", {
-  app <- function(req) list(status = 200L, headers = list(), body = paste(req$REMOTE_ADDR, req$REMOTE_PORT))
+test_that("the PROXY protocol is used with the option", {
+  app <- function(req) {
+    list(status = 200L, headers = list(), body = paste(req$REMOTE_ADDR, req$REMOTE_PORT))
+  }
   ask <- function(...) {
     server <- startServer("127.0.0.1", 0, app)
     on.exit(server$stop())
@@ -283,10 +375,13 @@ test_that("the PROXY protocol names the client when the option says so", {
   expect_error(startServer("127.0.0.1", 0, app), "must be TRUE or FALSE, not \"perhaps\"")
 })
 
-test_that("the certificate to develop with is made once, and its fingerprint is said", {
+test_that("the development certificate is created once, and its fingerprint is printed", {
   withr::local_envvar(R_USER_DATA_DIR = withr::local_tempdir())
   app <- function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)
-  expect_message(server <- startServer("127.0.0.1", 0, app, tls = "dev"), "SHA-256 fingerprint.*([0-9A-F]{2}:){31}[0-9A-F]{2}")
+  expect_message(
+    server <- startServer("127.0.0.1", 0, app, tls = "dev"),
+    "SHA-256 fingerprint.*([0-9A-F]{2}:){31}[0-9A-F]{2}"
+  )
   withr::defer(server$stop())
   file <- file.path(tools::R_user_dir("rookery", "data"), "tls", "localhost.pem")
   expect_equal(file.mode(file), as.octmode("600"))
@@ -299,7 +394,7 @@ test_that("the certificate to develop with is made once, and its fingerprint is 
 
 # ---- serve() and the command line ----
 
-test_that("rookery serve --tls-cert speaks HTTPS, and SIGHUP has the certificates read anew", {
+test_that("rookery serve --tls-cert uses HTTPS, and SIGHUP reloads the certificates", {
   skip_if_not_installed("processx")
   dir <- withr::local_tempdir()
   one <- make_pair(dir, "one")
@@ -310,7 +405,9 @@ test_that("rookery serve --tls-cert speaks HTTPS, and SIGHUP has the certificate
     Sys.chmod(live, "600")
   }
   become(one)
-  app <- local_app("app.R" = "function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)")
+  app <- local_app(
+    "app.R" = "function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)"
+  )
   it <- local_cli("serve", file.path(app, "app.R"), "--port", "0", "--tls-cert", live, "--no-log")
   url <- expect_serving(it)
   expect_match(url, "^https://127.0.0.1:")
@@ -318,12 +415,14 @@ test_that("rookery serve --tls-cert speaks HTTPS, and SIGHUP has the certificate
   become(two)
   it$signal(1)
   expect_true(wait_until(function() grepl("the certificates have been read anew", it$tell())))
-  # The worker that accepts connections has those from before until another has taken its place.
+  # The worker that accepts connections keeps its certificates until another worker has replaced it.
   expect_true(wait_until(function() grepl("reloaded: all workers are of generation 1", it$tell())))
   expect_equal(fetch(url, cainfo = two$cert)$text, "https")
   writeLines("rubbish", live)
   it$signal(1)
-  expect_true(wait_until(function() grepl("New connections keep using the previous certificate", it$tell())))
+  expect_true(wait_until(
+    function() grepl("New connections keep using the previous certificate", it$tell())
+  ))
   expect_equal(fetch(url, cainfo = two$cert)$text, "https")
   it$signal(15)
   expect_equal(exit_of(it), 0)
@@ -343,49 +442,72 @@ test_that("a Shiny app is served over HTTPS, and _server.yml names certificates"
   dir <- withr::local_tempdir()
   pair <- make_pair(dir, "own")
   skip_if_not_installed("shiny")
-  app <- local_app("app.R" = "library(shiny)\nshinyApp(fluidPage('hello over TLS'), function(input, output) NULL)")
-  it <- local_cli("serve", app, "--port", "0", "--tls-cert", pair$cert, "--tls-key", pair$key, "--no-log")
+  app <- local_app(
+    "app.R" = "library(shiny)\nshinyApp(fluidPage('hello over TLS'), function(input, output) NULL)"
+  )
+  it <- local_cli(
+    "serve", app, "--port", "0", "--tls-cert", pair$cert, "--tls-key", pair$key, "--no-log"
+  )
   expect_match(fetch(expect_serving(it), cainfo = pair$cert)$text, "hello over TLS")
   skip_if_not_installed("yaml")
   from <- free_port()
   app <- local_app(
     "app.R" = "function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)",
-    "_server.yml" = c("engine: rookery", "app: app.R", "options:", "  port: 0", "  tls:", "    cert: own.pem", "    key: own.key",
-      "    http2: false", "    http2_websockets: false", "    hsts:", "      max_age: 60", "      include_subdomains: true",
+    "_server.yml" = c(
+      "engine: rookery", "app: app.R", "options:", "  port: 0", "  tls:", "    cert: own.pem",
+      "    key: own.key",
+      "    http2: false", "    http2_websockets: false", "    hsts:", "      max_age: 60",
+      "      include_subdomains: true",
       paste("    redirect_from:", from)
     )
   )
   file.copy(c(pair$cert, pair$key), app)
   it <- local_cli("serve", app, "--port", "0", "--no-log")
-  # By its name: of an address browsers are told nothing.
+  # By host name, because the header is not sent for addresses.
   url <- sub("127.0.0.1", "localhost", expect_serving(it), fixed = TRUE)
   answer <- fetch(url, cainfo = pair$cert, http_version = 4L)
   expect_equal(answer$text, "https")
   expect_match(rawToChar(answer$headers), "^HTTP/1.1 200")
-  expect_match(rawToChar(answer$headers), "Strict-Transport-Security: max-age=60; includeSubDomains\r\n", fixed = TRUE)
+  expect_match(
+    rawToChar(answer$headers), "Strict-Transport-Security: max-age=60; includeSubDomains\r\n",
+    fixed = TRUE
+  )
   sent_on <- fetch(paste0("http://localhost:", from, "/a"), followlocation = FALSE)
   expect_equal(sent_on$status_code, 308)
   expect_match(rawToChar(sent_on$headers), "Location: https://localhost:[0-9]+/a\r\n")
 })
 
-test_that("what is wrong with a certificate ends serve() with the reason", {
+test_that("an invalid certificate ends serve() with the reason", {
   skip_if_not_installed("processx")
   app <- local_app("app.R" = "function(req) NULL")
-  it <- local_cli("serve", file.path(app, "app.R"), "--port", "0", "--tls-cert", "/nowhere/cert.pem")
+  it <- local_cli(
+    "serve", file.path(app, "app.R"), "--port", "0", "--tls-cert", "/nowhere/cert.pem"
+  )
   expect_equal(exit_of(it), 1)
   expect_match(it$tell(), "there is no file /nowhere/cert.pem")
   expect_error(serve(app, tls = "yes"), "must be made by tls_config", class = "rookery_bad_tls")
   pem <- local_pem()
   text <- paste(readLines(pem), collapse = "\n")
-  expect_error(serve(app, tls = tls_config(pem, text)), "cannot be passed to the R", class = "rookery_bad_tls")
+  expect_error(
+    serve(app, tls = tls_config(pem, text)), "cannot be passed to the R", class = "rookery_bad_tls"
+  )
 })
 
 test_that("--tls dev prints the fingerprint", {
   skip_if_not_installed("processx")
   data <- withr::local_tempdir()
-  app <- local_app("app.R" = "function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)")
-  it <- local_cli("serve", file.path(app, "app.R"), "--port", "0", "--tls", "dev", "--no-log", environment = c(R_USER_DATA_DIR = data))
+  app <- local_app(
+    "app.R" = "function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)"
+  )
+  it <- local_cli(
+    "serve", file.path(app, "app.R"), "--port", "0", "--tls", "dev", "--no-log",
+    environment = c(R_USER_DATA_DIR = data)
+  )
   url <- expect_serving(it)
-  expect_match(it$tell(), "SHA-256 fingerprint, as the browser shows it: ([0-9A-F]{2}:){31}[0-9A-F]{2}")
-  expect_equal(fetch(url, cainfo = file.path(data, "R", "rookery", "tls", "localhost.pem"))$text, "https")
+  expect_match(
+    it$tell(), "SHA-256 fingerprint, as the browser shows it: ([0-9A-F]{2}:){31}[0-9A-F]{2}"
+  )
+  expect_equal(
+    fetch(url, cainfo = file.path(data, "R", "rookery", "tls", "localhost.pem"))$text, "https"
+  )
 })

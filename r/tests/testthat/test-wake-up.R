@@ -1,28 +1,29 @@
-# The wake protocol: who wakes whom, and that nobody waits for long.
+# Wake-ups between R's thread and the I/O thread: neither waits for long.
 
-# An R process that talks to the server of this one: `code` is run there with `port`.
+# Runs an R process that talks to the server of this one; `code` is evaluated there with `port`.
 talk <- function(server, code) {
   skip_if_not_installed("callr")
   callr::r_bg(code, list(port = server$getPort()))
 }
 
-test_that("an idle server leaves later::loop_empty() TRUE and wakes no more than its clock ticks", {
+test_that("an idle server leaves later::loop_empty() TRUE and wakes only for its clock", {
   threads <- function() {
     tasks <- list.files("/proc/self/task", full.names = TRUE)
     Filter(function(task) identical(readLines(file.path(task, "comm")), "rookery-io"), tasks)
   }
-  # Package later's timer thread ticks, and bears the name of ours when ours started it, in a test before this one.
+  # Package later's timer thread ticks, and has the name of our thread if our thread started it in
+  # an earlier test.
   expect_length(listServers(), 0)
   others <- threads()
   server <- local_server(list(call = function(req) ok()))
-  # A thread names itself, a moment after it has begun.
+  # A thread sets its name a moment after its start.
   expect_true(wait_until(function() length(setdiff(threads(), others)) == 1))
   ours <- setdiff(threads(), others)
   client <- local_client(server)
   expect_identical(get(client)$text, "ok")
   service(NA)
   expect_true(later::loop_empty())
-  # The I/O thread's processor time and context switches.
+  # Returns the processor time and context switches of the I/O thread.
   ticks <- function() {
     fields <- strsplit(sub(".*\\) ", "", readLines(file.path(ours, "stat"))), " ")[[1]]
     sum(as.numeric(fields[12:13]))
@@ -33,8 +34,8 @@ test_that("an idle server leaves later::loop_empty() TRUE and wakes no more than
   }
   disconnect(client)
   serve_until(function() rookery:::connections_of(server) == 0)
-  # Without a connection, only the clock of the deadlines wakes the thread, once a second: each time
-  # costs a few switches and next to no processor time (the unit is 10 ms).
+  # Without connections, only the sweep of deadlines wakes the thread, once a second. Each wake-up
+  # costs a few switches and hardly any processor time (the unit is 10 ms).
   expect_true(wait_until(function() {
     before <- c(ticks(), switches())
     time <- system.time(Sys.sleep(2))[["elapsed"]]
@@ -43,9 +44,11 @@ test_that("an idle server leaves later::loop_empty() TRUE and wakes no more than
   }))
 })
 
-test_that("50 messages in one write are 50 returns of service()", {
+test_that("service() returns for each of 50 messages in one write", {
   seen <- 0
-  server <- local_server(list(onWSOpen = function(ws) ws$onMessage(function(binary, message) seen <<- seen + 1)))
+  server <- local_server(list(
+    onWSOpen = function(ws) ws$onMessage(function(binary, message) seen <<- seen + 1)
+  ))
   client <- local_client(server)
   upgrade(client)
   send(client, do.call(c, lapply(1:50, function(i) frame(as.character(i)))))
@@ -58,11 +61,11 @@ test_that("50 messages in one write are 50 returns of service()", {
     at_return <- c(at_return, seen)
   }
   expect_identical(seen, 50)
-  # No return found more than one message handled.
+  # Each return of service() has handled at most one message.
   expect_true(all(diff(c(0, at_return)) <= 1))
 })
 
-test_that("a nested service() inside a handler completes, and sees the rest of the queue", {
+test_that("a service() within a handler returns, and handles the rest of the queue", {
   inner <- character(0)
   server <- local_server(list(call = function(req) {
     if (req$PATH_INFO == "/outer") {
@@ -100,7 +103,7 @@ test_that("a loop that only calls later::run_now() is served, with WebSockets", 
   expect_identical(result$texts, rep("ok", 50))
 })
 
-test_that("a promise that is settled by a foreign process is answered", {
+test_that("a promise that another process resolves results in a response", {
   server <- local_server(list(call = function(req) {
     promises::promise(function(resolve, reject) later::later(function() resolve(ok("later")), 0.05))
   }))
@@ -108,11 +111,11 @@ test_that("a promise that is settled by a foreign process is answered", {
   expect_identical(get(client)$text, "later")
 })
 
-test_that("an interactive R at its prompt is served", {
+test_that("an interactive R process serves at its prompt", {
   skip_if_not_installed("processx")
   port <- free_port()
   paths <- paste(deparse(.libPaths()), collapse = "")
-  # A pseudo terminal: R waits for input there in its event loop, as at a desk.
+  # A pseudo-terminal, at which R waits for input in its event loop, as for a user.
   process <- processx::process$new(
     file.path(R.home("bin"), "R"), c("--interactive", "--no-save", "--no-readline", "--quiet"),
     pty = TRUE, poll_connection = FALSE
@@ -139,7 +142,7 @@ test_that("an interactive R at its prompt is served", {
   expect_identical(answer, "prompt")
 })
 
-test_that("stopServer() inside a handler lets its answer out", {
+test_that("stopServer() within a handler still sends its response", {
   server <- NULL
   server <- startServer("127.0.0.1", 0, list(call = function(req) {
     stopServer(server)
@@ -163,7 +166,7 @@ test_that("interrupt() ends service(0) after the handler that calls it", {
   expect_identical(reply(client)$text, "interrupted")
 })
 
-test_that("a queue that is never empty does not keep `later` waiting", {
+test_that("a queue that is never empty does not block callbacks of package later", {
   ticks <- 0
   during <- NULL
   tick <- function() {
@@ -172,7 +175,7 @@ test_that("a queue that is never empty does not keep `later` waiting", {
   }
   is_over <- FALSE
   server <- local_server(function(req) {
-    # Slower than its clients are: from the first request to the last some wait.
+    # Slower than the clients, so requests wait all the time.
     Sys.sleep(0.003)
     during <<- c(during, ticks)
     if (length(during) == 1) later::later(tick, 0)
@@ -181,19 +184,22 @@ test_that("a queue that is never empty does not keep `later` waiting", {
   clients <- talk(server, function(port) {
     url <- paste0("http://127.0.0.1:", port, "/")
     pool <- curl::new_pool(total_con = 40, host_con = 40)
-    for (i in 1:400) curl::curl_fetch_multi(url, pool = pool, handle = curl::new_handle(timeout = 60))
+    for (i in 1:400) {
+      curl::curl_fetch_multi(url, pool = pool, handle = curl::new_handle(timeout = 60))
+    }
     curl::multi_run(pool = pool)$success
   })
   until <- Sys.time() + 300
   while (clients$is_alive() && Sys.time() < until) service(50)
   is_over <- TRUE
   expect_identical(clients$get_result(), 400L)
-  # 400 requests of 3 ms and more: hundreds of ticks, had nobody else the processor.
+  # 400 requests of at least 3 ms would be hundreds of ticks if nothing else used the processor.
   expect_gt(max(during), 20)
 })
 
-# What a callback sends while it works on: `send(i)` is called three times, and the callback works on until a client in a process of its own
-# has got what was sent, and has added a byte to the file `got`. How often that was in vain.
+# Counts failures of a callback to send while it continues to run: `send(i)` is called three times,
+# and the callback runs until a client in another process has received the message and added a byte
+# to the file `got`.
 unheard <- function(app_of, client, env = parent.frame()) {
   got <- withr::local_tempfile(.local_envir = env)
   file.create(got)
@@ -202,7 +208,7 @@ unheard <- function(app_of, client, env = parent.frame()) {
     for (i in 1:3) {
       send(i)
       until <- Sys.time() + 60
-      # Not Sys.sleep(), in which R looks after its event loop.
+      # A busy loop, because R runs its event loop during Sys.sleep().
       while (file.size(got) < i && Sys.time() < until) NULL
       if (file.size(got) < i) missed <<- missed + 1
     }
@@ -216,7 +222,7 @@ unheard <- function(app_of, client, env = parent.frame()) {
   missed
 }
 
-test_that("what a WebSocket's callback sends leaves at once, whatever it does next", {
+test_that("messages sent in a WebSocket callback leave at once, whatever the callback does next", {
   missed <- unheard(
     function(send_and_work) {
       list(onWSOpen = function(ws) {
@@ -237,11 +243,11 @@ test_that("what a WebSocket's callback sends leaves at once, whatever it does ne
       }
     }
   )
-  # Without an alarm all three: they would leave when the callback was done.
+  # Without the wake timer, all three would fail, because messages would be sent after the callback.
   expect_equal(missed, 0)
 })
 
-test_that("promises that are settled in a callback that works on are answered at once", {
+test_that("responses of promises are sent at once, even if the callback continues to run", {
   settle <- list()
   missed <- unheard(
     function(send_and_work) {
@@ -249,7 +255,7 @@ test_that("promises that are settled in a callback that works on are answered at
         promises::promise(function(resolve, reject) {
           settle[[length(settle) + 1]] <<- resolve
           if (length(settle) == 3) {
-            # As promises does it: in a callback of later's, where each settles another.
+            # Each callback of package later schedules another one, as promises do.
             later::later(function() {
               send_and_work(function(i) {
                 settle[[i]](ok(as.character(i)))
@@ -266,7 +272,7 @@ test_that("promises that are settled in a callback that works on are answered at
         writeBin(charToRaw("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), socket)
         socket
       })
-      # In whatever order they were accepted.
+      # In any order of acceptance.
       while (length(sockets) > 0) {
         ready <- which(socketSelect(sockets))
         cat(strrep("x", length(ready)), file = got, append = TRUE)

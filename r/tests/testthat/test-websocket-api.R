@@ -1,6 +1,6 @@
-# What WebSocket has beyond httpuv's: why it was closed, how much waits, callbacks taken back.
+# Additions to httpuv's WebSocket: the reason for a close, the queue, and removing callbacks.
 
-# A server, a client that has opened a WebSocket there, and the server's object of it.
+# Returns a server, a client that has opened a WebSocket, and the server's object of it.
 opened <- function(app = list(), headers = character(0), env = parent.frame()) {
   seen <- new.env()
   on_open <- app$onWSOpen
@@ -19,7 +19,7 @@ close_frame <- function(code, reason = "") {
   frame(c(as.raw(c(code %/% 256, code %% 256)), charToRaw(enc2utf8(reason))), opcode = 8)
 }
 
-test_that("onClose is told target, code, reason and wasClean, if it has an argument for it", {
+test_that("onClose gets target, code, reason and wasClean if it has an argument", {
   seen <- opened()
   told <- list()
   seen$ws$onClose(function(event) told$event <<- event)
@@ -28,12 +28,14 @@ test_that("onClose is told target, code, reason and wasClean, if it has an argum
   seen$ws$onClose(function(...) told$dots <<- ...length())
   send(seen$client, close_frame(4001, "done \u00fc"))
   serve_until(function() length(told) == 4)
-  expect_identical(told$event, list(target = seen$ws, code = 4001L, reason = "done \u00fc", wasClean = TRUE))
+  expect_identical(
+    told$event, list(target = seen$ws, code = 4001L, reason = "done \u00fc", wasClean = TRUE)
+  )
   expect_identical(Encoding(told$event$reason), "UTF-8")
   expect_identical(told[-1], list(nothing = 0L, default = "mine", dots = 0L))
 })
 
-test_that("the code says how it ended where there was no close frame, or an empty one", {
+test_that("the code distinguishes a missing close frame and an empty one", {
   events <- list()
   for (how in c("broken", "empty")) {
     seen <- opened()
@@ -45,7 +47,7 @@ test_that("the code says how it ended where there was no close frame, or an empt
   expect_identical(events$empty, list(code = 1005L, reason = "", wasClean = TRUE))
 })
 
-test_that("a closing callback that fails keeps none of the others", {
+test_that("a failing closing callback does not prevent the others", {
   seen <- opened()
   told <- NULL
   seen$ws$onClose(function(event) stop("in close"))
@@ -58,7 +60,7 @@ test_that("a closing callback that fails keeps none of the others", {
   expect_match(said, "a WebSocket's onClose.*in close", all = FALSE)
 })
 
-test_that("what on*() returns takes the callback away, once, and that one only", {
+test_that("the value of on*() removes only its callback, once", {
   seen <- opened()
   got <- character()
   note <- function(binary, message) got <<- c(got, message)
@@ -66,7 +68,7 @@ test_that("what on*() returns takes the callback away, once, and that one only",
   second <- seen$ws$onMessage(note)
   other <- seen$ws$onMessage(function(binary, message) {
     got <<- c(got, "other")
-    # Within the delivery of a message.
+    # During the delivery of a message.
     other()
   })
   send(seen$client, frame("1"))
@@ -90,13 +92,13 @@ test_that("what on*() returns takes the callback away, once, and that one only",
   expect_identical(closed, 10)
 })
 
-test_that("send() says TRUE, FALSE past a megabyte, and FALSE when it is over; onDrain() says when to go on", {
+test_that("send() returns FALSE above a megabyte and after the end, and onDrain() is called", {
   seen <- opened()
   expect_invisible(seen$ws$send("one"))
   expect_identical(seen$ws$send("two"), TRUE)
   drained <- 0
   seen$ws$onDrain(function() drained <<- drained + 1)
-  # More than the system takes of one that does not read.
+  # More than the system buffers for a client that does not read.
   chunk <- raw(2e6)
   rounds <- 0
   repeat {
@@ -104,7 +106,7 @@ test_that("send() says TRUE, FALSE past a megabyte, and FALSE when it is over; o
     expect_true(isTRUE(can_go_on) || isFALSE(can_go_on))
     rounds <- rounds + 1
     service(5)
-    # On a busy machine the system may take only now what was waiting when `$send()` returned.
+    # On a busy machine, the system may accept the queued data only now.
     if (!can_go_on && seen$ws$bufferedAmount() > 1e6) break
     if (rounds > 50) stop("it is never told to wait")
   }
@@ -131,10 +133,10 @@ test_that("send() says TRUE, FALSE past a megabyte, and FALSE when it is over; o
   expect_identical(seen$ws$ping(), FALSE)
 })
 
-test_that("a message on a connection that has ended, and has not been told so, is lent to nobody", {
+test_that("a message is not lent to a connection that has ended unnoticed", {
   seen <- opened()
   disconnect(seen$client)
-  # The I/O thread knows; R has not looked.
+  # The I/O thread knows it, and R has not processed the event.
   until <- Sys.time() + 60
   while (seen$ws$send(raw(1e6)) || seen$ws$bufferedAmount() > 0) {
     if (Sys.time() > until) stop("never over")
@@ -143,15 +145,17 @@ test_that("a message on a connection that has ended, and has not been told so, i
   expect_identical(seen$ws$send("x"), FALSE)
 })
 
-test_that("ping() sends one", {
+test_that("ping() sends a ping", {
   seen <- opened()
   expect_identical(seen$ws$ping(), TRUE)
   expect_identical(next_frame(seen$client)$opcode, 9)
 })
 
-test_that("a subprotocol is the first of the app's that the client offers", {
+test_that("the subprotocol is the first of the app's that the client offers", {
   spoken <- function(offered, ours = c("graphql-transport-ws", "chat")) {
-    seen <- opened(list(wsProtocols = ours), paste0("Sec-WebSocket-Protocol: ", offered)[length(offered) > 0])
+    seen <- opened(
+      list(wsProtocols = ours), paste0("Sec-WebSocket-Protocol: ", offered)[length(offered) > 0]
+    )
     c(unname(seen$reply$headers["sec-websocket-protocol"]), seen$ws$protocol)
   }
   expect_identical(spoken("chat"), c("chat", "chat"))
@@ -160,7 +164,10 @@ test_that("a subprotocol is the first of the app's that the client offers", {
   expect_identical(spoken("Chat"), c(NA, ""))
   expect_identical(spoken(character(0)), c(NA, ""))
   expect_identical(spoken("chat", NULL), c(NA, ""))
-  expect_error(local_server(list(wsProtocols = "a, b")), "`app\\$wsProtocols` must be names of subprotocols, .* not \"a, b\"")
+  expect_error(
+    local_server(list(wsProtocols = "a, b")),
+    "`app\\$wsProtocols` must be names of subprotocols, .* not \"a, b\""
+  )
 })
 
 test_that("onHeaders accepts with a subprotocol and headers, or refuses", {
@@ -168,7 +175,9 @@ test_that("onHeaders accepts with a subprotocol and headers, or refuses", {
   app <- list(
     onHeaders = function(req) {
       asked <<- asked + 1
-      if (identical(req$HTTP_X_WHO, "stranger")) return(list(status = 403L, headers = list("X-Why" = "no"), body = "no"))
+      if (identical(req$HTTP_X_WHO, "stranger")) {
+        return(list(status = 403L, headers = list("X-Why" = "no"), body = "no"))
+      }
       if (identical(req$HTTP_X_WHO, "plain")) return(accept_ws())
       accept_ws(protocol = c("v2", "v1"), headers = list("Set-Cookie" = "seen=1", "X-Two" = 2))
     },
@@ -182,11 +191,11 @@ test_that("onHeaders accepts with a subprotocol and headers, or refuses", {
   expect_identical(seen$ws$protocol, "v1")
   seen$ws$send("open")
   expect_identical(rawToChar(next_frame(seen$client)$payload), "open")
-  # Not offered, not answered.
+  # A subprotocol that was not offered is not chosen.
   seen <- opened(app, "Sec-WebSocket-Protocol: chat")
   expect_false("sec-websocket-protocol" %in% names(seen$reply$headers))
   expect_identical(seen$ws$protocol, "")
-  # Without one of its own, the app's.
+  # Without subprotocols of its own, those of the app are used.
   seen <- opened(app, c("Sec-WebSocket-Protocol: chat", "X-Who: plain"))
   expect_identical(seen$ws$protocol, "chat")
   seen <- opened(app, "X-Who: stranger")
@@ -196,27 +205,37 @@ test_that("onHeaders accepts with a subprotocol and headers, or refuses", {
   expect_identical(asked, 4)
 })
 
-test_that("accept_ws() where it means nothing is an error that says so", {
+test_that("accept_ws() in a wrong place is an error that says so", {
   said <- stderr_of({
     server <- local_server(list(call = function(req) accept_ws(), onHeaders = function(req) NULL))
     expect_identical(get(local_client(server))$status, 500L)
-    server <- local_server(list(onHeaders = function(req) accept_ws(headers = list("X-A" = "a\nb")), onWSOpen = print))
+    server <- local_server(list(
+      onHeaders = function(req) accept_ws(headers = list("X-A" = "a\nb")), onWSOpen = print
+    ))
     expect_identical(upgrade(local_client(server))$status, 500L)
   })
-  expect_match(said, "accept_ws\\(\\) can only be returned by `onHeaders` for a WebSocket handshake", all = FALSE)
+  expect_match(
+    said, "accept_ws\\(\\) can only be returned by `onHeaders` for a WebSocket handshake",
+    all = FALSE
+  )
   expect_match(said, "a value in `headers` has a line break", all = FALSE)
   expect_error(accept_ws("a b"), "`protocol` must be names of subprotocols")
   expect_error(accept_ws(headers = list("x")), "`headers` must be a named list")
-  expect_error(accept_ws(headers = list("sec-websocket-protocol" = "x")), "`headers` must not have sec-websocket-protocol")
+  expect_error(
+    accept_ws(headers = list("sec-websocket-protocol" = "x")),
+    "`headers` must not have sec-websocket-protocol"
+  )
 })
 
-test_that("pages of other origins are refused before the app is asked", {
+test_that("pages of other origins are refused before the app is called", {
   asked <- 0
   status <- function(origin, ...) {
     app <- list(onWSOpen = function(ws) asked <<- asked + 1, ...)
-    upgrade(local_client(local_server(app)), headers = paste0("Origin: ", origin)[length(origin) > 0])$status
+    upgrade(
+      local_client(local_server(app)), headers = paste0("Origin: ", origin)[length(origin) > 0]
+    )$status
   }
-  # The helper's Host is `test`.
+  # The helper sends `Host: test`.
   expect_identical(status("https://evil.org"), 101L)
   expect_identical(status("https://evil.org", wsOrigins = "same"), 403L)
   expect_identical(status("http://test", wsOrigins = "same"), 101L)
@@ -230,22 +249,31 @@ test_that("pages of other origins are refused before the app is asked", {
     expect_identical(status("https://evil.org"), 403L)
     expect_identical(status("https://evil.org", wsOrigins = "evil.org"), 101L)
   })
-  expect_error(local_server(list(wsOrigins = "https://a.org")), "`app\\$wsOrigins` must be \"same\", or hosts .* not \"https://a.org\"")
+  expect_error(
+    local_server(list(wsOrigins = "https://a.org")),
+    "`app\\$wsOrigins` must be \"same\", or hosts .* not \"https://a.org\""
+  )
   expect_error(local_server(list(wsOrigins = TRUE)), "not TRUE")
-  withr::with_options(list(rookery.ws_origins = "*"), expect_error(local_server(list()), "rookery.ws_origins.* not \"\\*\""))
+  withr::with_options(
+    list(rookery.ws_origins = "*"),
+    expect_error(local_server(list()), "rookery.ws_origins.* not \"\\*\"")
+  )
 })
 
-test_that("what is no string and no raw vector is sent as as.character() makes it", {
+test_that("other values are sent as converted by as.character()", {
   registerS3method("as.character", "spoken", function(x, ...) "by its method", envir = baseenv())
   seen <- opened()
-  sent <- list("text", 42L, 1e5, TRUE, factor("level"), structure("own", class = "spoken"), as.name("symbol"), c("first", "second"))
+  sent <- list(
+    "text", 42L, 1e5, TRUE, factor("level"), structure("own", class = "spoken"), as.name("symbol"),
+    c("first", "second")
+  )
   for (message in sent) {
     expect_true(seen$ws$send(message))
   }
   expect_error(seen$ws$send(character(0)), "must be a string or a raw vector")
   expect_error(seen$ws$send(NULL), "must be a string or a raw vector")
   expected <- c("text", "42", "1e+05", "TRUE", "level", "by its method", "symbol", "first")
-  # Text frames without a mask: 0x81, a length, the text.
+  # Unmasked text frames: 0x81, a length, the text.
   bytes <- unlist(lapply(expected, function(text) c(as.raw(c(0x81, nchar(text))), charToRaw(text))))
   serve_until(function() {
     fill(seen$client)
@@ -254,13 +282,15 @@ test_that("what is no string and no raw vector is sent as as.character() makes i
   expect_identical(seen$client$read, bytes)
 })
 
-# A text message that is compressed: zlib's stream without its header and its sum, ended as RFC 7692, 7.2.3.4, asks.
+# Returns a compressed text message: a zlib stream without its header and checksum, which ends as
+# RFC 7692, 7.2.3.4, requires.
 deflated <- function(text) {
   zlib <- memCompress(charToRaw(text), "gzip")
   frame(c(zlib[3:(length(zlib) - 4)], as.raw(0)), opcode = 0x41)
 }
 
-# Whether the next frame is compressed, its size on the wire, and the text that it stands for, which is `expected`.
+# Returns whether the next frame is compressed, its size, and the decompressed text, which must be
+# `expected`.
 next_text <- function(client, expected) {
   serve_until(function() {
     fill(client)
@@ -281,7 +311,7 @@ next_text <- function(client, expected) {
 
 echo <- function(ws) ws$onMessage(function(binary, message) ws$send(message))
 
-test_that("messages are compressed for clients that offer it, if the app wants it", {
+test_that("messages are compressed for clients that offer it, if wsCompression is on", {
   offer <- "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits"
   answer <- function(compression, headers = offer) {
     seen <- opened(list(onWSOpen = echo, wsCompression = compression), headers)
@@ -300,8 +330,11 @@ test_that("messages are compressed for clients that offer it, if the app wants i
   })
 })
 
-test_that("compressed messages are what they were, either way, from the threshold on", {
-  seen <- opened(list(onWSOpen = echo, wsCompression = list(threshold = 1000)), "Sec-WebSocket-Extensions: permessage-deflate")
+test_that("compressed messages arrive unchanged in both directions, from the threshold on", {
+  seen <- opened(
+    list(onWSOpen = echo, wsCompression = list(threshold = 1000)),
+    "Sec-WebSocket-Extensions: permessage-deflate"
+  )
   for (n in c(1, 100, 1e4)) {
     text <- strrep("all work and no play ", n)
     send(seen$client, deflated(text))
@@ -310,7 +343,7 @@ test_that("compressed messages are what they were, either way, from the threshol
     expect_identical(got$compressed, n > 1 && nchar(text) >= 1000)
     if (got$compressed) expect_lt(got$size, nchar(text) / 10)
   }
-  # Bytes that are nothing close the connection.
+  # Invalid compressed data closes the connection.
   code <- NULL
   seen$ws$onClose(function(event) code <<- event$code)
   send(seen$client, frame(as.raw(c(0xFF, 0xFF)), opcode = 0x41))
@@ -319,14 +352,19 @@ test_that("compressed messages are what they were, either way, from the threshol
   expect_identical(code, 1006L)
 })
 
-test_that("what is wrong with wsCompression is said when the server is started", {
+test_that("a wrong wsCompression is an error when the server is started", {
   bad <- list(
     list("yes", "`app\\$wsCompression` must be TRUE, FALSE, or a list of `level`, `threshold` and `takeover`, not \"yes\""),
     list(NA, "must be TRUE, FALSE, or a list"), list(list(), "must be TRUE, FALSE, or a list"),
-    list(list(speed = 1), "must be TRUE, FALSE, or a list"), list(list(level = 0), ": `level` must be a whole number from 1 to 9, not 0"),
-    list(list(level = 2.5), "not 2.5"), list(list(threshold = -1), ": `threshold` must be a number of bytes, not -1"),
+    list(list(speed = 1), "must be TRUE, FALSE, or a list"),
+    list(list(level = 0), ": `level` must be a whole number from 1 to 9, not 0"),
+    list(list(level = 2.5), "not 2.5"),
+    list(list(threshold = -1), ": `threshold` must be a number of bytes, not -1"),
     list(list(takeover = NA), ": `takeover` must be TRUE or FALSE, not NA")
   )
   for (case in bad) expect_error(local_server(list(wsCompression = case[[1]])), case[[2]])
-  withr::with_options(list(rookery.ws_compression = 3), expect_error(local_server(list()), "The option `rookery.ws_compression` must be .*not 3"))
+  withr::with_options(
+    list(rookery.ws_compression = 3),
+    expect_error(local_server(list()), "The option `rookery.ws_compression` must be .*not 3")
+  )
 })

@@ -1,7 +1,7 @@
-# WebSocketClient: against this package's server in the same process, and against sockets that do as they are told. What needs no R is in
-# crates/websocket-client/tests.
+# WebSocketClient with this package's server in the same process, and with scripted sockets.
+# crates/websocket-client/tests has the tests without R.
 
-# A server that sends each message back; `it$told` is what it heard of the ends of its WebSockets.
+# A server that echoes each message; `it$told` has the closes of its WebSockets.
 local_echo <- function(env = parent.frame(), tls = NULL) {
   it <- new.env()
   it$opened <- list()
@@ -15,11 +15,13 @@ local_echo <- function(env = parent.frame(), tls = NULL) {
   )
   it$server <- suppressMessages(startServer("127.0.0.1", 0, app, tls = tls))
   withr::defer(it$server$stop(), envir = env)
-  it$url <- paste0(if (is.null(tls)) "ws://127.0.0.1:" else "wss://localhost:", it$server$getPort(), "/")
+  it$url <- paste0(
+    if (is.null(tls)) "ws://127.0.0.1:" else "wss://localhost:", it$server$getPort(), "/"
+  )
   it
 }
 
-# A client that writes down its events, without their target: `it$seen`.
+# A client that records its events without their target in `it$seen`.
 local_ws <- function(url, ..., env = parent.frame()) {
   it <- new.env()
   it$seen <- list()
@@ -45,7 +47,7 @@ wait_for <- function(it, kind, count = 1) {
   found()[[count]]
 }
 
-test_that("a client and a server in one R: events in their order, text, bytes and the end", {
+test_that("client and server in one R process: events in order, text, bytes and the close", {
   echo <- local_echo()
   it <- local_ws(paste0(echo$url, "room?x=1"), headers = list("X-Who" = "me"))
   expect_equal(it$ws$readyState(), 0L)
@@ -56,7 +58,9 @@ test_that("a client and a server in one R: events in their order, text, bytes an
   expect_equal(it$ws$status(), 101L)
   expect_equal(it$ws$protocol(), "")
   request <- echo$opened[[1]]$request
-  expect_equal(c(request$PATH_INFO, request$QUERY_STRING, request$HTTP_X_WHO), c("/room", "?x=1", "me"))
+  expect_equal(
+    c(request$PATH_INFO, request$QUERY_STRING, request$HTTP_X_WHO), c("/room", "?x=1", "me")
+  )
   latin1 <- iconv("\u00e4", "UTF-8", "latin1")
   expect_invisible(it$ws$send("hello \u6f22\u5b57"))
   it$ws$send("")
@@ -66,7 +70,9 @@ test_that("a client and a server in one R: events in their order, text, bytes an
   it$ws$send(raw(3e6))
   wait_for(it, "message", 6)
   data <- lapply(it$seen[-1], `[[`, "data")
-  expect_identical(data, list("hello \u6f22\u5b57", "", "\u00e4", as.raw(c(0, 1, 255)), raw(0), raw(3e6)))
+  expect_identical(
+    data, list("hello \u6f22\u5b57", "", "\u00e4", as.raw(c(0, 1, 255)), raw(0), raw(3e6))
+  )
   it$ws$close(3001L, "done")
   expect_equal(it$ws$readyState(), 2L)
   expect_identical(wait_for(it, "close"), list("close", code = 3001L, reason = "", wasClean = TRUE))
@@ -75,19 +81,21 @@ test_that("a client and a server in one R: events in their order, text, bytes an
   expect_silent(it$ws$close())
 })
 
-test_that("the server's end is told with its code and reason", {
+test_that("a close by the server is passed on with code and reason", {
   echo <- local_echo()
   it <- local_ws(echo$url)
   wait_for(it, "open")
   echo$opened[[1]]$close(4002L, "go away")
-  expect_identical(wait_for(it, "close"), list("close", code = 4002L, reason = "go away", wasClean = TRUE))
+  expect_identical(
+    wait_for(it, "close"), list("close", code = 4002L, reason = "go away", wasClean = TRUE)
+  )
   it <- local_ws(echo$url)
   wait_for(it, "open")
   echo$server$stop()
   expect_equal(wait_for(it, "close")$code, 1001L)
 })
 
-test_that("callbacks can be taken away, one that fails stops no other, and none follows the end", {
+test_that("callbacks can be removed, a failing one stops no others, and none follows the end", {
   echo <- local_echo()
   ws <- WebSocketClient$new(echo$url)
   heard <- character()
@@ -104,7 +112,9 @@ test_that("callbacks can be taken away, one that fails stops no other, and none 
   ws$onOpen(function(event) ws$send("a"))
   said <- stderr_of(serve_until(function() "two a" %in% heard))
   expect_equal(heard, c("one a", "same", "same", "two a"))
-  expect_match(said, "rookery: a callback of a WebSocketClient: on purpose", fixed = TRUE, all = FALSE)
+  expect_match(
+    said, "rookery: a callback of a WebSocketClient: on purpose", fixed = TRUE, all = FALSE
+  )
   expect_null(remove_one())
   remove_same()
   remove_same()
@@ -122,7 +132,7 @@ test_that("callbacks can be taken away, one that fails stops no other, and none 
   expect_equal(ended, 1)
 })
 
-test_that("without autoConnect nothing happens before connect(), which works once", {
+test_that("with autoConnect = FALSE nothing happens before connect(), which works once", {
   echo <- local_echo()
   it <- local_ws(echo$url, autoConnect = FALSE)
   service(50)
@@ -137,7 +147,7 @@ test_that("without autoConnect nothing happens before connect(), which works onc
   expect_error(unused$connect(), "connects once")
 })
 
-test_that("it runs by later alone: in a loop of run_now(), and from a callback of later's", {
+test_that("a client works with package later only: in a loop of run_now(), and in a callback", {
   server <- local_echo()
   it <- local_ws(server$url)
   later::later(function() it$ws$onOpen(function(event) event$target$send("sent")))
@@ -146,7 +156,7 @@ test_that("it runs by later alone: in a loop of run_now(), and from a callback o
   expect_identical(it$seen[[2]], list("message", data = "sent"))
 })
 
-# A socket of plain R that accepts one connection and answers it.
+# A socket of plain R that accepts one connection and responds to it.
 local_peer <- function(env = parent.frame()) {
   port <- free_port()
   listening <- serverSocket(port)
@@ -154,14 +164,14 @@ local_peer <- function(env = parent.frame()) {
   list(port = port, url = paste0("ws://127.0.0.1:", port), listening = listening)
 }
 
-test_that("a handshake that is refused, or never answered, is an error and blocks nobody", {
+test_that("a handshake that is refused, or gets no response, is an error and does not block", {
   echo <- local_echo()
   peer <- local_peer()
   it <- local_ws(peer$url)
   socket <- socketAccept(peer$listening, open = "r+b")
   writeBin(charToRaw("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"), socket)
   expect_equal(wait_for(it, "error")$status, 404L)
-  expect_match(it$seen[[1]]$message, "answered the handshake with status 404")
+  expect_match(it$seen[[1]]$message, "responded to the handshake with status 404")
   expect_equal(it$ws$readyState(), 3L)
   expect_equal(it$ws$status(), 404L)
   expect_length(it$seen, 1)
@@ -174,33 +184,37 @@ test_that("a handshake that is refused, or never answered, is an error and block
     if (it$ws$readyState() == 0L) later::later(tick, 0.01)
   }
   tick()
-  expect_match(wait_for(it, "error")$message, "did not answer within 2 s")
+  expect_match(wait_for(it, "error")$message, "did not respond within 2 s")
   expect_identical(it$seen[[1]]$status, NA_integer_)
   expect_gt(ticks, 5)
 
-  # The one that was given up was in the queue of the socket.
+  # The client that stopped connecting was in the accept queue of the socket.
   close(socketAccept(peer$listening, open = "r+b"))
   it <- local_ws(peer$url)
   socket <- socketAccept(peer$listening, open = "r+b")
   writeLines("this is no HTTP\r\n\r", socket)
-  expect_match(wait_for(it, "error")$message, "answer to the handshake is wrong: malformed head")
+  expect_match(
+    wait_for(it, "error")$message, "response to the handshake is invalid: malformed head"
+  )
   close(socket)
 
   it <- local_ws(echo$url)
   it$ws$close()
-  expect_equal(wait_for(it, "error")$message, "it was closed before it was open")
+  expect_equal(wait_for(it, "error")$message, "the client was closed before it was open")
 })
 
-test_that("limits: a message's size, what waits to be sent, the time of a close", {
+test_that("limits: message size, send queue, and time for closing", {
   echo <- local_echo()
   it <- local_ws(echo$url, maxMessageSize = 1000)
   wait_for(it, "open")
   it$ws$send(strrep("x", 1000))
   wait_for(it, "message")
   it$ws$send(strrep("x", 1001))
-  expect_identical(wait_for(it, "close")[-1], list(code = 1009L, reason = "message too big", wasClean = FALSE))
+  expect_identical(
+    wait_for(it, "close")[-1], list(code = 1009L, reason = "message too big", wasClean = FALSE)
+  )
 
-  # R serves nobody meanwhile, so the server's reading stops.
+  # R does not run the event loop meanwhile, so the server stops reading.
   it <- local_ws(echo$url, max_send_queue_size = 1e6, close_timeout = 0.3)
   wait_for(it, "open")
   message <- raw(5e5)
@@ -217,21 +231,27 @@ test_that("limits: a message's size, what waits to be sent, the time of a close"
   silent <- local_ws(peer$url, close_timeout = 0.3)
   socket <- socketAccept(peer$listening, blocking = TRUE, open = "r+b")
   withr::defer(close(socket))
-  key <- sub("^.*: ", "", grep("^sec-websocket-key: ", readLines(socket, 6), ignore.case = TRUE, value = TRUE))
+  key <- sub(
+    "^.*: ", "",
+    grep("^sec-websocket-key: ", readLines(socket, 6), ignore.case = TRUE, value = TRUE)
+  )
   skip_if_not_installed("openssl")
-  accept <- openssl::base64_encode(openssl::sha1(charToRaw(paste0(key, "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))))
+  accept <- openssl::base64_encode(openssl::sha1(
+    charToRaw(paste0(key, "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+  ))
   writeBin(charToRaw(paste0(
-    "HTTP/1.1 101 Go\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ", accept, "\r\n\r\n"
+    "HTTP/1.1 101 Go\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ",
+    accept, "\r\n\r\n"
   )), socket)
   wait_for(silent, "open")
   silent$ws$close()
   expect_identical(
     wait_for(silent, "close")[-1],
-    list(code = 1006L, reason = "the server did not answer the close frame", wasClean = FALSE)
+    list(code = 1006L, reason = "the server did not respond to the close frame", wasClean = FALSE)
   )
 })
 
-test_that("wss: an own authority, and one that nobody knows", {
+test_that("wss: a custom authority, and an unknown one", {
   withr::local_envvar(R_USER_DATA_DIR = withr::local_tempdir())
   echo <- local_echo(tls = "dev")
   file <- file.path(tools::R_user_dir("rookery", "data"), "tls", "localhost.pem")
@@ -243,7 +263,7 @@ test_that("wss: an own authority, and one that nobody knows", {
   certificate <- sub("(-----END CERTIFICATE-----).*$", "\\1\n", certificate)
   it <- local_ws(echo$url, ca = certificate)
   wait_for(it, "open")
-  # The system's authorities; on a system that has none that is said at once.
+  # The system's authorities. A system without any reports that at once.
   skip_if_not(file.exists("/etc/ssl/certs/ca-certificates.crt"))
   it <- local_ws(echo$url)
   expect_match(wait_for(it, "error")$message, "^TLS with localhost failed: ")
@@ -251,7 +271,7 @@ test_that("wss: an own authority, and one that nobody knows", {
   expect_error(WebSocketClient$new(echo$url, ca = "/no/such.pem"), "/no/such.pem cannot be read")
 })
 
-test_that("a client without callbacks is closed when R collects it, and one with callbacks lives on", {
+test_that("R's collection closes a client without callbacks, and not one with callbacks", {
   echo <- local_echo()
   make <- function(listens) {
     ws <- WebSocketClient$new(echo$url)
@@ -269,12 +289,12 @@ test_that("a client without callbacks is closed when R collects it, and one with
   echo$opened[[2]]$send("still there")
   serve_until(function() length(heard) == 1)
   expect_equal(heard, "still there")
-  # The end lets go of it.
+  # The end of the connection releases the object.
   echo$opened[[2]]$close()
   serve_until(function() echo$ended == 2)
 })
 
-test_that("nothing is left of clients that have come and gone", {
+test_that("clients that have ended leak nothing", {
   echo <- local_echo()
   round <- function(n) {
     for (i in seq_len(n)) {
@@ -294,7 +314,7 @@ test_that("nothing is left of clients that have come and gone", {
   expect_lt(cells() - before, 30 * 40 + 5000)
 })
 
-test_that("in a fork a client is the parent's, and the fork's own works", {
+test_that("a fork cannot use a client of its parent, and can create its own", {
   skip_on_os("windows")
   echo <- local_echo()
   it <- local_ws(echo$url)
@@ -322,7 +342,7 @@ test_that("in a fork a client is the parent's, and the fork's own works", {
   expect_error(copy$send("stray"), "was saved and restored")
 })
 
-test_that("quit() and an unload end clients in order, also one whose server does not read", {
+test_that("quit() and unloading close clients, also one whose server does not read", {
   skip_if_not_installed("processx")
   server <- list(ended = 0, opened = 0)
   app <- list(onWSOpen = function(ws) {
@@ -357,24 +377,33 @@ test_that("arguments say what is wrong with them", {
   new <- function(url = "ws://127.0.0.1:1", ...) WebSocketClient$new(url, ..., autoConnect = FALSE)
   expect_error(WebSocketClient$new(1), "`url` must be one string")
   for (case in list(
-    list("http://host/", "has to begin with ws:// or wss://"),
-    list("ws://host/#a", "it has a #"),
-    list("ws://me@host/", "name or password before the host"),
-    list("ws://host:99999/", "no address of the form")
+    list("http://host/", "must begin with ws:// or wss://"),
+    list("ws://host/#a", "it contains a fragment"),
+    list("ws://me@host/", "user name or password"),
+    list("ws://host:99999/", "does not have the form")
   )) {
-    expect_error(WebSocketClient$new(case[[1]]), paste0("`url` is not the address of a WebSocket: .*", case[[2]]))
+    expect_error(
+      WebSocketClient$new(case[[1]]),
+      paste0("`url` is not the address of a WebSocket: .*", case[[2]])
+    )
   }
   expect_error(new(protocols = 1), "`protocols` must be names of subprotocols")
   expect_error(new(headers = list("x")), "`headers` must be a named list")
   expect_error(new(headers = c(Host = "x")), "`headers` has host, which the handshake sends itself")
-  expect_error(new(maxMessageSize = 0), "`maxMessageSize` must be a positive number of bytes, not 0")
-  expect_error(new(max_send_queue_size = Inf), "`max_send_queue_size` must be a positive number of bytes")
+  expect_error(
+    new(maxMessageSize = 0), "`maxMessageSize` must be a positive number of bytes, not 0"
+  )
+  expect_error(
+    new(max_send_queue_size = Inf), "`max_send_queue_size` must be a positive number of bytes"
+  )
   expect_error(new(connect_timeout = "1"), "`connect_timeout` must be a positive number of seconds")
   expect_error(new(close_timeout = NA), "`close_timeout` must be")
   expect_error(new(ping_timeout = -1), "`ping_timeout` must be")
   expect_error(new(compress = 1), "`compress` must be TRUE or FALSE")
   expect_error(new(ca = 1), "`ca` must be one string")
-  expect_error(WebSocketClient$new("ws://a", autoConnect = NA), "`autoConnect` must be TRUE or FALSE")
+  expect_error(
+    WebSocketClient$new("ws://a", autoConnect = NA), "`autoConnect` must be TRUE or FALSE"
+  )
   ws <- new(ping_interval = Inf, accessLogChannels = NULL, errorLogChannels = "all")
   expect_error(ws$onOpen("x"), "`func` must be a function")
   expect_error(ws$send("early"), "is connecting: send while it is open")
@@ -386,31 +415,40 @@ test_that("arguments say what is wrong with them", {
   expect_error(ws$send("late"), "is closed")
 })
 
-test_that("it prints its address and state", {
+test_that("a client prints its address and state", {
   echo <- local_echo()
   it <- local_ws(echo$url)
   expect_equal(format(it$ws), paste0("<WebSocketClient ", echo$url, ": connecting>"))
   wait_for(it, "open")
-  expect_output(expect_identical(expect_invisible(print(it$ws)), it$ws), paste0(echo$url, ": open>"), fixed = TRUE)
+  expect_output(
+    expect_identical(expect_invisible(print(it$ws)), it$ws), paste0(echo$url, ": open>"),
+    fixed = TRUE
+  )
   it$ws$close()
   expect_match(format(it$ws), ": closing")
   wait_for(it, "close")
   expect_match(format(it$ws), ": closed>$")
 })
 
-test_that("the package websocket does the same in the same order", {
+test_that("package websocket has the same events in the same order", {
   skip_if_not_installed("websocket")
   told_by <- function(class) {
     echo <- local_echo()
     seen <- list()
     ws <- class$new(paste0(echo$url, "x"), headers = list(A = "b"), autoConnect = FALSE)
-    note <- function(kind, ...) function(event) seen[[length(seen) + 1]] <<- c(kind, event[c(...)], list(identical(event$target, ws)))
+    note <- function(kind, ...) {
+      function(event) {
+        seen[[length(seen) + 1]] <<- c(kind, event[c(...)], list(identical(event$target, ws)))
+      }
+    }
     ws$onOpen(note("open"))
     ws$onOpen(function(event) ws$send("text"))
     remove <- ws$onMessage(note("removed"))
     remove()
     ws$onMessage(note("message", "data"))
-    ws$onMessage(function(event) if (is.raw(event$data)) echo$opened[[1]]$close() else ws$send(as.raw(1:3)))
+    ws$onMessage(function(event) {
+      if (is.raw(event$data)) echo$opened[[1]]$close() else ws$send(as.raw(1:3))
+    })
     ws$onClose(note("close"))
     states <- ws$readyState()
     ws$connect()
@@ -418,7 +456,9 @@ test_that("the package websocket does the same in the same order", {
     refused <- class$new("ws://127.0.0.1:1/")
     refused$onError(note("error"))
     serve_until(function() length(seen) == 5)
-    list(seen, as.integer(states), as.integer(refused$readyState()), echo$opened[[1]]$request$HTTP_A)
+    list(
+      seen, as.integer(states), as.integer(refused$readyState()), echo$opened[[1]]$request$HTTP_A
+    )
   }
   expect_equal(told_by(WebSocketClient), told_by(getExportedValue("websocket", "WebSocket")))
 })

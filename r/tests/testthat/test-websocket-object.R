@@ -1,4 +1,4 @@
-# The object that onWSOpen is given: made in C, and the same as WebSocket$new() makes.
+# The object that onWSOpen gets: it is made in C, and equals that of WebSocket$new().
 
 given_objects <- function(count = 1, env = parent.frame()) {
   objects <- list()
@@ -7,7 +7,7 @@ given_objects <- function(count = 1, env = parent.frame()) {
   objects
 }
 
-test_that("the server's object is what the class makes", {
+test_that("the object of the server equals that of the class", {
   given <- given_objects()[[1]]
   made <- WebSocket$new(given$handle, given$request)
   expect_identical(class(given), class(made))
@@ -34,7 +34,7 @@ test_that("the server's object is what the class makes", {
   expect_identical(copy$handle, given$handle)
 })
 
-test_that("objects share nothing that changes", {
+test_that("objects share no mutable state", {
   both <- given_objects(2)
   both[[1]]$onMessage(identity)
   both[[1]]$onClose(function() NULL)
@@ -45,7 +45,7 @@ test_that("objects share nothing that changes", {
   expect_identical(both[[2]]$request$HEADERS, both[[1]]$request$HEADERS)
 })
 
-test_that("callbacks are added in order, invisibly, to what is there", {
+test_that("callbacks are added in order, and the value is invisible", {
   ws <- WebSocket$new(NULL, NULL)
   expect_invisible(ws$onMessage(identity))
   first <- ws$messageCallbacks
@@ -57,7 +57,7 @@ test_that("callbacks are added in order, invisibly, to what is there", {
   expect_identical(ws$closeCallbacks, list(print))
 })
 
-test_that("headers whose names are those of the request before keep values of their own", {
+test_that("headers with the names of the previous request have their own values", {
   seen <- list()
   server <- local_server(function(req) {
     seen[[length(seen) + 1]] <<- req$HEADERS
@@ -76,7 +76,7 @@ test_that("an open WebSocket keeps few cells", {
   env <- environment()
   open <- 0
   server <- local_server(list(onWSOpen = function(ws) open <<- open + 1))
-  # R has 125 connections in all.
+  # R allows 125 connections in all.
   clients <- lapply(1:90, function(i) local_client(server, env))
   before <- NULL
   for (i in seq_along(clients)) {
@@ -84,11 +84,11 @@ test_that("an open WebSocket keeps few cells", {
     upgrade(clients[[i]])
     serve_until(function() open >= i)
   }
-  # 54 with R 4.2: the object 32, the request 22.
+  # 54 with R 4.2: 32 for the object, 22 for the request.
   expect_lt((cells() - before) / 60, 70)
 })
 
-test_that("a WebSocket that is used in a forked process is an error that says why", {
+test_that("using a WebSocket in a forked process is an error that says why", {
   skip_on_os("windows")
   said <- NULL
   server <- local_server(list(call = function(req) ok(), onWSOpen = function(ws) {
@@ -99,8 +99,10 @@ test_that("a WebSocket that is used in a forked process is an error that says wh
           tryCatch(ws$send(raw(1e6)), error = conditionMessage),
           tryCatch(ws$close(), error = conditionMessage)
         )
-        # What the child opens by itself is its own.
-        own <- startServer("127.0.0.1", 0, list(call = function(req) ok(), onWSOpen = function(ws) ws$send("mine")))
+        # The child may use what it opens itself.
+        own <- startServer(
+          "127.0.0.1", 0, list(call = function(req) ok(), onWSOpen = function(ws) ws$send("mine"))
+        )
         client <- local_client(own, env = globalenv())
         upgrade(client)
         c(theirs, rawToChar(next_frame(client)$payload))
@@ -114,6 +116,8 @@ test_that("a WebSocket that is used in a forked process is an error that says wh
   send(client, frame("go"))
   expect_identical(rawToChar(next_frame(client)$payload), "here")
   expect_length(said, 4)
-  for (text in said[1:3]) expect_match(text, "belongs to the process from which this one was forked: return the message")
+  for (text in said[1:3]) {
+    expect_match(text, "belongs to the process from which this one was forked: return the message")
+  }
   expect_identical(said[[4]], "mine")
 })

@@ -1,6 +1,6 @@
-# Signals that somebody sends to a process of a server, or to all of them.
+# Signals to a single process of a server, or to all of them.
 
-test_that("a worker leaves signals to its supervisor until that has gone", {
+test_that("a worker leaves signals to its supervisor while that runs", {
   dir <- local_app(app.R = c(
     "function(req) {",
     "  if (req$PATH_INFO == '/slow') {",
@@ -14,22 +14,24 @@ test_that("a worker leaves signals to its supervisor until that has gone", {
   worker$expect_ready()
   asking <- local_requests("http://worker/slow", 1, worker$path)
   expect_true(wait_until(function() file.exists(file.path(dir, "begun"))))
-  # As a signal to a whole group of processes: HUP, USR1, USR2 and TERM.
+  # HUP, USR1, USR2 and TERM, as they are sent to a process group.
   for (signal in c(1, 10, 12, 15, 15)) worker$ask("kill", signal)
   asking$wait(60000)
   expect_identical(asking$get_result(), 200L)
-  # Ctrl-C of a terminal is R's own in `Sys.sleep()`, and ours else.
+  # R itself handles Ctrl-C during `Sys.sleep()`; otherwise we do.
   worker$ask("kill", 2)
-  # It has not told that it leaves, and answers on.
+  # The worker has not reported that it leaves, and continues to respond.
   expect_identical(worker$get("/fast")$text, "finished")
   expect_identical(worker$ask("receive", 0.2), "nothing")
   worker$ask("close")
   expect_identical(worker$ask("wait"), "0")
 })
 
-test_that("a worker whose supervisor is killed ends, whatever it was sent before", {
+test_that("a worker ends if its supervisor is killed, whatever signals it got before", {
   skip_on_os(c("mac", "windows", "solaris"))
-  dir <- local_app(app.R = "function(req) list(status = 200L, headers = list(), body = as.character(Sys.getpid()))")
+  dir <- local_app(
+    app.R = "function(req) list(status = 200L, headers = list(), body = as.character(Sys.getpid()))"
+  )
   it <- local_cli("serve", dir, "--port", "0", "--no-log", "--workers", "2")
   expect_serving(it)
   url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
@@ -41,7 +43,7 @@ test_that("a worker whose supervisor is killed ends, whatever it was sent before
   expect_true(wait_until(function() !file.exists(file.path("/proc", pid))))
 })
 
-test_that("one R process that serves goes on after SIGUSR2", {
+test_that("a single R process continues after SIGUSR2", {
   skip_on_os(c("mac", "windows", "solaris"))
   dir <- local_app(app.R = "function(req) list(status = 200L, headers = list(), body = 'hello')")
   it <- local_cli("serve", dir, "--port", "0", "--no-log")
@@ -57,20 +59,24 @@ test_that("one R process that serves goes on after SIGUSR2", {
 
 test_that("a signal ends R at once while the app is loading", {
   skip_on_os(c("mac", "windows", "solaris"))
-  dir <- local_app(app.R = c("cat('loading\\n', file = stderr())", "for (i in 1:6000) Sys.sleep(0.1)", "function(req) NULL"))
+  dir <- local_app(
+    app.R = c(
+      "cat('loading\\n', file = stderr())", "for (i in 1:6000) Sys.sleep(0.1)", "function(req) NULL"
+    )
+  )
   for (signal in c(tools::SIGTERM, tools::SIGINT)) {
     it <- local_cli("serve", dir, "--port", "0", "--no-log")
     expect_true(wait_until(function() grepl("loading", it$tell())))
     asked <- proc.time()[["elapsed"]]
     it$signal(signal)
     expect_equal(exit_of(it), 0)
-    # What is in hand would have 9 s.
+    # Requests in progress would have 9 s.
     expect_lt(proc.time()[["elapsed"]] - asked, 8)
     expect_match(it$tell(), "nothing is being served yet")
   }
 })
 
-test_that("a signal to all processes loses no request of an R process that serve() has started", {
+test_that("a signal to all processes loses no request of a child process of serve()", {
   skip_on_os(c("mac", "windows", "solaris"))
   dir <- local_app(app.R = c(
     "function(req) {",

@@ -1,9 +1,11 @@
-# This R as a worker of a supervisor: what it listens on, what it tells, and when it ends.
+# A worker under a supervisor for tests: listeners, messages, and the end of the worker.
 
-# It ignores SIGTERM, so its end takes its time: the last test waits for that, and the others run meanwhile.
+# This worker ignores SIGTERM, so its end takes a while. The last test waits for its end, and the
+# other tests run meanwhile.
 stubborn <- local_supervisor(
   c("sh", "-c", paste0(
-    "trap '' TERM; exec ", file.path(R.home("bin"), "Rscript"), " -e 'library(rookery); runServer(\"127.0.0.1\", 80, identity)'"
+    "trap '' TERM; exec ", file.path(R.home("bin"), "Rscript"),
+    " -e 'library(rookery); runServer(\"127.0.0.1\", 80, identity)'"
   )),
   env = testthat::teardown_env()
 )
@@ -13,7 +15,7 @@ stubborn$ask("close")
 hello <- 'app <- function(req) list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "hello")'
 
 test_that("a server listens on the worker's socket whatever port it asks for", {
-  # A port that somebody has.
+  # A port in use.
   holder <- startServer("127.0.0.1", 0, list())
   withr::defer(holder$stop())
   port <- holder$getPort()
@@ -29,26 +31,34 @@ test_that("a server listens on the worker's socket whatever port it asks for", {
     "service(0)"
   ))
   worker$expect_ready()
-  print <- paste0("<WebServer http://127.0.0.1:", port, ": running as worker 1, 1 connection>|127.0.0.1|", port)
+  print <- paste0(
+    "<WebServer http://127.0.0.1:", port, ": running as worker 1, 1 connection>|127.0.0.1|", port
+  )
   fingerprint <- strrep("ab", 32)
-  call <- call_of(1, 0, paste("https 192.0.2.1:4000 198.51.100.7:443 abc.1", fingerprint, "CN=Ada%20L"))
-  answer <- worker$get("/", call, c(Host = "example.org", "X-Request-Id" = "theirs", "X-Forwarded-Proto" = "http"))
+  call <- call_of(
+    1, 0, paste("https 192.0.2.1:4000 198.51.100.7:443 abc.1", fingerprint, "CN=Ada%20L")
+  )
+  answer <- worker$get(
+    "/", call, c(Host = "example.org", "X-Request-Id" = "theirs", "X-Forwarded-Proto" = "http")
+  )
   expect_identical(
     answer$text,
     paste0("192.0.2.1|4000|198.51.100.7|443|https|abc.1|CN=Ada L|", fingerprint, "|TRUE|", print)
   )
-  # With no header of the client's that names it.
-  expect_match(worker$get("/", call_of(2, 0, "http - - id-2 - -"))$text, "|http|id-2|TRUE|", fixed = TRUE)
-  # Of a client that nothing is known of.
+  # Without a header of the client that sets the id.
+  expect_match(
+    worker$get("/", call_of(2, 0, "http - - id-2 - -"))$text, "|http|id-2|TRUE|", fixed = TRUE
+  )
+  # For a client about which nothing is known.
   answer <- worker$get("/", call_of(3, 0))
   expect_match(answer$text, "^\\|0\\|[^|]*\\|[^|]*\\|http\\|[0-9a-f]{32}\\|TRUE\\|<WebServer")
   expect_identical(worker$get("/", "1 nonsense")$status_code, 400L)
 })
 
-test_that("a further server, and one without an app, listen where they ask to", {
+test_that("a further server, and one without an app, listen on their own address", {
   worker <- local_worker(c(
     hello,
-    # As Shiny looks for a port.
+    # Shiny searches for a free port in this way.
     "probe <- startServer('127.0.0.1', 0, list())",
     "port <- probe$getPort()",
     "stopServer(probe)",
@@ -64,19 +74,22 @@ test_that("a further server, and one without an app, listen where they ask to", 
   expect_identical(worker$get()$text, "hello")
   port <- sub(".*port ([0-9]+).*", "\\1", worker$tell())
   expect_identical(fetch(paste0("http://127.0.0.1:", port))$text, "second")
-  expect_match(worker$tell(), paste0("<WebServer http://127.0.0.1:", port, ": running, 0 connections>"), fixed = TRUE)
+  expect_match(
+    worker$tell(), paste0("<WebServer http://127.0.0.1:", port, ": running, 0 connections>"),
+    fixed = TRUE
+  )
   expect_match(worker$tell(), "taken: Failed to create server")
-  # A supervisor is told once.
+  # The supervisor is notified once.
   expect_identical(worker$ask("receive 0.2"), "nothing")
 })
 
-test_that("the socket outlives a server, and a supervisor is told when nobody answers", {
+test_that("the socket outlives a server, and the supervisor is notified when no server listens", {
   worker <- local_worker(c(
     hello,
     "first <- startServer('127.0.0.1', 80, app)",
     "service(NA)",
     "stopServer(first)",
-    # With other limits: the server is made anew, and hears its supervisor.
+    # With other limits, so that the server is replaced and reads from its supervisor again.
     "second <- startPipeServer('/nowhere/at/all', NULL, app, limits = server_limits(max_body_size = 1e6))",
     "cat(format(second), '\\n')",
     "service(0)"
@@ -85,38 +98,48 @@ test_that("the socket outlives a server, and a supervisor is told when nobody an
   expect_identical(worker$ask("receive"), "L 0")
   worker$expect_ready()
   expect_identical(worker$get()$text, "hello")
-  expect_match(worker$tell(), "<PipeServer unix:/nowhere/at/all: running as worker 1, 0 connections>", fixed = TRUE)
+  expect_match(
+    worker$tell(), "<PipeServer unix:/nowhere/at/all: running as worker 1, 0 connections>",
+    fixed = TRUE
+  )
   worker$ask("send p 7")
   expect_identical(worker$ask("receive"), "P 7")
 })
 
-test_that("a worker that cannot be one says why, and serves nobody", {
+test_that("a process that cannot be a worker says why, and does not serve", {
   worker <- local_r(
-    c("library(rookery)", "cat(Sys.getenv('ROOKERY_INTERNAL_LISTEN_FD'), '\\n')", "tryCatch(startServer('127.0.0.1', 0, identity), error = print)"),
+    c(
+      "library(rookery)", "cat(Sys.getenv('ROOKERY_INTERNAL_LISTEN_FD'), '\\n')",
+      "tryCatch(startServer('127.0.0.1', 0, identity), error = print)"
+    ),
     environment = c(ROOKERY_INTERNAL_LISTEN_FD = "0")
   )
   expect_identical(exit_of(worker), 0L)
-  expect_match(worker$tell(), "ROOKERY_INTERNAL_LISTEN_FD is \"0\", which is no descriptor above 2: it is for `rookery serve --workers` to set")
+  expect_match(worker$tell(), "ROOKERY_INTERNAL_LISTEN_FD is \"0\", which is not a descriptor above 2: only `rookery serve --workers` may set this variable")
 })
 
-test_that("plumber's run() is reached whatever port it is given", {
+test_that("plumber's run() gets the worker's clients whatever its port", {
   skip_if_not_installed("plumber")
-  dir <- local_app(plumber.R = c("#* @get /echo", "#* @serializer text", "function(x) paste('echo', x)"))
+  dir <- local_app(
+    plumber.R = c("#* @get /echo", "#* @serializer text", "function(x) paste('echo', x)")
+  )
   worker <- local_worker(
     c("use_compat(quiet = TRUE)", "plumber::pr_run(plumber::plumb('plumber.R'), port = 8000)"), dir
   )
-  # plumber sees heads.
+  # plumber uses onHeaders.
   worker$expect_ready(1)
   expect_identical(worker$get("/echo?x=1")$text, "echo 1")
   expect_identical(worker$ask("kill 15"), "sent")
   expect_identical(worker$ask("wait"), "-15")
 })
 
-test_that("a Shiny app is reached, and its supervisor told that it keeps sessions", {
+test_that("a Shiny app gets the worker's clients, and the supervisor learns that it has sessions", {
   skip_if_not_installed("shiny")
-  dir <- local_app(app.R = c("library(shiny)", "shinyApp(fluidPage('the page'), function(input, output) NULL)"))
+  dir <- local_app(
+    app.R = c("library(shiny)", "shinyApp(fluidPage('the page'), function(input, output) NULL)")
+  )
   worker <- local_serving_worker(dir)
-  # Shiny sees heads (1) and keeps sessions (2).
+  # Shiny uses onHeaders (1) and keeps sessions (2).
   worker$expect_ready(3)
   expect_match(worker$get("/", call_of(1, 0))$text, "the page")
   expect_match(worker$tell(), "Serving as worker 1")
@@ -129,21 +152,26 @@ test_that("a Shiny app is reached, and its supervisor told that it keeps session
   expect_true(wait_until(function() worker$board()$sessions == 1))
   close(socket)
   expect_true(wait_until(function() worker$board()$sessions == 0))
-  # Shiny waits in package later, whose waits are told of as well.
+  # Shiny waits in package later, whose waits are recorded as well.
   expect_true(wait_until(function() worker$board()$r == "idle"))
   since <- worker$board()$since
   expect_true(wait_until(function() worker$board()$r == "idle" && worker$board()$since > since))
-  # As SIGTERM ends it.
+  # The exit status of SIGTERM.
   worker$ask("send d")
   expect_identical(worker$ask("receive"), "L 0")
   expect_identical(worker$ask("wait"), "0")
   expect_identical(worker$ask("receive"), "end")
 })
 
-test_that("an R Markdown document is reached, and an engine of others that has a port of its own", {
+test_that("R Markdown documents, and engines with their own port, get the worker's clients", {
   skip_if_not_installed("rmarkdown")
   skip_if_not(rmarkdown::pandoc_available())
-  dir <- local_app(doc.Rmd = c("---", "title: The document", "runtime: shiny", "output: html_document", "---", "", "Its text."))
+  dir <- local_app(
+    doc.Rmd = c(
+      "---", "title: The document", "runtime: shiny", "output: html_document", "---", "",
+      "Its text."
+    )
+  )
   worker <- local_serving_worker(file.path(dir, "doc.Rmd"))
   worker$expect_ready(3)
   expect_match(worker$get("/", call_of(1, 0))$text, "shiny", fixed = TRUE)
@@ -162,7 +190,7 @@ test_that("an R Markdown document is reached, and an engine of others that has a
   expect_identical(worker$ask("wait"), "0")
 })
 
-test_that("what was asked to stop finishes what is in hand, however often it is asked", {
+test_that("a worker that was told to stop finishes its requests, however often it is told", {
   dir <- local_app(app.R = c(
     "function(req) {",
     "  file.create('begun')",
@@ -170,15 +198,19 @@ test_that("what was asked to stop finishes what is in hand, however often it is 
     "  list(status = 200L, headers = list(), body = 'finished')",
     "}"
   ))
-  # By its supervisor twice, which then goes; and by a signal to its whole group, before its supervisor and behind it.
-  for (asked in list(c("send s", "send d", "close"), c("kill 15", "send s", "close"), c("send s", "kill 15", "kill 15", "close"))) {
+  # By its supervisor twice, which then ends; and by a signal to its process group, before and after
+  # the supervisor's request.
+  for (asked in list(
+    c("send s", "send d", "close"), c("kill 15", "send s", "close"),
+    c("send s", "kill 15", "kill 15", "close")
+  )) {
     worker <- local_serving_worker(dir)
     worker$expect_ready()
     asking <- local_requests("http://worker/", 1, worker$path)
     expect_true(wait_until(function() file.exists(file.path(dir, "begun"))))
     for (command in asked) {
       worker$ask(command)
-      # The signal is there before what comes after it.
+      # The signal arrives before the next message.
       Sys.sleep(0.3)
     }
     expect_identical(worker$ask("wait"), "0")
@@ -188,7 +220,7 @@ test_that("what was asked to stop finishes what is in hand, however often it is 
   }
 })
 
-test_that("the end of its supervisor ends a worker that serves, and one that is being loaded", {
+test_that("the end of the supervisor ends a worker that serves, and one that is loading", {
   worker <- local_worker(c(hello, "runServer('127.0.0.1', 80, app)"))
   worker$expect_ready()
   worker$ask("close")
@@ -199,7 +231,7 @@ test_that("the end of its supervisor ends a worker that serves, and one that is 
   expect_identical(worker$ask("wait"), "-15")
 })
 
-test_that("the scoreboard tells which requests R has begun after it was killed", {
+test_that("after R was killed, the scoreboard shows which requests it had begun", {
   dir <- withr::local_tempdir()
   worker <- local_worker(c(
     "app <- function(req) {",
@@ -215,8 +247,11 @@ test_that("the scoreboard tells which requests R has begun after it was killed",
   expect_identical(worker$get("/first", call_of(1, 0))$text, "hello")
   expect_true(wait_until(function() worker$board()$r == "idle"))
   board <- worker$board()
-  expect_identical(board[c("taken", "done", "handed", "stopping")], list(taken = 1, done = 1, handed = 1, stopping = 0))
-  # Idle is said again and again.
+  expect_identical(
+    board[c("taken", "done", "handed", "stopping")],
+    list(taken = 1, done = 1, handed = 1, stopping = 0)
+  )
+  # Idle is recorded repeatedly.
   expect_true(wait_until(function() {
     now <- worker$board()
     now$r == "idle" && now$since > board$since
@@ -236,17 +271,22 @@ test_that("the scoreboard tells which requests R has begun after it was killed",
   expect_true(wait_until(function() worker$board()$handed == 3))
   board <- worker$board()
   expect_identical(board[c("r", "taken", "done")], list(r = "busy", taken = 2, done = 1))
-  # R is busy, and what answers is not R.
+  # R is busy, and the supervisor's request is handled without R.
   worker$ask("send p 41")
   expect_identical(worker$ask("receive"), "P 41")
   worker$ask("kill 9")
   expect_identical(worker$ask("wait"), "-9")
-  expect_identical(c(worker$ask("begun 1 0"), worker$ask("begun 2 1"), worker$ask("begun 3 0")), c("1", "1", "0"))
+  expect_identical(
+    c(worker$ask("begun 1 0"), worker$ask("begun 2 1"), worker$ask("begun 3 0")), c("1", "1", "0")
+  )
   expect_identical(trimws(readLines(file.path(dir, "done"))), c("/first", "/slow"))
-  expect_identical(worker$board()[c("r", "taken", "done", "handed")], list(r = "busy", taken = 2, done = 1, handed = 3))
+  expect_identical(
+    worker$board()[c("r", "taken", "done", "handed")],
+    list(r = "busy", taken = 2, done = 1, handed = 3)
+  )
 })
 
-test_that("the scoreboard sums how long R was busy, and with requests how long", {
+test_that("the scoreboard sums the time that R was busy, and the time for requests", {
   worker <- local_worker(c(
     "app <- list(",
     "  call = function(req) {",
@@ -265,7 +305,7 @@ test_that("the scoreboard sums how long R was busy, and with requests how long",
   worker$expect_ready()
   before <- worker$board()
   grown <- function(name) (worker$board()[[name]] - before[[name]]) / 1e9
-  # What it took is there with the reply.
+  # The time is recorded when the response arrives.
   for (count in 1:2) {
     expect_identical(worker$get(c("/sleep", "/spin")[[count]])$text, "hello")
     expect_gte(grown("answering_ns"), 0.39 * count)
@@ -277,13 +317,13 @@ test_that("the scoreboard sums how long R was busy, and with requests how long",
   client$onMessage(function(event) messages <<- c(messages, event$data))
   withr::defer(client$close())
   serve_until(function() length(messages) == 1)
-  # It is told of once R does something else.
+  # The end of the request is recorded when R does something else.
   expect_true(wait_until(function() worker$board()$r == "idle"))
   board <- worker$board()
   expect_gte(board$busy_ns - board$answering_ns, 0.39 * 1e9)
 })
 
-test_that("a worker's children have none of its descriptors", {
+test_that("child processes of a worker inherit none of its descriptors", {
   worker <- local_worker(c(
     "links <- function() Sys.readlink(list.files('/proc/self/fd', full.names = TRUE))",
     "app <- function(req) {",
@@ -292,7 +332,8 @@ test_that("a worker's children have none of its descriptors", {
     "  job <- parallel::mcparallel(Sys.sleep(300))",
     "  list(status = 200L, headers = list(), body = paste(c(of_child, variables, job$pid), collapse = '\\n'))",
     "}",
-    # When the package has been loaded and nothing listens: the channel and the socket, and the memory's own descriptor is closed.
+    # When the package was loaded and no server listens: the channel and the socket. The descriptor
+    # of the shared memory is closed.
     "cat(paste('has', grep('^socket|memfd', links(), value = TRUE), collapse = '\\n'), '\\n')",
     "startServer('127.0.0.1', 80, app)",
     "service(0)"
@@ -304,7 +345,7 @@ test_that("a worker's children have none of its descriptors", {
   lines <- strsplit(worker$get()$text, "\n")[[1]]
   expect_false(any(grepl("^socket|memfd|anon_inode", utils::head(lines, -6))))
   expect_identical(utils::tail(lines, 6)[1:5], c("", "", "", "1", "4"))
-  # A process that R has forked has given them up: the supervisor hears of the worker's end at once.
+  # A forked process has closed them, so the supervisor notices the end of the worker at once.
   forked <- as.integer(utils::tail(lines, 1))
   withr::defer(tools::pskill(forked, 9))
   worker$ask("kill 9")
@@ -312,7 +353,7 @@ test_that("a worker's children have none of its descriptors", {
   expect_true(is_alive(forked))
 })
 
-test_that("a handler is interrupted alone, and nothing else is", {
+test_that("only the handler is interrupted", {
   dir <- withr::local_tempdir()
   worker <- local_worker(c(
     "app <- function(req) {",
@@ -338,7 +379,7 @@ test_that("a handler is interrupted alone, and nothing else is", {
   expect_match(worker$tell(), "interrupted")
 })
 
-test_that("a worker that does not end in time is ended", {
+test_that("a worker that does not end in time is killed", {
   expect_identical(stubborn$ask("wait"), "1")
   expect_match(stubborn$tell(), "it is ended")
 })

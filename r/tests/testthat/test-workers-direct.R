@@ -1,4 +1,5 @@
-# One worker, which accepts connections itself. What needs no R is tested in crates/supervisor (accepting.rs) and crates/server (public.rs).
+# A single worker, which accepts connections itself. crates/supervisor and crates/server
+# (tests/it/worker/public_listener.rs) have the tests without R.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
@@ -13,7 +14,9 @@ direct_lines <- c(
   "})"
 )
 
-local_direct <- function(..., port = 0, log = "none", dir = withr::local_tempdir(.local_envir = env), env = parent.frame()) {
+local_direct <- function(
+  ..., port = 0, log = "none", dir = withr::local_tempdir(.local_envir = env), env = parent.frame()
+) {
   writeLines(direct_lines, file.path(dir, "app.R"))
   log <- if (log == "none") "--no-log" else c("--log", log)
   it <- local_cli("serve", dir, "--port", port, "--workers", "1", "--reload", log, ..., env = env)
@@ -23,7 +26,9 @@ local_direct <- function(..., port = 0, log = "none", dir = withr::local_tempdir
   it$port <- as.integer(sub("/.*", "", sub(".*:", "", it$url)))
   it$status <- function() {
     program <- system.file("exec", "rookery", package = "rookery")
-    text <- suppressWarnings(system2(program, c("status", it$process$get_pid(), "--json"), stdout = TRUE, stderr = TRUE))
+    text <- suppressWarnings(system2(
+      program, c("status", it$process$get_pid(), "--json"), stdout = TRUE, stderr = TRUE
+    ))
     tryCatch(jsonlite::fromJSON(text, simplifyVector = FALSE), error = function(error) NULL)
   }
   it$is_direct <- function() identical(it$status()$accepts, "worker")
@@ -32,11 +37,11 @@ local_direct <- function(..., port = 0, log = "none", dir = withr::local_tempdir
   it
 }
 
-test_that("the only worker accepts, says so, and a reload fails no request", {
+test_that("a single worker accepts connections itself, and no request fails during a reload", {
   it <- local_direct()
   before <- it$pid()
   status <- it$status()
-  # Both processes are told.
+  # Both processes get the signal.
   expect_equal(status$pid, it$process$get_pid())
   expect_equal(as.character(status$workers[[1]]$pid), before)
   expect_true(status$workers[[1]]$accepts)
@@ -74,9 +79,9 @@ test_that("the worker writes the access log, to a file that SIGUSR1 reopens", {
     file.exists(log) && any(grepl("/second", readLines(log)))
   }))
   expect_false(any(grepl("/first", readLines(log))))
-  # Each request once, and in the plain format.
+  # Each request once, in the common format.
   expect_length(grep("/first", readLines(paste0(log, ".1"))), 1)
-  # During a reload both processes append to it, each what it has answered.
+  # During a reload, both processes append their own requests to the file.
   slow <- local_requests(paste0(it$url, "/slow"), 1)
   expect_true(wait_until(function() it$status()$workers[[1]]$r_state == "busy"))
   it$signal(tools::SIGUSR2)
@@ -84,10 +89,13 @@ test_that("the worker writes the access log, to a file that SIGUSR1 reopens", {
   fetch(paste0(it$url, "/overlap"))
   slow$wait(60000)
   expect_true(wait_until(function() length(grep("/overlap|/slow", readLines(log))) == 2))
-  expect_match(readLines(log)[[1]], "^127\\.0\\.0\\.1 - - \\[.*\\] \"GET /second HTTP/1\\.1\" 200 [0-9]+ [0-9.]+$")
+  expect_match(
+    readLines(log)[[1]],
+    "^127\\.0\\.0\\.1 - - \\[.*\\] \"GET /second HTTP/1\\.1\" 200 [0-9]+ [0-9.]+$"
+  )
 })
 
-test_that("lines for stdout are the program's own, whichever process writes them", {
+test_that("log lines for stdout are written by the program, whichever process they come from", {
   it <- local_direct(log = "-")
   fetch(paste0(it$url, "/direct"))
   expect_true(wait_until(function() grepl("\n127.0.0.1 - - [^\n]*GET /direct", it$tell())))
@@ -98,26 +106,35 @@ test_that("lines for stdout are the program's own, whichever process writes them
   expect_length(gregexpr("GET /passed-on", it$tell())[[1]], 1)
 })
 
-test_that("HTTPS, its redirect and proxies are those of the front end", {
+test_that("HTTPS, redirects and proxies work as with the front end", {
   dir <- withr::local_tempdir()
   pair <- make_pair(dir, "own")
   redirect <- randomPort()
   it <- local_direct(
-    "--tls-cert", pair$cert, "--tls-key", pair$key, "--redirect-from", redirect, "--trusted-proxies", "127.0.0.1", "--hsts", "60"
+    "--tls-cert", pair$cert, "--tls-key", pair$key, "--redirect-from", redirect,
+    "--trusted-proxies", "127.0.0.1", "--hsts", "60"
   )
   answer <- fetch(sub("127.0.0.1", "localhost", it$url), cainfo = pair$cert)
   expect_match(answer$text, " https 127.0.0.1$")
-  expect_match(rawToChar(answer$headers), "strict-transport-security: max-age=60", ignore.case = TRUE)
+  expect_match(
+    rawToChar(answer$headers), "strict-transport-security: max-age=60", ignore.case = TRUE
+  )
   answer <- fetch(paste0("http://localhost:", redirect, "/x"), followlocation = FALSE)
   expect_equal(answer$status_code, 308)
   expect_match(rawToChar(answer$headers), paste0("https://localhost:", it$port, "/x"), fixed = TRUE)
 })
 
-test_that("a successor of a supervisor that was killed waits until the worker has finished", {
+test_that("the successor of a killed supervisor waits until the worker has finished", {
   for (path in list(NULL, withr::local_tempfile())) {
     dir <- withr::local_tempdir()
     done <- file.path(dir, "done")
-    writeLines(sub("Sys.sleep(2)", sprintf("{ Sys.sleep(2); file.create('%s') }", done), direct_lines, fixed = TRUE), file.path(dir, "app.R"))
+    writeLines(
+      sub(
+        "Sys.sleep(2)", sprintf("{ Sys.sleep(2); file.create('%s') }", done), direct_lines,
+        fixed = TRUE
+      ),
+      file.path(dir, "app.R")
+    )
     port <- randomPort()
     where <- if (is.null(path)) c("--port", port) else c("--host", paste0("unix:", path))
     url <- if (is.null(path)) paste0("http://127.0.0.1:", port) else "http://a"
@@ -125,7 +142,9 @@ test_that("a successor of a supervisor that was killed waits until the worker ha
     start <- function(env = parent.frame()) local_cli("serve", dir, where, "--no-log", env = env)
     status <- function(it) {
       program <- system.file("exec", "rookery", package = "rookery")
-      text <- suppressWarnings(system2(program, c("status", it$process$get_pid(), "--json"), stdout = TRUE, stderr = TRUE))
+      text <- suppressWarnings(system2(
+        program, c("status", it$process$get_pid(), "--json"), stdout = TRUE, stderr = TRUE
+      ))
       tryCatch(jsonlite::fromJSON(text, simplifyVector = FALSE), error = function(error) NULL)
     }
     it <- start()
@@ -138,8 +157,11 @@ test_that("a successor of a supervisor that was killed waits until the worker ha
     it$process$wait(60000)
     successor <- start()
     expect_true(wait_until(function() grepl("Serving on", successor$tell())))
-    # Never both: the worker had answered, and its process was no more.
-    expect_match(successor$tell(), "until a worker whose supervisor was killed has finished: R \\(process [0-9]+")
+    # Only one of the two happens, because the worker had responded before its process ended.
+    expect_match(
+      successor$tell(),
+      "until a worker whose supervisor was killed has finished its requests: R \\(process [0-9]+"
+    )
     expect_true(file.exists(done))
     expect_true(wait_until(function() !file.exists(file.path("/proc", worker))))
     slow$wait(60000)
@@ -152,7 +174,7 @@ test_that("a successor of a supervisor that was killed waits until the worker ha
   }
 })
 
-test_that("a worker that dies is followed by another, and nobody who connects is refused", {
+test_that("a worker that dies is replaced, and no connection is refused", {
   it <- local_direct()
   before <- it$pid()
   tools::pskill(as.integer(before), tools::SIGKILL)
@@ -161,10 +183,12 @@ test_that("a worker that dies is followed by another, and nobody who connects is
   expect_true(wait_until(it$is_direct))
 })
 
-test_that("what only the front end can do keeps it accepting", {
+test_that("the front end accepts connections if a setting needs it", {
   dir <- withr::local_tempdir()
   writeLines(direct_lines, file.path(dir, "app.R"))
-  it <- local_cli("serve", dir, "--port", "0", "--workers", "1", "--reload", "--no-log", "--max-in-flight", "2")
+  it <- local_cli(
+    "serve", dir, "--port", "0", "--workers", "1", "--reload", "--no-log", "--max-in-flight", "2"
+  )
   expect_serving(it)
   program <- system.file("exec", "rookery", package = "rookery")
   Sys.sleep(1)

@@ -1,10 +1,10 @@
-# Static paths of an app that several R processes serve: the program in front of them sends the files.
+# Static paths of an app with several workers: the supervisor sends the files.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
 skip_on_os(c("mac", "solaris"))
 
-# An app in a folder with files, whose static paths are those of an expression.
+# An app in a folder with files, whose static paths are given by an expression.
 local_static_workers <- function(paths, ..., env = parent.frame()) {
   dir <- withr::local_tempdir(.local_envir = env)
   for (name in c("www", "other")) {
@@ -40,7 +40,7 @@ local_static_workers <- function(paths, ..., env = parent.frame()) {
     answer$text <- trimws(rawToChar(answer$content))
     answer
   }
-  # As many R processes, or both, are given something to do until `it$free()` is called.
+  # Makes `count` or both workers busy until `it$free()` is called.
   pool <- curl::new_pool()
   it$busy <- function(count = 2) {
     file.create(hold)
@@ -51,7 +51,7 @@ local_static_workers <- function(paths, ..., env = parent.frame()) {
     unlink(hold)
     curl::multi_run(pool = pool)
   }
-  # Asks for a path until both R processes have answered it.
+  # Requests a path until both workers have responded.
   it$by_both <- function(path) {
     pids <- character()
     expect_true(wait_until(function() {
@@ -64,7 +64,7 @@ local_static_workers <- function(paths, ..., env = parent.frame()) {
   it
 }
 
-test_that("static files are served while every R process is busy, and by the app's rules", {
+test_that("static files are served while every R process is busy, with the app's options", {
   it <- local_static_workers(
     "list('/www' = 'www', '/secret' = rookery::staticPath('www', validation = '\"X-Key\" == \"abc\"'),
           '/open' = rookery::staticPath('www', headers = list('X-Own' = '1'), fallthrough = TRUE),
@@ -83,7 +83,7 @@ test_that("static files are served while every R process is busy, and by the app
   expect_equal(it$get("/open/none")$text, "R has no /open/none")
 })
 
-test_that("paths that are set and removed later are those that are served", {
+test_that("static paths that are set and removed later take effect", {
   it <- local_static_workers("list('/www' = 'www')", "--workers", "2")
   expect_equal(it$get("/late/a.txt")$text, "R has no /late/a.txt")
   it$by_both("/set")
@@ -95,7 +95,7 @@ test_that("paths that are set and removed later are those that are served", {
   expect_equal(it$get("/www/a.txt")$text, "www")
 })
 
-test_that("what is another folder for each R process is sent by it", {
+test_that("a folder that differs between R processes is served by the R process", {
   it <- local_static_workers(
     "{ dir <- tempfile(); dir.create(dir); writeLines(as.character(Sys.getpid()), file.path(dir, 'pid.txt')); list('/own' = dir, '/www' = 'www') }",
     "--workers", "2"
@@ -106,16 +106,17 @@ test_that("what is another folder for each R process is sent by it", {
   it$free()
 })
 
-test_that("a change of static paths is in force when the R process has answered", {
+test_that("a change of static paths is in force when R continues", {
   it <- local_static_workers("list('/www' = 'www')", "--workers", "2")
   it$by_both("/set")
-  # All that follows is answered by the other, or by the program.
+  # All further requests are handled by the other worker or by the supervisor.
   it$busy(1)
   label <- function() curl::parse_headers_list(it$get("/late/a.txt")$headers)[["x-label"]]
   stale <- c(removed = 0, added = 0, labelled = 0, unlabelled = 0)
   for (at in 1:300) {
     it$get("/remove")
-    stale[["removed"]] <- stale[["removed"]] + !identical(it$get("/late/a.txt")$text, "R has no /late/a.txt")
+    stale[["removed"]] <- stale[["removed"]] +
+      !identical(it$get("/late/a.txt")$text, "R has no /late/a.txt")
     it$get("/set")
     stale[["added"]] <- stale[["added"]] + !identical(it$get("/late/a.txt")$text, "other")
     it$get(paste0("/label?", at))
@@ -128,11 +129,11 @@ test_that("a change of static paths is in force when the R process has answered"
   expect_no_match(it$tell(), "has not confirmed")
 })
 
-test_that("R goes on with a warning where the program does not answer, and ends where it has gone", {
+test_that("R warns if the supervisor does not confirm, and ends if the supervisor has died", {
   folder <- withr::local_tempdir()
   go <- file.path(folder, "go")
   took <- file.path(folder, "took")
-  # Changes that both R processes make without a request, since the program passes no requests on while it is stopped.
+  # Changes that both workers make without a request, because the stopped supervisor forwards none.
   paths <- sprintf(
     "{
       is_done <- FALSE
@@ -157,14 +158,14 @@ test_that("R goes on with a warning where the program does not answer, and ends 
   it$signal(tools::SIGSTOP)
   file.create(go)
   expect_true(wait_until(function() length(changes()) == 2))
-  # Two seconds for the first change, and nothing for the others.
+  # The first change takes two seconds, and the others do not wait.
   expect_lt(max(changes()), 20)
   it$signal(tools::SIGCONT)
   count <- function() sum(gregexpr("has not confirmed", it$tell())[[1]] > 0)
   expect_true(wait_until(function() count() == 2))
   expect_true(wait_until(function() identical(it$get("/www/a.txt")$text, "R has no /www/a.txt")))
 
-  # No change is without confirmation while the program answers. Where it is killed, its R processes end.
+  # While the supervisor runs, every change is confirmed. If it is killed, its workers end.
   it$by_both("/set")
   expect_equal(count(), 2)
   unlink(go)

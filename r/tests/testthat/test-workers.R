@@ -1,4 +1,5 @@
-# `rookery serve --workers`, with R processes. What needs none is tested in crates/supervisor and crates/cli.
+# `rookery serve --workers` with R processes. crates/supervisor and crates/cli have the tests
+# without R.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
@@ -17,12 +18,14 @@ local_workers <- function(lines, ..., env = parent.frame()) {
   it <- local_cli("serve", dir, "--port", "0", "--no-log", ..., env = env)
   expect_serving(it)
   it$url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
-  it$get <- function(path = "/", handle = curl::new_handle()) curl::curl_fetch_memory(paste0(it$url, path), handle)
+  it$get <- function(path = "/", handle = curl::new_handle()) {
+    curl::curl_fetch_memory(paste0(it$url, path), handle)
+  }
   it$pid <- function(...) rawToChar(it$get(...)$content)
   it
 }
 
-# With a pause: an R that is awake still from the last request has the next.
+# With a pause, because a worker that is still awake after its last request gets the next one.
 pids_of <- function(it, n = 12) {
   sort(unique(vapply(seq_len(n), function(at) {
     Sys.sleep(0.002)
@@ -30,7 +33,7 @@ pids_of <- function(it, n = 12) {
   }, "")))
 }
 
-test_that("several Rs answer, one that is killed is started again, and all end with the program", {
+test_that("several workers respond, a killed one is restarted, and all end with the program", {
   it <- local_workers(app_lines, "--workers", "2")
   expect_true(wait_until(function() length(pids_of(it)) == 2))
   pids <- pids_of(it)
@@ -43,7 +46,7 @@ test_that("several Rs answer, one that is killed is started again, and all end w
   expect_true(wait_until(function() !any(file.exists(file.path("/proc", last)))))
 })
 
-test_that("a reload replaces all Rs and fails no request", {
+test_that("a reload replaces all workers, and no request fails", {
   it <- local_workers(app_lines, "--workers", "2")
   expect_true(wait_until(function() length(pids_of(it)) == 2))
   before <- pids_of(it)
@@ -57,7 +60,7 @@ test_that("a reload replaces all Rs and fails no request", {
   expect_length(intersect(pids_of(it), before), 0)
 })
 
-test_that("an R that is busy with one thing for too long is ended, and interrupted first if that is asked for", {
+test_that("a worker that is busy for too long is killed, or interrupted first if configured", {
   lines <- c(
     "list(call = function(req) {",
     "  if (req$PATH_INFO == '/sleep') Sys.sleep(600)",
@@ -69,8 +72,12 @@ test_that("an R that is busy with one thing for too long is ended, and interrupt
   expect_true(wait_until(function() length(pids_of(it)) == 2))
   pids <- pids_of(it)
   expect_equal(it$get("/sleep")$status_code, 504)
-  expect_true(wait_until(function() grepl("has been busy with one thing for [0-9]+ s: it is ended", it$tell())))
-  expect_true(wait_until(function() length(intersect(pids_of(it), pids)) == 1 && length(pids_of(it)) == 2))
+  expect_true(wait_until(
+    function() grepl("has been busy with one thing for [0-9]+ s: it is ended", it$tell())
+  ))
+  expect_true(wait_until(
+    function() length(intersect(pids_of(it), pids)) == 1 && length(pids_of(it)) == 2
+  ))
   expect_no_match(it$tell(), "interrupted")
   it <- local_workers(lines, "--workers", "2", "--worker-timeout", "1s", "--interrupt-requests")
   expect_true(wait_until(function() length(pids_of(it)) == 2))
@@ -80,10 +87,12 @@ test_that("an R that is busy with one thing for too long is ended, and interrupt
   expect_true(wait_until(function() identical(pids_of(it), pids)))
   expect_equal(it$get("/deaf")$status_code, 504)
   expect_true(wait_until(function() grepl("is still busy with the same: it is ended", it$tell())))
-  expect_true(wait_until(function() length(intersect(pids_of(it), pids)) == 1 && length(pids_of(it)) == 2))
+  expect_true(wait_until(
+    function() length(intersect(pids_of(it), pids)) == 1 && length(pids_of(it)) == 2
+  ))
 })
 
-test_that("what waits for an R for too long is a 503, and a reload without one more replaces all Rs", {
+test_that("a request that waits too long gets 503, and reload with surge = 0 replaces workers", {
   hold <- withr::local_tempfile()
   lines <- c(
     "list(call = function(req) {",
@@ -91,15 +100,23 @@ test_that("what waits for an R for too long is a 503, and a reload without one m
     "  list(status = 200L, headers = list('Content-Type' = 'text/plain'), body = as.character(Sys.getpid()))",
     "})"
   )
-  it <- local_workers(lines, "--workers", "2", "--queue-timeout", "100ms", "--max-in-flight", "1", "--surge", "0")
+  it <- local_workers(
+    lines, "--workers", "2", "--queue-timeout", "100ms", "--max-in-flight", "1", "--surge", "0"
+  )
   expect_true(wait_until(function() length(pids_of(it)) == 2))
   before <- pids_of(it)
   file.create(hold)
   held <- integer()
   pool <- parallel_pool()
-  for (at in 1:2) curl::curl_fetch_multi(paste0(it$url, "/hold"), function(reply) held <<- c(held, reply$status_code), pool = pool)
-  # One that R is to begin with next is ahead of it and no longer in the queue: whoever waits there goes away again.
-  status <- function() tryCatch(it$get(handle = curl::new_handle(timeout = 1))$status_code, error = function(error) 0L)
+  for (at in 1:2) {
+    curl::curl_fetch_multi(
+      paste0(it$url, "/hold"), function(reply) held <<- c(held, reply$status_code), pool = pool
+    )
+  }
+  # A request that is next for a worker has left the queue. Requests in the queue get 503.
+  status <- function() {
+    tryCatch(it$get(handle = curl::new_handle(timeout = 1))$status_code, error = function(error) 0L)
+  }
   expect_true(wait_until(function() {
     curl::multi_run(timeout = 0, poll = TRUE, pool = pool)
     status() == 503L
@@ -112,11 +129,11 @@ test_that("what waits for an R for too long is a 503, and a reload without one m
   expect_length(intersect(pids_of(it), before), 0)
 })
 
-test_that("an R that has much memory which it does not need gives it back, and is not replaced for it", {
+test_that("a worker with much free memory returns it, and is not replaced", {
   skip_if_not(file.exists("/proc/self/status"))
   lines <- c(
     "list(call = function(req) {",
-    # What is left behind is not collected before R allocates again, and R has no need to.
+    # Garbage is not collected before R allocates again, and R has no reason to.
     "  if (req$PATH_INFO == '/leave') numeric(2e7)[[1]]",
     "  list(status = 200L, headers = list('Content-Type' = 'text/plain'), body = as.character(Sys.getpid()))",
     "})"
@@ -134,7 +151,7 @@ test_that("an R that has much memory which it does not need gives it back, and i
   expect_equal(rawToChar(it$get("/", mine)$content), pid)
 })
 
-test_that("a spare serves at once in the place of an R that ends, and has been asked what it is to be asked", {
+test_that("a spare replaces a worker that ends, and was warmed up before", {
   lines <- c(
     "asked <- character()",
     "list(call = function(req) {",
@@ -143,7 +160,9 @@ test_that("a spare serves at once in the place of an R that ends, and has been a
     "})"
   )
   it <- local_workers(lines, "--workers", "2", "--spares", "1", "--warmup", "/warm?x=1,/again")
-  expect_true(wait_until(function() lengths(regmatches(it$tell(), gregexpr("Serving as worker", it$tell()))) == 3))
+  expect_true(wait_until(
+    function() lengths(regmatches(it$tell(), gregexpr("Serving as worker", it$tell()))) == 3
+  ))
   seen <- strsplit(it$pid(), " ")[[1]]
   expect_equal(seen[-1], c("/warm?x=1", "/again", "/"))
   tools::pskill(as.integer(seen[[1]]), tools::SIGKILL)
@@ -151,10 +170,15 @@ test_that("a spare serves at once in the place of an R that ends, and has been a
   expect_equal(it$get()$status_code, 200)
 })
 
-test_that("a file of the app that changes is served by new Rs, also where there is one", {
+test_that("a changed file of the app starts new workers, also with a single worker", {
   for (words in list(c("--workers", "2"), NULL)) {
     dir <- withr::local_tempdir()
-    app <- function(text) writeLines(sprintf("function(req) list(status = 200L, headers = list(), body = '%s')", text), file.path(dir, "app.R"))
+    app <- function(text) {
+      writeLines(
+        sprintf("function(req) list(status = 200L, headers = list(), body = '%s')", text),
+        file.path(dir, "app.R")
+      )
+    }
     app("before")
     it <- local_cli("serve", dir, "--port", "0", "--no-log", "--reload", words)
     expect_serving(it)
@@ -165,14 +189,16 @@ test_that("a file of the app that changes is served by new Rs, also where there 
     expect_true(wait_until(function() grepl("the reload has failed", it$tell())))
     expect_equal(body(), "before")
     app("and after")
-    expect_true(wait_until(function() grepl("reloaded: all workers are of generation 2", it$tell())))
-    # A connection that is kept open ends with the next reply of the worker that has accepted it.
+    expect_true(wait_until(
+      function() grepl("reloaded: all workers are of generation 2", it$tell())
+    ))
+    # An open connection ends with the next response of the worker that accepted it.
     expect_true(wait_until(function() body() == "and after"))
     expect_match(it$tell(), "`app.R` has changed")
   }
 })
 
-test_that("the supervisor that is killed leaves no R behind", {
+test_that("no worker is left after the supervisor was killed", {
   it <- local_workers(app_lines, "--workers", "2")
   expect_true(wait_until(function() length(pids_of(it)) == 2))
   pids <- pids_of(it)
@@ -180,17 +206,19 @@ test_that("the supervisor that is killed leaves no R behind", {
   expect_true(wait_until(function() !any(file.exists(file.path("/proc", pids)))))
 })
 
-test_that("a page of Shiny comes back to its R", {
+test_that("a page of Shiny reconnects to its worker", {
   skip_if_not_installed("shiny")
   lines <- c(
     "library(shiny)",
     "shinyApp(function(req) tags$p(paste0('pid:', Sys.getpid(), ';')), function(input, output) {})"
   )
   it <- local_workers(lines, "--workers", "2")
-  expect_true(wait_until(function() lengths(regmatches(it$tell(), gregexpr("Serving as worker", it$tell()))) == 2))
+  expect_true(wait_until(
+    function() lengths(regmatches(it$tell(), gregexpr("Serving as worker", it$tell()))) == 2
+  ))
   pid_in <- function(page) sub(".*pid:([0-9]+);.*", "\\1", rawToChar(page$content))
   seen <- character()
-  # One that answers late on a busy machine gets no new browsers for a while.
+  # A worker that responds late on a busy machine gets no new sessions for a while.
   expect_true(wait_until(function() {
     # A handle keeps its cookies.
     browser <- curl::new_handle(cookiefile = "")
@@ -200,58 +228,77 @@ test_that("a page of Shiny comes back to its R", {
     length(unique(seen)) == 2
   }))
   expect_equal(it$get("/session/0123456789abcdef0123456789abcdef/download/x")$status_code, 404)
-  expect_match(rawToChar(it$get()$headers), "rookery-[0-9a-f]{8}=[A-Za-z0-9_-]{36}; Path=/; HttpOnly; SameSite=Lax")
-  # Each page says which R has made it.
+  expect_match(
+    rawToChar(it$get()$headers),
+    "rookery-[0-9a-f]{8}=[A-Za-z0-9_-]{36}; Path=/; HttpOnly; SameSite=Lax"
+  )
+  # Each page has the id of its worker.
   expect_match(rawToChar(it$get()$content), "data-worker=\"[0-9a-f]{32}\"")
 })
 
-test_that("documents of R Markdown are served by workers, and their pages know whose they are", {
+test_that("R Markdown documents are served by workers, and their pages have the worker id", {
   skip_if_not_installed("rmarkdown")
   skip_if_not(rmarkdown::pandoc_available(), "pandoc is not installed")
   dir <- withr::local_tempdir()
   writeLines(
-    c("---", "title: A document", "runtime: shiny", "output: html_document", "---", "", "```{r}", "textInput('a', 'b')", "```"),
+    c(
+      "---", "title: A document", "runtime: shiny", "output: html_document", "---", "", "```{r}",
+      "textInput('a', 'b')", "```"
+    ),
     file.path(dir, "doc.Rmd")
   )
   it <- local_cli("serve", file.path(dir, "doc.Rmd"), "--port", "0", "--no-log", "--workers", "2")
   expect_serving(it)
-  expect_true(wait_until(function() lengths(regmatches(it$tell(), gregexpr(" is ready, ", it$tell()))) == 2))
+  expect_true(wait_until(
+    function() lengths(regmatches(it$tell(), gregexpr(" is ready, ", it$tell()))) == 2
+  ))
   url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
   ids <- vapply(1:8, function(at) {
     page <- curl::curl_fetch_memory(url)
     expect_equal(page$status_code, 200)
     expect_match(rawToChar(page$headers), "rookery-[0-9a-f]{8}=[A-Za-z0-9_-]{36}; Path=/")
-    sub(".*rookery-shiny.js\" data-reconnect=\"app\" data-worker=\"([0-9a-f]{32})\".*", "\\1", rawToChar(page$content))
+    sub(
+      ".*rookery-shiny.js\" data-reconnect=\"app\" data-worker=\"([0-9a-f]{32})\".*", "\\1",
+      rawToChar(page$content)
+    )
   }, "")
-  # Which worker a request is sent to depends on how long each has taken.
+  # The choice of a worker depends on its latency estimate.
   expect_length(unique(ids), 2)
   expect_true(all(nchar(ids) == 32))
 })
 
-test_that("a _server.yml says how many, and serve() takes the same", {
+test_that("the number of workers can be given in a _server.yml and in serve()", {
   skip_if_not_installed("yaml")
   dir <- withr::local_tempdir()
   writeLines(app_lines, file.path(dir, "app.R"))
   file <- file.path(dir, "_server.yml")
-  settings <- function(...) writeLines(c("engine: rookery", "app: app.R", "options:", paste0("  ", c(...))), file)
-  settings("workers: 2", "max-age: 12h", "warmup: [/, /x]", "error_detail: full", "limits:", "  max_body_size: 10", "ws_compression:", "  level: 3")
+  settings <- function(...) {
+    writeLines(c("engine: rookery", "app: app.R", "options:", paste0("  ", c(...))), file)
+  }
+  settings(
+    "workers: 2", "max-age: 12h", "warmup: [/, /x]", "error_detail: full", "limits:",
+    "  max_body_size: 10", "ws_compression:", "  level: 3"
+  )
   it <- local_cli("serve", dir, "--port", "0", "--no-log")
   expect_serving(it)
   expect_match(it$tell(), "with 2 workers")
   url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
-  # The server in front has the limit.
+  # The supervisor enforces the limit.
   handle <- curl::new_handle(postfields = strrep("x", 11))
   expect_equal(curl::curl_fetch_memory(url, handle)$status_code, 413)
   it$signal(tools::SIGTERM)
   expect_equal(exit_of(it), 0)
   settings("workers: 2")
-  # What is given counts more.
+  # Arguments take precedence.
   it <- local_cli("serve", dir, "--port", "0", "--no-log", "--workers", "1")
   expect_serving(it)
   expect_no_match(it$tell(), "workers|as worker")
   for (case in list(
     c("workers: 2", "drain: long", "line 5, column 10: `drain:` must be a time"),
-    c("workers: 2", "max_sessions: true", "`max_sessions:` must be a whole number, at least 1, not `true`"),
+    c(
+      "workers: 2", "max_sessions: true",
+      "`max_sessions:` must be a whole number, at least 1, not `true`"
+    ),
     c("workers: 2", "limits: 3", "`limits:` must have fields such as `max_body_size: 10MB`"),
     c("workers: none", "", "`workers:` must be auto, or a whole number from 1 to 1000, not `none`"),
     c("workers: 1", "restart: sometimes", "`restart:` must be always or never, not `sometimes`")
@@ -261,12 +308,12 @@ test_that("a _server.yml says how many, and serve() takes the same", {
     expect_equal(exit_of(it), 1)
     expect_match(it$tell(), case[[3]])
   }
-  # Options about workers are for a supervisor, which R has only where workers are asked for.
+  # Options for workers need a supervisor, which exists only with `workers`.
   settings("drain: 5s")
   expect_error(serve(dir, port = 0), "`drain:` needs `workers:`", class = "rookery_bad_setting")
 })
 
-test_that("serve() starts several, and takes them along when it ends", {
+test_that("serve() starts several workers, and stops them at its end", {
   dir <- withr::local_tempdir()
   writeLines(app_lines, file.path(dir, "app.R"))
   serving <- function(text) {
@@ -291,37 +338,55 @@ test_that("serve() starts several, and takes them along when it ends", {
   expect_match(it$tell(), "workers_config\\(\\): `drain` must be a time .*, not \"soon\"")
 })
 
-test_that("what serve() is given goes over in lines", {
+test_that("arguments of serve() are passed to the program as lines", {
   lines <- function(...) rookery:::lines_of(list(...))
   expect_equal(lines(max_memory = 2e9, reload = FALSE), c("max_memory=2000000000", "reload=FALSE"))
-  expect_equal(lines(max_memory = "300M", start_retries = 5, warmup = c("/", "/x")), c("max_memory=300M", "start_retries=5", "warmup=/", "warmup=/x"))
+  expect_equal(
+    lines(max_memory = "300M", start_retries = 5, warmup = c("/", "/x")),
+    c("max_memory=300M", "start_retries=5", "warmup=/", "warmup=/x")
+  )
   dir <- dirname(pem <- local_pem())
   file.copy(pem, file.path(dir, c("c.pem", "k.pem")))
-  tls <- tls_config(file.path(dir, "c.pem"), file.path(dir, "k.pem"), hsts = list(max_age = 31536000, include_subdomains = TRUE), min_version = "1.3", http2 = FALSE)
+  tls <- tls_config(
+    file.path(dir, "c.pem"), file.path(dir, "k.pem"),
+    hsts = list(max_age = 31536000, include_subdomains = TRUE), min_version = "1.3", http2 = FALSE
+  )
   expect_equal(
     sub("=/.*/", "=", rookery:::lines_of_tls(tls)),
-    c("tls_cert=c.pem", "tls_key=k.pem", "tls_min_version=1.3", "http2=FALSE", "hsts=31536000,subdomains")
+    c(
+      "tls_cert=c.pem", "tls_key=k.pem", "tls_min_version=1.3", "http2=FALSE",
+      "hsts=31536000,subdomains"
+    )
   )
   expect_equal(rookery:::lines_of_tls("dev"), "tls=dev")
   expect_null(rookery:::lines_of_tls(NULL))
-  expect_error(rookery:::lines_of_tls(tls_config(pem, paste(readLines(pem), collapse = "\n"))), "give the path of a file")
+  expect_error(
+    rookery:::lines_of_tls(tls_config(pem, paste(readLines(pem), collapse = "\n"))),
+    "give the path of a file"
+  )
   expect_equal(
     rookery:::lines_of(list(
-      max_body_size = 1e9, idle_timeout = Inf, proxy_protocol = TRUE, interrupt_requests = FALSE, request_id_header = FALSE,
+      max_body_size = 1e9, idle_timeout = Inf, proxy_protocol = TRUE, interrupt_requests = FALSE,
+      request_id_header = FALSE,
       trusted_proxies = c("::1", "unix"), ws_compression = TRUE
     )),
     c(
-      "max_body_size=1000000000", "idle_timeout=Inf", "proxy_protocol=TRUE", "interrupt_requests=FALSE", "request_id_header=FALSE", "trusted_proxies=::1",
+      "max_body_size=1000000000", "idle_timeout=Inf", "proxy_protocol=TRUE",
+      "interrupt_requests=FALSE", "request_id_header=FALSE", "trusted_proxies=::1",
       "trusted_proxies=unix", "ws_compression=TRUE"
     )
   )
-  expect_equal(rookery:::lines_of(list(ws_compression = list(level = 3, takeover = TRUE))), "ws_compression=level=3,takeover=TRUE")
+  expect_equal(
+    rookery:::lines_of(list(ws_compression = list(level = 3, takeover = TRUE))),
+    "ws_compression=level=3,takeover=TRUE"
+  )
   expect_equal(rookery:::encode_lines("a=100%\nb"), "a=100%25%0Ab")
 })
 
-test_that("the program knows each name that R has for a setting", {
+test_that("the program accepts each name that R has for a setting", {
   values <- list(
-    workers = "2", warmup = "/", max_memory = "1GB", sticky = "none", cookie_suffix = "a", admin = "127.0.0.1:1", drain_status = "404", surge = "0", restart = "never"
+    workers = "2", warmup = "/", max_memory = "1GB", sticky = "none", cookie_suffix = "a",
+    admin = "127.0.0.1:1", drain_status = "404", surge = "0", restart = "never"
   )
   table <- rookery:::setting_table
   flags <- table$name[table$wanted == "yes or no"]
@@ -329,11 +394,13 @@ test_that("the program knows each name that R has for a setting", {
   names <- c(setdiff(names(formals(workers_config)), "..."), "admin")
   lines <- c(
     paste0(names, "=", vapply(names, value_of, "")),
-    paste0(rookery:::limit_table()$name, "=", pmin(pmax(rookery:::limit_table()$least, 1), 8192000)),
+    paste0(
+      rookery:::limit_table()$name, "=", pmin(pmax(rookery:::limit_table()$least, 1), 8192000)
+    ),
     "option:error_detail=none", "option:ws_compression=off"
   )
   program <- system.file("exec", "rookery", package = "rookery")
-  # What is wrong is told, and nothing else is: there is no such folder.
+  # The missing folder is the only problem that is reported.
   told <- function(lines) {
     env <- c("current", ROOKERY_INTERNAL_ARGUMENTS = paste(lines, collapse = "\n"))
     processx::run(program, c("serve", "/no/such/app"), env = env, error_on_status = FALSE)$stderr
@@ -342,7 +409,7 @@ test_that("the program knows each name that R has for a setting", {
   expect_match(told(c(lines, "nonsense=1")), "`nonsense` is not a setting")
 })
 
-# Sends the head of a POST that announces a body, and reads the head of the answer.
+# Sends the head of a POST that announces a body, and reads the head of the response.
 announce <- function(it, path, lines) {
   port <- as.integer(sub(".*:([0-9]+).*", "\\1", it$url))
   socket <- socketConnection("127.0.0.1", port, blocking = TRUE, open = "r+b", timeout = 60)
@@ -351,22 +418,27 @@ announce <- function(it, path, lines) {
   readLines(socket, 1)
 }
 
-test_that("what Shiny refuses for its size is refused before it has been sent", {
+test_that("an upload that Shiny refuses for its size is refused before it was sent", {
   skip_if_not_installed("shiny")
   it <- local_workers(c(
     "library(shiny)",
     "options(shiny.maxRequestSize = 3 * 1024^2)",
     "shinyApp(function(req) tags$p('page'), function(input, output) {})"
   ), "--workers", "2")
-  # Nothing of these bodies is ever sent: whoever waited for them would not answer.
-  for (lines in c("Content-Length: 5000000000", "Content-Length: 3145729\r\nExpect: 100-continue", "Transfer-Encoding: chunked")) {
+  # The bodies are never sent, so a response shows that the server does not wait for them.
+  for (lines in c(
+    "Content-Length: 5000000000", "Content-Length: 3145729\r\nExpect: 100-continue",
+    "Transfer-Encoding: chunked"
+  )) {
     expect_match(announce(it, "/", lines), "^HTTP/1.1 413 ", info = lines)
   }
-  expect_match(announce(it, "/", "Content-Length: 3145728\r\nExpect: 100-continue"), "^HTTP/1.1 100 ")
+  expect_match(
+    announce(it, "/", "Content-Length: 3145728\r\nExpect: 100-continue"), "^HTTP/1.1 100 "
+  )
   expect_match(announce(it, "/", "Content-Length: 5\r\nExpect: 100-continue"), "^HTTP/1.1 100 ")
 })
 
-test_that("an app sees each head once, and one that receives its bodies has them whole", {
+test_that("an app sees each head once, and receives complete bodies", {
   it <- local_workers(c(
     "heads <- 0",
     "closed <- character()",
@@ -383,7 +455,7 @@ test_that("an app sees each head once, and one that receives its bodies has them
     "    answer(heads, length(req$rook.input$read()), req$HTTP_X_MINE)",
     "  }",
     ")"
-    # So that the front end accepts: what a worker is passed on is looked at here.
+    # Makes the front end accept, because this test looks at what the worker gets.
   ), "--workers", "1", "--reload", "--max-in-flight", "64")
   post <- function(path, n) {
     handle <- curl::new_handle(post = TRUE, postfieldsize = n, postfields = raw(n))
@@ -396,16 +468,17 @@ test_that("an app sees each head once, and one that receives its bodies has them
   expect_equal(it$pid("/closed"), "client done")
 })
 
-test_that("with --fail-fast the program ends with status 5 when all Rs end again and again", {
+test_that("with --fail-fast the program exits with status 5 when all workers end repeatedly", {
   bad <- withr::local_tempfile()
   it <- local_workers(
     c(sprintf("if (file.exists('%s')) quit(status = 1)", bad), app_lines),
-    "--workers", "2", "--fail-fast", "--min-ready", "2", "--drain-status", "404", "--max-memory", "0"
+    "--workers", "2", "--fail-fast", "--min-ready", "2", "--drain-status", "404", "--max-memory",
+    "0"
   )
   expect_true(wait_until(function() length(pids_of(it)) == 2))
   pids <- pids_of(it)
   file.create(bad)
   for (pid in pids) tools::pskill(as.integer(pid), tools::SIGKILL)
   expect_equal(exit_of(it), 5)
-  expect_match(it$tell(), "All workers end again and again without having answered anything")
+  expect_match(it$tell(), "All workers keep crashing before they respond to a request")
 })

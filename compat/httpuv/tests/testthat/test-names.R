@@ -6,14 +6,14 @@ exported <- c(
   "staticPathOptions", "stopAllServers", "stopDaemonizedServer", "stopServer"
 )
 
-test_that("what is exported is what httpuv exports, and is rookery's", {
+test_that("the exports are those of httpuv, and are rookery's objects", {
   expect_setequal(getNamespaceExports("httpuv"), exported)
   for (name in exported) {
     expect_identical(getExportedValue("httpuv", name), getExportedValue("rookery", name))
   }
 })
 
-test_that("internal names are reached with `:::`, exported ones as well, and are the same objects", {
+test_that("internal names can be used with `:::`, and are rookery's objects", {
   for (name in c(httpuv:::internal_names, exported)) {
     expect_identical(
       get(name, envir = asNamespace("httpuv"), inherits = FALSE),
@@ -24,11 +24,11 @@ test_that("internal names are reached with `:::`, exported ones as well, and are
   expect_type(asNamespace("httpuv")[["unsafe_ports"]], "double")
 })
 
-test_that("its version is that of the httpuv it stands for, which requests tell as well", {
+test_that("the version is that of the replaced httpuv, also in requests", {
   expect_identical(httpuv:::httpuv_version(), packageVersion("httpuv"))
 })
 
-test_that("its classes can be inherited from", {
+test_that("classes can be inherited from", {
   # As package livecode does.
   Live <- R6::R6Class(
     "Live",
@@ -51,7 +51,7 @@ test_that("its classes can be inherited from", {
   expect_identical(httpuv::listServers(), list())
 })
 
-test_that("running servers are rookery's as well", {
+test_that("running servers are registered in rookery", {
   server <- httpuv::startServer("127.0.0.1", 0, list())
   expect_identical(rookery::listServers(), list(server))
   expect_identical(httpuv:::.globals$servers, list(server))
@@ -59,7 +59,7 @@ test_that("running servers are rookery's as well", {
   expect_false(server$isRunning())
 })
 
-test_that("an app is called without a server", {
+test_that("rookCall() calls an app without a server", {
   req <- list2env(list(REQUEST_METHOD = "GET"), parent = emptyenv())
   response <- httpuv:::rookCall(function(req) list(status = 200L, headers = list(), body = "ok"), req)
   expect_identical(response$body, "ok")
@@ -72,7 +72,7 @@ test_that("methods are found for static paths", {
   expect_match(format(httpuv::staticPathOptions()), "<staticPathOptions>", fixed = TRUE)
 })
 
-test_that("the example site is there", {
+test_that("the example site exists", {
   site <- system.file("example-static-site", package = "httpuv")
   expect_true(all(file.exists(file.path(site, c("index.html", "office.html")))))
 })

@@ -1,21 +1,25 @@
-//! The arena of several threads at once.
+//! An arena for several threads at once.
 //!
 //! # Ground rules
-//! - A thread allocates from the chain of its shard; threads that share one are correct, only slower.
-//! - The nodes of a chain are linked by `next` and only ever appended between resets; `current` only moves along
-//!   the chain. So a pointer that a thread has read stays good until `reset`, `release` or drop, which need `&mut`.
-//! - The cursor of a node is moved by compare-and-swap: what lies between the old and the new value belongs to whoever
-//!   moved it. The memory itself passes between threads by other means (a borrow that was sent), so the cursor is
-//!   relaxed; only links publish a node, with release and acquire.
-//! - `made` and `used` are stacks onto which nodes are pushed and from which none is taken before a
-//!   reset: no ABA. `spares` is a list that does not change between resets; a spare is taken by
-//!   setting its `below`, which was null. Each node at the side is in `made` or in the list of
-//!   spares, and if it serves a request, also in `used`.
-//! - Counters (reserved bytes, pressure, misses) are relaxed: they steer, and the limit, but publish nothing. The limit
-//!   is reserved before memory is asked for, so threads cannot pass it together.
+//! - A thread allocates from the chain of its shard. Threads that share a shard are correct, only
+//!   slower.
+//! - The nodes of a chain are linked by `next` and are only appended between resets, and `current`
+//!   only moves along the chain. A pointer that a thread has read is therefore valid until `reset`,
+//!   `release` or drop, which need `&mut`.
+//! - The cursor of a node is moved by compare-and-swap, and the thread that moved it owns the bytes
+//!   between the old and the new value. The memory itself passes between threads by other means (a
+//!   borrow that was sent), so the cursor is relaxed. Only links publish a node, with release and
+//!   acquire.
+//! - `made` and `used` are stacks. Nodes are pushed onto them, and none is taken before a reset, so
+//!   there is no ABA problem. `spares` is a list that does not change between resets; a spare is
+//!   taken by setting its `below`, which was null. Each node for a single request is in `made` or
+//!   in the list of spares, and if it serves a request, also in `used`.
+//! - Counters (reserved bytes, pressure, misses) are relaxed. They guide decisions and the limit,
+//!   but publish nothing. Bytes are reserved under the limit before memory is requested, so threads
+//!   cannot exceed it together.
 //!
-//! Nobody ever waits for another thread, on the slow path either: two threads that both find the last chunk full both
-//! make one, and the slower gives its own back.
+//! No thread ever waits for another, not even on the slow path: if two threads find the last chunk
+//! full, both make a new one, and the slower thread frees its own.
 
 mod node;
 mod shard;
@@ -34,7 +38,7 @@ use crate::sync::node::{HEADER, Node};
 use crate::sync::shard::{SHARDS, Shard};
 use crate::typed::{array, dangling, typed_methods};
 
-/// The atomics of `core`, or loom's when its model runs.
+/// The atomics of `core`, or those of loom for its models.
 pub(crate) mod atomic {
     #[cfg(not(all(test, loom)))]
     pub(crate) use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -43,12 +47,13 @@ pub(crate) mod atomic {
     pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 }
 
-/// An [`Arena`](crate::Arena) that several threads allocate from at once, without locks.
+/// An [`Arena`](crate::Arena) from which several threads allocate at once, without locks.
 ///
-/// An allocation is a compare-and-swap of the cursor, repeated when another thread was faster. Threads are spread over
-/// eight chains of chunks (one without the `std` feature), so that they rarely meet; the price is a last, unfilled chunk
-/// for each. Still an atomic operation costs several times what [`Arena`](crate::Arena) costs: where each thread can have
-/// an arena of its own, give it one.
+/// An allocation is a compare-and-swap of the cursor, which is repeated if another thread was
+/// faster. Threads are spread over eight chains of chunks (one chain without the `std` feature), so
+/// that they rarely collide. The price is an unfilled last chunk for each chain. An atomic
+/// operation still costs several times what an allocation of [`Arena`](crate::Arena) costs, so give
+/// each thread an arena of its own where possible.
 ///
 /// ```
 /// use rookery_arena::SyncArena;
@@ -71,28 +76,29 @@ pub(crate) mod atomic {
 /// | `capacity`, `growth`, limits | constant |
 ///
 /// # Panics
-/// As [`Arena`](crate::Arena): a method without `try_` in its name panics when the memory cannot be had.
+/// A method without `try_` in its name panics if the memory is not available, as those of
+/// [`Arena`](crate::Arena) do.
 pub struct SyncArena {
     shards: [Shard; SHARDS],
-    /// Nodes made for large requests since the last reset, the latest first.
+    /// The nodes made for large requests since the last reset, the most recent first.
     made: AtomicPtr<Node>,
-    /// Nodes that serve large requests, the latest first.
+    /// The nodes that serve large requests, the most recent first.
     used: AtomicPtr<Node>,
-    /// Nodes for large requests from earlier periods: the first that may not be taken yet.
+    /// The first node of earlier periods for large requests that may not be taken yet.
     spares: AtomicPtr<Node>,
-    /// Bytes held from the allocator.
+    /// The bytes held from the allocator.
     reserved: AtomicUsize,
-    /// 1 once the limit has refused a request since the last reset.
+    /// 1 if the limit has refused a request since the last reset.
     refused: AtomicUsize,
     limit: usize,
     growth: Growth,
-    /// All spares; `spares` is somewhere along this list.
+    /// All spares; `spares` points into this list.
     first_spare: *mut Node,
     dedicated_mark: usize,
     peak: usize,
 }
 
-// SAFETY: the arena owns its nodes; what was allocated in it is never touched by it.
+// SAFETY: the arena owns its nodes and never accesses what was allocated in them.
 unsafe impl Send for SyncArena {}
 // SAFETY: every shared field is atomic or changes only through `&mut`; see the ground rules.
 unsafe impl Sync for SyncArena {}
@@ -104,12 +110,12 @@ impl SyncArena {
     }
 
     /// Makes an empty arena whose first chunk has `size` bytes, as
-    /// [`Arena::with_chunk_size`](crate::Arena::with_chunk_size).
+    /// [`Arena::with_chunk_size`](crate::Arena::with_chunk_size) does.
     pub fn with_chunk_size(size: usize) -> SyncArena {
         SyncArena::with_growth(Growth::new(size, DEFAULT_MAX_CHUNK))
     }
 
-    /// Makes an empty arena whose chunks grow as `growth` says.
+    /// Makes an empty arena whose chunks grow according to `growth`.
     pub fn with_growth(growth: Growth) -> SyncArena {
         SyncArena {
             shards: core::array::from_fn(|_| Shard::new(growth)),
@@ -126,25 +132,26 @@ impl SyncArena {
         }
     }
 
-    /// Takes back everything that was handed out, and keeps the memory up to the decayed high-water mark, as
-    /// [`Arena::reset`](crate::Arena::reset). Rewinds each chunk in use: one store per 128 KiB.
+    /// Frees all allocations, and keeps the memory up to the decayed high-water mark, as
+    /// [`Arena::reset`](crate::Arena::reset) does. Rewinds each chunk in use, which costs one store
+    /// per 128 KiB.
     pub fn reset(&mut self) {
         self.peak = self.peak.max(self.len());
         let mut freed = 0;
         for shard in &mut self.shards {
-            // SAFETY: `&mut self` is at hand, so nothing handed out is in use.
+            // SAFETY: `&mut self` guarantees that no allocation is in use.
             freed += unsafe { shard.reset(self.growth) };
         }
-        // SAFETY: these lists are this arena's, a node made is in `used`, and `&mut self` is at
-        // hand.
+        // SAFETY: these lists belong to this arena, every node in `made` is in `used`, and `&mut
+        // self` guarantees exclusive access.
         let (spares, used) =
             unsafe { node::recycle(self.used.load(Ordering::Relaxed), self.first_spare) };
-        // Spares cannot give way to the limit while other threads may be looking at them, so they
-        // do now.
+        // Spares cannot be freed for the limit while other threads may access them, so this happens
+        // now.
         let is_short = self.refused.swap(0, Ordering::Relaxed) == 1;
         self.dedicated_mark =
             if is_short { used } else { layout::decayed(self.dedicated_mark, used) };
-        // SAFETY: as above; nothing in a spare is in use.
+        // SAFETY: as above, and nothing in a spare is in use.
         let (spares, trimmed) = unsafe { node::trim_spares(spares, self.dedicated_mark) };
         self.reserved.fetch_sub(freed + trimmed, Ordering::Relaxed);
         self.first_spare = spares;
@@ -153,68 +160,73 @@ impl SyncArena {
         self.used.store(ptr::null_mut(), Ordering::Relaxed);
     }
 
-    /// Takes back everything that was handed out, and frees the memory. The limit and the growth stay.
+    /// Frees all allocations, and returns the memory to the allocator. The limit and the growth
+    /// stay.
     pub fn release(&mut self) {
         let mut fresh = SyncArena::with_growth(self.growth);
         fresh.limit = self.limit;
         *self = fresh;
     }
 
-    /// Sets the most bytes to hold from the allocator, or none. What is held already stays.
+    /// Sets the maximum number of bytes that the arena holds from the allocator; `None` means no
+    /// limit. Memory that it already holds stays.
     ///
-    /// Memory at the side that is kept for reuse counts. It does not give way to a request, as that
-    /// of an [`Arena`](crate::Arena) does, but to the next period: the reset after a refusal frees
-    /// what served no request.
+    /// Memory of large requests that is kept for reuse counts. A request does not free it, as in an
+    /// [`Arena`](crate::Arena); the reset after a refusal frees what served no request.
     pub fn set_allocation_limit(&mut self, limit: Option<usize>) {
         self.limit = limit.unwrap_or(NO_LIMIT);
     }
 
-    /// The most bytes to hold from the allocator.
+    /// Returns the maximum number of bytes that the arena holds from the allocator.
     pub fn allocation_limit(&self) -> Option<usize> {
         (self.limit != NO_LIMIT).then_some(self.limit)
     }
 
-    /// Bytes handed out since the last reset, with the padding before aligned ones: walks the
-    /// chunks. While other threads allocate, of some moment during the call. A chunk that a thread
-    /// is about to use may be missing.
+    /// Returns the number of bytes that were allocated since the last reset, with the padding
+    /// before aligned allocations. Walks over the chunks. While other threads allocate, the result
+    /// is that of some moment during the call, and a chunk that a thread is about to use may be
+    /// missing.
     pub fn len(&self) -> usize {
         let shared: usize = self.shards.iter().map(Shard::len).sum();
-        // SAFETY: nodes reached from this arena stay until `&mut self`.
+        // SAFETY: nodes of this arena exist until `&mut self`.
         let large = unsafe { node::iterate_used(self.used.load(Ordering::Acquire)) };
         shared + large.map(Node::used).sum::<usize>()
     }
 
-    /// Whether nothing was handed out since the last reset.
+    /// Returns true if nothing was allocated since the last reset.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes held from the allocator: chunks with their headers, and those kept for reuse.
+    /// Returns the number of bytes held from the allocator: chunks with their headers, including
+    /// those kept for reuse.
     pub fn capacity(&self) -> usize {
         self.reserved.load(Ordering::Relaxed)
     }
 
-    /// The largest length there was at a [`reset`](SyncArena::reset), or is now.
+    /// Returns the maximum length at a [`reset`](SyncArena::reset) and now.
     pub fn peak(&self) -> usize {
         self.peak.max(self.len())
     }
 
-    /// ChunkSet held from the allocator.
+    /// Returns the number of chunks that the arena holds.
     pub fn chunks(&self) -> usize {
         let heads = self.shards.iter().map(Shard::head);
         let lists = heads.chain([self.made.load(Ordering::Acquire), self.first_spare]);
-        // SAFETY: nodes reached from this arena stay until `&mut self`; a taken spare stays in its list.
+        // SAFETY: nodes of this arena exist until `&mut self`, and a taken spare stays in its list.
         lists.map(|list| unsafe { node::iterate(list) }.count()).sum()
     }
 
-    /// How the chunks grow.
+    /// Returns the growth of the chunks.
     pub fn growth(&self) -> Growth {
         self.growth
     }
 
-    /// Allocates memory for `layout`, uninitialized, valid until the arena is reset, released or dropped.
+    /// Allocates uninitialized memory for `layout`, which is valid until the arena is reset,
+    /// released or dropped.
     ///
     /// # Panics
+    /// If the memory is not available.
     /// When the memory cannot be had.
     #[inline]
     #[track_caller]
@@ -225,10 +237,10 @@ impl SyncArena {
         }
     }
 
-    /// As [`alloc_layout`](SyncArena::alloc_layout).
+    /// Allocates as [`alloc_layout`](SyncArena::alloc_layout) does.
     ///
     /// # Errors
-    /// When the memory cannot be had.
+    /// If the memory is not available.
     #[inline]
     pub fn try_alloc_layout(&self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
         let shard = &self.shards[shard::index()];
@@ -276,7 +288,7 @@ impl SyncArena {
         }
     }
 
-    /// Moves `shard` from the node `current` to the one after it, which is made if there is none.
+    /// Moves `shard` from the node `current` to the next one, which is made if it does not exist.
     fn advance(
         &self,
         shard: &Shard,
@@ -291,7 +303,7 @@ impl SyncArena {
             if shard.append(current, fresh) {
                 shard.set_target(self.growth.after(nominal));
             } else {
-                // SAFETY: another thread was faster; nobody has seen this one.
+                // SAFETY: another thread was faster, and no thread has seen this node.
                 let size = unsafe { node::free(fresh) };
                 self.reserved.fetch_sub(size, Ordering::Relaxed);
             }
@@ -300,7 +312,8 @@ impl SyncArena {
         Ok(())
     }
 
-    /// Makes a node of `wanted` bytes, or of what the limit leaves, or, when the allocator refuses that, of `exact`.
+    /// Makes a node of `wanted` bytes, or of the size that the limit leaves, or of `exact` bytes if
+    /// the allocator fails for more.
     fn make(
         &self,
         wanted: usize,
@@ -340,7 +353,7 @@ impl SyncArena {
         }
     }
 
-    /// Gives a request a node of its own, one kept from before or a new one.
+    /// Gives a request a node of its own, a kept one or a new one.
     fn serve_dedicated(
         &self,
         shard: &Shard,
@@ -350,7 +363,7 @@ impl SyncArena {
     ) -> Result<NonNull<u8>, AllocError> {
         let start = match self.take_spare(room) {
             Some(node) => {
-                // SAFETY: a node of this arena that only this thread has taken.
+                // SAFETY: the node belongs to this arena, and only this thread has taken it.
                 let start = unsafe { node.as_ref() }.bump(layout);
                 node::push_used(&self.used, node);
                 start
@@ -358,7 +371,7 @@ impl SyncArena {
             None => {
                 let exact = node::exact(room).ok_or(AllocError::too_large())?;
                 let node = self.make(exact, exact, layout)?;
-                // SAFETY: nobody else has seen it yet.
+                // SAFETY: no other thread has seen the node yet.
                 let start = unsafe { node.as_ref() }.bump(layout);
                 node::push_made(&self.made, node);
                 node::push_used(&self.used, node);
@@ -371,10 +384,10 @@ impl SyncArena {
         Ok(start.expect("a node made or chosen with room for the request"))
     }
 
-    /// Takes the first spare that suits, of the first few that are not taken.
+    /// Takes the first spare that fits among the first few that are not taken.
     fn take_spare(&self, room: usize) -> Option<NonNull<Node>> {
-        // Pointers, not references: what is put to use becomes a list of nodes that are freed one
-        // day.
+        // Pointers instead of references, because the used nodes become a list of nodes that are
+        // freed later.
         let mut at = self.spares.load(Ordering::Relaxed);
         let mut looked_at = 0;
         while let Some(here) = NonNull::new(at) {
@@ -382,7 +395,7 @@ impl SyncArena {
             let node = unsafe { here.as_ref() };
             at = node.next().load(Ordering::Relaxed);
             if node.is_taken() {
-                // The list is never shorter than what is taken from its front: let nobody walk over it again.
+                // The taken nodes at the front of the list are skipped from now on.
                 if here.as_ptr() == self.spares.load(Ordering::Relaxed) {
                     let _ = self.spares.compare_exchange(
                         here.as_ptr(),
@@ -411,7 +424,7 @@ impl Drop for SyncArena {
     fn drop(&mut self) {
         let heads = self.shards.iter().map(Shard::head);
         for list in heads.chain([self.made.load(Ordering::Acquire), self.first_spare]) {
-            // SAFETY: these lists hold every node once, and nothing borrows from a dropped arena.
+            // SAFETY: these lists contain each node once, and nothing borrows from a dropped arena.
             unsafe { node::free_list(list) };
         }
     }
@@ -432,5 +445,5 @@ impl fmt::Debug for SyncArena {
     }
 }
 
-/// As in `chunk_set.rs`.
+/// The number of spares that are tried, as in `chunk_set.rs`.
 const SPARES_LOOKED_AT: usize = 8;

@@ -1,10 +1,12 @@
-//! Two threads on a `SyncArena` in every order that takes at most three preemptions, by loom:
-//! `scripts/soundness model`, or `RUSTFLAGS="--cfg loom" cargo test -p rookery-arena --lib --release`.
+//! Models of two threads that use a `SyncArena`, which loom runs in every order with at most three
+//! preemptions: `scripts/soundness model`, or `RUSTFLAGS="--cfg loom" cargo test -p rookery-arena
+//! --lib --release`.
 //!
-//! The bound is what makes it end: three preemptions take 5 s in all, four over 30 s, and without a bound two of the
-//! models had not ended after ten minutes. `LOOM_MAX_PREEMPTIONS` sets another. Each atomic update of `node.rs`,
-//! `shard.rs` and `mod.rs` was replaced by a load and a store once, and a model failed each time, but for the hint in
-//! `take_spare` where the list of spares begins: to go back there costs a walk and nothing else.
+//! The bound makes the models end: three preemptions take 5 s in all, four over 30 s, and without a
+//! bound two of the models had not ended after ten minutes. `LOOM_MAX_PREEMPTIONS` sets another
+//! bound. Each atomic update of `node.rs`, `shard.rs` and `mod.rs` was once replaced by a load and
+//! a store, and a model failed each time. The one exception is the hint in `take_spare` about the
+//! beginning of the list of spares, whose loss costs only a walk.
 
 use core::alloc::Layout;
 use core::ptr::NonNull;
@@ -29,12 +31,12 @@ fn model_within(preemptions: usize, work: impl Fn() + Send + Sync + 'static) {
     builder.check(work);
 }
 
-/// An eighth of a chunk: the largest request that moves the cursor.
+/// An eighth of a chunk, which is the largest request that moves the cursor.
 fn block() -> Layout {
     Layout::from_size_align((Growth::asked(CHUNK.max()) - HEADER) / 8, 1).unwrap()
 }
 
-/// Allocates and writes: if another thread was given the same bytes, what is read back in `check` is not this.
+/// Allocates and writes. If another thread got the same bytes, `check` reads something else.
 fn take(arena: &SyncArena, layout: Layout, mark: u8) -> (usize, usize, u8) {
     let start = arena.try_alloc_layout(layout).unwrap();
     // SAFETY: just allocated.
@@ -53,7 +55,7 @@ fn check(arena: &SyncArena, mut taken: Vec<(usize, usize, u8)>) {
     }
 }
 
-/// Runs `work` on two threads and gives what both took.
+/// Runs `work` on two threads and returns what both have allocated.
 fn both(
     arena: &Arc<SyncArena>,
     work: impl Fn(&SyncArena, u8) -> Vec<(usize, usize, u8)> + Send + Clone + 'static,
@@ -105,16 +107,18 @@ fn a_chunk_kept_from_before_is_entered_once() {
 
 #[test]
 fn a_thread_that_falls_behind_does_not_move_the_chain_back() {
-    // Enough to fall behind; with two, ten allocations would take half a minute.
+    // Enough to fall behind; with two threads, ten allocations would take half a minute.
     model_within(1, || {
         let arena = Arc::new(SyncArena::with_growth(CHUNK));
         let mut taken: Vec<_> = (0..8).map(|_| take(&arena, block(), 9)).collect();
-        // Each finds the first chunk full; one of them may fill the second before the other has moved on to it.
+        // Each thread finds the first chunk full. One of them may fill the second before the other
+        // has moved on to it.
         let there = Arc::clone(&arena);
         let thread = thread::spawn(move || take(&there, block(), 1));
         taken.extend((0..9).map(|_| take(&arena, block(), 2)));
         taken.push(thread.join().unwrap());
-        // Counts the bytes up to the chain's place: fewer, if that went back.
+        // Counts the bytes up to the position of the chain, which are fewer if the position went
+        // back.
         check(&arena, taken);
     });
 }

@@ -1,4 +1,4 @@
-//! The chunks of a `SyncArena`: a header of atomics and the bytes that are handed out.
+//! The chunks of a `SyncArena`: a header of atomics, and the bytes that are allocated.
 
 use alloc::alloc::{alloc, dealloc};
 use core::alloc::Layout;
@@ -8,24 +8,24 @@ use core::ptr::{self, NonNull};
 use crate::layout::{self, CHUNK_ALIGN};
 use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// What a chunk begins with.
+/// The header at the beginning of a chunk.
 #[repr(C, align(16))]
 pub(crate) struct Node {
-    /// The address where the next allocation begins at the earliest. First, and alone on its cache line when the
-    /// allocator aligns so: every thread writes it.
+    /// The address before which no allocation begins. It is the first field, and if the allocator
+    /// aligns the chunk, alone on its cache line, because every thread writes it.
     cursor: AtomicUsize,
-    /// The end of the chunk, from which all pointers into it are made.
+    /// The end of the chunk, from which all pointers into it are derived.
     end: NonNull<u8>,
     next: AtomicPtr<Node>,
-    /// Requests put aside to save the tail of this chunk.
+    /// The number of requests that got nodes of their own in order to keep the tail of this chunk.
     misses: AtomicUsize,
-    /// The node that was put to use before this one, of those that serve a request at the side;
-    /// this node itself if it was the first; null as long as it serves none.
+    /// The node that came into use before this one, among those for a single request; this node
+    /// itself if it was the first; null while it serves no request.
     below: AtomicPtr<Node>,
     size: usize,
 }
 
-/// Bytes of a node before those that are handed out.
+/// Bytes of a node before the first allocation.
 pub(crate) const HEADER: usize = size_of::<Node>();
 
 const _: () = assert!(
@@ -34,7 +34,7 @@ const _: () = assert!(
 );
 
 impl Node {
-    /// The allocation that moves the cursor and nothing else, if it fits.
+    /// Allocates by moving the cursor, if the request fits.
     #[inline]
     pub(crate) fn bump(&self, layout: Layout) -> Option<NonNull<u8>> {
         let mut cursor = self.cursor.load(Ordering::Relaxed);
@@ -46,7 +46,8 @@ impl Node {
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
-                // SAFETY: past a cursor, which is not null, and without wrapping: the end is not before it.
+                // SAFETY: the address is after a cursor, which is not null, and the addition does
+                // not wrap, because `end` is not before it.
                 Ok(_) => {
                     return Some(
                         self.end.map_addr(|_| unsafe { NonZero::new_unchecked(fit.start) }),
@@ -65,7 +66,7 @@ impl Node {
         &self.misses
     }
 
-    /// Returns true if the node serves a request at the side.
+    /// Returns true if the node serves a single request.
     pub(crate) fn is_taken(&self) -> bool {
         !self.below.load(Ordering::Relaxed).is_null()
     }
@@ -78,22 +79,22 @@ impl Node {
             .is_ok()
     }
 
-    /// Bytes of the node, header included.
+    /// Returns the size of the node with its header.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// Bytes handed out.
+    /// Returns the number of allocated bytes.
     pub(crate) fn used(&self) -> usize {
         self.cursor.load(Ordering::Relaxed) - self.data()
     }
 
-    /// Bytes left.
+    /// Returns the number of free bytes.
     pub(crate) fn tail(&self) -> usize {
         self.end.addr().get() - self.cursor.load(Ordering::Relaxed)
     }
 
-    /// Makes the node as good as new. Nobody else may be using it.
+    /// Frees all allocations of the node. No other thread may use it.
     pub(crate) fn rewind(&self) {
         self.cursor.store(self.data(), Ordering::Relaxed);
         self.misses.store(0, Ordering::Relaxed);
@@ -105,12 +106,12 @@ impl Node {
     }
 }
 
-/// Bytes of a node that holds `room` bytes and nothing else.
+/// Returns the size of a node that is just large enough for `room` bytes.
 pub(crate) fn exact(room: usize) -> Option<usize> {
     layout::exact_chunk(room.checked_add(HEADER.saturating_sub(layout::HEADER))?)
 }
 
-/// Asks the allocator for a node of `size` bytes, header included.
+/// Allocates a node of `size` bytes, with its header.
 pub(crate) fn allocate(size: usize) -> Option<NonNull<Node>> {
     debug_assert!(size > HEADER);
     // SAFETY: the layout is not empty.
@@ -126,61 +127,62 @@ pub(crate) fn allocate(size: usize) -> Option<NonNull<Node>> {
         below: AtomicPtr::new(ptr::null_mut()),
         size,
     };
-    // SAFETY: fresh, aligned and larger than the header.
+    // SAFETY: the block is fresh, aligned and larger than the header.
     unsafe { node.write(header) };
     Some(node)
 }
 
-/// Frees a node and gives its size.
+/// Frees a node and returns its size.
 ///
 /// # Safety
-/// - It came from [`allocate`], and nobody uses it or anything in it any more.
+/// - The node came from [`allocate`], and neither it nor anything in it is used any more.
 pub(crate) unsafe fn free(node: NonNull<Node>) -> usize {
     // SAFETY: the node is live.
     let size = unsafe { node.as_ref() }.size;
-    // SAFETY: and its header initialized. (Loom's atomics have something to drop.)
+    // SAFETY: the node is live, and its header initialized. (Loom's atomics have something to
+    // drop.)
     unsafe { node.drop_in_place() };
     // SAFETY: allocated with this layout.
     unsafe { dealloc(node.as_ptr().cast(), node_layout(size)) };
     size
 }
 
-/// Frees a list of nodes and gives the sum of their sizes.
+/// Frees a list of nodes and returns the sum of their sizes.
 ///
 /// # Safety
-/// - As for [`free`], for each.
+/// - As for [`free`], for each node.
 pub(crate) unsafe fn free_list(first: *mut Node) -> usize {
     let (mut next, mut bytes) = (first, 0);
     while let Some(node) = NonNull::new(next) {
         // SAFETY: the node is live until it is freed below.
         next = unsafe { node.as_ref() }.next.load(Ordering::Relaxed);
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees the conditions.
         bytes += unsafe { free(node) };
     }
     bytes
 }
 
-/// The nodes of a list, from `first` on.
+/// Returns an iterator over the nodes of a list, from `first` on.
 ///
 /// # Safety
 /// - The nodes stay live for `'a`.
 pub(crate) unsafe fn iterate<'a>(first: *mut Node) -> impl Iterator<Item = &'a Node> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees the conditions.
     let node = move |at: *mut Node| unsafe { at.as_ref() };
     core::iter::successors(node(first), move |at| node(at.next.load(Ordering::Acquire)))
 }
 
-/// Puts a node on the stack of those made since the last reset, linked by `next`.
+/// Pushes a node onto the stack of those made since the last reset, which are linked by `next`.
 pub(crate) fn push_made(stack: &AtomicPtr<Node>, node: NonNull<Node>) {
-    // SAFETY: the node is live, and not in this stack yet, so its link is this thread's.
+    // SAFETY: the node is live and not in this stack yet, so its link belongs to this thread.
     push(stack, node, |first| unsafe { node.as_ref() }.next.store(first, Ordering::Relaxed));
 }
 
-/// Puts a node on the stack of those that serve a request, linked by `below`.
+/// Pushes a node onto the stack of those that serve a request, which are linked by `below`.
 pub(crate) fn push_used(stack: &AtomicPtr<Node>, node: NonNull<Node>) {
     push(stack, node, |first| {
         let below = if first.is_null() { node.as_ptr() } else { first };
-        // SAFETY: the node is live, and taken by this thread, so its link is this thread's.
+        // SAFETY: the node is live and taken by this thread, so its link belongs to this thread.
         unsafe { node.as_ref() }.below.store(below, Ordering::Relaxed);
     });
 }
@@ -201,32 +203,32 @@ fn push(stack: &AtomicPtr<Node>, node: NonNull<Node>, link: impl Fn(*mut Node)) 
     }
 }
 
-/// The nodes of the stack of those that serve a request, the latest first.
+/// Returns an iterator over the stack of nodes that serve a request, the most recent first.
 ///
 /// # Safety
 /// - The nodes stay live for `'a`.
 pub(crate) unsafe fn iterate_used<'a>(latest: *mut Node) -> impl Iterator<Item = &'a Node> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees the conditions.
     let first: Option<&'a Node> = unsafe { latest.as_ref() };
     core::iter::successors(first, |node| {
         let below = node.below.load(Ordering::Acquire);
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees the conditions.
         if ptr::eq(below, *node) { None } else { unsafe { below.as_ref() } }
     })
 }
 
-/// Makes one list of spares: the nodes that served a request, in the order in which they were put
-/// to use, and then the spares that served none. So each request of a period that repeats itself
-/// finds the node it had before. Returns the list and the bytes of the nodes that served.
+/// Makes one list of spares: the nodes that served a request, in the order in which they came into
+/// use, and then the spares that served none. Each request of a period that repeats therefore finds
+/// the node of the period before. Returns the list and the bytes of the nodes that served.
 ///
 /// # Safety
-/// - `used` is the stack of nodes that served, and every node of the arena at the side is in it or
-///   in `spares`.
-/// - Nobody else uses them, and nothing in them is in use.
+/// - `used` is the stack of nodes that served, and each node for a single request is in it or in
+///   `spares`.
+/// - Nothing else uses the nodes, and nothing in them is in use.
 pub(crate) unsafe fn recycle(used: *mut Node, spares: *mut Node) -> (*mut Node, usize) {
     let mut left = Chain::new();
     let mut next = spares;
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees the conditions.
     while let Some(node) = unsafe { next.as_ref() } {
         let here = next;
         next = node.next.load(Ordering::Relaxed);
@@ -237,7 +239,7 @@ pub(crate) unsafe fn recycle(used: *mut Node, spares: *mut Node) -> (*mut Node, 
     }
     let (mut first, mut bytes) = (left.first, 0);
     let mut latest = used;
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees the conditions.
     while let Some(node) = unsafe { latest.as_ref() } {
         let (here, below) = (latest, node.below.load(Ordering::Relaxed));
         node.rewind();
@@ -249,7 +251,8 @@ pub(crate) unsafe fn recycle(used: *mut Node, spares: *mut Node) -> (*mut Node, 
     (first, bytes)
 }
 
-/// Frees the spares past the mark, as `layout::is_surplus_dedicated` says. Gives the rest and the bytes freed.
+/// Frees the spares above the mark, according to `layout::is_surplus_dedicated`. Returns the
+/// remaining spares and the freed bytes.
 ///
 /// # Safety
 /// - As for [`recycle`].
@@ -257,7 +260,7 @@ pub(crate) unsafe fn trim_spares(first: *mut Node, mark: usize) -> (*mut Node, u
     let mut rest = 0;
     let mut last: Option<&Node> = None;
     let mut at = first;
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees the conditions.
     while let Some(node) = unsafe { at.as_ref() } {
         if layout::is_surplus_dedicated(rest, node.size, mark) {
             break;
@@ -273,7 +276,7 @@ pub(crate) unsafe fn trim_spares(first: *mut Node, mark: usize) -> (*mut Node, u
         }
         None => ptr::null_mut(),
     };
-    // SAFETY: cut off just now.
+    // SAFETY: the nodes were just removed from the list.
     (kept, unsafe { free_list(at) })
 }
 
@@ -281,7 +284,7 @@ fn node_layout(size: usize) -> Layout {
     Layout::from_size_align(size, CHUNK_ALIGN).expect("`exact` bounds the size by isize::MAX - 16")
 }
 
-/// A list under construction: its two ends.
+/// The two ends of a list under construction.
 struct Chain {
     first: *mut Node,
     last: *mut Node,
@@ -293,11 +296,11 @@ impl Chain {
     }
 
     /// # Safety
-    /// - The node is live and in no other list, and nobody else uses it.
+    /// - The node is live and in no other list, and nothing else uses it.
     unsafe fn push(&mut self, node: *mut Node) {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees the conditions.
         unsafe { (*node).next.store(ptr::null_mut(), Ordering::Relaxed) };
-        // SAFETY: null or a node pushed before.
+        // SAFETY: the pointer is null or a node that was pushed before.
         match unsafe { self.last.as_ref() } {
             Some(last) => last.next.store(node, Ordering::Relaxed),
             None => self.first = node,

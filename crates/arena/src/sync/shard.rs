@@ -1,4 +1,4 @@
-//! One of the chains of chunks that the threads of a `SyncArena` are spread over.
+//! A shard: one of the chains of chunks over which the threads of a `SyncArena` are spread.
 
 use core::ptr::{self, NonNull};
 
@@ -6,16 +6,16 @@ use crate::layout::{self, Growth, Overflow};
 use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::sync::node::{self, HEADER, Node};
 
-/// How many chains there are. Threads are numbered as they come, so up to this many never share one; each costs 128
-/// bytes in the arena.
+/// The number of chains. Threads are numbered in the order of their first allocation, so up to this
+/// many threads never share a chain. Each chain costs 128 bytes in the arena.
 pub(crate) const SHARDS: usize = if cfg!(all(feature = "std", not(loom))) { 8 } else { 1 };
 
-/// The shard of this thread.
+/// Returns the shard of this thread.
 #[cfg(all(feature = "std", not(loom)))]
 #[inline]
 pub(crate) fn index() -> usize {
     std::thread_local! {
-        /// This thread's shard, or `SHARDS` before it has one.
+        /// The shard of this thread, or `SHARDS` before it has one.
         static INDEX: core::cell::Cell<usize> = const { core::cell::Cell::new(SHARDS) };
     }
 
@@ -31,24 +31,26 @@ pub(crate) fn index() -> usize {
     if index < SHARDS { index } else { choose() }
 }
 
-/// The one shard there is.
+/// Returns the only shard.
 #[cfg(not(all(feature = "std", not(loom))))]
 #[inline]
 pub(crate) fn index() -> usize {
     0
 }
 
-/// A chain of nodes and the place in it. On two cache lines of its own, as processors fetch them in pairs.
+/// A chain of nodes and the position in it. It has two cache lines of its own, because processors
+/// fetch them in pairs.
 #[repr(align(128))]
 pub(crate) struct Shard {
     /// The node whose cursor moves; null before the first allocation.
     current: AtomicPtr<Node>,
     head: AtomicPtr<Node>,
-    /// Nominal size of the next node to be made.
+    /// The nominal size of the next node.
     target: AtomicUsize,
-    /// Bytes put aside that were too large for the next node, since the cursor last moved on.
+    /// The bytes of requests that got nodes of their own because the next node is too small, since
+    /// the cursor entered the current node.
     pressure: AtomicUsize,
-    /// The decayed high-water mark of the chain. Changes only through `&mut`.
+    /// The decayed high-water mark of the chain. It changes only through `&mut`.
     mark: usize,
 }
 
@@ -63,21 +65,22 @@ impl Shard {
         }
     }
 
-    /// Rewinds every node and frees those past the decayed high-water mark. Gives the bytes freed.
+    /// Rewinds every node and frees those above the decayed high-water mark. Returns the freed
+    /// bytes.
     ///
     /// # Safety
-    /// - Nothing that was handed out is in use.
+    /// - No allocation is in use.
     pub(crate) unsafe fn reset(&mut self, growth: Growth) -> usize {
         let used = self.rewind();
         self.mark = layout::decayed(self.mark, used);
         self.pressure.store(0, Ordering::Relaxed);
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees the conditions.
         unsafe { self.trim(growth) }
     }
 
     #[inline]
     pub(crate) fn current(&self) -> Option<&Node> {
-        // SAFETY: null or a node, which stays until `&mut self`.
+        // SAFETY: the pointer is null or a node, which exists until `&mut self`.
         unsafe { self.current.load(Ordering::Acquire).as_ref() }
     }
 
@@ -85,7 +88,7 @@ impl Shard {
         self.head.load(Ordering::Acquire)
     }
 
-    /// The node after `current`, or the first.
+    /// Returns the node after `current`, or the first node.
     pub(crate) fn after(&self, current: Option<&Node>) -> Option<&Node> {
         // SAFETY: as in `current`.
         unsafe { self.slot(current).load(Ordering::Acquire).as_ref() }
@@ -99,7 +102,8 @@ impl Shard {
         self.target.store(nominal, Ordering::Relaxed);
     }
 
-    /// Decides where a request of `room` bytes goes that misses the node `current`, before `kept`.
+    /// Decides about a request of `room` bytes that does not fit into the node `current`. `kept` is
+    /// the next node.
     pub(crate) fn place(
         &self,
         current: Option<&Node>,
@@ -108,7 +112,8 @@ impl Shard {
     ) -> Overflow {
         let next = kept.map_or(Growth::asked(self.target()), Node::size) - HEADER;
         match current {
-            // A kept node that requests outgrew is entered and left again: it is too late to take it out of the chain.
+            // A kept node that is too small for the requests is entered and left again, because it
+            // cannot be removed from the chain here.
             Some(_) if kept.is_some() && self.pressure.load(Ordering::Relaxed) >= next => {
                 Overflow::Next
             }
@@ -120,14 +125,15 @@ impl Shard {
         }
     }
 
-    /// Links `fresh` after `current`. Whether it was this thread that did.
+    /// Links `fresh` after `current`. Returns true if this thread has linked its node.
     pub(crate) fn append(&self, current: Option<&Node>, fresh: NonNull<Node>) -> bool {
         let slot = self.slot(current);
         slot.compare_exchange(ptr::null_mut(), fresh.as_ptr(), Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
     }
 
-    /// Makes the node after `current`, which there is, the current one. The first thread does, the others find it done.
+    /// Makes the node after `current`, which must exist, the current one. The first thread does
+    /// this, and the others find it done.
     pub(crate) fn move_on(&self, current: Option<&Node>) {
         let next = self.slot(current).load(Ordering::Acquire);
         let current = current.map_or(ptr::null_mut(), |node| ptr::from_ref(node).cast_mut());
@@ -137,7 +143,8 @@ impl Shard {
         }
     }
 
-    /// Counts `room` bytes put aside for want of a larger node, as `ChunkSet::add_pressure` does.
+    /// Counts `room` bytes that got a node of their own because the next node is too small, as
+    /// `ChunkSet::add_pressure` does.
     pub(crate) fn add_pressure(&self, room: usize, is_kept: bool, growth: Growth) {
         if let Some(node) = self.current() {
             node.misses().fetch_add(1, Ordering::Relaxed);
@@ -150,11 +157,11 @@ impl Shard {
         }
     }
 
-    /// Bytes handed out.
+    /// Returns the number of allocated bytes.
     pub(crate) fn len(&self) -> usize {
         let last = self.current.load(Ordering::Acquire);
         let mut len = 0;
-        // SAFETY: nodes stay until `&mut self`.
+        // SAFETY: nodes exist until `&mut self`.
         for node in unsafe { node::iterate(self.head()) } {
             len += node.used();
             if ptr::eq(node, last) {
@@ -168,12 +175,13 @@ impl Shard {
         current.map_or(&self.head, Node::next)
     }
 
-    /// Rewinds every node in use and gives the bytes up to the cursor, headers and abandoned tails included.
+    /// Rewinds every node in use and returns the bytes up to the cursor, with headers and abandoned
+    /// tails.
     fn rewind(&mut self) -> usize {
         let last = self.current.load(Ordering::Relaxed);
         let mut used = 0;
         if !last.is_null() {
-            // SAFETY: nodes stay until they are freed by `trim` or by the arena.
+            // SAFETY: nodes exist until `trim` or the arena frees them.
             for node in unsafe { node::iterate(self.head()) } {
                 let is_last = ptr::eq(node, last);
                 used += if is_last { HEADER + node.used() } else { node.size() };
@@ -187,14 +195,14 @@ impl Shard {
         used
     }
 
-    /// Frees the nodes past the mark and gives their bytes.
+    /// Frees the nodes above the mark and returns their bytes.
     ///
     /// # Safety
     /// - As for [`reset`](Shard::reset).
     unsafe fn trim(&mut self, growth: Growth) -> usize {
         let mut kept = 0;
         let mut last = None;
-        // SAFETY: nodes stay until they are freed below.
+        // SAFETY: nodes exist until they are freed below.
         for node in unsafe { node::iterate(self.head()) } {
             if layout::is_surplus(kept, self.mark) {
                 break;
@@ -209,7 +217,8 @@ impl Shard {
         }
         self.set_target(growth.after(last.size() + layout::ALLOCATOR_OVERHEAD));
         last.next().store(ptr::null_mut(), Ordering::Relaxed);
-        // SAFETY: taken out of the chain just now, and nothing in them is in use, as the caller vouches.
+        // SAFETY: the nodes were just removed from the chain, and the caller guarantees that
+        // nothing in them is in use.
         unsafe { node::free_list(rest) }
     }
 }

@@ -1,4 +1,4 @@
-//! What the documentation says and no other file checks.
+//! Claims of the documentation that no other file checks.
 
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -106,8 +106,8 @@ fn a_burst_ten_times_the_usual_is_forgotten_after_18_resets() {
     }
 }
 
-/// Padding is what an alignment costs, and is not bounded by an eighth: `u8` and `u128` in turns
-/// are a half of it. What else is unused is.
+/// Padding is the cost of an alignment and is not bounded by an eighth: it is a half if `u8` and
+/// `u128` alternate. The other unused memory is bounded.
 #[test]
 fn all_but_padding_is_bounded_by_an_eighth_and_a_chunk() {
     let rounds = if cfg!(miri) { 50 } else { 20_000 };
@@ -133,7 +133,7 @@ fn all_but_padding_is_bounded_by_an_eighth_and_a_chunk() {
                 && arena.capacity() - arena.len() <= arena.capacity() / 8 + arena.growth().max()
         );
     }
-    // Each kind in a slice of its own has none.
+    // Each kind in a slice of its own needs no padding.
     let arena = Arena::new();
     arena.alloc_slice_fill(1_000, 0u8);
     arena.alloc_slice_fill(1_000, 0u128);

@@ -1,4 +1,4 @@
-//! Arrays, texts and buffers that grow in an arena.
+//! Arrays, strings and buffers that grow in an arena.
 
 use std::io::{BufRead, ErrorKind, Read, Write};
 use std::rc::Rc;
@@ -40,7 +40,8 @@ fn a_large_array_grows_with_its_chunk() {
     let arena = Arena::with_chunk_size(1024);
     let mut array = Vec::new_in(&arena);
     (0..COUNT).for_each(|n| array.push(n));
-    // Not the sum of all the doublings, which is 16 bytes per value: the chunk at the side grew.
+    // Less than the sum of all doublings, which is 16 bytes per value, because the dedicated chunk
+    // grew.
     assert!(arena.capacity() < 7 * COUNT as usize, "{}", arena.capacity());
     assert!(array.iter().enumerate().all(|(at, n)| at == *n as usize));
 }
@@ -60,7 +61,8 @@ fn values_are_dropped_with_the_array_and_not_with_the_arena() {
     array.push(Rc::clone(&value));
     let left = array.into_slice();
     assert_eq!(Rc::strong_count(&left[0]), 2);
-    // SAFETY: not used again. Without this the arena would leak the count, which Miri reports.
+    // SAFETY: not used again. Without this the arena would leak the reference count, which Miri
+    // reports.
     unsafe { std::ptr::drop_in_place(left) };
 }
 
@@ -82,7 +84,8 @@ fn an_array_at_steady_state_allocates_nothing() {
         assert_eq!(array.into_slice().len(), COUNT as usize);
         arena.reset();
     };
-    // The first ones may go to the side, in a chunk that is given back once it was not needed for a while.
+    // The first arrays may get a dedicated chunk, which is freed once it was not needed for a
+    // while.
     (0..20).for_each(|_| request(&mut arena));
     assert_eq!(heap::calls(|| (0..10).for_each(|_| request(&mut arena))), (0, 0));
 }

@@ -1,4 +1,5 @@
-//! The cursor: only forward between resets, past the large ones, back to the first chunk at a reset.
+//! The cursor moves only forward between resets, stays where it is for large requests, and returns
+//! to the first chunk at a reset.
 
 use std::alloc::Layout;
 
@@ -6,7 +7,7 @@ use rookery_arena::{Arena, Growth};
 
 use crate::heap;
 
-/// ChunkSet of 1,024 nominal bytes: 960 to hand out, an eighth is 120.
+/// Chunks of 1,024 nominal bytes: 960 for allocations, of which an eighth is 120.
 fn fixed() -> Arena {
     Arena::with_growth(Growth::fixed(1024))
 }
@@ -21,7 +22,8 @@ fn advances_on_growth_and_stays_there() {
     let arena = fixed();
     let filled = fill(&arena, 3);
     assert_eq!(arena.chunks(), 3);
-    // The next go into a fourth chunk, one after the other, though each of the first three was left for it.
+    // The next allocations go into a fourth chunk, one after the other, although each of the first
+    // three had space when it was left.
     let (a, b) = (address(arena.alloc(1u8)), address(arena.alloc(2u8)));
     assert_eq!((b.addr() - a.addr(), arena.chunks()), (1, 4));
     assert!(filled.iter().all(|start| start.addr().abs_diff(a.addr()) >= 64));
@@ -37,7 +39,7 @@ fn advances_on_a_hit_in_a_later_chunk() {
 }
 
 fn hit_in_a_later_chunk(arena: &Arena) {
-    // The chunks are there already; entering the second moves the cursor past the rest of the first.
+    // The chunks exist already. Entering the second moves the cursor beyond the rest of the first.
     let first = arena.alloc_slice_fill(900, 1u8).as_ptr();
     let second = arena.alloc_slice_fill(100, 2u8).as_ptr();
     let third = arena.alloc_slice_fill(8, 3u8).as_ptr();
@@ -58,7 +60,7 @@ fn an_oversized_request_does_not_move_it() {
     assert_eq!(after.addr(), before.addr() + 1);
     assert!(large.iter().all(|byte| *byte == 7));
     assert_eq!((arena.chunks(), arena.dedicated_chunks()), (2, 1));
-    // Nor does one that is over an eighth of a chunk and does not fit behind the others.
+    // Nor does a request of more than an eighth of a chunk that does not fit behind the others.
     arena.alloc_slice_fill(900, 3u8);
     arena.alloc_slice_fill(121, 4u8);
     assert_eq!((address(arena.alloc(5u8))).addr(), before.addr() + 902);
@@ -170,9 +172,9 @@ fn a_burst_is_forgotten() {
 }
 
 #[test]
-fn a_middling_size_pays_for_few_chunks_of_its_own() {
+fn a_middling_size_gets_few_dedicated_chunks() {
     const MIDDLING: usize = if cfg!(miri) { 1000 } else { 20_000 };
-    // Too large to share the small chunks, also when those are kept from an earlier period.
+    // Too large to share the small chunks, also if those are kept from an earlier period.
     let mut arena = Arena::new();
     for period in 0..4 {
         for n in 0..MIDDLING {
@@ -191,7 +193,8 @@ fn address(byte: &u8) -> *const u8 {
     std::ptr::from_ref(byte)
 }
 
-/// Allocates without writing: what is counted here is memory, and Miri counts every byte written.
+/// Allocates without writing, because only memory is counted here, and Miri counts every byte
+/// written.
 fn bytes(arena: &Arena, size: usize) {
     arena.alloc_layout(Layout::from_size_align(size, 1).unwrap());
 }

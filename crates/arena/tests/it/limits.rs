@@ -31,14 +31,14 @@ fn nothing_passes_the_limit_and_nearly_all_of_it_is_used() {
             assert!(arena.capacity() <= 100_000);
         }
         assert!(arena.len() > 80_000, "{} bytes of {size}", arena.len());
-        // The arena is as good as before.
+        // The arena is still usable.
         arena.reset();
         assert!(arena.try_alloc_slice_fill(size, 1u8).is_ok());
     }
 }
 
 #[test]
-fn memory_kept_for_reuse_gives_way_to_the_limit() {
+fn memory_kept_for_reuse_is_freed_for_the_limit() {
     let mut arena = Arena::new();
     arena.set_allocation_limit(Some(1_000_000));
     arena.alloc_uninit::<[u8; 900_000]>();
@@ -161,8 +161,8 @@ fn the_peak_is_of_all_periods_and_the_mark_decays() {
     assert_eq!((arena.peak(), arena.high_water()), (0, 0));
 }
 
-/// Any number is taken as a size: each constructor and each figure of a growth is defined for all
-/// of them.
+/// Any number is accepted as a size: each constructor and each property of a growth is defined for
+/// all numbers.
 #[test]
 fn every_growth_is_one() {
     for size in

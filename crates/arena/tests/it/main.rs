@@ -1,4 +1,4 @@
-//! The arena seen from outside, with an allocator that counts.
+//! Tests of the public interface of the arena, with an allocator that counts.
 
 mod claims;
 mod collections;
@@ -13,6 +13,3 @@ mod steady;
 mod sync;
 mod waste;
 mod workload;
-
-#[global_allocator]
-static HEAP: heap::Counting = heap::Counting;

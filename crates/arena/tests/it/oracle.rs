@@ -1,4 +1,4 @@
-//! Random programs of operations, checked against a list of the ranges that are in use.
+//! Random programs of operations, checked against a list of the ranges in use.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -14,7 +14,8 @@ struct Live {
 }
 
 impl Live {
-    /// What it should hold: counted up from its pattern. Copied and compared as a whole, which Miri does fast.
+    /// The expected contents, counted up from a pattern. They are copied and compared as a whole,
+    /// which is fast under Miri.
     fn expected(&self) -> &'static [u8] {
         static COUNTED: [u8; 64 * 1024] = {
             let mut bytes = [0; 64 * 1024];
@@ -29,8 +30,8 @@ impl Live {
     }
 }
 
-/// Runs a program of `steps` operations and checks after each that nothing overlaps, that every address is aligned,
-/// and at the end of each period that every byte is as it was written.
+/// Runs a program of `steps` operations. Checks after each that nothing overlaps and that every
+/// address is aligned, and at the end of each period that every byte is as it was written.
 fn run(seed: u64, steps: usize, growth: Growth) {
     let mut random = Random(seed);
     let mut arena = Arena::with_growth(growth);
@@ -53,7 +54,8 @@ fn run(seed: u64, steps: usize, growth: Growth) {
                 check(&old);
                 let size = old.layout.size() + random.between(0, 500);
                 let layout = Layout::from_size_align(size, old.layout.align()).unwrap();
-                // SAFETY: `old` is a live allocation of this arena, taken out of the list; the new one is no smaller.
+                // SAFETY: `old` is a live allocation of this arena, taken out of the list, and the
+                // new one is not smaller.
                 let start = unsafe { arena.try_grow(old.start, old.layout, layout) }.unwrap();
                 let kept = old.layout.size();
                 live.push(write(Live { start, layout, pattern: old.pattern }, kept));
@@ -81,7 +83,7 @@ fn run(seed: u64, steps: usize, growth: Growth) {
 fn write(live: Live, from: usize) -> Live {
     assert_eq!(live.start.addr().get() % live.layout.align(), 0);
     let expected = live.expected();
-    // SAFETY: inside an allocation of this size that nobody else uses.
+    // SAFETY: the bytes are inside an allocation of this size that nothing else uses.
     unsafe {
         live.start
             .as_ptr()

@@ -1,4 +1,4 @@
-//! Pools: what waits, what is remembered and what the limits do.
+//! Pools: the arenas and keys that they keep, and the effects of their limits.
 
 use rookery_arena::collections::String;
 use rookery_arena::{Pool, PoolLimits};
@@ -14,7 +14,7 @@ fn use_bytes(pool: &Pool<&'static str>, key: &'static str, bytes: usize) -> usiz
 }
 
 #[test]
-fn an_arena_comes_back_empty_and_is_taken_again() {
+fn a_returned_arena_is_empty_and_is_taken_again() {
     let pool = Pool::new();
     let first = pool.take(1);
     let address = std::ptr::from_ref(first.alloc([1u64; 20])).addr();
@@ -39,7 +39,7 @@ fn a_new_arena_has_the_size_that_its_key_needs() {
     let pool = Pool::new();
     assert!(use_bytes(&pool, "page", 40_000) > 5, "the first grows from small");
     let waiting = pool.take("page");
-    // The one that waits is in use: this one is made, in one chunk.
+    // The kept arena is in use, so this one is made, in one chunk.
     assert_eq!(use_bytes(&pool, "page", 40_000), 1);
     assert_eq!(pool.high_water(&"page"), Some(40_000));
     drop(waiting);
@@ -76,7 +76,7 @@ fn each_use_counts_from_its_own_beginning() {
     let pool = Pool::new();
     use_bytes(&pool, "page", 40_000);
     assert_eq!(pool.take("page").peak(), 0);
-    // What was taken and not used counts as a use of nothing.
+    // An arena that was taken and not used counts as a use of zero bytes.
     assert_eq!(pool.high_water(&"page"), Some(40_000 / 8 * 7));
     use_bytes(&pool, "page", 100);
     assert_eq!(pool.high_water(&"page"), Some(40_000 / 64 * 49));
@@ -104,7 +104,7 @@ fn steady_state_calls_neither_malloc_nor_free() {
 }
 
 #[test]
-fn limits_bound_what_waits() {
+fn limits_bound_the_arenas_that_are_kept() {
     let limits = PoolLimits::default().with_max_bytes(100_000).with_max_arenas(3).with_max_keys(2);
     assert_eq!((limits.max_bytes, limits.max_arenas, limits.max_keys), (100_000, 3, 2));
     let pool = Pool::with_limits(limits);
@@ -121,7 +121,7 @@ fn limits_bound_what_waits() {
 }
 
 #[test]
-fn an_arena_of_a_forgotten_key_does_not_come_back_as_another() {
+fn an_arena_of_a_removed_key_does_not_return_to_another_key() {
     let pool = Pool::with_limits(PoolLimits::default().with_max_keys(1));
     let old = pool.take("old");
     old.alloc_uninit::<[u8; 100_000]>();
@@ -132,9 +132,9 @@ fn an_arena_of_a_forgotten_key_does_not_come_back_as_another() {
     assert_eq!((pool.arenas(), pool.bytes(), pool.keys()), (0, 0, 0));
 }
 
-/// The limits, and nothing else, bound the arenas that wait, whatever their size.
+/// Only the limits bound the arenas that are kept, whatever their size.
 #[test]
-fn large_arenas_wait_as_far_as_the_limits_allow() {
+fn large_arenas_are_kept_as_far_as_the_limits_allow() {
     let large = |pool: &Pool<&'static str>, bytes: usize| {
         let arena = pool.take("big");
         for _ in 0..bytes / 65_536 {

@@ -16,14 +16,15 @@ enum Moment {
 
 const MOMENTS: [Moment; 3] = [Moment::Hash, Moment::Eq, Moment::Drop];
 
-/// The action of a key at its moment.
+/// The action of a key, and when it takes place.
 type Act = fn(&Pool<Key>, &Rc<Script>);
 
 struct Script {
     pool: Weak<Pool<Key>>,
     moment: Moment,
     act: Act,
-    /// How often it was done. Not from inside itself, which would not end.
+    /// The number of times that the action took place. It does not take place within itself, which
+    /// would not end.
     acts: Cell<u32>,
     is_acting: Cell<bool>,
 }
@@ -111,7 +112,7 @@ fn a_key_may_use_its_pool_whenever_the_pool_calls_it() {
             assert!(script.acts.get() > 0, "{moment:?}");
             assert!(pool.keys() <= 3 && pool.arenas() <= 4 && pool.bytes() <= 100_000);
             pool.clear();
-            // A key that `clear` dropped may have made another.
+            // A key that `clear` has dropped may have made another.
             assert!(pool.keys() <= 3 && pool.bytes() <= 100_000);
         }
     }
@@ -132,7 +133,7 @@ fn a_pool_survives_a_key_that_panics() {
             script.is_acting.set(false);
         }
         assert!(panics > 0, "{moment:?}");
-        // From here on it is silent.
+        // From here on the key does nothing.
         script.is_acting.set(true);
         pool.take(key(4)).alloc(1u8);
         assert!(pool.arenas() > 0 && pool.keys() <= 2);
@@ -140,7 +141,7 @@ fn a_pool_survives_a_key_that_panics() {
 }
 
 #[test]
-fn keys_of_one_hash_are_told_apart() {
+fn keys_with_the_same_hash_are_distinguished() {
     #[derive(PartialEq, Eq)]
     struct Alike(&'static str);
     impl Hash for Alike {

@@ -11,7 +11,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number of `low..=high`.
+    /// Returns a number in `low..=high`.
     pub(crate) fn between(&mut self, low: usize, high: usize) -> usize {
         low + (self.next() % (high - low + 1) as u64) as usize
     }

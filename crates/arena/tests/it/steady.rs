@@ -12,7 +12,8 @@ const WARM_UP: usize = if cfg!(miri) { 40 } else { 100 };
 const MEASURED: usize = if cfg!(miri) { 3 } else { 20 };
 const PROGRAMS: u64 = if cfg!(miri) { 2 } else { 150 };
 
-/// Calls of malloc, realloc and free in periods of `work` that follow those that warm the arena up.
+/// Returns the calls of malloc, realloc and free in periods of `work`, after periods that warm the
+/// arena up.
 fn calls_once_warm(arena: &mut Arena, mut work: impl FnMut(&Arena)) -> (u64, u64) {
     let mut period = |arena: &mut Arena| {
         work(arena);
@@ -81,8 +82,8 @@ fn arrays_that_grow_in_turns_call_no_malloc_once_warm() {
     assert_eq!(calls, (0, 0));
 }
 
-/// A period drawn from `seed`: allocations of up to 256 KiB and every alignment up to 64, and
-/// collections that grow with others between.
+/// Runs a period drawn from `seed`: allocations of up to 256 KiB and every alignment up to 64, and
+/// collections that grow with others in between.
 fn random_period(arena: &Arena, seed: u64, collections: bool) {
     let mut random = Random(seed);
     let (count, bits) = (random.between(1, 200), random.between(3, 18));
@@ -149,10 +150,10 @@ fn random_periods_of_a_sync_arena_call_no_malloc_once_warm() {
     }
 }
 
-/// Sixteen requests of nearly an eighth of a chunk go aside before the cursor moves on. They must
-/// not drive out the chunk that it moves on to, which is as large as chunks get.
+/// Sixteen requests of nearly an eighth of a chunk get dedicated chunks before the cursor moves on.
+/// They must not replace the chunk that it moves on to, which has the maximum size.
 #[test]
-fn a_chunk_of_the_largest_size_does_not_give_way_to_another() {
+fn a_chunk_of_the_largest_size_is_not_replaced() {
     let mut arena = Arena::with_growth(Growth::fixed(32 * 1024));
     let calls = calls_once_warm(&mut arena, |arena| {
         arena.alloc_uninit::<[u8; 29_000]>();
@@ -162,7 +163,7 @@ fn a_chunk_of_the_largest_size_does_not_give_way_to_another() {
     assert_eq!(calls, (0, 0));
 }
 
-/// What a period keeps for the next is what it needed, not what a larger one before it did.
+/// A period keeps for the next what it has needed, and not what a larger one before it has needed.
 #[test]
 fn a_chunk_that_grew_once_is_forgotten() {
     let mut arena = Arena::new();
@@ -179,6 +180,6 @@ fn a_chunk_that_grew_once_is_forgotten() {
     (0..80).for_each(|_| period(&mut arena, 40_000));
     assert!(arena.capacity() < 60_000, "{} bytes of {grown}", arena.capacity());
     let calls = heap::calls(|| (0..10).for_each(|_| period(&mut arena, 40_000)));
-    // The pieces, and nothing of the arena's.
+    // The parts, and nothing of the arena.
     assert_eq!(calls, (400, 400));
 }

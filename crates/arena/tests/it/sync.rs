@@ -1,4 +1,4 @@
-//! The arena of several threads. (All interleavings of a few steps: `src/sync/model.rs`, by loom.)
+//! The arena of several threads. (Loom runs all orders of a few steps in `src/sync/model.rs`.)
 
 use std::alloc::Layout;
 
@@ -15,7 +15,8 @@ struct Taken {
     size: usize,
 }
 
-/// Allocates at random, writes its mark everywhere, and reads it back at the end: another thread's mark is an overlap.
+/// Allocates at random, writes a mark everywhere, and reads it back at the end. A mark of another
+/// thread shows an overlap.
 fn take(arena: &SyncArena, seed: u64) -> Vec<Taken> {
     let mut random = Random(seed);
     let taken: Vec<_> = (0..STEPS)
@@ -115,7 +116,7 @@ fn an_oversized_request_does_not_move_the_cursor() {
 }
 
 #[test]
-fn middling_sizes_after_small_ones_do_not_fill_the_side() {
+fn middling_sizes_after_small_ones_get_few_dedicated_chunks() {
     const COUNT: usize = if cfg!(miri) { 500 } else { 20_000 };
     let mut arena = SyncArena::new();
     for period in 0..3 {
@@ -141,7 +142,7 @@ fn a_limit_refuses_and_names_itself() {
 }
 
 #[test]
-fn kept_memory_gives_way_to_the_limit_at_the_reset_after_a_refusal() {
+fn kept_memory_is_freed_at_the_reset_after_a_refusal() {
     let mut arena = SyncArena::new();
     arena.set_allocation_limit(Some(1_000_000));
     bytes(&arena, 900_000);
@@ -156,7 +157,8 @@ fn kept_memory_gives_way_to_the_limit_at_the_reset_after_a_refusal() {
     assert!(arena.try_alloc_uninit::<[u8; 500_000]>().is_ok());
 }
 
-/// Allocates without writing: what is counted here is memory, and Miri counts every byte written.
+/// Allocates without writing, because only memory is counted here, and Miri counts every byte
+/// written.
 fn bytes(arena: &SyncArena, size: usize) {
     arena.alloc_layout(Layout::from_size_align(size, 1).unwrap());
 }

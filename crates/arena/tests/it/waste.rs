@@ -1,11 +1,13 @@
-//! What the arena reserves and does not use, replayed from seeds: the numbers are the same on every machine.
+//! The memory that the arena reserves and does not use, replayed from seeds, so that the numbers
+//! are the same on every machine.
 
 use rookery_arena::{Arena, Growth};
 
 use crate::heap;
 use crate::random::Random;
 
-/// The share of the reserved bytes (headers and the last chunk included) that no request asked for.
+/// Returns the share of the reserved bytes (with headers and the last chunk) that no request has
+/// needed.
 fn waste(arena: &Arena, requested: usize) -> f64 {
     1.0 - share(requested, arena.capacity())
 }
@@ -25,7 +27,8 @@ fn replay(arena: &Arena, count: usize, mut size: impl FnMut() -> usize) -> usize
     requested
 }
 
-/// The share wasted by `count` allocations of the sizes that `size` draws, the worst of 20 seeds.
+/// Returns the share wasted by `count` allocations of the sizes that `size` draws, the worst of 20
+/// seeds.
 fn worst(count: usize, size: fn(&mut Random) -> usize) -> f64 {
     (0..20).fold(0.0, |worst: f64, seed| {
         let (arena, mut random) = (Arena::new(), Random(seed));
@@ -56,7 +59,7 @@ fn bimodal_sizes_waste_at_most_0_5_percent() {
 }
 
 #[test]
-fn a_large_one_between_two_small_ones_wastes_at_most_0_1_percent() {
+fn a_large_request_between_two_small_ones_wastes_at_most_0_1_percent() {
     let arena = Arena::new();
     let requested = replay(&arena, 3, {
         let mut sizes = [10, 1_000_000, 10].into_iter();
@@ -64,7 +67,7 @@ fn a_large_one_between_two_small_ones_wastes_at_most_0_1_percent() {
     });
     println!("10 B, 1 MB, 10 B: {:.3} %", waste(&arena, requested) * 100.0);
     assert!(waste(&arena, requested) <= 0.001);
-    // And over and over.
+    // The same, repeatedly.
     let mut large = 0;
     let arena = Arena::new();
     let requested = replay(&arena, 300, || {
@@ -74,7 +77,7 @@ fn a_large_one_between_two_small_ones_wastes_at_most_0_1_percent() {
     assert!(waste(&arena, requested) <= 0.001);
 }
 
-/// Every size from 1 byte to two chunks, alone and alternating with others, in each growth.
+/// Every size from 1 byte to two chunks, by itself and alternating with others, in each growth.
 #[test]
 fn no_size_wastes_more_than_an_eighth_and_one_chunk() {
     const MOST: usize = if cfg!(miri) { 30 } else { 4000 };
@@ -119,7 +122,8 @@ fn random_sizes_waste_no_more_after_many_resets() {
     }
 }
 
-/// The reported workload in small: 29 million allocations that grow past 180 MB, here 1 in 30 (`workload.rs` has all).
+/// The reported workload on a smaller scale: 29 million allocations that grow beyond 180 MB, here 1
+/// in 30. (`workload.rs` has all of them.)
 #[test]
 #[cfg_attr(miri, ignore = "a million allocations")]
 fn growth_costs_each_half_the_same_and_the_second_round_nothing() {

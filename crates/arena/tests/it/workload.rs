@@ -1,6 +1,6 @@
-//! The workload that go-arena's issue 2 reports: 29 million small allocations that grow past 180 MB. In full, so only on
-//! request and in release: `cargo test --release -p rookery-arena --test it workload -- --ignored`. `waste.rs` has it in
-//! small.
+//! The workload that issue 2 of go-arena reports: 29 million small allocations that grow beyond 180
+//! MB. It runs only on request and in release: `cargo test --release -p rookery-arena --test it
+//! workload -- --ignored`. `waste.rs` has a small version.
 
 use std::alloc::Layout;
 use std::process::Command;
@@ -48,13 +48,15 @@ fn the_second_half_costs_per_allocation_what_the_first_does() {
         let (first, second) =
             (instructions_per_allocation(at, 0), instructions_per_allocation(at, ALL / 2));
         println!(
-            "{name}: {first:.3} instructions per allocation in the first half, {second:.3} in the second"
+            "{name}: {first:.3} instructions per allocation in the first half, \
+             {second:.3} in the second"
         );
         assert!((second / first - 1.0).abs() <= 0.05);
     }
 }
 
-/// What callgrind counts for 2 million allocations after the first `skipped`: the difference of two runs of `counted`.
+/// Returns callgrind's count for 2 million allocations after the first `skipped`, as the difference
+/// of two runs of `counted`.
 #[allow(clippy::cast_precision_loss)] // far below 2^52
 fn instructions_per_allocation(growth: usize, skipped: u64) -> f64 {
     let run = |count: u64| {
@@ -75,7 +77,7 @@ fn instructions_per_allocation(growth: usize, skipped: u64) -> f64 {
     (run(3_000_000) - run(1_000_000)) as f64 / 2_000_000.0
 }
 
-/// What callgrind runs: not a test of its own.
+/// The program that callgrind runs; not a test by itself.
 #[test]
 #[ignore = "part of another test"]
 fn counted() {

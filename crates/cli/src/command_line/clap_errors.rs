@@ -1,36 +1,36 @@
-//! What is said of a command line that is wrong.
+//! Error messages for a wrong command line.
 
 use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// What clap found wrong, in our words.
+/// Returns the message for an error of clap.
 pub(super) fn error_message(error: &clap::Error) -> String {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.as_str(),
         Some(ContextValue::Strings(texts)) => texts.first().map_or("", String::as_str),
         _ => "",
     };
-    // clap writes `--port <port>`, and lists where several are meant.
+    // clap writes `--port <port>`, and lists several options if one of them is required.
     let option = text(ContextKind::InvalidArg).split(' ').next().unwrap_or_default();
     match error.kind() {
         ErrorKind::InvalidSubcommand => {
             let word = text(ContextKind::InvalidSubcommand);
             if Path::new(word).exists() {
-                return format!("`{word}` is no command. Did you mean `rookery serve {word}`?");
+                return format!("`{word}` is not a command. Did you mean `rookery serve {word}`?");
             }
             format!(
-                "`{word}` is no command.{}",
+                "`{word}` is not a command.{}",
                 did_you_mean(text(ContextKind::SuggestedSubcommand))
             )
         }
         ErrorKind::UnknownArgument if option.starts_with('-') => {
-            format!("`{option}` is no option.{}", did_you_mean(text(ContextKind::SuggestedArg)))
+            format!("`{option}` is not an option.{}", did_you_mean(text(ContextKind::SuggestedArg)))
         }
-        ErrorKind::UnknownArgument => format!("`{option}` is one word too many."),
+        ErrorKind::UnknownArgument => format!("`{option}` is an unexpected argument."),
         ErrorKind::TooManyValues => format!("`{option}` takes no value."),
         ErrorKind::MissingRequiredArgument => {
-            "A shell has to be named: bash, elvish, fish, powershell or zsh.".to_owned()
+            "Name a shell: bash, elvish, fish, powershell or zsh.".to_owned()
         }
         ErrorKind::InvalidValue if text(ContextKind::InvalidValue).is_empty() => {
             format!("`{option}` needs a value.")
@@ -38,11 +38,14 @@ pub(super) fn error_message(error: &clap::Error) -> String {
         ErrorKind::InvalidValue => {
             let value = text(ContextKind::InvalidValue);
             format!(
-                "`{value}` is no shell that is known: bash, elvish, fish, powershell and zsh are."
+                "`{value}` is not a supported shell: use bash, elvish, fish, powershell or zsh."
             )
         }
-        ErrorKind::InvalidUtf8 => "A word is not valid UTF-8, and only paths may be so.".to_owned(),
-        // Nothing else is asked of clap; if it finds more, its own first line says what.
+        ErrorKind::InvalidUtf8 => {
+            "An argument is not valid UTF-8, which only paths may be.".to_owned()
+        }
+        // The program uses no other checks of clap. If clap has more, the first line of its message
+        // is used.
         _ => error
             .render()
             .to_string()

@@ -1,4 +1,4 @@
-//! The words of the command line: what they mean, what is said of wrong ones, and what is printed about them.
+//! The command line: its grammar, its help, and the error messages for a wrong command line.
 
 mod clap_errors;
 mod help_text;
@@ -23,22 +23,22 @@ use options::Matches;
 pub(crate) use options::Options;
 pub(crate) use serve_args::ServeArgs;
 
-/// What the command line asks for.
+/// A parsed command line.
 #[derive(Debug)]
 pub(crate) enum CommandLine {
-    /// To print this, and no more.
+    /// Print this text and exit, as for `--help`.
     Print(Vec<u8>),
-    /// To serve.
+    /// `serve` and `dev`.
     Serve(ServeArgs),
-    /// To print the settings that are in force.
+    /// `config`.
     Config(ServeArgs),
-    /// To check everything without serving.
+    /// `check`.
     Check(ServeArgs),
-    /// To write a small app.
+    /// `new`.
     New(NewArgs),
-    /// To describe the program for a bug report.
+    /// `--version --verbose`.
     Version,
-    /// To tell what servers do.
+    /// `status`.
     Status(StatusArgs),
 }
 
@@ -64,9 +64,9 @@ Values:
 /// The manual page in roff, written by `make settings`.
 const MANUAL: &str = include_str!("rookery.1");
 
-/// The whole of it, for clap: help and completions are made of this.
+/// Returns the definition of the command line, from which clap also makes help and completions.
 pub(crate) fn command() -> Clap {
-    // Options may come before the command as well as behind it.
+    // Options are accepted before and after the command.
     Clap::new("rookery")
         .version(env!("CARGO_PKG_VERSION"))
         .about(ABOUT)
@@ -102,18 +102,19 @@ pub(crate) fn command() -> Clap {
         .subcommand(subcommand("version").about("Print the version").arg(verbose()).hide(true))
 }
 
-/// Returns the end of help: the units of values, and the exit statuses.
+/// Returns the end of help: how values are written, and the exit statuses.
 fn after_help() -> String {
     let lines = help_text::STATUSES.map(|(status, meaning)| format!("\n  {status:<9}{meaning}"));
     format!("{}\n\nExit status:{}", UNITS, lines.concat())
 }
 
-/// A command that takes a target and the options of `serve`.
+/// Returns a command that takes a target and the options of `serve`.
 fn target_command(name: &'static str) -> Clap {
     subcommand(name)
         .override_usage(format!("rookery {name} <target> [options]"))
         .args_override_self(true)
-        // Counted by hand: what is wrong with them is said in our words.
+        // `ServeArgs::read` checks the number of targets, because its messages are clearer than
+        // clap's.
         .arg(Arg::new("target").num_args(0..).value_parser(OsStringValueParser::new()).hide(true))
         .args(options::options())
 }
@@ -122,7 +123,7 @@ fn usage_error<T>(message: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::CommandLine(message.into()))
 }
 
-/// A command, with its meaning if help lists it.
+/// Returns a command with the description that help lists, if it lists the command.
 fn subcommand(name: &'static str) -> Clap {
     let about =
         help_text::COMMANDS.iter().find(|(own, _)| *own == name).map_or("", |(_, about)| about);
@@ -145,10 +146,10 @@ fn verbose() -> Arg {
         .help("With --version: also print the build, the system and the R that is used")
 }
 
-/// Reads the command line; its first word is the program's own name.
+/// Parses the command line, whose first word is the name of the program.
 ///
 /// # Errors
-/// [`Failure::CommandLine`] when it is wrong.
+/// Fails with [`Failure::CommandLine`] if the command line is wrong.
 pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<CommandLine, Failure> {
     let words: Vec<OsString> = words.into_iter().collect();
     let is_verbose = words.iter().any(|word| word == "--verbose");
@@ -166,9 +167,9 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<CommandL
     };
     match matches.subcommand() {
         None => usage_error("No command given."),
-        Some((name, _)) if matches.get_flag("verbose") && name != "version" => {
-            usage_error("`--verbose` goes with `--version`: `rookery --version --verbose`.")
-        }
+        Some((name, _)) if matches.get_flag("verbose") && name != "version" => usage_error(
+            "`--verbose` can only be used with `--version`: `rookery --version --verbose`.",
+        ),
         Some((name @ ("serve" | "dev" | "config" | "check"), own)) => {
             let options = options::read(&Matches { own, root: &matches })?;
             let command = ServeArgs::read(name, own, options)?;
@@ -204,7 +205,7 @@ pub(crate) mod tests {
         read(["rookery"].iter().chain(words).map(OsString::from))
     }
 
-    /// Returns the options of a command line that serves.
+    /// Returns the options of a command line with `serve`.
     pub(crate) fn options_of(words: &[&str]) -> Options {
         match parse(words) {
             Ok(CommandLine::Serve(command)) => command.options,
@@ -212,7 +213,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Returns how a command line alone, without a file or an environment, has an app served.
+    /// Returns the settings that a command line gives without a file and without the environment.
     pub(crate) fn served(words: &[&str]) -> ServeSettings {
         match ServeSettings::of(rookery_settings::Settings::combine(options_of(words).given), false)
         {
@@ -229,12 +230,12 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn clap_finds_no_fault_with_it() {
+    fn the_command_definition_passes_claps_checks() {
         command().debug_assert();
     }
 
     #[test]
-    fn the_target_is_what_is_behind_the_command() {
+    fn the_target_follows_the_command() {
         let target = |words: &[&str]| match parse(words) {
             Ok(CommandLine::Serve(command)) => command.target,
             other => panic!("{other:?}"),
@@ -258,50 +259,50 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_wrong_command_line_is_told_what_is_wrong() {
+    fn error_messages_name_the_mistake_and_the_remedy() {
         let folder = tempfile::tempdir().unwrap();
         let there = folder.path().to_str().unwrap();
         let is_no_command =
-            format!("`{there}` is no command. Did you mean `rookery serve {there}`?");
+            format!("`{there}` is not a command. Did you mean `rookery serve {there}`?");
         for (words, says) in [
             (&[][..], "No command given."),
             (&["--port", "1"], "No command given."),
-            (&["server", "app/"], "`server` is no command. Did you mean `serve`?"),
-            (&["zzz"], "`zzz` is no command."),
+            (&["server", "app/"], "`server` is not a command. Did you mean `serve`?"),
+            (&["zzz"], "`zzz` is not a command."),
             (&[there], &is_no_command),
-            (&["serve"], "`rookery serve` takes one folder or file; nothing was given."),
-            (&["serve", "a", "b"], "`rookery serve` takes one folder or file; not 2 of them."),
-            (&["serve", "a", "--prot", "1"], "`--prot` is no option. Did you mean `--port`?"),
-            (&["--prot=1", "serve", "a"], "`--prot` is no option. Did you mean `--port`?"),
-            (&["serve", "a", "--nonsense"], "`--nonsense` is no option."),
+            (&["serve"], "`rookery serve` needs one folder or file, but none was given."),
+            (&["serve", "a", "b"], "`rookery serve` needs one folder or file, but 2 were given."),
+            (&["serve", "a", "--prot", "1"], "`--prot` is not an option. Did you mean `--port`?"),
+            (&["--prot=1", "serve", "a"], "`--prot` is not an option. Did you mean `--port`?"),
+            (&["serve", "a", "--nonsense"], "`--nonsense` is not an option."),
             (&["serve", "a", "--port"], "`--port` needs a value."),
             (&["serve", "a", "--no-log=1"], "`--no-log` takes no value."),
-            (&["completions"], "A shell has to be named: bash, elvish, fish, powershell or zsh."),
+            (&["completions"], "Name a shell: bash, elvish, fish, powershell or zsh."),
             (
                 &["completions", "cmd"],
-                "`cmd` is no shell that is known: bash, elvish, fish, powershell and zsh are.",
+                "`cmd` is not a supported shell: use bash, elvish, fish, powershell or zsh.",
             ),
-            (&["man", "rookery"], "`rookery` is one word too many."),
+            (&["man", "rookery"], "`rookery` is an unexpected argument."),
             (&["--verbose"], "No command given."),
             (
                 &["--verbose", "serve", "a"],
-                "`--verbose` goes with `--version`: `rookery --version --verbose`.",
+                "`--verbose` can only be used with `--version`: `rookery --version --verbose`.",
             ),
-            (&["new"], "`rookery new` takes a kind of app (shiny, api or site) and a folder."),
+            (&["new"], "`rookery new` needs a kind of app (shiny, api or site) and a folder."),
             (
                 &["new", "shiny"],
-                "`rookery new` takes a kind of app (shiny, api or site) and a folder.",
+                "`rookery new` needs a kind of app (shiny, api or site) and a folder.",
             ),
             (
                 &["new", "shinny", "a"],
-                "`shinny` is no kind of app that `rookery new` makes: `shiny`, `api` and `site` are.",
+                "`shinny` is not a kind of app: `rookery new` can write `shiny`, `api` and `site`.",
             ),
         ] {
             assert_usage_error(words, says);
         }
     }
 
-    /// Returns the options that a help lists.
+    /// Returns the names of the options in a help text.
     fn listed(help: &str) -> Vec<&str> {
         let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
         let words =
@@ -371,7 +372,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn completions_and_the_manual_page_know_the_options() {
+    fn completions_and_the_manual_page_list_the_options() {
         for shell in ["bash", "zsh", "fish"] {
             assert!(printed(&["completions", shell]).contains("tls-cert"), "{shell}");
         }
@@ -390,7 +391,7 @@ pub(crate) mod tests {
             let option = format!("--{no}{}", row.option()).replace('-', "\\-");
             assert!(page.contains(&format!("\\fB{option}\\fR")), "{option}");
         }
-        // The page refers to no other page: the commands have no pages of their own.
+        // The page must not refer to other pages, because the commands have no pages of their own.
         assert!(!page.contains("(1)") && !page.contains("rookery\\-serve"), "{page}");
     }
 }

@@ -1,4 +1,4 @@
-//! `rookery serve`: what it serves, and where.
+//! The arguments of the commands that take a target, such as `rookery serve`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,20 +9,20 @@ use super::options::Options;
 use super::usage_error;
 use crate::failure::Failure;
 
-/// What the command line asks `rookery serve` for.
+/// The arguments of a command that takes a target.
 #[derive(Debug)]
 pub(crate) struct ServeArgs {
     pub(crate) target: PathBuf,
     pub(crate) options: Options,
-    /// Whether the app is being written: it is reloaded when a file changes.
+    /// Whether the command is `dev`, which reloads the app when a file changes.
     pub(crate) is_dev: bool,
 }
 
 impl ServeArgs {
-    /// Reads the target.
+    /// Reads the target and keeps the options.
     ///
     /// # Errors
-    /// Fails unless there is one.
+    /// Fails unless exactly one target is given.
     pub(super) fn read(
         name: &str,
         own: &ArgMatches,
@@ -31,11 +31,11 @@ impl ServeArgs {
         let targets: Vec<&OsString> = own.get_many("target").unwrap_or_default().collect();
         let [target] = targets[..] else {
             let what = if targets.is_empty() {
-                "nothing was given".to_owned()
+                "none was given".to_owned()
             } else {
-                format!("not {} of them", targets.len())
+                format!("{} were given", targets.len())
             };
-            return usage_error(format!("`rookery {name}` takes one folder or file; {what}."));
+            return usage_error(format!("`rookery {name}` needs one folder or file, but {what}."));
         };
         Ok(ServeArgs { target: target.into(), options, is_dev: name == "dev" })
     }

@@ -1,4 +1,4 @@
-//! Commands besides those that serve: `rookery status` and `rookery new`.
+//! The commands `rookery status` and `rookery new`.
 
 use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -12,9 +12,10 @@ pub(super) fn status(command: Command) -> Command {
     command
         .override_usage("rookery status [<app>, process id, or address of --admin] [--json]")
         .long_about(
-            "Shows the state of servers and of their workers, also while R is busy. Without an argument, it shows all\n\
-             servers of this user. An argument selects one server by the path of its app, by its process id, or by the\n\
-             address or socket that was given as --admin.",
+            "Shows the state of servers and of their workers, also while R is busy. Without an \
+             argument, it shows all\nservers of this user. An argument selects one server by the \
+             path of its app, by its process id, or by the\naddress or socket that was given as \
+             --admin.",
         )
         .arg(Arg::new("which").num_args(0..).value_parser(OsStringValueParser::new()).hide(true))
         .arg(
@@ -25,8 +26,10 @@ pub(super) fn status(command: Command) -> Command {
         )
 }
 
+/// Reads the arguments of `rookery status`.
+///
 /// # Errors
-/// When several are named.
+/// Fails if several servers are named.
 pub(super) fn status_args(own: &ArgMatches) -> Result<StatusArgs, Failure> {
     let which: Vec<&std::ffi::OsString> = own.get_many("which").unwrap_or_default().collect();
     match which[..] {
@@ -34,7 +37,7 @@ pub(super) fn status_args(own: &ArgMatches) -> Result<StatusArgs, Failure> {
         [which] if !which.is_empty() => {
             Ok(StatusArgs { which: Some(which.clone()), is_json: own.get_flag("json") })
         }
-        _ => usage_error("`rookery status` takes one app, process id or address."),
+        _ => usage_error("`rookery status` accepts one app, process id or address."),
     }
 }
 
@@ -42,12 +45,15 @@ pub(super) fn new(command: Command) -> Command {
     command
         .override_usage("rookery new <shiny, api or site> <folder>")
         .long_about(
-            "Writes a small app into a new or empty folder: a Shiny app, a plumber API, or a static site. Settings\n\
-             belong in its _server.yml, which names a JSON schema, so that editors can complete and check them.",
+            "Writes a small app into a new or empty folder: a Shiny app, a plumber API, or a \
+             static site. Settings\nbelong in its _server.yml, which names a JSON schema, so that \
+             editors can complete and check them.",
         )
         .arg(Arg::new("what").num_args(0..).value_parser(OsStringValueParser::new()).hide(true))
 }
 
+/// Reads the arguments of `rookery new`.
+///
 /// # Errors
 /// Fails unless a kind of app and a folder are named.
 pub(super) fn new_args(own: &ArgMatches) -> Result<NewArgs, Failure> {
@@ -57,6 +63,6 @@ pub(super) fn new_args(own: &ArgMatches) -> Result<NewArgs, Failure> {
             let kind = Kind::parse(&kind.to_string_lossy()).map_err(Failure::CommandLine)?;
             Ok(NewArgs { kind, folder: folder.into() })
         }
-        _ => usage_error("`rookery new` takes a kind of app (shiny, api or site) and a folder."),
+        _ => usage_error("`rookery new` needs a kind of app (shiny, api or site) and a folder."),
     }
 }

@@ -1,11 +1,11 @@
-//! Systems other than Linux have no supervisor: the program becomes the R process that serves, whose
-//! process id, signals and exit status are then the app's own.
+//! Serving on systems other than Linux, which have no supervisor: the program becomes the R
+//! process. Its process id, signals and exit status are then those of the app.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 
 use rookery_server::output;
-use rookery_settings::lines::Lines;
+use rookery_settings::key_value_lines::Lines;
 use rookery_status::AdminAddress;
 
 use crate::app_detection::Target;
@@ -18,10 +18,10 @@ use crate::serve::tls;
 use crate::settings::serve_settings::ServeSettings;
 use crate::settings::workers::Workers;
 
-/// Serves with one R process. Returns only when that has failed.
+/// Serves with one R process. Returns only if that fails.
 ///
 /// # Errors
-/// When the address or a certificate is not available, or there is no R.
+/// Fails if the address or a certificate is not available, or if R is not found.
 pub(crate) fn serve(
     serve: &ServeSettings,
     target: &Target,
@@ -31,7 +31,8 @@ pub(crate) fn serve(
 ) -> Result<(), Failure> {
     if serve.workers != Workers::of(&rookery_settings::Settings::default(), false)? {
         return Err(Failure::Unavailable(
-            "Options about workers, such as `--workers`, need Linux: leave them out, and one R process serves."
+            "Options for workers, such as `--workers`, need Linux: without them, one R process \
+             serves the app."
                 .to_owned(),
         ));
     }
@@ -41,14 +42,14 @@ pub(crate) fn serve(
     Err(exec_r(serve, target, address, log))
 }
 
-/// Replaces this process by R. Returns only when that failed, with the reason.
+/// Replaces this process by R. Returns only if that fails, with the reason.
 fn exec_r(serve: &ServeSettings, target: &Target, address: &Address, log: &LogTarget) -> Failure {
     let mut command = match r_command(target, settings_for_r(serve, target, address, log)) {
         Ok(command) => command,
         Err(failure) => return failure,
     };
     if signals::is_ignored(libc::SIGINT) {
-        // R handles it all the same: blocked, it does not come.
+        // R installs a handler for SIGINT even if the signal is ignored, so the signal is blocked.
         signals::block(&[libc::SIGINT]);
     }
     output::flush();
@@ -86,7 +87,6 @@ fn settings_for_r(
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
-    use std::path::Path;
 
     use super::*;
     use crate::command_line::{self, CommandLine};
@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    /// What R is told, from the folder of these tests.
+    /// Returns the settings that R gets, in the folder of these tests.
     fn lines_for_r(args: &[&str]) -> String {
         let asked = asked(args);
         let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn address_log_and_settings_are_handed_over() {
+    fn passes_address_log_and_settings_to_r() {
         let here = std::env::current_dir().unwrap().display().to_string();
         let text = lines_for_r(&["--port", "0", "--log", "access.log", "--admin", "unix:look"]);
         let wanted = format!(
@@ -140,10 +140,9 @@ mod tests {
     }
 
     #[test]
-    fn how_tls_is_to_be_spoken_is_handed_over() {
-        let tls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
-        let [cert, key] =
-            ["pem", "key"].map(|kind| tls.join(format!("localhost.{kind}")).display().to_string());
+    fn passes_https_settings_to_r() {
+        let [cert, key] = ["localhost.pem", "localhost.key"]
+            .map(|name| rookery_test_support::tls_file(name).display().to_string());
         let files = ["--tls-cert", &cert, "--tls-key", &key, "--no-http2-websockets"];
         let text = lines_for_r(
             &[&files[..], &["--hsts=31536000,subdomains", "--redirect-from=8080"]].concat(),
@@ -152,7 +151,7 @@ mod tests {
                       tls:number:hsts.max_age=31536000\ntls:flag:hsts.include_subdomains=TRUE\n\
                       tls:flag:hsts.preload=FALSE\ntls:number:redirect_from=8080\n";
         assert!(text.contains(wanted), "{text}");
-        let ca = tls.join("ca.pem").display().to_string();
+        let ca = rookery_test_support::tls_file("ca.pem").display().to_string();
         let acme = [
             "--domain=b.example.org",
             "--agree-tos",
@@ -168,12 +167,12 @@ mod tests {
     }
 
     #[test]
-    fn options_about_workers_need_linux() {
+    fn options_for_workers_need_linux() {
         let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
         let address = Address::parse("127.0.0.1", 0).unwrap();
         for args in [&["--workers", "2"][..], &["--drain", "5s"]] {
             let refused = serve(&asked(args), &target, &address, None, &LogTarget::Nothing);
-            assert!(message_of(refused).starts_with("Options about workers"), "{args:?}");
+            assert!(message_of(refused).starts_with("Options for workers"), "{args:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Commands to the supervisor, from signals and from changes of the app's files.
+//! The commands that signals and changed files of the app send to the supervisor.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,15 +13,15 @@ use crate::serve::reload::Reload;
 use crate::stderr::log_line;
 use crate::terminal::r_prompt::PromptWatcher;
 
-/// The second signal to stop, by which the process is terminated.
+/// The second signal to stop, by which the process is terminated in the end.
 static SECOND_STOP: OnceLock<ReceivedSignal> = OnceLock::new();
 
-/// Returns the second signal to stop, if the process has received one.
+/// Returns the second signal to stop, if there was one.
 pub(crate) fn second_stop() -> Option<ReceivedSignal> {
     SECOND_STOP.get().copied()
 }
 
-/// Has workers replaced when a file of the app has changed.
+/// Starts the thread that requests a reload when a file of the app has changed.
 pub(crate) fn watch_files(
     reload: Arc<Reload>,
     commands: UnboundedSender<SupervisorCommand>,
@@ -40,7 +40,7 @@ pub(crate) fn watch_files(
 /// Starts the thread that turns signals into commands.
 ///
 /// # Errors
-/// Fails when the thread cannot be started.
+/// Fails if the thread cannot be started.
 pub(crate) fn send_commands(
     signals: Signals,
     reload: Arc<Reload>,
@@ -59,9 +59,11 @@ fn start_thread(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), 
     started.map(drop).map_err(failed)
 }
 
-/// SIGUSR2, and a SIGHUP sent by a process, replace all workers and read settings and certificates
-/// again; SIGUSR1 reopens the log's file; SIGTTIN and SIGTTOU change how many workers there are; any
-/// other signal ends it. Ctrl-C at a prompt is for R.
+/// Turns signals into commands until the supervisor stops.
+///
+/// SIGUSR2, and a SIGHUP that a process sent, request a reload. SIGUSR1 opens the log file again.
+/// SIGTTIN and SIGTTOU change the number of workers. Other signals stop the server, except Ctrl-C
+/// while R is at a prompt.
 fn forward_signals(
     signals: &Signals,
     reload: &Reload,
@@ -96,7 +98,7 @@ fn forward_signals(
                 continue;
             }
             if times > 1 {
-                // A third finds this counts.
+                // A third signal does not replace the second.
                 let _ = SECOND_STOP.set(signal);
             }
             SupervisorCommand::Stop

@@ -19,7 +19,7 @@ use crate::settings::serve_settings::ServeSettings;
 use crate::settings::workers::{self, MaxMemory, Workers};
 use crate::stderr::log_line;
 
-/// What plans are made of besides settings.
+/// What the configuration needs besides settings, and what does not change at a reload.
 pub(crate) struct ConfigBuilder {
     pub(crate) target: Target,
     pub(crate) address: Address,
@@ -28,7 +28,7 @@ pub(crate) struct ConfigBuilder {
 }
 
 impl ConfigBuilder {
-    /// Returns the plan of the supervisor for these settings.
+    /// Returns the supervisor's configuration for these settings.
     pub(crate) fn build(
         &self,
         serve: &ServeSettings,
@@ -85,10 +85,10 @@ pub(crate) fn pool_limits(
     };
     let name = workers.name.clone();
     PoolLimits {
-        max_queued_requests: config.queue.requests,
+        max_queued_requests: config.queue.max_queued_requests,
         queue_timeout: workers.queue_timeout,
         max_in_flight: workers.max_in_flight,
-        max_stream_queue_size: config.queue.stream_bytes,
+        max_stream_queue_size: config.queue.max_stream_queue_size,
         max_sessions: workers
             .max_sessions
             .and_then(|most| usize::try_from(most).ok())
@@ -106,43 +106,44 @@ pub(crate) fn pool_limits(
     }
 }
 
-/// Returns when something should be sent to this server.
+/// Returns the conditions under which the server is ready.
 pub(crate) fn readiness(workers: &Workers) -> ReadinessPolicy {
     ReadinessPolicy { min_ready: workers.min_ready, drain_status: workers.drain_status }
 }
 
-/// The listeners that clients connect to, for workers to accept on.
+/// Copies the listeners for workers to accept connections on.
 pub(crate) fn public_listeners(
     listeners: &Listeners,
     log: &LogTarget,
 ) -> Result<PublicListeners, Failure> {
     let failed = |error| {
-        Failure::Unavailable(format!("The listeners cannot be handed to a worker: {error}."))
+        Failure::Unavailable(format!("The listeners cannot be passed to a worker: {error}."))
     };
     let (sockets, redirects) = listeners.copy_sockets().map_err(failed)?;
     let log = match log {
-        // A worker's own standard output is a pipe to this process.
+        // The standard output of a worker is a pipe to this process.
         LogTarget::Stdout => std::io::stdout().as_fd().try_clone_to_owned().ok(),
         LogTarget::Nothing | LogTarget::File(_) => None,
     };
     Ok(PublicListeners { sockets, redirects, log })
 }
 
-/// Returns how lines of the log look: of several workers they say which one it was.
+/// Returns the format of the access log. With several workers, each line also names the worker.
 pub(crate) fn log_format(asked: Format, workers: &Workers) -> Format {
     match asked {
-        // Of one, the number would always be the same.
+        // With a single worker, its number would always be the same.
         Format::Common if workers.count > 1 => Format::CommonOfWorkers,
         asked => asked,
     }
 }
 
-/// How much memory of its own a worker may have, in a control group that may have so much; said where nobody has.
+/// Returns the memory limit of each worker. `limit` is that of the control group. A limit that is
+/// derived from it is logged.
 fn worker_memory_limit(workers: &Workers, limit: Option<u64>) -> Option<MemoryLimit> {
     let group = match (workers.max_memory, limit) {
         (MaxMemory::Bytes(bytes), _) => return Some(MemoryLimit::Each(bytes)),
         (MaxMemory::Any, _) | (MaxMemory::Share, None) => return None,
-        // A share of one would be a limit that nobody has asked for.
+        // A single worker has no derived limit, because nobody has requested one.
         (MaxMemory::Share, Some(_)) if workers.count == 1 => return None,
         (MaxMemory::Share, Some(limit)) => limit,
     };
@@ -150,12 +151,14 @@ fn worker_memory_limit(workers: &Workers, limit: Option<u64>) -> Option<MemoryLi
     let several = workers.count + workers.spares + workers.surge;
     match limit.each(several) {
         Some(each) => log_line(&format!(
-            "a worker that has {} MB of memory of its own is replaced: {several} of them have four fifths of the {megabytes} MB of \
-             this control group (`--max-memory` is another limit, 0 none)",
+            "a worker that uses more than {} MB of memory is replaced: {several} workers share 80 \
+             % of the {megabytes} MB of this control group (`--max-memory` sets another limit, 0 \
+             none)",
             each / 1_000_000
         )),
         None => log_line(&format!(
-            "the {megabytes} MB of this control group are little for {several} Rs: none is replaced for its memory without `--max-memory`"
+            "the {megabytes} MB of this control group are too little for {several} workers, so no \
+             worker is replaced for its memory: set `--max-memory`"
         )),
     }
     Some(limit)

@@ -1,4 +1,4 @@
-//! What HTTPS is spoken with.
+//! Certificates and settings of HTTPS.
 
 use std::path::{Path, PathBuf};
 
@@ -14,21 +14,22 @@ use crate::settings::combined::{self, CombinedSettings, Https};
 use crate::stderr::log_line;
 use crate::user_paths::absolute;
 
-/// What HTTPS is spoken with, and who sees to its certificate.
+/// The TLS configuration, and the source of its certificates.
 #[derive(Debug)]
 pub(crate) struct TlsSetup {
     pub(crate) tls: Tls,
-    /// The certificate for this machine only, if it is served with that.
+    /// The development certificate, if that is used.
     pub(crate) development: Option<DevelopmentCertificate>,
     acme: Option<(Acme, Vec<Challenge>)>,
 }
 
 impl TlsSetup {
-    /// Has the certificate ordered and renewed, where an authority issues it, until what it returns is dropped. The server listens
-    /// by now.
+    /// Starts the thread that orders and renews the certificate, if an ACME authority issues it.
+    /// The thread stops when the returned value is dropped. The server must be listening already,
+    /// so that it can respond to challenges.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// Fails if the thread cannot be started.
     pub(crate) fn start_renewer(&self) -> Result<Option<Renewer>, Failure> {
         let Some((acme, challenges)) = &self.acme else { return Ok(None) };
         let renewer = acme.start_renewer(self.tls.clone(), challenges.clone(), log_line);
@@ -40,11 +41,12 @@ impl TlsSetup {
     }
 }
 
-/// Reads certificates and keys; none without HTTPS. The one to develop with is made if it is not there; the start-up screen
-/// shows its fingerprint, to be compared with what a browser shows.
+/// Reads the certificates and keys; `None` without HTTPS. The development certificate is created if
+/// necessary. The start-up screen shows its fingerprint, so that users can compare it with the one
+/// that the browser shows.
 ///
 /// # Errors
-/// When they cannot be read, or do not belong together.
+/// Fails if a file cannot be read, or if a certificate and its key do not match.
 pub(crate) fn load(settings: &CombinedSettings) -> Result<Option<TlsSetup>, Failure> {
     if settings.https() != Some(Https::Development) {
         return load_files(settings, log_line);
@@ -53,7 +55,7 @@ pub(crate) fn load(settings: &CombinedSettings) -> Result<Option<TlsSetup>, Fail
     let made = DevelopmentCertificate::load_or_create(&folder).map_err(|error| {
         let folder = folder.display();
         Failure::Unavailable(format!(
-            "No certificate to develop with can be kept in {folder}: {error}."
+            "The development certificate cannot be stored in {folder}: {error}."
         ))
     })?;
     let pairs = vec![pair(&made.file, &made.file)];
@@ -61,20 +63,20 @@ pub(crate) fn load(settings: &CombinedSettings) -> Result<Option<TlsSetup>, Fail
     Ok(Some(TlsSetup { tls, development: Some(made), acme: None }))
 }
 
-/// Reads certificates and keys anew, and says so.
+/// Reads the certificates and keys again, and logs the result.
 pub(crate) fn reload(tls: &Tls) {
     match tls.reload() {
-        Ok(()) => log_line("TLS: the certificates have been read anew"),
+        Ok(()) => log_line("TLS: the certificates have been read again"),
         Err(error) => {
             log_line(&format!("TLS: {error}. New connections keep using the previous certificate"))
         }
     }
 }
 
-/// Reads certificates again, from the files that settings name now, and reports that.
+/// Reads the certificates and keys from the files that the settings now name, and logs that.
 ///
 /// # Errors
-/// Fails when they cannot be used; those from before stay.
+/// Fails if the files cannot be used. The previous certificates stay in use.
 #[cfg(target_os = "linux")]
 pub(crate) fn apply(tls: &Tls, settings: &CombinedSettings) -> Result<(), Failure> {
     if settings.https() != Some(Https::Files) {
@@ -83,14 +85,15 @@ pub(crate) fn apply(tls: &Tls, settings: &CombinedSettings) -> Result<(), Failur
     }
     tls.replace(tls_settings(&settings.0))
         .map_err(|error| Failure::Unavailable(error.to_string()))?;
-    log_line("TLS: the certificates have been read anew");
+    log_line("TLS: the certificates have been read again");
     Ok(())
 }
 
-/// Whether files can be used, for an R that is to read them: it takes a while to start.
+/// Checks the files of HTTPS. A worker that accepts connections reads them as well, but only after
+/// R has started, which takes a while.
 ///
 /// # Errors
-/// When they cannot.
+/// Fails if a file cannot be used.
 pub(crate) fn check(settings: &CombinedSettings) -> Result<(), Failure> {
     if settings.https() == Some(Https::Development) {
         return Ok(());
@@ -98,7 +101,7 @@ pub(crate) fn check(settings: &CombinedSettings) -> Result<(), Failure> {
     load_files(settings, |_| ()).map(drop)
 }
 
-/// The file with the certificate to develop with, and its key; `None` if it cannot be kept.
+/// Returns the file with the development certificate and its key; `None` if it cannot be created.
 pub(crate) fn development_file() -> Option<PathBuf> {
     Some(DevelopmentCertificate::load_or_create(&data_folder().join("tls")).ok()?.file)
 }
@@ -139,7 +142,7 @@ fn hsts(value: &Value) -> Option<Hsts> {
     })
 }
 
-/// Returns `None` without HTTPS.
+/// Reads certificates other than the development certificate. Returns `None` without HTTPS.
 fn load_files(settings: &CombinedSettings, notice: fn(&str)) -> Result<Option<TlsSetup>, Failure> {
     let mut requested = tls_settings(&settings.0);
     let setup = |tls, acme| Ok(Some(TlsSetup { tls, development: None, acme }));
@@ -181,11 +184,11 @@ fn acme_settings(all: &rookery_settings::Settings) -> rookery_acme::Settings {
     }
 }
 
-/// What is wrong with what an authority is requested for, with the option that mends it.
+/// Returns the failure for a wrong ACME setting, with the option that corrects it.
 fn acme_failure(error: &BadSettings) -> Failure {
     match error {
         BadSettings::Terms(_) => {
-            Failure::CommandLine(format!("`--domain`: {error}, with `--agree-tos`."))
+            Failure::CommandLine(format!("`--domain`: {error} with `--agree-tos`."))
         }
         BadSettings::Email(_) => Failure::CommandLine(format!("`--email`: {error}.")),
         BadSettings::Directory(_) => Failure::CommandLine(format!("`--acme-directory`: {error}.")),
@@ -206,7 +209,7 @@ fn new_tls(settings: TlsSettings, notice: fn(&str)) -> Result<Tls, Failure> {
     Tls::new(settings, notice).map_err(|error| Failure::Unavailable(format!("{error}")))
 }
 
-/// Where R keeps data of the package: `tools::R_user_dir("rookery", "data")`.
+/// Returns the folder of `tools::R_user_dir("rookery", "data")` in R.
 fn data_folder() -> PathBuf {
     let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let own = if cfg!(target_os = "macos") {
@@ -236,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_and_what_browsers_are_told_are_understood() {
+    fn converts_settings_of_certificates_and_hsts() {
         let pairs = |requested: &TlsSettings| -> Vec<(Pem, Pem)> {
             requested
                 .pairs
@@ -280,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_authority_is_asked_for_is_understood() {
+    fn converts_acme_settings() {
         let requested =
             |words: &[&str]| acme_settings(&settings(&[&["--domain=b.org"], words].concat()).0);
         let plain = requested(&[]);
@@ -308,29 +311,31 @@ mod tests {
     }
 
     #[test]
-    fn what_an_authority_is_asked_for_is_checked_before_it_is_asked() {
+    fn checks_acme_settings_before_sending_requests() {
         let folder = tempfile::tempdir().unwrap();
         let dir = format!("--acme-dir={}", folder.path().join("acme").display());
-        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
-        let client_ca = format!("--tls-client-ca={}", tests.join("ca.pem").display());
-        // Without the port that requests are sent on from by default.
+        let client_ca =
+            format!("--tls-client-ca={}", rookery_test_support::tls_file("ca.pem").display());
+        // Without this option the redirect port would be 80.
         let defaults = ["--domain=app.example.org", "--redirect-from=none", &dir];
-        let said = |words: &[&str]| match check(&settings(&[&defaults[..], words].concat())) {
+        let message_for = |words: &[&str]| match check(&settings(&[&defaults[..], words].concat()))
+        {
             Ok(()) => "fine".to_owned(),
-            Err(Failure::CommandLine(said) | Failure::Unavailable(said)) => said,
+            Err(Failure::CommandLine(message) | Failure::Unavailable(message)) => message,
             Err(other) => panic!("{other:?}"),
         };
-        assert_eq!(said(&["--agree-tos"]), "fine");
+        assert_eq!(message_for(&["--agree-tos"]), "fine");
         for (words, says) in [
             (
                 &[][..],
                 "`--domain`: certificates come from Let's Encrypt, whose terms of service are at \
-                 https://letsencrypt.org/repository/: agree to these terms, with `--agree-tos`.",
+                 https://letsencrypt.org/repository/: agree to these terms with `--agree-tos`.",
             ),
             (&["--agree-tos", "--email=me"], "`--email`: `me` is not an e-mail address."),
             (
                 &["--agree-tos", "--acme-ca=/nowhere/ca.pem"],
-                "`--acme-ca`: the root certificates for the authority cannot be used: /nowhere/ca.pem cannot be read",
+                "`--acme-ca`: the root certificates for the authority cannot be used: \
+                 /nowhere/ca.pem cannot be read",
             ),
             (
                 &["--agree-tos", "--acme-dir=/proc/acme"],
@@ -349,18 +354,19 @@ mod tests {
                 "`--domain`: the authority has no client certificate, so a redirect port is needed",
             ),
         ] {
-            let said = said(words);
-            assert!(said.starts_with(says), "{said}");
+            let message = message_for(words);
+            assert!(message.starts_with(says), "{message}");
         }
     }
 
     #[test]
-    fn a_certificate_that_is_not_there_is_said_at_once() {
-        let Err(Failure::Unavailable(said)) = check(&settings(&["--tls-cert=/nowhere/cert.pem"]))
+    fn a_missing_certificate_is_reported_at_once() {
+        let Err(Failure::Unavailable(message)) =
+            check(&settings(&["--tls-cert=/nowhere/cert.pem"]))
         else {
             panic!("there is none")
         };
-        assert!(said.contains("there is no file /nowhere/cert.pem"), "{said}");
+        assert!(message.contains("there is no file /nowhere/cert.pem"), "{message}");
         check(&settings(&["--tls=dev"])).unwrap();
         check(&settings(&[])).unwrap();
     }

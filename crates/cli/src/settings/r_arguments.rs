@@ -1,24 +1,25 @@
-//! Settings that `serve()` in R passes to the program, in an environment variable.
+//! The arguments of `serve()` in R, which R passes to the program in an environment variable.
 
-use rookery_settings::{Given, Setting, Source, lines, table};
+use rookery_settings::{GivenValue, Setting, Source, key_value_lines, table};
 
-/// [Lines](lines) `name=value`, with `option:` in front of options of the R session.
+/// The variable with one line `name=value` for each argument. Options of the R session have the
+/// prefix `option:`.
 const VARIABLE: &str = "ROOKERY_INTERNAL_ARGUMENTS";
 
-/// Reads the arguments, of which there are none unless R started the program.
+/// Reads the arguments; empty if R did not start the program.
 ///
 /// # Errors
-/// Fails with a message when an argument is wrong.
-pub(crate) fn read() -> Result<Vec<Given>, String> {
+/// Fails with a message if an argument is wrong.
+pub(crate) fn read() -> Result<Vec<GivenValue>, String> {
     read_lines(&std::env::var(VARIABLE).unwrap_or_default())
 }
 
-/// Returns the variable, which R processes are started without.
+/// Returns the name of the variable, which workers must not inherit.
 pub(crate) fn variable() -> &'static str {
     VARIABLE
 }
 
-fn read_lines(text: &str) -> Result<Vec<Given>, String> {
+fn read_lines(text: &str) -> Result<Vec<GivenValue>, String> {
     let mut found: Vec<(&'static Setting, Source, Vec<&str>)> = Vec::new();
     for line in text.lines() {
         let (source, line) = match line.strip_prefix("option:") {
@@ -35,9 +36,9 @@ fn read_lines(text: &str) -> Result<Vec<Given>, String> {
         }
     }
     let given = found.into_iter().map(|(setting, source, values)| {
-        let raw = lines::raw(values).expect("each has a line");
+        let raw = key_value_lines::raw(values).expect("each has a line");
         let value = setting.read(&raw).map_err(|invalid| invalid.at(&source.show(setting)))?;
-        Ok(Given { setting, value, source, place: None })
+        Ok(GivenValue { setting, value, source, place: None })
     });
     given.collect()
 }
@@ -55,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_and_options_of_r_are_told_apart() {
+    fn distinguishes_arguments_and_options_of_r() {
         assert_eq!(
             read("drain=5\noption:error_detail=full\nwarmup=/a\nwarmup=/b\nlog=a%25%0Ab\n")
                 .unwrap(),
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_r_still_has_are_accepted() {
+    fn accepts_former_names_of_r() {
         assert_eq!(
             read("kill_stuck=5\nbody_bytes=1\nrequest_timeout=2").unwrap(),
             [
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_argument_is_told() {
+    fn rejects_wrong_arguments() {
         assert_eq!(read("nonsense=1").unwrap_err(), "`nonsense` is not a setting.");
         assert_eq!(
             read("port=http").unwrap_err(),

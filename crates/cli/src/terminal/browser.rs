@@ -1,31 +1,35 @@
-//! `--open`: shows what is served in the user's browser.
+//! `--open`: opens the served address in the user's browser.
 
 use std::process::{Command, Stdio};
 
 use crate::stderr::log_line;
 
-/// Why no browser is opened.
+/// The reason why no browser is opened.
 #[derive(Debug, PartialEq, Eq)]
 enum NotOpened {
-    /// The user sits at another machine, where the address of this one may mean another.
+    /// The user is at another machine, on which the address may belong to another server.
     OverSsh,
-    /// There is no display to open it on.
+    /// There is no display.
     NoDisplay,
 }
 
-/// Opens the URL in a browser, without waiting for it. The address has been printed already, so where
-/// no browser can be opened it is enough to say why.
+/// Opens the URL in a browser without waiting for the browser. The start-up screen shows the
+/// address as well, so a failure is only logged.
 pub(crate) fn open(url: Option<&str>) {
     let Some(url) = url else {
-        return log_line("`--open` opens nothing: a browser reaches no Unix socket");
+        return log_line(
+            "`--open` has no effect, because a browser cannot connect to a Unix socket",
+        );
     };
     match reason_not_to_open(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty())) {
         Some(NotOpened::OverSsh) => {
-            return log_line(&format!("`--open` opens no browser over SSH: the address is {url}"));
+            return log_line(&format!(
+                "`--open` does not open a browser over SSH; the address is {url}"
+            ));
         }
         Some(NotOpened::NoDisplay) => {
             return log_line(&format!(
-                "`--open` opens no browser without a display: the address is {url}"
+                "`--open` cannot open a browser without a display; the address is {url}"
             ));
         }
         None => {}
@@ -36,19 +40,20 @@ pub(crate) fn open(url: Option<&str>) {
     detach(&mut command);
     let failed = |error: &dyn std::fmt::Display| {
         log_line(&format!(
-            "`--open`: `{program}` opened no browser ({error}): the address is {url}"
+            "`--open`: `{program}` could not open a browser ({error}); the address is {url}"
         ));
     };
     match command.spawn() {
         Err(error) => failed(&error),
         Ok(mut child) => {
             let url = url.to_owned();
-            // Waiting for the process leaves no zombie. It may itself be the browser.
+            // Waits for the process, which would otherwise become a zombie. The process may be the
+            // browser itself.
             let waiting =
                 std::thread::Builder::new().name("rookery-browser".to_owned()).spawn(move || {
                     if child.wait().is_ok_and(|status| !status.success()) {
                         log_line(&format!(
-                            "`--open`: `{program}` opened no browser: the address is {url}"
+                            "`--open`: `{program}` could not open a browser; the address is {url}"
                         ));
                     }
                 });
@@ -59,7 +64,7 @@ pub(crate) fn open(url: Option<&str>) {
     }
 }
 
-/// Keeps Ctrl-C and the settings of this program from a browser, which outlives it.
+/// Keeps Ctrl-C and the settings of this program from the browser, which may outlive the server.
 fn detach(command: &mut Command) {
     use std::os::unix::process::CommandExt as _;
     command.process_group(0);
@@ -76,7 +81,7 @@ fn reason_not_to_open(has: impl Fn(&str) -> bool) -> Option<NotOpened> {
     if (has("SSH_CONNECTION") || has("SSH_TTY")) && !has_display {
         return Some(NotOpened::OverSsh);
     }
-    // xdg-open looks for browsers of a terminal then, which would take the terminal from the server.
+    // Without a display, `xdg-open` would start a text browser in the server's terminal.
     let needs_display = !cfg!(target_os = "macos") && !has("BROWSER");
     (needs_display && !has_display).then_some(NotOpened::NoDisplay)
 }
@@ -86,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_browser_is_opened_where_the_user_sees_it() {
+    fn opens_a_browser_only_where_the_user_sees_it() {
         let reason = |names: &[&str]| reason_not_to_open(|name| names.contains(&name));
         for names in [&["DISPLAY"][..], &["WAYLAND_DISPLAY"], &["SSH_TTY", "DISPLAY"], &["BROWSER"]]
         {

@@ -1,4 +1,4 @@
-//! Futures and streams that take their hook along.
+//! Futures and streams that keep their error hook.
 
 #![allow(unsafe_code)]
 
@@ -16,22 +16,23 @@ macro_rules! hooked {
         #[must_use]
         pub struct $name<$what> {
             hook: Option<Arc<dyn ErrorHook>>,
-            /// Structurally pinned. `hook` is not; there is no `Drop`, and `Unpin` is left to the compiler.
+            /// Structurally pinned, unlike `hook`. There is no `Drop`, and the compiler derives
+            /// `Unpin`.
             inner: $what,
         }
 
         impl<$what> $name<$what> {
-            /// Captures the hook in force, which may be none.
+            /// Captures the current hook, if any.
             pub fn new(inner: $what) -> Self {
                 Self::with_hook(current_hook(), inner)
             }
 
-            /// Takes `hook` instead of the one in force.
+            /// Uses `hook` instead of the current one.
             pub fn with_hook(hook: Option<Arc<dyn ErrorHook>>, inner: $what) -> Self {
                 Self { hook, inner }
             }
 
-            /// The captured hook.
+            /// Returns the captured hook.
             pub fn hook(&self) -> Option<&Arc<dyn ErrorHook>> {
                 self.hook.as_ref()
             }
@@ -40,7 +41,8 @@ macro_rules! hooked {
             fn project(self: Pin<&mut Self>) -> (Option<&Arc<dyn ErrorHook>>, Pin<&mut $what>) {
                 // SAFETY: nothing is moved out of the reference.
                 let this = unsafe { self.get_unchecked_mut() };
-                // SAFETY: `inner` is pinned whenever `self` is: it is never moved or handed out unpinned.
+                // SAFETY: `inner` is pinned whenever `self` is, because it is never moved or
+                // returned unpinned.
                 (this.hook.as_ref(), unsafe { Pin::new_unchecked(&mut this.inner) })
             }
         }
@@ -57,13 +59,14 @@ macro_rules! hooked {
 }
 
 hooked! {
-    /// A future that has the hook it captured in force during each of its polls, on whatever thread.
+    /// A future that makes its captured hook current during each of its polls, on any thread.
     ///
-    /// The captured hook overrides the one of the thread, also when it is none. The thread's is back after the poll,
-    /// and after a panic in it. A poll touches no reference count and allocates nothing: the hook is lent.
+    /// The captured hook replaces the thread's hook, also if the captured hook is `None`. The
+    /// thread's hook is restored after the poll, also after a panic. A poll changes no reference
+    /// count and allocates nothing, because the hook is lent.
     ///
     /// # Cancel safety
-    /// That of the inner future. Its destructor runs under the hook of whoever drops it.
+    /// That of the inner future. Its destructor runs under the hook of the code that drops it.
     ErrorHookFuture, F
 }
 
@@ -79,7 +82,8 @@ impl<F: Future> Future for ErrorHookFuture<F> {
 
 #[cfg(feature = "stream")]
 hooked! {
-    /// As [`ErrorHookFuture`], for a stream.
+    /// A stream that makes its captured hook current during each of its polls, as
+    /// [`ErrorHookFuture`] does.
     ErrorHookStream, S
 }
 

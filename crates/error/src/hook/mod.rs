@@ -1,4 +1,4 @@
-//! Who is told about an error, and for how long.
+//! Error hooks, and the scopes in which they are current.
 
 mod future;
 mod stack;
@@ -13,20 +13,20 @@ pub use future::ErrorHookFuture;
 pub use future::ErrorHookStream;
 pub use stack::HookGuard;
 
-/// Is told about errors.
+/// A receiver of errors.
 ///
-/// A hook may do everything from inside its methods: put other hooks in force, throw to them, even throw to itself
-/// (it stays in force meanwhile, so it is the hook's own business to come to an end). A hook that wants to pass
-/// errors on takes [`current_hook`] when it is made.
+/// A hook may do anything in its methods: make other hooks current, throw to them, and even throw
+/// to itself. The hook stays current meanwhile, so the hook itself has to avoid endless recursion.
+/// A hook that passes errors on calls [`current_hook`] when it is made.
 pub trait ErrorHook: Send + Sync {
-    /// Takes an error, and says by which name it can be taken back.
+    /// Receives an error, and returns the id with which it can be withdrawn.
     fn throw(&self, error: Error) -> ErrorId;
 
-    /// Takes an error back, as when a user has corrected the input that was wrong.
+    /// Withdraws an error, for instance when a user has corrected the input.
     fn clear(&self, id: &ErrorId);
 }
 
-/// Names an error to the hook that took it. The default, 0, is what [`throw`] returns without a hook.
+/// The id of an error in its hook. The default, 0, is what [`throw`] returns without a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ErrorId(usize);
 
@@ -48,15 +48,15 @@ impl fmt::Display for ErrorId {
     }
 }
 
-/// Hands `error` to the hook in force on this thread. Without one it is dropped, unconverted.
+/// Passes `error` to the current hook of this thread. Without a hook, drops it unconverted.
 ///
 /// # Allocation
-/// That of the conversion (none for an [`Error`]), and the hook's.
+/// That of the conversion (none for an [`Error`]), and that of the hook.
 pub fn throw(error: impl Into<Error>) -> ErrorId {
     stack::visit(|hook| hook.map(|hook| hook.throw(error.into()))).unwrap_or_default()
 }
 
-/// Tells the hook in force on this thread that the error no longer holds.
+/// Notifies the current hook of this thread that the error no longer applies.
 pub fn clear(id: &ErrorId) {
     stack::visit(|hook| {
         if let Some(hook) = hook {
@@ -65,7 +65,7 @@ pub fn clear(id: &ErrorId) {
     });
 }
 
-/// The hook in force on this thread.
+/// Returns the current hook of this thread.
 ///
 /// ```
 /// assert!(rookery_error::current_hook().is_none());
@@ -74,28 +74,30 @@ pub fn current_hook() -> Option<Arc<dyn ErrorHook>> {
     stack::visit(|hook| hook.map(Arc::clone))
 }
 
-/// Runs `run` with `hook` in force. The hook before is back afterwards, also after a panic, and also when guards made
-/// by `run` are still alive.
+/// Calls `run` with `hook` as the current hook. The previous hook is restored afterwards, also
+/// after a panic, and also if guards made by `run` still exist.
 ///
 /// # Stackful coroutines
-/// The hook is the thread's and does not follow one: `run` must not switch to another stack and come back later, or on
-/// another thread. Async code has no such switches; [`ErrorHookFuture`] puts its hook in force for each poll.
+/// The hook belongs to the thread and does not follow a stackful coroutine: `run` must not switch
+/// to another stack and return later, or on another thread. Async code has no such switches;
+/// [`ErrorHookFuture`] sets its hook for each poll.
 ///
 /// # Allocation
-/// None, and no reference count is touched: the hook is lent.
+/// None, and no reference count changes, because the hook is lent.
 pub fn with_hook<R>(hook: &Arc<dyn ErrorHook>, run: impl FnOnce() -> R) -> R {
     stack::lend(Some(hook), run)
 }
 
-/// As [`with_hook`]; with `None` no hook is in force.
+/// Calls `run` with `hook` as the current hook, as [`with_hook`] does. With `None` there is no
+/// current hook.
 pub fn with_hook_option<R>(hook: Option<&Arc<dyn ErrorHook>>, run: impl FnOnce() -> R) -> R {
     stack::lend(hook, run)
 }
 
-/// Puts `hook` in force until the guard is dropped.
+/// Makes `hook` current until the guard is dropped.
 ///
-/// Prefer [`with_hook`], which costs nothing, and [`ErrorHookFuture`] in async code: a guard that is held across an
-/// `.await` is in force for whatever runs on this thread until then.
+/// Prefer [`with_hook`], which costs nothing, and [`ErrorHookFuture`] in async code. A guard that
+/// is held across an `.await` applies to everything that runs on this thread until then.
 ///
 /// # Allocation
 /// One.

@@ -1,27 +1,33 @@
-//! The hooks in force on a thread: a list of scopes, innermost first.
+//! The hooks of a thread: a list of scopes, innermost first.
 //!
-//! A scope is a [`Node`]: that of [`lend`] lies in its stack frame and refers to an `Arc` that the caller keeps, that
-//! of a [`HookGuard`] lies on the heap beside an `Arc` of its own. So the most frequent use, a poll, is one read of
-//! the thread's cell and two writes, and nothing is counted.
+//! A scope is a [`Node`]. The node of [`lend`] is in its stack frame and refers to an `Arc` that
+//! the caller keeps. The node of a [`HookGuard`] is on the heap beside an `Arc` of its own. The
+//! most frequent use, a poll, is therefore one read and two writes of the thread's cell, and
+//! changes no reference count.
 //!
 //! # Ground rules
-//! Only the thread that made a node reads or writes it, and every node that can be reached from [`INNERMOST`] is alive:
-//! - `lend` takes its own node out when it ends, however it ends, *together with all inside it*. Those can only be of
-//!   guards that outlive their scope (held across an `.await`, moved out of a closure, or forgotten): their hooks
-//!   are no longer in force, and their nodes are never followed again.
-//! - A guard that is dropped takes out its own node wherever it is. If it is not found, a `lend` did so already.
-//! - A forgotten guard leaks its node and its `Arc`: whoever still reaches it finds it alive.
-//! - A hook is called under a reference that nothing the hook does can end: the scope of a `lend` encloses the call, and
-//!   of a guard's `Arc` a clone is held.
-//! - Whoever jumps over the frame of a `lend` without unwinding it (C's `longjmp`) leaves a dead node behind. That is
-//!   undefined behaviour for frames with destructors anyway; where C can jump, as in R, call Rust from C and not
-//!   the other way round.
-
-//! - The list belongs to the thread, not to a stack. A stackful coroutine that is suspended within a `lend` leaves its node
-//!   in the list: whatever the thread runs meanwhile throws to the coroutine's hook, and the `lend`s of two coroutines that
-//!   do not end in the order opposite to that they began in put back a node of the other. If that one's stack is
-//!   gone by then, or if the coroutine is resumed on another thread, a dead node is followed. So a hook does not follow a
-//!   stackful coroutine: none may be switched within a `lend` (a poll of a wrapper, `with_hook`), nor moved with a guard.
+//! Only the thread that made a node reads or writes it, and every node that can be reached from
+//! [`INNERMOST`] is alive:
+//! - `lend` removes its own node when it ends, in whatever way, *together with all nodes inside
+//!   it*. Those can only be of guards that outlive their scope (held across an `.await`, moved out
+//!   of a closure, or forgotten). Their hooks are no longer current, and their nodes are never
+//!   followed again.
+//! - A guard that is dropped removes its own node wherever it is. If the node is not found, a
+//!   `lend` has removed it.
+//! - A forgotten guard leaks its node and its `Arc`, which are therefore alive wherever they can
+//!   still be reached.
+//! - A hook is called under a reference that nothing in the hook can end: the scope of a `lend`
+//!   encloses the call, and of a guard's `Arc` a clone is held.
+//! - Code that jumps over the frame of a `lend` without unwinding it (C's `longjmp`) leaves a dead
+//!   node behind. Such a jump is undefined behaviour for frames with destructors anyway. Where C
+//!   can jump, as in R, call Rust from C and not the other way round.
+//! - The list belongs to the thread and not to a stack. A stackful coroutine that is suspended
+//!   within a `lend` leaves its node in the list, so that everything the thread runs meanwhile
+//!   throws to the coroutine's hook. If the `lend`s of two coroutines do not end in the reverse
+//!   order of their beginning, each restores a node of the other. If the other stack no longer
+//!   exists, or the coroutine is resumed on another thread, a dead node is followed. A hook
+//!   therefore does not follow a stackful coroutine: no switch is allowed within a `lend` (a poll
+//!   of a wrapper, `with_hook`), and no coroutine may be moved with a guard.
 
 #![allow(unsafe_code)]
 
@@ -33,19 +39,20 @@ use std::sync::Arc;
 use super::ErrorHook;
 
 thread_local! {
-    // Without a destructor and with a `const` start, so that an access is one instruction and never fails.
+    // Without a destructor and with a `const` initial value, so that an access is one instruction
+    // and never fails.
     static INNERMOST: Cell<Option<NonNull<Node>>> = const { Cell::new(None) };
 }
 
-/// One scope.
+/// A scope.
 struct Node {
-    /// The hook; `None` means that none is in force, whatever is outside.
+    /// The hook; `None` if there is no current hook in this scope, whatever the outer scopes have.
     hook: Option<NonNull<Arc<dyn ErrorHook>>>,
     owner: Owner,
     outside: Cell<Option<NonNull<Node>>>,
 }
 
-/// Who keeps the hook of a scope alive.
+/// The owner that keeps the hook of a scope alive.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
     /// The caller of `lend`, until that ends.
@@ -54,7 +61,7 @@ enum Owner {
     Guard,
 }
 
-/// Runs `run` with `hook` in force, and the hook before afterwards.
+/// Calls `run` with `hook` as the current hook, and restores the previous one.
 #[inline]
 pub(super) fn lend<R>(hook: Option<&Arc<dyn ErrorHook>>, run: impl FnOnce() -> R) -> R {
     let node = Node {
@@ -62,7 +69,7 @@ pub(super) fn lend<R>(hook: Option<&Arc<dyn ErrorHook>>, run: impl FnOnce() -> R
         owner: Owner::Caller,
         outside: Cell::new(INNERMOST.get()),
     };
-    // Declared after the node, so dropped before it, also when `run` panics.
+    // Declared after the node, and therefore dropped before it, also when `run` panics.
     let _restore = Restore(&node);
     INNERMOST.set(Some(NonNull::from(&node)));
     run()
@@ -73,35 +80,37 @@ struct Restore<'a>(&'a Node);
 impl Drop for Restore<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Not what was read at the start: that scope's guard may have been dropped since.
+        // Read again here, because the guard of the outer scope may have been dropped meanwhile.
         INNERMOST.set(self.0.outside.get());
     }
 }
 
-/// Calls `visitor` with the hook in force.
+/// Calls `visitor` with the current hook.
 pub(super) fn visit<R>(visitor: impl FnOnce(Option<&Arc<dyn ErrorHook>>) -> R) -> R {
     let Some(node) = INNERMOST.get() else { return visitor(None) };
-    // SAFETY: a node that is reached is alive (ground rules); the reference ends with this statement block, before
-    // the visitor could end the node.
+    // SAFETY: a node that can be reached is alive (ground rules). The reference ends with this
+    // block, before the visitor could end the node.
     let (hook, owner) = unsafe { (node.as_ref().hook, node.as_ref().owner) };
     let Some(hook) = hook else { return visitor(None) };
     match owner {
         Owner::Caller => {
-            // SAFETY: the caller of `lend` keeps the `Arc` borrowed until `lend` ends, and it encloses this call.
+            // SAFETY: the caller of `lend` keeps the `Arc` borrowed until `lend` ends, which
+            // encloses this call.
             visitor(Some(unsafe { hook.as_ref() }))
         }
         Owner::Guard => {
-            // SAFETY: the guard's scope is alive (ground rules), so its `Arc` is. The visitor may drop the guard, so
-            // that it gets a clone.
+            // SAFETY: the guard's scope is alive (ground rules), and so is its `Arc`. The visitor
+            // may drop the guard, so it gets a clone.
             let hook = Arc::clone(unsafe { hook.as_ref() });
             visitor(Some(&hook))
         }
     }
 }
 
-/// Keeps a hook in force on this thread until dropped: made by [`set_hook`](super::set_hook).
+/// A guard that keeps a hook current on this thread until it is dropped.
+/// [`set_hook`](super::set_hook) makes one.
 ///
-/// It owns its hook, and cannot leave its thread:
+/// The guard owns its hook and cannot leave its thread:
 /// ```compile_fail,E0277
 /// # use std::sync::Arc;
 /// # use rookery_error::*;
@@ -111,11 +120,13 @@ pub(super) fn visit<R>(visitor: impl FnOnce(Option<&Arc<dyn ErrorHook>>) -> R) -
 /// }
 /// ```
 ///
-/// Guards may be dropped in any order: each takes out its own hook, and the innermost of those left is in force. One
-/// that is forgotten stays in force until the enclosing [`with_hook`](super::with_hook) or poll ends.
+/// Guards may be dropped in any order. Each removes its own hook, and the innermost of the
+/// remaining hooks is current. The hook of a forgotten guard stays current until the enclosing
+/// [`with_hook`](super::with_hook) or poll ends.
 #[must_use = "the hook is in force only as long as the guard lives"]
 pub struct HookGuard {
-    /// From a box. A raw pointer also makes the guard neither `Send` nor `Sync`.
+    /// A pointer from a box. Being a raw pointer, it also makes the guard neither `Send` nor
+    /// `Sync`.
     scope: NonNull<GuardScope>,
 }
 
@@ -130,15 +141,16 @@ impl HookGuard {
         let outside = Cell::new(INNERMOST.get());
         let node = Node { hook: None, owner: Owner::Guard, outside };
         let scope = Box::into_raw(Box::new(GuardScope { node, hook }));
-        // SAFETY: just made, and nobody else knows of it. From here on it is only used by way of this pointer.
+        // SAFETY: the node was just made, and nothing else refers to it. From here on it is used
+        // only through this pointer.
         unsafe { (*scope).node.hook = NonNull::new(&raw mut (*scope).hook) };
-        // SAFETY: a box is not at null.
+        // SAFETY: a box is not null.
         let scope = unsafe { NonNull::new_unchecked(scope) };
         INNERMOST.set(Some(scope.cast()));
         HookGuard { scope }
     }
 
-    /// Whether the guard's hook is still in the list, be it in force or behind others.
+    /// Returns true if the guard's hook is still in the list, whether it is current or not.
     fn is_listed(&self) -> bool {
         scopes().any(|node| node == self.scope.cast())
     }
@@ -154,8 +166,8 @@ impl Drop for HookGuard {
         } else {
             take_out(node, outside);
         }
-        // SAFETY: it came from a box, and no scope in the list refers to it any more. Dropping it may run the hook's
-        // own `Drop`, which finds the list in order.
+        // SAFETY: the node came from a box, and no scope in the list refers to it any more.
+        // Dropping it may run the hook's own `Drop`, for which the list is in a consistent state.
         drop(unsafe { Box::from_raw(self.scope.as_ptr()) });
     }
 }
@@ -169,7 +181,7 @@ impl fmt::Debug for HookGuard {
 #[cold]
 fn take_out(node: NonNull<Node>, outside: Option<NonNull<Node>>) {
     for inside in scopes() {
-        // SAFETY: a node that is reached is alive (ground rules).
+        // SAFETY: a node that can be reached is alive (ground rules).
         let inside = unsafe { inside.as_ref() };
         if inside.outside.get() == Some(node) {
             inside.outside.set(outside);
@@ -178,9 +190,9 @@ fn take_out(node: NonNull<Node>, outside: Option<NonNull<Node>>) {
     }
 }
 
-/// The nodes of this thread, innermost first.
+/// Returns an iterator over the nodes of this thread, innermost first.
 fn scopes() -> impl Iterator<Item = NonNull<Node>> {
-    // SAFETY: a node that is reached is alive (ground rules).
+    // SAFETY: a node that can be reached is alive (ground rules).
     std::iter::successors(INNERMOST.get(), |node| unsafe { node.as_ref() }.outside.get())
 }
 

@@ -1,4 +1,4 @@
-//! What converts into an error, and what an error converts into.
+//! Conversions into errors, and from errors.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -24,7 +24,7 @@ fn every_kind_of_text() {
     assert_eq!(Error::from(boxed).to_string(), local);
 }
 
-/// Short text is copied in blocks that overlap.
+/// Checks short texts, which are copied in blocks that overlap.
 #[test]
 fn text_of_every_length() {
     let letters: String = (0..130).map(|at| char::from(b'!' + at % 90)).collect();
@@ -66,7 +66,7 @@ fn the_question_mark() {
 }
 
 #[test]
-fn macro_formats_what_must_be_formatted() {
+fn the_macro_formats_only_if_necessary() {
     let name = "x";
     assert_eq!(error!("plain").to_string(), "plain");
     assert_eq!(error!("plain",).to_string(), "plain");
@@ -148,7 +148,7 @@ fn as_a_std_error() {
 }
 
 #[test]
-fn a_shared_layer_comes_back_from_its_box_whole() {
+fn a_shared_layer_is_restored_from_its_box() {
     let error = Error::new(Failure("f", None)).context("c");
     let back = Error::from(error.clone().into_boxed());
     assert!(std::ptr::eq(failure(&back), failure(&error)));
@@ -166,7 +166,8 @@ fn into_inner_keeps_the_type() {
     assert_eq!(object.downcast_ref::<Failure>().expect("one").0, "by way of a box");
     assert_eq!(Error::from("text").into_inner().to_string(), "text");
 
-    // The content of a shared error cannot be moved out: what comes back knows it all the same.
+    // The content of a shared error cannot be moved out, but the result recognises its type after
+    // the conversion back.
     let shared = Error::new(Failure("shared", None)).context("context");
     let back = Error::from(shared.clone().into_inner());
     assert!(std::ptr::eq(failure(&back), failure(&shared)));
@@ -189,7 +190,7 @@ fn an_arc_is_kept() {
         (error.to_string(), format!("{error:#?}")),
         ("in an arc".into(), format!("{object:#?}"))
     );
-    // Shared or not, the very same arc comes out.
+    // The result is the same arc, whether the error is shared or not.
     let kept = error.clone();
     assert!(Arc::ptr_eq(&error.into_inner(), &object));
     assert!(Arc::ptr_eq(&kept.into_inner(), &object));

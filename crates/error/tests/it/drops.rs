@@ -1,4 +1,4 @@
-//! Every error that goes in is dropped exactly once, by whatever way it leaves.
+//! Each error is dropped exactly once, in whatever way it is used.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rookery_error::{Context, Error};
 
-/// Counts its drops.
+/// An error that counts its drops.
 #[derive(Debug)]
 struct Flag(Arc<AtomicUsize>);
 
@@ -31,7 +31,7 @@ impl fmt::Display for Flag {
 
 impl std::error::Error for Flag {}
 
-/// Runs `with` on an error and checks that it is dropped once, and not before.
+/// Calls `with` on an error, and checks that the error is dropped once and not earlier.
 fn once(with: impl FnOnce(Flag, &dyn Fn())) {
     let (flag, drops) = Flag::new();
     let alive = || assert_eq!(drops.load(Ordering::Relaxed), 0, "dropped too early");

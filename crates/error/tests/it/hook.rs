@@ -1,4 +1,4 @@
-//! Hooks: scopes, guards, futures, and what they do when misused.
+//! Hooks: scopes, guards, futures, and the effects of their misuse.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -20,12 +20,12 @@ fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Whether `hook` is the one in force.
+/// Returns true if `hook` is the current one.
 fn in_force(hook: &Arc<dyn ErrorHook>) -> bool {
     current_hook().is_some_and(|current| Arc::ptr_eq(&current, hook))
 }
 
-/// Runs once when thrown to, then counts.
+/// A hook that calls a function when an error is thrown, and then counts.
 struct Once<F>(Mutex<Option<F>>, AtomicUsize);
 
 impl<F: FnOnce() + Send> Once<F> {
@@ -40,7 +40,7 @@ impl<F: FnOnce() + Send> ErrorHook for Once<F> {
         if let Some(run) = run {
             run();
         }
-        // Only now: what `run` did must have left the hook alive.
+        // Counted last: the hook has to be alive after the call of `run`.
         ErrorId::from(1 + self.1.fetch_add(1, Ordering::Relaxed))
     }
 
@@ -228,7 +228,7 @@ fn a_poll_counts_no_reference() {
     drop(count);
     let watched = hook.clone();
     let future = poll_fn(move |_| {
-        // The test's, this closure's, the wrapper's.
+        // The references of the test, of this closure and of the wrapper.
         assert_eq!(Arc::strong_count(&watched), 3);
         throw("even while thrown to");
         Poll::Ready(Arc::strong_count(&watched))
@@ -282,7 +282,7 @@ thread_local! {
     static KEPT: RefCell<Option<HookGuard>> = const { RefCell::new(None) };
 }
 
-/// The hook drops the guard that keeps it: it must live until its method returns.
+/// The hook drops the guard that keeps it alive, and has to live until its method returns.
 #[test]
 fn a_hook_may_end_its_own_guard() {
     let hook: Arc<dyn ErrorHook> = Arc::new(Once::new(|| {
@@ -300,7 +300,7 @@ fn a_hook_may_end_its_own_guard() {
 fn a_hook_may_replace_itself() {
     let (count, next) = Count::new();
     let replaced: Arc<dyn ErrorHook> = Arc::new(Once::new(move || {
-        // The old guard ends when the new one is already in force.
+        // The old guard ends when the new one is already current.
         let guard = set_hook(next.clone());
         drop(KEPT.replace(Some(guard)));
     }));
@@ -312,7 +312,7 @@ fn a_hook_may_replace_itself() {
     assert!(current_hook().is_none());
 }
 
-/// A hook's own destructor runs when its scope has ended.
+/// The destructor of a hook runs when its scope has ended.
 #[test]
 fn a_hook_may_throw_from_its_destructor() {
     struct Last(Arc<dyn ErrorHook>);
@@ -352,7 +352,7 @@ fn guards_in_any_order() {
     assert!(hooks.iter().all(|hook| Arc::strong_count(hook) == 1));
 }
 
-/// A guard in a thread local ends after everything else of its thread.
+/// A guard in a thread local is dropped after everything else of its thread.
 #[test]
 fn a_guard_that_lives_as_long_as_its_thread() {
     let (count, hook) = Count::new();
@@ -366,7 +366,7 @@ fn a_guard_that_lives_as_long_as_its_thread() {
     assert_eq!(Arc::strong_count(&watched), 2);
 }
 
-/// The scope inside must not bring back the hook of a guard that has gone meanwhile.
+/// The inner scope must not restore the hook of a guard that has been dropped meanwhile.
 #[test]
 fn an_outer_guard_dropped_in_an_inner_scope() {
     let (_, hook) = Count::new();
@@ -388,9 +388,10 @@ fn an_outer_guard_dropped_in_an_inner_scope() {
     assert!(current_hook().is_none());
 }
 
-/// As when a guard is held across an `.await`: the ambient hook is back after the poll all the same.
+/// A guard is held across an `.await`, and the ambient hook is restored after the poll all the
+/// same.
 #[test]
-fn a_guard_that_outlives_its_scope_is_no_longer_in_force() {
+fn a_guard_that_outlives_its_scope_is_no_longer_current() {
     let (count, inner) = Count::new();
     let (ambient, outer) = Count::new();
     with_hook(&outer, || {
@@ -423,7 +424,8 @@ fn a_guard_that_outlives_its_scope_is_no_longer_in_force() {
     assert!(current_hook().is_none());
 }
 
-/// What `mem::forget` does, except that Miri would (rightly) call the rest a leak: the guard's `Drop` comes long after.
+/// Does what `mem::forget` does, but drops the guard at the end, because Miri would rightly report
+/// a leak.
 #[test]
 fn forgetting_a_guard_is_harmless() {
     let (count, hook) = Count::new();
@@ -445,7 +447,7 @@ fn forgetting_a_guard_is_harmless() {
     assert!(current_hook().is_none());
 }
 
-/// A future forgotten half way leaks its hook, nothing else.
+/// Leaks a hook and nothing else when a future is forgotten half-way.
 #[test]
 fn forgetting_a_future_is_harmless() {
     let (count, hook) = Count::new();

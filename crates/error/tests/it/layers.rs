@@ -1,4 +1,4 @@
-//! Errors of very many layers, on a stack that a recursion over them would overflow.
+//! Errors with very many layers, on a stack that recursion over them would overflow.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,9 +34,9 @@ fn many_layers_drop_without_recursion() {
     });
 }
 
-/// A clone of every thousandth layer stays: what is beneath it must live as long.
+/// Keeps a clone of each thousandth layer, so that the layers inside it stay alive.
 #[test]
-fn layers_that_others_hold_are_kept() {
+fn shared_layers_are_kept() {
     on_a_small_stack(|| {
         let mut error = error!("cause {}", 1);
         let mut held = Vec::new();
@@ -69,7 +69,7 @@ fn threads_that_share_layers_drop_each_once() {
 }
 
 #[test]
-fn a_context_whose_destructor_panics_does_not_keep_the_rest() {
+fn a_context_whose_destructor_panics_does_not_leak_the_rest() {
     let drops = Arc::<AtomicUsize>::default();
     let counted = || Counted(Arc::clone(&drops));
     for fuse in [0, 1, 3] {
@@ -93,7 +93,7 @@ fn many_layers_are_shown_and_searched_without_recursion() {
         assert_eq!(error.to_string(), "retry");
         let shown = format!("{error:#}");
         assert!(shown.len() == LAYERS * "retry: ".len() + 5 && shown.ends_with("retry: cause"));
-        // Miri has no working directory, which the backtrace is shown relative to.
+        // Miri has no working directory, relative to which a backtrace is printed.
         assert!(cfg!(miri) || format!("{error:?}").contains(": cause"));
         let structure = format!("{error:#?}");
         assert!(structure.matches("retry").count() == LAYERS && structure.contains("cause"));

@@ -1,9 +1,9 @@
-//! What `error!` and `bail!` take from their caller, and what they do not.
+//! The names that `error!` and `bail!` use of their caller, and those that they do not.
 
 use rookery_error::{Error, Result, bail, error};
 
-/// Items of a macro are visible to what its caller passes: none of the names that one might use may
-/// win over these.
+/// Items that a macro defines are visible in the arguments of its caller. None of the names that a
+/// macro might use may shadow these.
 #[test]
 fn names_in_a_message_are_the_callers() {
     const MESSAGE: &str = "disk full";
@@ -50,7 +50,7 @@ fn every_form_of_literal_is_shown_as_format_would() {
     assert_eq!(error!("tab\tand \u{e9}").to_string(), "tab\tand \u{e9}");
 }
 
-/// `?` in a function that returns what `main` often returns.
+/// Uses `?` in a function that returns what `main` often returns.
 #[test]
 fn an_error_converts_to_a_box_without_send() {
     fn fails() -> Result<(), Box<dyn std::error::Error>> {

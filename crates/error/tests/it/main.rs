@@ -1,4 +1,5 @@
-//! What the crate promises, except allocation counts (`tests/allocations.rs`, which needs an allocator of its own).
+//! Tests of the crate, except allocation counts (`tests/allocations.rs`, which needs an allocator
+//! of its own).
 
 mod convert;
 mod drops;
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rookery_error::{Error, ErrorHook, ErrorId};
 
-/// An error with a source, or without.
+/// An error with or without a source.
 #[derive(Debug)]
 struct Failure(&'static str, Option<Box<Failure>>);
 

@@ -29,7 +29,8 @@ fn auto_traits() {
     unpin::<ErrorHookFuture<std::future::Ready<()>>>();
 }
 
-/// `Lacks::<A>::of::<T>` is ambiguous, and does not compile, if `T` has the trait: so that it compiles says it has not.
+/// `Lacks::<A>::of::<T>` is ambiguous and does not compile if `T` has the trait. If it compiles,
+/// `T` lacks the trait.
 macro_rules! assert_lacks {
     ($type:ty: $bound:path) => {
         const _: fn() = || {
@@ -49,7 +50,7 @@ assert_lacks!(HookGuard: Sync);
 assert_lacks!(ErrorHookFuture<std::marker::PhantomPinned>: Unpin);
 assert_lacks!(ErrorHookFuture<std::rc::Rc<()>>: Send);
 
-/// The object begins behind two words, wherever its alignment puts it.
+/// The object begins after two words, wherever its alignment places it.
 #[test]
 fn alignment_of_the_object_is_kept() {
     #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! The hook of a server.
+//! The error hook of a server.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -87,7 +87,8 @@ fn each_error_reaches_its_requests_hook_once_with_the_requests_id() {
     assert!(reports.take().is_none());
 }
 
-/// The life of a connection: one wrapped future, several requests, no reference counted.
+/// The life of a connection: one wrapped future, several requests, and no change of a reference
+/// count.
 #[test]
 fn one_hook_serves_a_connection() {
     let reports = queueing();
@@ -140,7 +141,7 @@ fn the_default_limit_holds() {
 }
 
 #[test]
-fn without_a_listener_errors_are_counted_only() {
+fn without_delivery_errors_are_only_counted() {
     let reports = Arc::new(Reports::<Counted>::new());
     let hook = reports.hook();
     assert_ne!(hook.throw(error!("unheard")), ErrorId::default());
@@ -190,7 +191,7 @@ fn the_waker_runs_when_the_queue_stops_being_empty() {
     assert_eq!(wakes.load(Ordering::Relaxed), 2);
 }
 
-/// The observer and the waker run without the lock: they may use the queue.
+/// The observer and the waker run without the lock, so they may use the queue.
 #[test]
 fn observer_sees_every_error_and_may_take_reports() {
     let seen = Arc::<Mutex<Vec<(u64, String)>>>::default();
@@ -214,12 +215,12 @@ fn observer_sees_every_error_and_may_take_reports() {
     reports.set_delivery(Delivery::Queue);
     reports.hook().throw(error!("taken at once"));
     assert!(reports.take().is_none());
-    // Ends the cycle.
+    // Breaks the reference cycle.
     *slot.lock().expect("no panic") = None;
 }
 
 #[test]
-fn many_connections_on_many_threads_lose_nothing_unaccounted() {
+fn many_connections_on_many_threads_count_all_errors() {
     const EACH: u64 = if cfg!(miri) { 20 } else { 2_000 };
     let reports = Arc::new(Reports::<Counted>::new().with_limit(16));
     reports.set_delivery(Delivery::Queue);

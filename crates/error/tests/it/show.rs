@@ -1,4 +1,4 @@
-//! Display, Debug, chain and backtrace.
+//! `Display`, `Debug`, chains and backtraces.
 
 use rookery_error::{Chain, Error, error};
 
@@ -60,12 +60,12 @@ fn chain_and_root() {
 
 #[test]
 fn backtrace_only_on_request() {
-    // The environment asks for one, as it does on the machine this runs on; nobody asked here.
+    // The environment requests a backtrace, as it may on this machine, but the code does not.
     assert!(three().backtrace().is_none());
     assert!(Error::from("text").backtrace().is_none());
 }
 
-/// Miri resolves no frames of the test's own binary fast enough to be worth it.
+/// Miri resolves the frames of the test's own binary too slowly.
 #[test]
 #[cfg_attr(miri, ignore)]
 fn backtrace_is_found_through_layers() {

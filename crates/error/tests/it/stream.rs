@@ -8,7 +8,7 @@ use rookery_error::{ErrorHookStream, current_hook, throw};
 
 use crate::Count;
 
-/// Throws once per item.
+/// A stream that throws once for each item.
 struct Countdown(usize);
 
 impl Stream for Countdown {

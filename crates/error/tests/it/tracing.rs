@@ -1,4 +1,4 @@
-//! The adapter to `tracing`, seen by a subscriber.
+//! The hook for `tracing`, observed by a subscriber.
 
 use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -43,7 +43,7 @@ impl Subscriber for Lines {
 }
 
 #[test]
-fn errors_become_events_and_go_on() {
+fn errors_become_events_and_are_passed_on() {
     let lines = Lines::default();
     let (count, next) = Count::new();
     let hook: Arc<dyn ErrorHook> = Arc::new(TracingHook::new(Some(next)));

@@ -1,12 +1,14 @@
-//! Memory for a large body, in one piece, that the application can take over without copying.
+//! Contiguous memory for a large body, which the application can use without copying.
 //!
-//! A body of 1 MB costs R a fresh mapping, 250 page faults and a copy when it becomes a vector of R's. A [`BodyBuffer`]
-//! is lent instead, so that the vector is made over the bytes where they lie, and blocks that come back are used again.
+//! Turning a body of 1 MB into an R vector by copying costs a new memory mapping, 250 page faults
+//! and the copy. A [`BodyBuffer`] is lent to the application instead, so that the vector uses the
+//! bytes in place. Returned buffers are used again.
 //!
 //! # Ground rules
-//! - The bytes of a block are written while it has one owner and never again once it was lent.
-//! - A block goes back to its [`BodyBufferPool`] when the exchange has let go of it and the borrower has returned it,
-//!   whichever comes last; both may happen on any thread.
+//! - The bytes of a buffer are written only while the buffer has a single owner, and never again
+//!   once it has been lent.
+//! - A buffer returns to its [`BodyBufferPool`] when the exchange has dropped it and the borrower
+//!   has returned it. Either may happen last, on any thread.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::fmt;
@@ -14,21 +16,24 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
-/// Bytes of returned blocks that are kept at most: what R lets pile up between two of its collections when it starts
-/// (its first `R_VSize`), because it returns them in one go.
+/// The maximum number of bytes in unused buffers that a pool keeps. R returns all unused vectors at
+/// once when it collects garbage, and this is the amount that may accumulate between two
+/// collections just after R has started (the initial `R_VSize`).
 const KEPT_BYTES: usize = 64 << 20;
 
-/// Blocks are made in multiples of this, so that bodies of about one length share them.
+/// The granularity of buffer capacities in bytes, so that bodies of similar lengths can use the
+/// same buffers.
 const GRAIN: usize = 64 << 10;
 
 const ALIGN: usize = 64;
 
-/// From the start of the allocation to the data: the head, and the data aligned as it is.
+/// The offset of the data from the start of the allocation. The header fits in front of it, and the
+/// data is aligned like the allocation.
 const DATA: usize = ALIGN;
 
-/// What lies at the start of an allocation.
+/// The header at the start of each allocation.
 struct Head {
-    /// The exchange's and the borrower's.
+    /// The number of owners: the exchange, and the borrower while the buffer is lent.
     owners: AtomicUsize,
     is_lent: AtomicBool,
     capacity: usize,
@@ -37,11 +42,12 @@ struct Head {
 
 const _: () = assert!(size_of::<Head>() <= DATA);
 
-/// The blocks of one server: those that came back are used again.
+/// The pool of body buffers of one server.
 ///
-/// # Bounds
-/// It keeps no more bytes than were taken between the last two returns, and never more than 64 MiB: a burst is
-/// forgotten when the next blocks come back.
+/// # Limits
+/// The pool keeps at most as many bytes as were taken between the last two times that buffers were
+/// returned, and never more than 64 MiB. The memory of a burst is therefore freed when the next
+/// buffers are returned.
 #[derive(Default)]
 pub struct BodyBufferPool {
     free_list: Mutex<FreeList>,
@@ -51,25 +57,28 @@ pub struct BodyBufferPool {
 struct FreeList {
     free: Vec<(usize, Allocation)>,
     bytes: usize,
-    /// Bytes taken since blocks last came back, and between the two times before.
+    /// The number of bytes taken since buffers were last returned.
     taken: usize,
+    /// The number of bytes taken between the two previous times that buffers were returned.
     taken_before: usize,
+    /// Whether buffers have been returned since the last one was taken.
     is_returning: bool,
 }
 
-/// An allocation nobody uses. Its head is not initialised.
+/// An unused allocation, whose header is not initialized.
 struct Allocation(NonNull<u8>);
 
-// SAFETY: an address of plain memory with one owner.
+// SAFETY: the value is the address of plain memory with one owner.
 unsafe impl Send for Allocation {}
 
 impl BodyBufferPool {
-    /// A block with room for `len` bytes, or `None` when there is no memory.
+    /// Takes a buffer with a capacity of at least `len` bytes from the pool or allocates one.
+    /// Returns `None` if there is no memory.
     pub fn take(self: &Arc<Self>, len: usize) -> Option<BodyBuffer> {
         let capacity = len.max(1).checked_next_multiple_of(GRAIN)?;
         let (capacity, start) = match self.reuse(capacity) {
             Some((capacity, allocation)) => (capacity, allocation.0),
-            // SAFETY: the layout is not of size zero.
+            // SAFETY: the size of the layout is not zero.
             None => (capacity, NonNull::new(unsafe { alloc(layout(capacity)?) })?),
         };
         let head = Head {
@@ -79,13 +88,15 @@ impl BodyBufferPool {
             home: Arc::clone(self),
         };
         let block = start.cast::<Head>();
-        // SAFETY: the allocation is ours, large enough and aligned for a head.
+        // SAFETY: this function owns the allocation, which is large enough and suitably aligned for
+        // a header.
         unsafe { block.write(head) };
         Some(BodyBuffer { head: block, len: 0 })
     }
 
     fn reuse(&self, capacity: usize) -> Option<(usize, Allocation)> {
-        // A forked child inherits a lock that may be held; nobody waits for it then.
+        // In a forked child process the lock may be held by a thread that does not exist there, so
+        // do not wait for it.
         let mut free_list = self.free_list.try_lock().ok()?;
         if free_list.is_returning {
             free_list.is_returning = false;
@@ -93,7 +104,7 @@ impl BodyBufferPool {
             free_list.taken = 0;
         }
         free_list.taken = free_list.taken.saturating_add(capacity);
-        // The block that came back last is the likeliest to be in the processor's cache.
+        // The buffer that was returned last is the most likely to be in the processor's cache.
         let at = free_list
             .free
             .iter()
@@ -103,7 +114,7 @@ impl BodyBufferPool {
         Some(found)
     }
 
-    /// Keeps the allocation, or frees it.
+    /// Adds an allocation to the free list or frees the allocation.
     fn put_back(&self, capacity: usize, allocation: Allocation) {
         if let Ok(mut free_list) = self.free_list.try_lock() {
             free_list.is_returning = true;
@@ -122,7 +133,7 @@ impl BodyBufferPool {
         free(capacity, allocation);
     }
 
-    /// Bytes of blocks that are kept for the next.
+    /// Returns the number of bytes in unused buffers.
     pub fn kept(&self) -> usize {
         self.free_list.lock().map_or(0, |free_list| free_list.bytes)
     }
@@ -150,31 +161,33 @@ fn layout(capacity: usize) -> Option<Layout> {
 
 fn free(capacity: usize, Allocation(start): Allocation) {
     if let Some(layout) = layout(capacity) {
-        // SAFETY: made with this very layout, and nobody has the address any more.
+        // SAFETY: the memory was allocated with this layout, and nothing refers to it any more.
         unsafe { dealloc(start.as_ptr(), layout) };
     }
 }
 
-/// A body's memory. The exchange that fills it owns it.
+/// The memory of a body, owned by the exchange.
 pub struct BodyBuffer {
     head: NonNull<Head>,
     len: usize,
 }
 
-// SAFETY: an address of plain memory that one owner writes to, and atomics.
+// SAFETY: the value is an address of plain memory with a single writer, and of atomics.
 unsafe impl Send for BodyBuffer {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for BodyBuffer {}
 
 impl BodyBuffer {
-    /// Copies `bytes` behind those that are there. `false` when there is no room for them, or when the block was lent.
+    /// Appends `bytes`. Returns false, and changes nothing, if the capacity is exceeded or the
+    /// buffer has been lent.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         let head = self.head();
         let fits = bytes.len() <= head.capacity - self.len;
         if !fits || head.is_lent.load(Ordering::Relaxed) {
             return false;
         }
-        // SAFETY: `len + bytes.len()` is within the capacity; the block was not lent, so nobody else has the memory.
+        // SAFETY: `len + bytes.len()` is within the capacity. The buffer has not been lent, so
+        // nothing else accesses the memory.
         unsafe {
             let end = data(self.head).add(self.len);
             end.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
@@ -183,23 +196,25 @@ impl BodyBuffer {
         true
     }
 
-    /// Bytes there is room for.
+    /// Returns the capacity in bytes.
     pub fn capacity(&self) -> usize {
         self.head().capacity
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `len` bytes were written, and nobody writes them while the block is borrowed.
+        // SAFETY: `len` bytes have been written, and nothing writes to them while the buffer is
+        // borrowed.
         unsafe { std::slice::from_raw_parts(data(self.head).as_ptr(), self.len) }
     }
 
-    /// Whether [`lend`](Self::lend) would lend it.
+    /// Returns true if the buffer has not been lent before.
     pub fn is_lendable(&self) -> bool {
         !self.head().is_lent.load(Ordering::Relaxed)
     }
 
-    /// Lends the bytes, which are not to be written to, until [`BodyBuffer::give_back`]. Once per block: `None` afterwards.
+    /// Lends the bytes, which must not be written to, until [`BodyBuffer::give_back`]. A buffer can
+    /// be lent once; later calls return `None`.
     pub fn lend(&self) -> Option<NonNull<u8>> {
         let head = self.head();
         if head.is_lent.swap(true, Ordering::Relaxed) {
@@ -209,26 +224,27 @@ impl BodyBuffer {
         Some(data(self.head))
     }
 
-    /// Takes back what [`lend`](Self::lend) gave.
+    /// Ends the loan that [`lend`](Self::lend) began.
     ///
     /// # Safety
-    /// - `start` came from `lend` and is given back once; nobody uses the memory afterwards.
+    /// - `start` was returned by `lend`, is passed to this function once, and is not used
+    ///   afterwards.
     pub unsafe fn give_back(start: NonNull<u8>) {
-        // SAFETY: the head lies that far in front of what `lend` gave.
+        // SAFETY: the header precedes the address that `lend` returned by this offset.
         let head = unsafe { start.sub(DATA) }.cast::<Head>();
-        // SAFETY: this owner is the borrower.
+        // SAFETY: the borrower is one of the counted owners.
         unsafe { let_go(head) };
     }
 
     fn head(&self) -> &Head {
-        // SAFETY: initialised by `take`, and alive while there is an owner.
+        // SAFETY: `take` initialized the header, which is valid while there is an owner.
         unsafe { self.head.as_ref() }
     }
 }
 
 impl Drop for BodyBuffer {
     fn drop(&mut self) {
-        // SAFETY: this owner is the exchange.
+        // SAFETY: the exchange is one of the counted owners.
         unsafe { let_go(self.head) };
     }
 }
@@ -244,17 +260,18 @@ fn data(head: NonNull<Head>) -> NonNull<u8> {
     unsafe { head.cast::<u8>().add(DATA) }
 }
 
-/// One owner less.
+/// Decrements the number of owners, and returns the buffer to its pool after the last one.
 ///
 /// # Safety
-/// - The caller is one of the owners counted in the head, and is none afterwards.
+/// - The caller is one of the owners that the header counts, and gives up its ownership.
 unsafe fn let_go(head: NonNull<Head>) {
-    // SAFETY: alive while the caller is an owner.
+    // SAFETY: the header is valid while the caller is an owner.
     if unsafe { head.as_ref() }.owners.fetch_sub(1, Ordering::Release) != 1 {
         return;
     }
     fence(Ordering::Acquire);
-    // SAFETY: that was the last owner: nobody else reads the head, and it is forgotten with this.
+    // SAFETY: the caller was the last owner, so nothing else reads the header, which is moved out
+    // here.
     let Head { capacity, home, .. } = unsafe { head.read() };
     home.put_back(capacity, Allocation(head.cast()));
 }
@@ -272,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_given_once_and_lives_until_both_have_let_go() {
+    fn a_buffer_is_lent_once_and_lives_until_both_owners_release_it() {
         let blocks = Arc::new(BodyBufferPool::default());
         for exchange_first in [true, false] {
             let block = filled(&blocks, 1_000);
@@ -282,10 +299,10 @@ mod tests {
             let mut rest = Some(block);
             if exchange_first {
                 rest = None;
-                // SAFETY: the borrower still has it.
+                // SAFETY: the borrower has not returned the memory yet.
                 assert_eq!(unsafe { lent.add(999).read() }, 999u16 as u8);
             }
-            // SAFETY: lent above, used no more.
+            // SAFETY: the memory was lent above and is not used afterwards.
             unsafe { BodyBuffer::give_back(lent) };
             if let Some(block) = rest {
                 assert_eq!(block.bytes()[999], 999u16 as u8);
@@ -295,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_behind_the_capacity_or_after_lending() {
+    fn rejects_writes_beyond_the_capacity_or_after_lending() {
         let blocks = Arc::new(BodyBufferPool::default());
         let mut block = blocks.take(GRAIN).unwrap();
         assert!(block.push(&vec![1; GRAIN]));
@@ -304,12 +321,12 @@ mod tests {
         let start = lent.lend().unwrap();
         assert!(!lent.push(&[4]));
         assert_eq!(lent.bytes(), [0, 1, 2]);
-        // SAFETY: lent above, used no more.
+        // SAFETY: the memory was lent above and is not used afterwards.
         unsafe { BodyBuffer::give_back(start) };
     }
 
     #[test]
-    fn a_burst_is_forgotten() {
+    fn memory_of_a_burst_is_freed() {
         let blocks = Arc::new(BodyBufferPool::default());
         let burst: Vec<BodyBuffer> = (0..10).map(|_| filled(&blocks, 10)).collect();
         drop(burst);
@@ -322,12 +339,12 @@ mod tests {
     }
 
     #[test]
-    fn a_lent_block_outlives_its_server() {
+    fn a_lent_buffer_outlives_its_pool() {
         let blocks = Arc::new(BodyBufferPool::default());
         let block = filled(&blocks, 5);
         let lent = block.lend().unwrap();
         drop((block, blocks));
-        // SAFETY: still the borrower's; given back once.
+        // SAFETY: the borrower still owns the memory, and returns it once.
         unsafe {
             assert_eq!(lent.add(4).read(), 4);
             BodyBuffer::give_back(lent);

@@ -1,33 +1,36 @@
-//! Header names as the application wants them: lower case, and in CGI form (`HTTP_X_FOO`).
+//! The names of request headers in the two forms that applications use: in lower case, and in CGI
+//! form (`HTTP_X_FOO`).
 //!
-//! The names clients really send are a table, so that neither side hashes or builds them: the server looks the
-//! name up once, and the application keeps an object of its own per index.
+//! A table contains the names that clients commonly send, so that neither side hashes or builds
+//! them. The server looks up each name once, and the application keeps one object for each index.
 
 use super::arena_slice::ArenaSlice;
 
-/// One header of a request, duplicates already joined.
+/// A header of a request. Several lines with the same name have been joined.
 #[derive(Debug, Clone, Copy)]
 pub struct HeaderLine<'a> {
     /// The name in lower case, as in `HEADERS`.
     pub name: &'a [u8],
-    /// `HTTP_` and the name in upper case with `-` as `_` (RFC 3875, 4.1.18).
+    /// The name in CGI form: `HTTP_` and the name in upper case with `_` for `-` (RFC 3875,
+    /// 4.1.18).
     pub cgi: &'a [u8],
-    /// The value; several lines are joined by `,` (RFC 9110, 5.2), `Cookie` by `; ` (RFC 6265, 5.4).
+    /// The value. The values of several lines are joined with `,` (RFC 9110, 5.2), those of
+    /// `Cookie` with `; ` (RFC 6265, 5.4).
     pub value: &'a [u8],
-    /// The index of the name in [`KNOWN_HEADERS`].
+    /// The index of the name in [`KNOWN_HEADERS`], if the table contains it.
     pub known: Option<u8>,
 }
 
-/// A header name that needs no table look-up twice.
+/// A header name in the table of common names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownHeader {
-    /// In lower case.
+    /// The name in lower case.
     pub name: &'static str,
-    /// In CGI form.
+    /// The name in CGI form.
     pub cgi: &'static str,
 }
 
-/// A header as it is kept in an exchange.
+/// A header as an exchange stores it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoredHeader {
     pub(crate) name: ArenaSlice,
@@ -36,17 +39,17 @@ pub(crate) struct StoredHeader {
     pub(crate) known: u8,
 }
 
-/// [`StoredHeader::known`] of a name that is not in the table.
+/// The value of [`StoredHeader::known`] for a name that is not in the table.
 pub(crate) const UNKNOWN: u8 = u8::MAX;
 
 macro_rules! known_headers {
     ($($index:literal $name:literal $cgi:literal)*) => {
-        /// The header names clients send every day.
+        /// The header names that clients commonly send.
         pub const KNOWN_HEADERS: &[KnownHeader] = &[$(KnownHeader { name: $name, cgi: $cgi }),*];
 
-        /// The index of a lower-case name in [`KNOWN_HEADERS`].
+        /// Returns the index of a lower-case name in [`KNOWN_HEADERS`].
         pub fn known_header(name: &[u8]) -> Option<u8> {
-            // A `match` on slices compiles to a length switch and one comparison.
+            // The compiler turns these comparisons into a switch on the length and one comparison.
             const fn bytes(s: &str) -> &[u8] { s.as_bytes() }
             $(if name == const { bytes($name) } { return Some($index); })*
             None
@@ -104,7 +107,8 @@ known_headers! {
     46 "date" "HTTP_DATE"
 }
 
-/// Writes `HTTP_` and `name` in upper case with `-` as `_`; other bytes stay.
+/// Writes a name in CGI form to `out`: `HTTP_` and `name` in upper case with `_` for `-`. Other
+/// bytes are copied.
 pub(crate) fn write_cgi(name: &[u8], out: &mut [u8]) {
     out[..PREFIX.len()].copy_from_slice(PREFIX);
     for (to, from) in out[PREFIX.len()..].iter_mut().zip(name) {
@@ -112,7 +116,7 @@ pub(crate) fn write_cgi(name: &[u8], out: &mut [u8]) {
     }
 }
 
-/// What CGI puts before a header's name.
+/// The prefix of header names in CGI form.
 pub(crate) const PREFIX: &[u8] = b"HTTP_";
 
 #[cfg(test)]
@@ -120,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_in_its_own_order_and_form() {
+    fn the_table_of_header_names_is_consistent() {
         for (index, known) in KNOWN_HEADERS.iter().enumerate() {
             assert_eq!(
                 known_header(known.name.as_bytes()),

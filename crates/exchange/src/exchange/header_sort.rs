@@ -1,19 +1,23 @@
-//! Sorts the headers of a request by name and joins those of one name.
+//! Sorting the headers of a request by name, and joining those with the same name.
 
 use rookery_arena::Arena;
 
 use super::arena_slice::ArenaSlice;
 use super::header_names::StoredHeader;
 
-/// Insertion sort moves at most n²/4 lines: 256 for 32.
+/// The maximum number of headers that are sorted by insertion. Insertion sort moves at most n²/4
+/// headers, which is 256 for 32.
 const INSERTION_SORT_MAX: usize = 32;
 
-/// The rare head: not already sorted with distinct names.
+/// Sorts headers by name and joins those with the same name. Called only for the rare head whose
+/// headers are not already sorted with distinct names.
 pub(super) fn sort_and_join(headers: &mut Vec<StoredHeader>, arena: &Arena) {
-    // SAFETY: spans of this exchange (or static), nothing is reset meanwhile.
+    // SAFETY: the slices belong to this exchange (or are static), and nothing is reset during the
+    // call.
     let name = |header: &StoredHeader| unsafe { header.name.bytes::<'static>() };
-    // Insertion sort: stable, without memory, and linear on the nearly sorted; past a few dozen lines the
-    // standard stable sort, whose buffer is then the smaller cost.
+    // Insertion sort is stable, needs no memory, and takes linear time on nearly sorted headers.
+    // For more than a few dozen headers, the buffer of the standard library's stable sort is the
+    // smaller cost.
     if headers.len() <= INSERTION_SORT_MAX {
         for end in 1..headers.len() {
             let mut at = end;
@@ -41,7 +45,7 @@ pub(super) fn sort_and_join(headers: &mut Vec<StoredHeader>, arena: &Arena) {
     headers.truncate(kept);
 }
 
-/// Joins the values of lines of one name, leaving empty ones out.
+/// Joins the values of headers with the same name, and omits empty values.
 fn join(arena: &Arena, lines: &[StoredHeader], is_cookie: bool) -> ArenaSlice {
     let separator: &[u8] = if is_cookie { b"; " } else { b"," };
     let filled = || lines.iter().filter(|line| line.value.len() > 0);
@@ -57,7 +61,7 @@ fn join(arena: &Arena, lines: &[StoredHeader], is_cookie: bool) -> ArenaSlice {
             out[at..at + separator.len()].copy_from_slice(separator);
             at += separator.len();
         }
-        // SAFETY: a span of the exchange whose arena this is.
+        // SAFETY: the slice belongs to the exchange that owns this arena.
         let value = unsafe { line.value.bytes() };
         out[at..at + value.len()].copy_from_slice(value);
         at += value.len();

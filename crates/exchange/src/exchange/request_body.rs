@@ -1,4 +1,4 @@
-//! The body of a request: pieces of the exchange's arena, one block, or a temporary file.
+//! The body of a request, stored in the exchange's arena, in one buffer, or in a temporary file.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use super::arena_slice::ArenaSlice;
 use super::body_buffer::BodyBuffer;
 
-/// The body of a request, whole before the application sees it.
+/// The body of a request, which is complete before the application receives it.
 #[derive(Debug, Default)]
 pub struct RequestBody {
     segments: Vec<ArenaSlice>,
@@ -15,29 +15,29 @@ pub struct RequestBody {
     len: u64,
 }
 
-/// Where a body lies.
+/// The place where a body is stored.
 #[derive(Debug)]
 pub enum BodySource<'a> {
-    /// No byte arrived.
+    /// The body is empty.
     Empty,
-    /// In the exchange's arena, or in a block.
+    /// The body is in the exchange's arena or in a body buffer.
     Memory,
-    /// In a temporary file without a name.
+    /// The body is in a temporary file without a name.
     File(&'a File),
 }
 
 impl RequestBody {
-    /// Bytes in the body.
+    /// Returns the length of the body in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether no byte arrived.
+    /// Returns true if the body is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Where the body lies.
+    /// Returns where the body is stored.
     pub fn source(&self) -> BodySource<'_> {
         match &self.file {
             Some(file) => BodySource::File(file),
@@ -46,20 +46,22 @@ impl RequestBody {
         }
     }
 
-    /// The body in memory, in pieces.
+    /// Returns the parts of a body in memory, in order.
     pub fn segments(&self) -> impl Iterator<Item = &[u8]> {
-        // SAFETY: spans of the exchange that holds this body, borrowed with it (a body is only reached through its
-        // exchange, whose `reset` resets the body before the arena).
+        // SAFETY: the slices belong to the exchange that contains this body and that is borrowed
+        // with it. A body is only accessible through its exchange, whose `reset` clears the body
+        // before the arena.
         let behind = self.segments.iter().map(|span| unsafe { span.bytes() });
         self.block.iter().map(BodyBuffer::bytes).chain(behind)
     }
 
-    /// The block that holds the whole body, if one does.
+    /// Returns the body buffer if it contains the whole body.
     pub fn block(&self) -> Option<&BodyBuffer> {
         self.block.as_ref().filter(|_| self.segments.is_empty())
     }
 
-    /// Moves what is in memory into `block`, where what follows goes as long as there is room.
+    /// Moves the body that is in memory into `block`, which also receives further bytes until its
+    /// capacity is exhausted.
     pub fn use_block(&mut self, mut block: BodyBuffer) {
         if self.block.is_none() && self.segments().all(|segment| block.push(segment)) {
             self.segments.clear();
@@ -67,7 +69,7 @@ impl RequestBody {
         }
     }
 
-    /// Takes the body's file instead of its memory. `len` is the file's length.
+    /// Replaces the body by the contents of a file, whose length is `len`.
     pub fn set_file(&mut self, file: File, len: u64) {
         self.segments.clear();
         self.block = None;
@@ -75,15 +77,17 @@ impl RequestBody {
         self.len = len;
     }
 
-    /// Takes the body's file away, which nobody reads any more, to be closed where that may take long.
+    /// Removes the file of a body that nobody will read any more, so that the caller can close the
+    /// file on a thread that may block.
     pub fn take_file(&mut self) -> Option<File> {
         self.file.take()
     }
 
-    /// Reads from `offset` on into `out`; 0 at the end.
+    /// Copies bytes of the body from `offset` on into `out` and returns their number, which is 0 at
+    /// the end.
     ///
     /// # Errors
-    /// Those of reading the file.
+    /// Returns the error of reading the file.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<usize> {
         if let Some(file) = &self.file {
             return std::os::unix::fs::FileExt::read_at(file, out, offset);
@@ -106,13 +110,14 @@ impl RequestBody {
         Ok(done)
     }
 
-    /// Bytes of memory held, the arena's aside.
+    /// Returns the number of bytes of memory that the body occupies outside the arena.
     pub(crate) fn capacity(&self) -> usize {
         self.segments.capacity() * size_of::<ArenaSlice>()
             + self.block.as_ref().map_or(0, BodyBuffer::capacity)
     }
 
-    /// Adds bytes to the block. `false` when there is none, or no room in it.
+    /// Appends bytes to the body buffer. Returns false if there is no buffer or its capacity is
+    /// exceeded.
     pub(crate) fn push_to_block(&mut self, bytes: &[u8]) -> bool {
         let is_in = self.block.as_mut().is_some_and(|block| block.push(bytes));
         self.len += if is_in { bytes.len() as u64 } else { 0 };
@@ -124,7 +129,8 @@ impl RequestBody {
             return;
         }
         self.len += segment.len() as u64;
-        // A body in chunks of a byte must not cost a span each.
+        // Adjacent slices are merged, so that a body of one-byte chunks does not need a slice for
+        // each byte.
         let is_merged = self.segments.last_mut().is_some_and(|last| last.extend(segment));
         if !is_merged {
             self.segments.push(segment);
@@ -140,8 +146,8 @@ impl RequestBody {
     }
 }
 
-/// A body of 1 MiB comes in about 64 reads of 16 KiB, in some ten chunks of the arena; the table kept between requests is
-/// 1 KiB at most.
+/// The capacity of the table of slices that is kept between requests, which occupies at most 1 KiB.
+/// A body of 1 MiB arrives in about 64 reads of 16 KiB, which occupy about ten chunks of the arena.
 const KEPT_SEGMENTS: usize = 64;
 
 #[cfg(test)]

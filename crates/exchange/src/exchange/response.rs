@@ -1,4 +1,4 @@
-//! The reply of an exchange, as the application gave it.
+//! The response in an exchange, as the application produced it.
 
 use std::fmt;
 use std::fs::File;
@@ -7,7 +7,8 @@ use super::arena_slice::ArenaSlice;
 use crate::payload::Lease;
 use crate::streamed_body::StreamedBody;
 
-/// What the application answers. Framing (Content-Length, Date, HEAD, 204, 304) is the server's business.
+/// The application's response. The server adds everything that concerns framing (Content-Length,
+/// Date, and the rules for HEAD, 204 and 304).
 #[derive(Debug, Default)]
 pub struct Response {
     status: u16,
@@ -18,85 +19,91 @@ pub struct Response {
     compression: Option<WebSocketCompression>,
 }
 
-/// How the messages of a WebSocket are to be compressed (RFC 7692), if its client takes part.
+/// The compression of a WebSocket's messages (RFC 7692), which is used if the client supports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WebSocketCompression {
-    /// 1 (fastest) to 9 (smallest).
+    /// The compression level from 1 (fastest) to 9 (smallest).
     pub level: u8,
-    /// Bytes; a shorter message is sent as it is.
+    /// The minimum length in bytes of messages that are compressed.
     pub threshold: usize,
-    /// Whether messages may refer back to earlier ones, either way.
+    /// Whether either side may keep its compression window from one message to the next (context
+    /// takeover).
     pub keeps_window: bool,
 }
 
-/// The body of a reply.
+/// The body of a response.
 #[derive(Debug, Default)]
 pub enum ResponseBody {
-    /// None given.
+    /// The application has set no body.
     #[default]
     None,
-    /// In the exchange: see [`Exchange::response_copy`](crate::Exchange::reply_copied).
+    /// The body was copied into the exchange
+    /// ([`Exchange::response_copy`](crate::Exchange::response_copy)).
     Copied,
-    /// Memory of the application, given back when sent.
+    /// Memory that the application has lent, and that is returned after the response has been sent.
     Lent(Lease),
-    /// A file to stream, `len` bytes from its start.
+    /// The first `len` bytes of a file.
     File {
-        /// Open for reading.
+        /// The file, which is open for reading.
         file: File,
-        /// Its length when it was opened.
+        /// The length of the file when it was opened.
         len: u64,
     },
-    /// Pieces that come after the reply.
+    /// A stream, whose chunks follow after the head.
     Stream(StreamedBody),
 }
 
-/// Why a header of a reply was refused: it would have split the response or be no header at all.
+/// The reason why a response header is rejected. Such a header would allow response splitting or
+/// would not be a valid header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// The name is empty or has a byte that is no token character (RFC 9110, 5.1).
+    /// The name is empty or contains a byte that is not allowed in a token (RFC 9110, 5.1).
     Name,
-    /// The value has CR, LF, NUL or another control byte (RFC 9110, 5.5).
+    /// The value contains CR, LF, NUL or another control character (RFC 9110, 5.5).
     Value,
 }
 
 impl Response {
-    /// The status code; 101 accepts a WebSocket.
+    /// Returns the status code; 101 accepts a WebSocket.
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// Whether the reply stands for a failure of the application, see [`set_failure`](Self::set_failure).
+    /// Returns true if the response stands for a failure of the application
+    /// ([`set_failure`](Self::set_failure)).
     pub fn is_failure(&self) -> bool {
         self.is_failure
     }
 
-    /// Says that the application failed: the server reports it to the request's hook.
+    /// Marks the response as a failure of the application, which the server reports to the hook of
+    /// the request.
     pub fn set_failure(&mut self) {
         self.is_failure = true;
     }
 
-    /// How the messages of the WebSocket that it accepts are compressed; none: not at all.
+    /// Returns the compression for the messages of the accepted WebSocket, or `None` if they are
+    /// not compressed.
     pub fn compression(&self) -> Option<WebSocketCompression> {
         self.compression
     }
 
-    /// Has them compressed.
+    /// Enables compression for the messages of the accepted WebSocket.
     pub fn set_compression(&mut self, compression: WebSocketCompression) {
         self.compression = Some(compression);
     }
 
-    /// The body.
+    /// Returns the body.
     pub fn body(&self) -> &ResponseBody {
         &self.body
     }
 
-    /// Takes the body out.
+    /// Removes the body and returns it.
     pub fn take_body(&mut self) -> ResponseBody {
         std::mem::take(&mut self.body)
     }
 
-    /// Sets a body that is not copied.
+    /// Sets a body that has not been copied into the exchange.
     pub fn set_body(&mut self, body: ResponseBody) {
         self.copied = None;
         self.body = body;
@@ -123,7 +130,7 @@ impl Response {
         &self.headers
     }
 
-    /// Bytes of its table.
+    /// Returns the number of bytes of memory that the table of headers occupies.
     pub(crate) fn capacity(&self) -> usize {
         self.headers.capacity() * size_of::<(ArenaSlice, ArenaSlice)>()
     }
@@ -139,13 +146,14 @@ impl Response {
     }
 }
 
-/// Whether a header may stand in a response.
+/// Checks whether a header is allowed in a response.
 pub(crate) fn check_header(name: &[u8], value: &[u8]) -> Result<(), HeaderError> {
     let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
     if name.is_empty() || !name.iter().all(is_token) {
         return Err(HeaderError::Name);
     }
-    // Tab and bytes past 0x7F are field content (obs-text); the rest below 0x20 and DEL are not.
+    // Tabs and bytes above 0x7F are allowed in field values (obs-text). Other bytes below 0x20 and
+    // DEL are not.
     let is_field = |byte: &u8| (*byte >= 0x20 && *byte != 0x7F) || *byte == b'\t';
     if value.iter().all(is_field) { Ok(()) } else { Err(HeaderError::Value) }
 }
@@ -161,7 +169,8 @@ impl fmt::Display for HeaderError {
 
 impl std::error::Error for HeaderError {}
 
-/// Replies of applications have a handful of lines; 64 are kept (2 KiB).
+/// The capacity of the table of headers that is kept between requests. Applications rarely set more
+/// than a few headers; 64 entries occupy 2 KiB.
 const KEPT_HEADERS: usize = 64;
 
 #[cfg(test)]
@@ -169,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_split_a_response_is_refused() {
+    fn rejects_headers_that_would_split_a_response() {
         let table: &[(&str, &str, Result<(), HeaderError>)] = &[
             ("Content-Type", "text/plain", Ok(())),
             ("X-Tab", "a\tb", Ok(())),

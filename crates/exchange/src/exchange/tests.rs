@@ -17,7 +17,7 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn headers_are_sorted_and_joined_as_the_application_wants_them() {
+fn headers_are_sorted_and_joined() {
     type Lines = &'static [(&'static str, &'static str)];
     let table: &[(Lines, Lines)] = &[
         (&[], &[]),
@@ -40,7 +40,7 @@ fn headers_are_sorted_and_joined_as_the_application_wants_them() {
 }
 
 #[test]
-fn two_thousand_lines_keep_the_order_of_one_name() {
+fn joining_keeps_the_order_of_values_in_two_thousand_lines() {
     let lines: Vec<(String, String)> =
         (0..2000).map(|n| (format!("x-{}", n % 7), n.to_string())).collect();
     let borrowed: Vec<(&str, &str)> = lines.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
@@ -71,7 +71,7 @@ fn the_target_is_split_at_its_first_question_mark() {
 }
 
 #[test]
-fn a_body_in_chunks_of_a_byte_costs_little_more_than_its_bytes() {
+fn a_body_of_one_byte_chunks_needs_little_more_memory_than_its_bytes() {
     const COUNT: usize = if cfg!(miri) { 20_000 } else { 200_000 };
     let mut exchange = Exchange::new();
     exchange.begin(1, 1, 0);
@@ -85,7 +85,7 @@ fn a_body_in_chunks_of_a_byte_costs_little_more_than_its_bytes() {
 }
 
 #[test]
-fn a_charge_lasts_until_the_reset() {
+fn a_charge_is_released_by_reset() {
     let budget = Budget::new([0; Share::COUNT]);
     let mut exchange = Exchange::new();
     exchange.begin(1, 1, 0);
@@ -98,7 +98,7 @@ fn a_charge_lasts_until_the_reset() {
 }
 
 #[test]
-fn a_departed_exchange_is_not_departed_when_used_again() {
+fn a_reused_exchange_is_not_disconnected() {
     let mut exchange = Exchange::new();
     exchange.begin(1, 1, 0);
     let status = exchange.shared_status();
@@ -111,7 +111,7 @@ fn a_departed_exchange_is_not_departed_when_used_again() {
 }
 
 #[test]
-fn what_became_of_a_request_is_noted_where_it_is_logged_and_not_of_the_next() {
+fn the_upstream_log_is_recorded_only_for_logged_requests_and_cleared() {
     let mut exchange = Exchange::new();
     exchange.begin(1, 1, 0);
     exchange.update_upstream_log(|upstream| upstream.attempts = 1);

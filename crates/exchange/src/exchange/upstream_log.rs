@@ -1,33 +1,36 @@
-//! What became of a request at the workers behind an application: for the access log.
+//! The record of what happened to a request at the workers behind an application, for the access
+//! log.
 
 use std::time::{Duration, Instant};
 
-/// A start of a worker.
+/// A worker process to which a request was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UpstreamWorker {
-    /// Which of the workers it is; its next start has the same.
+    /// The number of the worker's slot, which its replacement takes over.
     pub slot: u32,
-    /// The number of its process.
+    /// The process id.
     pub pid: u32,
-    /// Which start of all workers it is.
+    /// The number of this start among all starts of workers.
     pub epoch: u64,
 }
 
-/// What termination_state a request that was not simply answered, by the letters of `HAProxy`'s log.
+/// The cause of the end of a request that was not completed normally, with a letter as in
+/// `HAProxy`'s log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TerminationState {
-    /// Too many waited, or it waited too long, or there are as many sessions as there may be.
+    /// The request was rejected because the queue was full, because it waited too long in the
+    /// queue, or because the maximum number of sessions was reached.
     Queue,
-    /// Its worker termination_state.
+    /// The worker process ended.
     WorkerDied,
-    /// It took longer than it may.
+    /// The request exceeded its timeout.
     Timeout,
-    /// Its client left, or did not take the reply.
+    /// The client disconnected or did not read the response.
     ClientDisconnected,
 }
 
 impl TerminationState {
-    /// As a log has it.
+    /// Returns the letter for the access log.
     pub fn letter(self) -> char {
         match self {
             TerminationState::Queue => 'Q',
@@ -38,45 +41,47 @@ impl TerminationState {
     }
 }
 
-/// See the module. Written by the application as the request goes on.
+/// The record of what happened to a request at workers. The application updates the record while
+/// the request is processed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UpstreamLog {
-    /// The worker that it was given to last.
+    /// The worker to which the request was sent last.
     pub worker: Option<UpstreamWorker>,
-    /// How often it was given to one.
+    /// The number of times the request was sent to a worker.
     pub attempts: u32,
-    /// How long it has waited for workers.
+    /// The total time that the request has waited for workers.
     pub queued: Duration,
-    /// Since when it waits for one, if it does.
+    /// The time since which the request has been waiting for a worker, if it is waiting.
     pub queued_since: Option<Instant>,
-    /// From its going to the worker to the head of the reply.
+    /// The time from sending the request to the worker until the head of the response.
     pub response_time: Option<Duration>,
-    /// What termination_state it, where the application knows.
+    /// The cause of the request's end, if the application knows the cause.
     pub termination_state: Option<TerminationState>,
-    /// A number by which requests of one client are known that come back to their worker. It says nothing of the cookie.
+    /// A number that is the same for all requests of a session. The session's cookie cannot be
+    /// derived from this number.
     pub session: Option<u64>,
 }
 
 impl UpstreamLog {
-    /// It waits for a worker.
+    /// Records that the request waits for a worker.
     pub fn on_queued(&mut self, since: Instant) {
         self.queued_since = Some(since);
     }
 
-    /// It is given to a worker.
+    /// Records that the request is sent to a worker.
     pub fn on_assigned(&mut self, worker: UpstreamWorker, now: Instant) {
         self.stop_waiting(now);
         self.worker = Some(worker);
         self.attempts += 1;
     }
 
-    /// It is answered in place of a worker.
+    /// Records that the application responded in place of a worker.
     pub fn on_terminated(&mut self, termination_state: Option<TerminationState>, now: Instant) {
         self.stop_waiting(now);
         self.termination_state = termination_state;
     }
 
-    /// How often it was given to another worker.
+    /// Returns the number of times the request was sent again, after the first attempt.
     pub fn retries(&self) -> u32 {
         self.attempts.saturating_sub(1)
     }
@@ -93,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_it_waits_for_each_worker_is_added_up() {
+    fn queue_times_of_all_attempts_are_summed() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
         let mut upstream = UpstreamLog::default();
         assert_eq!(upstream.retries(), 0);

@@ -1,4 +1,4 @@
-//! The calls of the application's side.
+//! The methods of [`Link`] that the application calls.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -10,31 +10,36 @@ use crate::event::Event;
 use crate::payload::ReleaseQueue;
 use crate::streamed_body::{StreamOptions, StreamedBody};
 
-/// How long a waiting application stays awake after its last event. It gives the processor away meanwhile: where it
-/// shares a core with the server, the two take turns without a system call that wakes the other.
+/// The time for which a waiting application busy-polls after its last event. Polling yields the
+/// processor: if the application and the server share a core, they alternate without a system call
+/// that wakes the other.
 const BUSY_POLL: Duration = Duration::from_micros(50);
 
-/// The same for one that [stays](Link::enable_long_busy_poll) awake, when what came last came within this time: what comes to it has gone
-/// through another process, which takes longer than a look, and to be woken is most of what that costs. What comes more seldom is not awaited so.
+/// The time for which an application with [long busy-polling](Link::enable_long_busy_poll) polls,
+/// provided that its previous event arrived within this time. Events of such an application pass
+/// through another process, which takes longer than `BUSY_POLL`, and waking the application would
+/// be the largest part of the cost. Rarer events do not justify long polling.
 const LONG_BUSY_POLL: Duration = Duration::from_micros(200);
 
-/// How long a reply may wait for others to leave with it.
+/// The time for which a command may wait for others, so that one wake-up of the server delivers all
+/// of them.
 pub(super) const COALESCE: Duration = Duration::from_micros(100);
 
-/// How long anything may wait that is neither flushed nor followed by another. Setting the alarm is a system call, which
-/// this makes one per half a millisecond; and what the application sends must leave within one.
+/// The maximum time for which a command may wait if it is neither flushed nor followed by another.
+/// Setting the timer is a system call, which this value limits to one per half millisecond.
+/// Commands must be delivered within a millisecond.
 pub(super) const MAX_DELAY: Duration = Duration::from_micros(500);
 
-/// When the server should take what was sent.
+/// The time by which the server should take a command.
 enum Due {
-    /// When it looks by itself, or is flushed.
+    /// No deadline: the server takes the command when it next looks into the queue or is flushed.
     Whenever,
     Within(Duration),
     Now,
 }
 
 impl Link {
-    /// Takes the next event. When there is none, what has been answered is sent.
+    /// Takes the next event. If the queue is empty, flushes the commands that were sent.
     pub fn next(&self) -> Option<Event> {
         let event = self.pop();
         if event.is_none() {
@@ -43,24 +48,27 @@ impl Link {
         event
     }
 
-    /// Whether an event waits.
+    /// Returns true if no event is waiting.
     pub fn is_empty(&self) -> bool {
         lock(&self.up).events.is_empty()
     }
 
-    /// Whether the server's thread has ended for no good reason. One load of an atomic.
+    /// Returns true if the server's thread has ended because of a failure. Costs one load of an
+    /// atomic.
     pub fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Why the server's thread has ended; told once. Its connections are closed, and its listeners no longer listen.
+    /// Returns the reason for which the server's thread has failed, but only once. The connections
+    /// and listeners of that server are closed.
     pub fn take_failure(&self) -> Option<String> {
         let reason = lock(&self.up).failure.take();
         self.has_failed.store(false, Ordering::SeqCst);
         reason
     }
 
-    /// Waits until an event waits or the server has failed, at most `timeout`; says whether an event does.
+    /// Waits at most `timeout` until an event arrives or the server fails, and returns true if an
+    /// event has arrived.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.flush();
         if !self.is_long_busy_poll_enabled.load(Ordering::Relaxed) {
@@ -78,7 +86,7 @@ impl Link {
         came
     }
 
-    /// Has the application stay awake for longer in [`wait`](Self::wait), where something comes again and again.
+    /// Makes [`wait`](Self::wait) busy-poll for longer while events arrive in quick succession.
     pub fn enable_long_busy_poll(&self) {
         self.is_long_busy_poll_enabled.store(true, Ordering::Relaxed);
     }
@@ -89,7 +97,8 @@ impl Link {
             up = self
                 .arrived
                 .wait_timeout_while(up, timeout, |up| {
-                    // Before every sleep: who set_awake it for nothing has taken the word back.
+                    // Set again before every sleep, because `wake_waiting` may have reset the state
+                    // although no event is in the queue.
                     let waits = up.events.is_empty() && up.failure.is_none();
                     if waits {
                         self.app_state.store(AppState::Waiting as u8, Ordering::SeqCst);
@@ -103,7 +112,7 @@ impl Link {
         !up.events.is_empty()
     }
 
-    /// Stays awake for a moment before it sleeps, once after each time that something came.
+    /// Polls the queue for at most `most` without sleeping. Polls only once after each event.
     fn busy_poll(&self, timeout: Duration, most: Duration) -> bool {
         let taken = self.taken();
         let has_come = || self.put.load(Ordering::SeqCst) != taken;
@@ -123,9 +132,9 @@ impl Link {
         has_come()
     }
 
-    /// Says that the application goes into a wait of its own, and whether it may: `false` when an event waits, or the
-    /// server has failed.
-    /// [`resume`](Self::resume) ends it.
+    /// Declares that the application begins a wait of its own, unless an event is waiting or the
+    /// server has failed, in which case the method returns false and the application must not wait.
+    /// The wait ends with [`resume`](Self::resume).
     pub fn try_park(&self) -> bool {
         self.flush();
         self.app_state.store(AppState::Parked as u8, Ordering::SeqCst);
@@ -140,18 +149,20 @@ impl Link {
         false
     }
 
-    /// Says that the application is back from its own wait.
+    /// Declares that the application has returned from its own wait.
     pub fn resume(&self) {
         self.app_state.store(AppState::Busy as u8, Ordering::SeqCst);
     }
 
-    /// Gives a command to the server. It leaves at once with [`flush`](Self::flush), and in half a millisecond in any
-    /// case, whatever the application does next.
+    /// Sends a command to the server. The command is delivered at the next [`flush`](Self::flush),
+    /// and after half a millisecond at the latest whatever the application does next.
     ///
-    /// Two clocks, for two kinds of sender, and neither does for both. One that sends on and on looks at the age of the group
-    /// (`oldest`) as it sends, and from `COALESCE` on wakes the server, which writes while the sender works: that costs
-    /// no timer. One that sends and then does not come back for long is served by the alarm alone; were that to go off
-    /// after `COALESCE`, each such interval of sending would cost a system call to set it, five times as many.
+    /// Two mechanisms limit the delay, because neither suits all senders. A sender of many commands
+    /// checks the age of the oldest command each time and wakes the server when that exceeds
+    /// `COALESCE`, so that the server writes while the sender works; this needs no timer. A sender
+    /// that then works for a long time relies on the timer alone. If the timer expired after
+    /// `COALESCE` instead of `MAX_DELAY`, the system call that sets the timer would be made five
+    /// times as often.
     pub fn send(&self, command: Command) {
         let due = {
             let mut down = lock(&self.down);
@@ -185,7 +196,7 @@ impl Link {
         }
     }
 
-    /// Wakes the server if it sleeps and commands wait.
+    /// Wakes the server if it sleeps and commands are waiting.
     pub fn flush(&self) {
         if self.io_state.load(Ordering::SeqCst) != IoState::Awake as u8
             && !lock(&self.down).commands.is_empty()
@@ -194,7 +205,7 @@ impl Link {
         }
     }
 
-    /// Wakes the server, whatever waits.
+    /// Wakes the server in any case.
     pub fn wake_io(&self) {
         self.io_state.store(IoState::Awake as u8, Ordering::SeqCst);
         if let Some(waker) = &*lock(&self.io_waker) {
@@ -202,12 +213,12 @@ impl Link {
         }
     }
 
-    /// A stream for the body of a reply.
+    /// Creates a streamed body for a response.
     pub fn stream(&self, rules: StreamOptions) -> StreamedBody {
-        StreamedBody::new(rules, self.limits.stream_bytes)
+        StreamedBody::new(rules, self.limits.max_stream_queue_size)
     }
 
-    /// Where the tokens of ended leases are collected.
+    /// Returns the queue of the tokens of ended leases.
     pub fn releases(&self) -> &Arc<ReleaseQueue> {
         &self.releases
     }
@@ -224,11 +235,13 @@ impl Link {
                 }
                 _ => {}
             }
-            // Half empty, so that reading does not stop and start for each message.
+            // Only at half of the limit, so that reading does not stop and start again with each
+            // message.
             let limits = &self.limits;
             (
                 event,
-                up.messages * 2 <= limits.messages && up.message_bytes * 2 <= limits.message_bytes,
+                up.messages * 2 <= limits.ws_max_receive_queue_messages
+                    && up.message_bytes * 2 <= limits.ws_max_receive_queue_size,
             )
         };
         self.taken.fetch_add(1, Ordering::Relaxed);

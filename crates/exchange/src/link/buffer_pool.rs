@@ -1,20 +1,22 @@
-//! Empty message buffers that are kept for reuse.
+//! The pool of message buffers that are kept for reuse.
 
-/// How many buffers are kept, the size of the largest, and the bytes that all of them may hold.
-/// They are not charged to any client.
+/// The maximum number of buffers in the pool. Kept buffers are not charged to any client.
 pub(super) const KEPT_BUFFERS: usize = 256;
+/// The capacity in bytes of the largest buffer that is kept.
 pub(super) const KEPT_BUFFER_BYTES: usize = 64 << 10;
+/// The maximum sum of the capacities of all buffers in the pool, in bytes.
 pub(super) const KEPT_BYTES: usize = 2 << 20;
 
-/// Returns whether a buffer has a size that is kept for reuse.
+/// Returns true if the capacity of a buffer is suitable for the pool.
 pub(super) fn is_kept(buffer: &Vec<u8>) -> bool {
     (1..=KEPT_BUFFER_BYTES).contains(&buffer.capacity())
 }
 
-/// The empty buffers that are kept, and the sum of their capacities.
+/// A pool of empty buffers.
 #[derive(Default)]
 pub(super) struct BufferPool {
     kept: Vec<Vec<u8>>,
+    /// The sum of the buffers' capacities.
     bytes: usize,
 }
 
@@ -25,7 +27,7 @@ impl BufferPool {
         buffer
     }
 
-    /// Keeps a buffer, if there is room for it.
+    /// Adds a buffer to the pool unless the pool is full.
     pub(super) fn give(&mut self, mut buffer: Vec<u8>) {
         let bytes = self.bytes + buffer.capacity();
         if self.kept.len() < KEPT_BUFFERS && bytes <= KEPT_BYTES {

@@ -6,34 +6,39 @@ use std::time::Instant;
 use crate::command::Command;
 use crate::event::Event;
 
-/// Bytes of commands that the server is to take though it is busy.
+/// The number of bytes in the queue of commands above which the server is woken at once.
 pub(super) const MANY_BYTES: usize = 1 << 20;
 
+/// The events that wait for the application, and the counts to which limits apply.
 #[derive(Default)]
 pub(super) struct EventQueue {
     pub(super) events: VecDeque<Event>,
     pub(super) requests: usize,
     pub(super) messages: usize,
     pub(super) message_bytes: usize,
-    /// Why the server's thread has ended.
+    /// The reason for which the server's thread has ended.
     pub(super) failure: Option<String>,
 }
 
+/// The commands that wait for the server.
 #[derive(Default)]
 pub(super) struct CommandQueue {
     pub(super) commands: VecDeque<Command>,
-    /// When the first of them came that the server sleeps over.
+    /// The time at which the oldest command was sent since the server last took the commands, while
+    /// the server sleeps.
     pub(super) oldest: Option<Instant>,
-    /// When the alarm that was set last goes off.
+    /// The time at which the timer expires that was set last.
     pub(super) alarm: Option<Instant>,
-    /// Bytes that the commands hold, and whether the server has been told that these are many.
+    /// The number of bytes that the commands occupy.
     pub(super) bytes: usize,
+    /// Whether the server has been woken because of these bytes.
     pub(super) is_heavy: bool,
 }
 
 impl CommandQueue {
-    /// Counts a command in. Returns whether the server is to take them now, however busy it is: nobody is charged for what waits
-    /// here, and a server that never sleeps does not look by itself.
+    /// Counts the bytes of a command. Returns true if the server should take the commands now, even
+    /// if it is busy: commands in the queue are not charged to any client, and a server that never
+    /// sleeps does not look into the queue by itself.
     pub(super) fn count_command(&mut self, command: &Command) -> bool {
         let (Command::Send { payload, .. } | Command::Chunk { payload, .. }) = command else {
             return false;

@@ -1,4 +1,4 @@
-//! The calls of the server's side.
+//! The methods of [`Link`] that the server calls.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,15 +10,18 @@ use crate::command::Command;
 use crate::event::Event;
 use crate::wakers::IoWaker;
 
-/// Events that are brought together before a waiting application is woken without a [`Link::wake_waiting`]: on a core of its
-/// own it would otherwise wait for the last of a thousand connections. With 8 instead, 3 % fewer requests at ten.
+/// The number of queued events at which a waiting application is woken without
+/// [`Link::wake_waiting`]. Without this limit, an application with a core of its own would wait
+/// until the server has read the last of a thousand connections. With 8 instead of 32, throughput
+/// at ten connections is 3 % lower.
 pub(super) const WAKE_BATCH: usize = 32;
 
 impl Link {
-    /// Sets how the server is woken; `None` when its thread has ended.
+    /// Sets the waker of the server, or `None` when the server's thread has ended.
     pub fn set_io_waker(&self, waker: Option<Arc<dyn IoWaker>>) {
         if waker.is_none() {
-            // Which of the two buffers of `commands` stays here is chance: an idle link keeps none.
+            // Either of the two swapped buffers may remain here; free it, because an idle link
+            // needs no memory.
             lock(&self.down).commands.shrink_to_fit();
         }
         *lock(&self.io_waker) = waker;
@@ -26,27 +29,30 @@ impl Link {
         self.io_state.store(IoState::Awake as u8, Ordering::SeqCst);
     }
 
-    /// Tells the application that the server's thread has ended, and why: it is woken wherever it waits, and finds it by
+    /// Reports to the application that the server's thread has failed, and why. Wakes the
+    /// application wherever it waits. The application gets the reason from
     /// [`take_failure`](Self::take_failure).
     pub fn fail(&self, reason: &str) {
         lock(&self.up).failure = Some(reason.to_owned());
         self.has_failed.store(true, Ordering::SeqCst);
-        // It may not be there to look: what it parked in, or went to, is woken as well.
+        // The application may be parked or wait outside the link, so both wakers are called.
         self.wake_waiting();
         self.app_waker.wake();
     }
 
-    /// Hands an event to the application. Closes and messages are always taken; ask [`poll_capacity`](Self::poll_capacity)
-    /// before reading a WebSocket further.
+    /// Adds an event to the queue. Messages and ends of WebSockets are always accepted; call
+    /// [`poll_capacity`](Self::poll_capacity) before reading more from a WebSocket.
     ///
     /// # Errors
-    /// A request when [`QueueLimits::requests`] wait already: it comes back, to be answered with 503.
+    /// Returns [`PushError::Full`] with the exchange if
+    /// [`QueueLimits::max_queued_requests`](super::QueueLimits::max_queued_requests) requests are
+    /// waiting already. The server then responds with status 503.
     pub fn push(&self, event: Event) -> Result<WakeUp, PushError> {
         let waiting = {
             let mut up = lock(&self.up);
             match event {
                 Event::Request(exchange) | Event::Head(exchange)
-                    if up.requests >= self.limits.requests =>
+                    if up.requests >= self.limits.max_queued_requests =>
                 {
                     return Err(PushError::Full(exchange));
                 }
@@ -69,19 +75,22 @@ impl Link {
         }
         Ok(match self.app_state.load(Ordering::SeqCst) {
             state if state == AppState::BusyPolling as u8 => WakeUp::NotNeeded,
-            // Woken at once it would, on a shared core, take this one event, answer it and wait again.
+            // If the application shares a core with the server and is woken at once, it takes this
+            // one event, responds, and waits again.
             state if state == AppState::Waiting as u8 => WakeUp::AfterBatch,
             state if state == AppState::Parked as u8 => {
                 self.app_waker.wake();
-                // Looked after all the same: what it runs in that wait may be a loop that does not come back.
+                // The server checks again later, because the application may run a loop within its
+                // own wait that never returns to the link.
                 WakeUp::Watch
             }
             _ => WakeUp::Watch,
         })
     }
 
-    /// Wakes a waiting application: what [`push`](Self::push) put off. A second call does nothing until it waits
-    /// again, for each would be a system call.
+    /// Wakes a waiting application after [`push`](Self::push) has returned [`WakeUp::AfterBatch`].
+    /// Further calls do nothing until the application waits again, because each wake-up is a system
+    /// call.
     pub fn wake_waiting(&self) {
         let (waiting, busy) = (AppState::Waiting as u8, AppState::Busy as u8);
         if self
@@ -93,21 +102,25 @@ impl Link {
         }
     }
 
-    /// Whether WebSockets may be read further. After `false` the server is woken when there is room again.
+    /// Returns true if the server may read more from WebSockets. After false, the server is woken
+    /// once there is capacity again.
     pub fn poll_capacity(&self) -> bool {
         let has_capacity = |up: &EventQueue| {
-            up.messages < self.limits.messages && up.message_bytes < self.limits.message_bytes
+            up.messages < self.limits.ws_max_receive_queue_messages
+                && up.message_bytes < self.limits.ws_max_receive_queue_size
         };
         if has_capacity(&lock(&self.up)) {
             return true;
         }
         self.wants_capacity.store(true, Ordering::SeqCst);
-        // Looked at again: the application may have made room before it could see that it is wanted.
+        // Checked again, because the application may have made capacity before it could see the
+        // flag.
         has_capacity(&lock(&self.up))
     }
 
-    /// Looks whether a busy application has taken anything since `seen` (its earlier answer; start with
-    /// [`taken`](Self::taken)), and wakes it if not. `None` when nothing waits: stop looking.
+    /// Wakes a busy application if it has taken no event since the count was `seen`. Returns the
+    /// current count, to be passed to the next call, or `None` if no event is waiting and no
+    /// further call is necessary. The first call is passed [`taken`](Self::taken).
     pub fn wake_if_stalled(&self, seen: u64) -> Option<u64> {
         if lock(&self.up).events.is_empty() {
             return None;
@@ -119,18 +132,21 @@ impl Link {
         Some(taken)
     }
 
-    /// How many events the application has taken in all.
+    /// Returns the total number of events that the application has taken.
     pub fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Whether the application has events to take; without the mutex, so it may be a moment old.
+    /// Returns true if events are waiting for the application. Does not lock the mutex, so the
+    /// result may be slightly out of date.
     pub fn has_events(&self) -> bool {
         self.put.load(Ordering::Relaxed) != self.taken()
     }
 
-    /// Says that the server is about to sleep, and whether it may: `false` when commands wait. `is_app_slow`: the
-    /// application has kept the server waiting for a millisecond, so its next reply should wake the server at once.
+    /// Declares that the server is about to sleep, unless commands are waiting, in which case the
+    /// method returns false and the server must not sleep. `is_app_slow` states that the
+    /// application has kept the server waiting for a millisecond; its next command then wakes the
+    /// server at once.
     pub fn prepare_sleep(&self, is_app_slow: bool) -> bool {
         let state = if is_app_slow { IoState::Immediate } else { IoState::Coalesce };
         self.io_state.store(state as u8, Ordering::SeqCst);
@@ -141,12 +157,12 @@ impl Link {
         false
     }
 
-    /// Says that the server is awake.
+    /// Declares that the server is awake.
     pub fn set_awake(&self) {
         self.io_state.store(IoState::Awake as u8, Ordering::SeqCst);
     }
 
-    /// Takes all commands into `out`, which is empty; the two buffers change places.
+    /// Takes all commands into `out`, which must be empty, by swapping the two buffers.
     pub fn take_commands(&self, out: &mut VecDeque<Command>) {
         debug_assert!(out.is_empty());
         let mut down = lock(&self.down);

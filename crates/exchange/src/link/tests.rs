@@ -33,7 +33,7 @@ impl IoWaker for Ring {
     fn wake_within(&self, _delay: Duration) {}
 }
 
-/// Counts alarms.
+/// A waker that counts how often the timer is set.
 #[derive(Default)]
 struct Alarms(AtomicU64);
 impl IoWaker for Alarms {
@@ -55,8 +55,11 @@ fn message(bytes: usize) -> Event {
 }
 
 #[test]
-fn a_full_queue_gives_the_request_back_and_still_takes_closes() {
-    let link = Link::new(QueueLimits { requests: 2, ..QueueLimits::default() }, Box::new(Never));
+fn a_full_queue_rejects_requests_and_accepts_closes() {
+    let link = Link::new(
+        QueueLimits { max_queued_requests: 2, ..QueueLimits::default() },
+        Box::new(Never),
+    );
     for _ in 0..2 {
         assert!(link.push(Event::Request(Exchange::new())).is_ok());
     }
@@ -76,10 +79,15 @@ fn a_full_queue_gives_the_request_back_and_still_takes_closes() {
 }
 
 #[test]
-fn reading_stops_at_the_limit_and_goes_on_at_half_of_it() {
+fn reading_stops_at_the_limit_and_resumes_at_half_of_it() {
     let (ring, rung) = mpsc::channel();
     let link = Link::new(
-        QueueLimits { messages: 100, message_bytes: 1000, requests: 1, ..QueueLimits::default() },
+        QueueLimits {
+            ws_max_receive_queue_messages: 100,
+            ws_max_receive_queue_size: 1000,
+            max_queued_requests: 1,
+            ..QueueLimits::default()
+        },
         Box::new(Never),
     );
     link.set_io_waker(Some(Arc::new(Ring(Mutex::new(ring)))));
@@ -95,7 +103,7 @@ fn reading_stops_at_the_limit_and_goes_on_at_half_of_it() {
 }
 
 #[test]
-fn a_busy_application_that_takes_nothing_is_woken_by_the_second_look() {
+fn a_busy_application_that_takes_nothing_is_woken_by_the_second_check() {
     let (ring, rung) = mpsc::channel();
     let link = Link::new(QueueLimits::default(), Box::new(Ring(Mutex::new(ring))));
     assert!(matches!(link.push(message(1)), Ok(WakeUp::Watch)));
@@ -111,7 +119,7 @@ fn a_busy_application_that_takes_nothing_is_woken_by_the_second_look() {
 }
 
 #[test]
-fn a_waiting_application_is_woken_by_settle_and_by_a_crowd() {
+fn a_waiting_application_is_woken_after_a_batch_or_by_many_events() {
     for events in [1, WAKE_BATCH] {
         let link = Link::new(QueueLimits::default(), Box::new(Never));
         let app = {
@@ -121,7 +129,7 @@ fn a_waiting_application_is_woken_by_settle_and_by_a_crowd() {
         while link.app_state.load(Ordering::SeqCst) != AppState::Waiting as u8 {
             std::thread::yield_now();
         }
-        // It waits from the moment it gives the queue's mutex up.
+        // The application waits from the moment at which it releases the queue's mutex.
         drop(lock(&link.up));
         for event in 0..events {
             let expected = if event == 0 { WakeUp::AfterBatch } else { WakeUp::NotNeeded };
@@ -135,7 +143,7 @@ fn a_waiting_application_is_woken_by_settle_and_by_a_crowd() {
 }
 
 #[test]
-fn replies_wait_for_each_other_but_not_past_an_empty_queue() {
+fn commands_are_coalesced_until_the_event_queue_is_empty() {
     let (ring, rung) = mpsc::channel();
     let link = Link::new(QueueLimits::default(), Box::new(Never));
     link.set_io_waker(Some(Arc::new(Ring(Mutex::new(ring)))));
@@ -161,12 +169,12 @@ fn replies_wait_for_each_other_but_not_past_an_empty_queue() {
 }
 
 #[test]
-fn the_first_of_a_group_sets_an_alarm_and_no_other_until_it_is_over() {
+fn only_the_first_command_of_a_group_sets_the_timer() {
     let alarms = Arc::new(Alarms::default());
     let link = Link::new(QueueLimits::default(), Box::new(Never));
     link.set_io_waker(Some(Arc::clone(&alarms) as Arc<dyn IoWaker>));
     let mut commands = VecDeque::new();
-    // An awake server looks by itself.
+    // A server that is awake takes the commands by itself.
     link.send(Command::Abort { socket: 1 });
     assert_eq!(alarms.0.load(Ordering::SeqCst), 0);
     let start = Instant::now();
@@ -188,19 +196,20 @@ fn the_first_of_a_group_sets_an_alarm_and_no_other_until_it_is_over() {
     assert_eq!(alarms.0.load(Ordering::SeqCst), set + 1, "the last is over");
 }
 
-/// A server and an application that sleep whenever they may pass a token to and fro; a lost wake-up hangs.
+/// A server and an application that sleep whenever possible pass a request back and forth. A lost
+/// wake-up makes the test time out.
 #[test]
 fn no_wake_up_is_lost() {
     no_wake_up_is_lost_by(|_| {});
 }
 
 #[test]
-fn no_wake_up_is_lost_by_one_that_stays_awake() {
+fn no_wake_up_is_lost_with_long_busy_polling() {
     no_wake_up_is_lost_by(Link::enable_long_busy_poll);
 }
 
 #[test]
-fn it_looks_for_longer_only_where_something_comes_again_and_again() {
+fn long_busy_polling_only_while_events_arrive_in_quick_succession() {
     let link = Link::new(QueueLimits::default(), Box::new(Never));
     let looks_long = || link.was_last_wait_short.load(Ordering::Relaxed);
     let answers_one = || {
@@ -211,7 +220,7 @@ fn it_looks_for_longer_only_where_something_comes_again_and_again() {
     answers_one();
     assert!(!looks_long(), "nobody has asked for it");
     link.enable_long_busy_poll();
-    // What is there has come soon, unless the test's thread is put off.
+    // The event is available at once, so the wait is short unless the test's thread is descheduled.
     while !looks_long() {
         answers_one();
     }
@@ -221,7 +230,7 @@ fn it_looks_for_longer_only_where_something_comes_again_and_again() {
 
 fn no_wake_up_is_lost_by(set: impl FnOnce(&Link)) {
     const ROUNDS: u64 = 20_000;
-    // A wake-up that comes at all comes long before, on however busy a machine.
+    // Far longer than any wake-up takes, however busy the machine is.
     const LOST: Duration = Duration::from_secs(30);
     let (app_ring, app_rung) = mpsc::channel();
     let (io_ring, io_rung) = mpsc::channel();
@@ -236,7 +245,7 @@ fn no_wake_up_is_lost_by(set: impl FnOnce(&Link)) {
                     if let Some(event) = link.next() {
                         break event;
                     }
-                    // Both kinds of waiting in turn.
+                    // The application alternates between both ways of waiting.
                     if round % 2 == 0 {
                         assert!(
                             link.wait(LOST),
@@ -290,7 +299,7 @@ fn no_wake_up_is_lost_by(set: impl FnOnce(&Link)) {
 }
 
 #[test]
-fn a_server_that_never_sleeps_is_told_of_many_bytes_once_until_it_takes_them() {
+fn a_server_that_never_sleeps_is_woken_once_for_many_bytes() {
     let (ring, rung) = mpsc::channel();
     let link = Link::new(QueueLimits::default(), Box::new(Never));
     link.set_io_waker(Some(Arc::new(Ring(Mutex::new(ring)))));
@@ -312,21 +321,21 @@ fn a_server_that_never_sleeps_is_told_of_many_bytes_once_until_it_takes_them() {
 }
 
 #[test]
-fn buffers_are_kept_up_to_a_number_of_bytes() {
+fn the_buffer_pool_is_limited_in_bytes() {
     let link = Link::new(QueueLimits::default(), Box::new(Never));
     for _ in 0..KEPT_BUFFERS {
         link.recycle(Vec::with_capacity(KEPT_BUFFER_BYTES));
     }
     let kept = (0..KEPT_BUFFERS).map(|_| link.buffer().capacity()).sum::<usize>();
     assert!(kept > KEPT_BYTES / 2 && kept <= KEPT_BYTES, "{kept}");
-    // All of it has been taken out: as much is kept again.
+    // All buffers have been taken out, so there is capacity for a new one.
     link.recycle(Vec::with_capacity(KEPT_BUFFER_BYTES));
     assert_eq!(link.buffer().capacity(), KEPT_BUFFER_BYTES);
 }
 
 #[test]
-fn what_a_buffer_holds_counts_and_not_what_is_in_it() {
-    let limits = QueueLimits { message_bytes: 1000, ..QueueLimits::default() };
+fn limits_count_the_capacity_of_buffers_not_their_length() {
+    let limits = QueueLimits { ws_max_receive_queue_size: 1000, ..QueueLimits::default() };
     let link = Link::new(limits, Box::new(Never));
     let mut payload = Vec::with_capacity(1000);
     payload.push(1);

@@ -1,5 +1,5 @@
-//! An application that is a closure, called on the I/O thread: a server of files alone, what the server costs without a
-//! second thread, and the answers of tests that are about something else.
+//! An application that is a closure called on the I/O thread. It is used for servers of static
+//! files, for measurements of the server without a second thread, and in tests.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -9,19 +9,20 @@ use rookery_exchange::{Command, Event, Exchange, PushError, WakeUp};
 
 use super::application::Application;
 
-/// Message buffers that are kept.
+/// The maximum number of message buffers kept for reuse.
 const MAX_KEPT_BUFFERS: usize = 64;
 
-/// How a closure answers.
+/// The configuration of a [`ClosureApplication`].
 #[derive(Clone)]
 pub(crate) struct ClosureConfig {
-    /// Writes the reply to a request.
+    /// Writes the response to a request.
     pub(crate) respond: Arc<dyn Fn(&mut Exchange) + Send + Sync>,
-    /// Whether every WebSocket is accepted, and each message sent back; else handshakes are requests like others.
+    /// If true, every WebSocket is accepted and each message is echoed. Otherwise handshakes are
+    /// passed to `respond`.
     pub(crate) is_echo: bool,
 }
 
-/// InFlightTable each request by a closure.
+/// An application that responds to each request by a closure.
 pub(crate) struct ClosureApplication {
     config: ClosureConfig,
     commands: RefCell<VecDeque<Command>>,
@@ -54,7 +55,7 @@ impl Application for ClosureApplication {
             }
             Event::Head(exchange) => Command::ReadBody(exchange),
             Event::Message { socket, kind, payload, .. } => Command::Send { socket, kind, payload },
-            // Nobody is told of what has ended, and it makes no streams.
+            // The closure needs no notice of ended connections, and it makes no streams.
             _ => return Ok(WakeUp::NotNeeded),
         };
         self.commands.borrow_mut().push_back(command);
@@ -65,8 +66,9 @@ impl Application for ClosureApplication {
         std::mem::swap(&mut *self.commands.borrow_mut(), commands);
     }
 
-    /// The answer to a message waits with the others of its WebSocket, which have a limit.
-    fn has_capacity(&self) -> bool {
+    /// Always returns true, because an echoed message waits in the send queue of its WebSocket,
+    /// which has a limit of its own.
+    fn poll_capacity(&self) -> bool {
         true
     }
 
@@ -96,7 +98,7 @@ impl Application for ClosureApplication {
         None
     }
 
-    fn prepare_to_sleep(&self, _is_slow: bool) -> bool {
+    fn prepare_sleep(&self, _is_slow: bool) -> bool {
         self.commands.borrow().is_empty()
     }
 

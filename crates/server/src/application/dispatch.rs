@@ -1,4 +1,5 @@
-//! What the tasks of an I/O thread ask of the application, and what is in flight to it and back.
+//! The calls from the I/O thread's tasks to the application, and the requests and commands in
+//! flight between them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -19,27 +20,30 @@ use super::exchange_pool::ExchangePool;
 pub(crate) use super::in_flight::AppDecision;
 use super::in_flight::InFlightTable;
 
-/// Ids are unique in the process, so that a WebSocket of an earlier server is not taken for one of a later.
+/// The next id of an exchange. Ids are unique in the process, so that a WebSocket of an earlier
+/// server is not mistaken for one of a later server.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// The application, with what it has been asked.
+/// The application, with the requests that are in flight to it.
 pub(crate) struct Dispatch {
     pub(crate) application: Box<dyn Application>,
     in_flight: InFlightTable,
     pool: ExchangePool,
     commands: RefCell<VecDeque<Command>>,
-    /// The application is to be woken, after the tasks that are ready now.
+    /// Requests waking the application once the tasks that are ready now have run.
     pub(crate) wake_requested: Notify,
-    /// Somebody has to look whether a busy application comes back.
+    /// Requests periodic checks whether a busy application takes its events.
     pub(crate) watch_requested: Notify,
     is_watched: Cell<bool>,
-    /// Whether anything has been passed on to another process since the thread was about to sleep.
+    /// True if a tunnel has forwarded data to another process since the I/O thread was last about
+    /// to sleep.
     pub(crate) has_forwarded: Cell<bool>,
-    /// Where a supervisor reads what the application has to do.
+    /// The scoreboard in which the supervisor reads the application's work.
     pub(crate) scoreboard: Option<Arc<SharedScoreboard>>,
-    /// Whether requests are told when they were handed over ([`Exchange::times`]).
+    /// True if the time at which a request is queued for the application is stored in its exchange
+    /// ([`Exchange::queue_and_start_times`]).
     is_timed: bool,
-    /// Whether it takes longer than a millisecond.
+    /// True if the application needs more than a millisecond to take events.
     pub(crate) is_app_slow: Cell<bool>,
 }
 
@@ -66,14 +70,15 @@ impl Dispatch {
         })
     }
 
-    /// A new id.
+    /// Returns a new id of an exchange.
     pub(crate) fn next_id() -> ExchangeId {
         NEXT_ID.fetch_add(1, Ordering::Relaxed)
     }
 
-    // ---- calls ----
+    // ---- requests ----
 
-    /// An exchange for a call of the peer with this [key](crate::connections::table::Slot::key), and a place for its answer.
+    /// Returns an exchange for a request of the connection with this
+    /// [key](crate::connections::table::Slot::key), and opens an in-flight slot for it.
     pub(crate) fn begin(
         &self,
         id: ExchangeId,
@@ -85,7 +90,7 @@ impl Dispatch {
         exchange
     }
 
-    /// Hands an event to the application.
+    /// Passes an event to the application.
     pub(crate) fn push(&self, event: Event) -> Result<(), PushError> {
         match self.hand_over(event)? {
             WakeUp::NotNeeded => {}
@@ -96,7 +101,7 @@ impl Dispatch {
     }
 
     fn hand_over(&self, mut event: Event) -> Result<WakeUp, PushError> {
-        let Some(board) = self.scoreboard.as_deref().filter(|_| event.is_request()) else {
+        let Some(scoreboard) = self.scoreboard.as_deref().filter(|_| event.is_request()) else {
             return self.application.handle_event(event);
         };
         if let Event::Request(exchange) | Event::Head(exchange) = &mut event {
@@ -104,36 +109,39 @@ impl Dispatch {
                 exchange.set_queued_at(now());
             }
         }
-        // Before: it may have been taken when this returns.
-        board.count_handed();
-        self.application.handle_event(event).inspect_err(|_| board.uncount_handed())
+        // The request is counted before the event is passed on, because the application may have
+        // taken the request when `handle_event` returns.
+        scoreboard.count_handed();
+        self.application.handle_event(event).inspect_err(|_| scoreboard.uncount_handed())
     }
 
-    /// The answer to a call, when it has come.
+    /// Returns the application's decision on a request, if it has been made.
     pub(crate) fn take_decision(&self, slot: u32) -> Option<AppDecision> {
         self.in_flight.take_decision(slot)
     }
 
-    /// Nobody waits for the answer of a call any more; one that had come is returned.
+    /// Closes the slot of a request that no connection waits for any more. Returns the exchange if
+    /// the application has returned it.
     pub(crate) fn abandon(&self, slot: u32) -> Option<Box<Exchange>> {
         let (id, decision) = self.in_flight.close(slot);
         match decision? {
             AppDecision::Respond(exchange) | AppDecision::ReadBody(exchange) => Some(exchange),
             AppDecision::StreamBody(listener) => {
-                self.notify(Event::BodyEnd { call: id, listener, reason: StreamEnd::Client });
+                self.notify(Event::BodyEnd { exchange: id, listener, reason: StreamEnd::Client });
                 None
             }
         }
     }
 
-    /// Ends an exchange: closes its place and takes it back.
+    /// Ends an exchange: closes its slot and returns the exchange to the pool.
     pub(crate) fn finish(&self, exchange: Box<Exchange>) {
         self.in_flight.close(exchange.slot());
         self.pool.put_back(exchange);
     }
 
-    /// Takes an exchange back whose client has gone. A WebSocket that was accepted in vain has ended: each one that
-    /// is accepted does, once; and so has a stream.
+    /// Returns the exchange of a disconnected client to the pool. If its response opened a
+    /// WebSocket or a stream, the application is notified that it has ended, because each one that
+    /// was opened must end once.
     pub(crate) fn discard_exchange(&self, exchange: Box<Exchange>) {
         if is_accepted(&exchange) {
             let (socket, listener) = (exchange.id(), exchange.listener());
@@ -155,51 +163,53 @@ impl Dispatch {
         self.pool.put_back(exchange);
     }
 
-    /// How many calls are in flight.
+    /// Returns the number of requests in flight.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
     // ---- WebSockets ----
 
-    /// Hands over an event that is never refused.
+    /// Passes an event other than a request to the application. Such events are never refused.
     pub(crate) fn notify(&self, event: Event) {
-        // Only requests are.
+        // Only requests are refused.
         let _ = self.push(event);
     }
 
-    /// Takes the buffer of a message back that nobody is there to be sent.
+    /// Takes back the buffer of a message that cannot be sent.
     pub(crate) fn recycle_payload(&self, payload: Payload) {
         if let Payload::Pooled(buffer) = payload {
             self.application.recycle_buffer(buffer);
         }
     }
 
-    // ---- what comes down ----
+    // ---- commands of the application ----
 
-    /// Carries out what the application has sent, one command after the other; says whether there was anything.
-    pub(crate) fn run_commands(&self, mut carry_out: impl FnMut(Command)) -> bool {
+    /// Takes the application's commands and calls `execute` for each. Returns true if there were
+    /// any.
+    pub(crate) fn run_commands(&self, mut execute: impl FnMut(Command)) -> bool {
         let mut commands = self.commands.take();
         self.application.take_commands(&mut commands);
         let was_any = !commands.is_empty();
-        commands.drain(..).for_each(&mut carry_out);
+        commands.drain(..).for_each(&mut execute);
         self.commands.replace(commands);
         was_any
     }
 
-    /// Whether the call of an exchange still waits for it.
+    /// Returns true if a connection still waits for this exchange.
     pub(crate) fn is_awaited(&self, exchange: &Exchange) -> bool {
         self.in_flight.is_awaited(exchange)
     }
 
-    /// Gives an answer to its call: the key of the peer to be woken; `None` when nobody waits any more.
+    /// Stores the application's decision on a request. Returns the key of the waiting connection,
+    /// which has to be woken, or `None` if no connection waits any more.
     pub(crate) fn resolve(&self, decision: AppDecision) -> Option<usize> {
         let (slot, id) = decision.exchange().map(|exchange| (exchange.slot(), exchange.id()))?;
         match self.in_flight.resolve(slot, id, decision) {
             Ok((waiter, before)) => {
-                // It has answered before its peer could begin to read the body.
+                // The application responded before the connection could start to stream the body.
                 if let Some(AppDecision::StreamBody(listener)) = before {
-                    self.notify(Event::BodyEnd { call: id, listener, reason: StreamEnd::Done });
+                    self.notify(Event::BodyEnd { exchange: id, listener, reason: StreamEnd::Done });
                 }
                 Some(waiter)
             }
@@ -211,8 +221,9 @@ impl Dispatch {
         }
     }
 
-    /// The application has the body of a call come in pieces: the key of the peer to be woken; `None` when nobody waits any
-    /// more.
+    /// Stores the decision that the application keeps the exchange and wants the body streamed.
+    /// Returns the key of the waiting connection, which has to be woken, or `None` if no connection
+    /// waits any more.
     pub(crate) fn stream_body(
         &self,
         slot: u32,
@@ -225,26 +236,26 @@ impl Dispatch {
             .ok()
             .map(|(waiter, _)| waiter);
         if waiter.is_none() {
-            self.notify(Event::BodyEnd { call, listener, reason: StreamEnd::Client });
+            self.notify(Event::BodyEnd { exchange: call, listener, reason: StreamEnd::Client });
         }
         waiter
     }
 
     // ---- waking ----
 
-    /// Has somebody look, in a millisecond, whether the application comes back.
+    /// Requests a check, in a millisecond, whether the application takes its events.
     pub(crate) fn watch_progress(&self) {
         if !self.is_watched.replace(true) {
             self.watch_requested.notify_one();
         }
     }
 
-    /// Whether anything has been passed on to another process since this was last asked.
+    /// Returns true if data have been forwarded to another process since the last call.
     pub(crate) fn take_has_forwarded(&self) -> bool {
         self.has_forwarded.take() | self.application.take_has_forwarded()
     }
 
-    /// It has come back, or there is nothing for it to come for.
+    /// Ends the checks, because the application has taken its events.
     pub(crate) fn end_watch(&self) {
         self.is_watched.set(false);
     }
@@ -256,12 +267,12 @@ impl fmt::Debug for Dispatch {
     }
 }
 
-/// Whether this is a handshake that the application has accepted.
+/// Returns true if the exchange is a handshake that the application has accepted.
 pub(crate) fn is_accepted(exchange: &Exchange) -> bool {
     exchange.is_upgrade() && exchange.response().status() == 101
 }
 
-/// Whether this is a reply that comes in pieces.
+/// Returns true if the response is streamed.
 pub(crate) fn is_streamed(exchange: &Exchange) -> bool {
     matches!(exchange.response().body(), ResponseBody::Stream(_))
 }

@@ -1,4 +1,4 @@
-//! ExchangePool kept for reuse.
+//! The pool of exchanges kept for reuse.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use rookery_exchange::{Budget, Exchange, Share};
 
 use crate::blocking::unnamed_file::UnnamedFile;
 
-/// ExchangePool kept for reuse: as many as the default queue holds. Their bytes have a limit of their own,
-/// [`Limits::pool_bytes`](crate::Limits::pool_bytes).
+/// The maximum number of pooled exchanges, which is as many as the default queue holds. Their bytes
+/// have a limit of their own, [`Limits::pool_bytes`](crate::Limits::pool_bytes).
 const MAX_POOLED: usize = 1024;
 
-/// ExchangePool that are not in use.
+/// The pool of exchanges kept for reuse.
 #[derive(Debug)]
 pub(super) struct ExchangePool {
     pooled: RefCell<Vec<PooledExchange>>,
-    /// Their bytes, and how many there may be.
+    /// The bytes of the pooled exchanges, and their maximum.
     bytes: Cell<usize>,
     max_bytes: usize,
     budget: Arc<Budget>,
@@ -25,7 +25,7 @@ pub(super) struct ExchangePool {
 #[derive(Debug)]
 struct PooledExchange {
     exchange: Box<Exchange>,
-    /// What it holds, counted when it came.
+    /// The bytes that the exchange holds, measured when it was put back.
     bytes: usize,
 }
 
@@ -41,7 +41,7 @@ impl ExchangePool {
         })
     }
 
-    /// Takes an exchange back whose reply has been sent or is not wanted.
+    /// Takes back an exchange whose response was sent or is not wanted.
     pub(super) fn put_back(&self, mut exchange: Box<Exchange>) {
         if let Some(spool) = exchange.body_mut().take_file() {
             drop(UnnamedFile::new(spool));

@@ -1,10 +1,10 @@
-//! ExchangePool that the application has, and who waits for them.
+//! The table of requests in flight to the application.
 
 use std::cell::RefCell;
 
 use rookery_exchange::{Exchange, ExchangeId, ListenerId};
 
-/// A table of exchanges in flight; an exchange carries the number of its entry.
+/// The table of requests in flight. Each exchange carries the number of its slot.
 #[derive(Debug, Default)]
 pub(super) struct InFlightTable {
     slots: RefCell<Slots>,
@@ -16,8 +16,8 @@ struct Slots {
     free: Vec<u32>,
 }
 
-/// Where one call waits. It is found by its peer's key: a waker kept here would keep the memory of a task that has ended,
-/// and an idle WebSocket with it.
+/// The slot of one request. The waiting connection is found by its key and not by a waker, because
+/// a waker stored here would keep the memory of an ended task alive, and an idle WebSocket with it.
 #[derive(Debug, Default)]
 struct Slot {
     id: ExchangeId,
@@ -25,14 +25,14 @@ struct Slot {
     decision: Option<AppDecision>,
 }
 
-/// What the application did with an exchange.
+/// The application's decision on a request.
 #[derive(Debug)]
 pub(crate) enum AppDecision {
-    /// It has its reply.
+    /// The application has written the response.
     Respond(Box<Exchange>),
-    /// The body is to be read.
+    /// The application has seen the head, and wants the body to be read.
     ReadBody(Box<Exchange>),
-    /// The application keeps it, and has its body come in pieces.
+    /// The application keeps the exchange, and wants the body to be streamed.
     StreamBody(ListenerId),
 }
 
@@ -46,7 +46,8 @@ impl AppDecision {
 }
 
 impl InFlightTable {
-    /// Opens a place for an exchange of the peer with this [key](crate::connections::table::Slot::key).
+    /// Opens a slot for an exchange of the connection with this
+    /// [key](crate::connections::table::Slot::key).
     pub(super) fn open(&self, id: ExchangeId, waiter: usize) -> u32 {
         let mut slots = self.slots.borrow_mut();
         let slot = match slots.free.pop() {
@@ -61,7 +62,7 @@ impl InFlightTable {
         slot
     }
 
-    /// Closes the place of an exchange, whose id is returned with what decision meanwhile.
+    /// Closes a slot. Returns the id of its exchange, and the decision that was not taken yet.
     pub(super) fn close(&self, slot: u32) -> (ExchangeId, Option<AppDecision>) {
         let mut slots = self.slots.borrow_mut();
         let entry = &mut slots.all[slot as usize];
@@ -71,14 +72,17 @@ impl InFlightTable {
         (id, decision)
     }
 
-    /// Whether somebody waits for an exchange.
+    /// Returns true if a connection waits for this exchange.
     pub(super) fn is_awaited(&self, exchange: &Exchange) -> bool {
         let slots = self.slots.borrow();
         slots.all.get(exchange.slot() as usize).is_some_and(|entry| entry.id == exchange.id())
     }
 
-    /// The application answers: the key of the peer that waits for it, to be woken, with what had come and was not taken yet; or
-    /// the answer when none waits any more.
+    /// Stores a decision. Returns the key of the waiting connection and the previous decision, if
+    /// that was not taken yet.
+    ///
+    /// # Errors
+    /// Returns the decision if no connection waits for it any more.
     pub(super) fn resolve(
         &self,
         slot: u32,
@@ -92,12 +96,12 @@ impl InFlightTable {
         }
     }
 
-    /// The answer, when it has come.
+    /// Takes the decision of a slot, if it has been made.
     pub(super) fn take_decision(&self, slot: u32) -> Option<AppDecision> {
         self.slots.borrow_mut().all[slot as usize].decision.take()
     }
 
-    /// How many exchanges are in flight.
+    /// Returns the number of requests in flight.
     pub(super) fn len(&self) -> usize {
         let slots = self.slots.borrow();
         slots.all.len() - slots.free.len()

@@ -1,4 +1,4 @@
-//! An application on another thread, over a [`Link`].
+//! The application on another thread, behind a [`Link`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ impl Application for Arc<Link> {
         Link::take_commands(self, commands);
     }
 
-    fn has_capacity(&self) -> bool {
+    fn poll_capacity(&self) -> bool {
         Link::poll_capacity(self)
     }
 
@@ -48,7 +48,7 @@ impl Application for Arc<Link> {
         Link::wake_if_stalled(self, seen)
     }
 
-    fn prepare_to_sleep(&self, is_slow: bool) -> bool {
+    fn prepare_sleep(&self, is_slow: bool) -> bool {
         Link::prepare_sleep(self, is_slow)
     }
 

@@ -1,8 +1,10 @@
-//! The seam to whoever answers calls and speaks over WebSockets.
+//! The layer between the I/O thread and the application.
 //!
-//! Everything above asks an [`Application`](application::Application) through [`Dispatch`](dispatch::Dispatch), which keeps
-//! what is in flight. Two are here: [the link](link) to an application on another thread (R), and [a closure](closure) that
-//! answers on the I/O thread itself. A third, the pool of processes, is in crates/supervisor.
+//! The layers above call an [`Application`](application::Application) through
+//! [`Dispatch`](dispatch::Dispatch), which keeps the requests in flight. Two implementations are in
+//! this folder: the [link] to an application on another thread (R), and the
+//! [closure], which runs on the I/O thread. A third one, the pool of worker processes, is
+//! in crates/supervisor.
 
 #[allow(clippy::module_inception, reason = "the layer is named after the trait")]
 pub(crate) mod application;

@@ -1,8 +1,9 @@
-//! Work on threads that may block: files, spools, compression.
+//! Tasks on threads that may block: file operations, spooling and compression.
 //!
-//! There are few of them, so where a disk stands still work waits for long, and the client that wanted it may leave
-//! meanwhile. So what the work holds is charged with it: its [`Charge`](rookery_exchange::Charge) goes along and is given
-//! back when the work has been done or thrown away.
+//! There are few such threads. If a disk does not respond, tasks wait for long, and their clients
+//! may disconnect meanwhile. The memory that a task holds therefore remains charged: the task owns
+//! the [`Charge`](rookery_exchange::Charge), which is dropped when the task has run or has been
+//! cancelled.
 
 use std::io;
 use std::pin::Pin;
@@ -10,7 +11,7 @@ use std::task::{Context, Poll};
 
 use tokio::task::JoinHandle;
 
-/// Work that has been handed over. Dropped, it is thrown away if it has not begun.
+/// A task that was passed to a thread. Dropping it cancels the task if it has not started.
 #[derive(Debug)]
 pub(crate) struct BlockingTask<T>(JoinHandle<io::Result<T>>);
 
@@ -32,7 +33,7 @@ impl<T> Future for BlockingTask<T> {
 
 impl<T> Drop for BlockingTask<T> {
     fn drop(&mut self) {
-        // The thread that would have done it drops what it holds.
+        // The thread that would have run the task drops what the task owns.
         self.0.abort();
     }
 }

@@ -1,21 +1,22 @@
-//! What tells the states of a file apart.
+//! The attributes of a file that show whether it has changed.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// It would have to wait, or cannot be asked without waiting.
+/// The error of an operation that would have to wait, or that cannot be tried without waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WouldBlock;
 
-/// What tells two contents of a path apart: whatever writes to a file, renames another over it or sets its times changes this,
-/// two changes within the clock's step apart.
+/// The attributes of a file that change with its content. Writing to the file, renaming another
+/// file over it and setting its times all change the state, unless two changes take place within
+/// one step of the system's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileState {
     pub(crate) device: u64,
     pub(super) inode: u64,
     pub(crate) len: u64,
     pub(super) modified: Stamp,
-    /// When anything about it was changed, which nobody can set.
+    /// The time of the last change of any attribute, which programs cannot set.
     pub(super) changed: Stamp,
 }
 
@@ -25,12 +26,12 @@ pub(super) struct Stamp {
     pub(super) nanos: u32,
 }
 
-/// What a path leads to.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Regular,
     Directory,
-    /// A FIFO, a socket, a device.
+    /// A FIFO, a socket or a device.
     Other,
 }
 
@@ -46,12 +47,12 @@ impl FileState {
         }
     }
 
-    /// When its content was changed last, as far as it says.
+    /// Returns the time at which the content was last modified, as the file system reports it.
     pub(crate) fn modified(&self) -> SystemTime {
         self.modified.time()
     }
 
-    /// Whether nothing about it has changed for `time`.
+    /// Returns true if neither the content nor the attributes have changed for `time`.
     pub(crate) fn is_older_than(&self, time: Duration, now: SystemTime) -> bool {
         let is_old = |stamp: Stamp| now.duration_since(stamp.time()).is_ok_and(|age| age >= time);
         is_old(self.modified) && is_old(self.changed)
@@ -59,7 +60,7 @@ impl FileState {
 }
 
 impl Stamp {
-    /// 1970 for what no clock can say.
+    /// Converts the time stamp. A time that cannot be represented becomes 1970.
     fn time(self) -> SystemTime {
         let seconds = Duration::from_secs(self.seconds.unsigned_abs());
         let whole = match self.seconds {
@@ -72,9 +73,11 @@ impl Stamp {
     }
 }
 
-/// Whether a path cannot name a file. A file where a directory should be and a name too long for the file system are so
-/// as well: httpuv answers them with 500 and never lets them fall through, which keeps long paths from an app that has
-/// static files at `/` (its issue 267).
+/// Returns true if an error means that a path names no file.
+///
+/// This includes a file in the place of a directory, and names that are too long for the file
+/// system. httpuv responds to these with 500 and never passes such requests on to the application,
+/// so that apps with static files at `/` never get long paths (httpuv's issue 267).
 pub(crate) fn is_missing(error: i32) -> bool {
     matches!(error, libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG)
 }

@@ -1,4 +1,5 @@
-//! What may block, and so never happens on the I/O thread; and how to ask for less.
+//! Operations that may block, and that therefore never run on the I/O thread, and variants of file
+//! operations that do not block.
 
 pub(crate) mod blocking_task;
 pub(crate) mod file_state;

@@ -1,10 +1,13 @@
-//! Files without waiting for a disk: each call answers from what the kernel has in memory, or says that it would have to wait.
+//! File operations that never wait for a disk: each operation uses what the kernel has in memory,
+//! or fails with [`WouldBlock`].
 //!
-//! For the I/O thread. Whoever is told [`WouldBlock`] has a thread do it that may block: so a kernel without one of these calls, or a
-//! sandbox that forbids it, costs time and nothing else.
+//! The I/O thread calls these functions, and passes operations that would block to another thread.
+//! A kernel without one of these system calls, or a sandbox that forbids it, therefore costs only
+//! time.
 //!
-//! A lookup waits for nobody on any file system. Opening a file does where a daemon or another machine has it (FUSE, NFS),
-//! whatever the flags: so [`open`] is only for a device that [`is_local`] has been asked about, by a thread that may block.
+//! A lookup never waits, whatever the file system. Opening a file does wait if a daemon or another
+//! machine provides the file system (FUSE, NFS), whatever the flags. [`open`] is therefore only for
+//! devices for which [`is_local`] has returned true on a thread that may block.
 
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -16,7 +19,8 @@ use rustix::io::ReadWriteFlags;
 
 use super::file_state::{FileState, Kind, Stamp, WouldBlock, is_missing};
 
-/// Whether `openat2` and its flag are to be had: not before Linux 5.12, nor in sandboxes that do not know it.
+/// Whether `openat2` and its flag exist. Linux has them since version 5.12, and some sandboxes do
+/// not allow them.
 static IS_KNOWN: LazyLock<bool> = LazyLock::new(|| {
     rustix::fs::openat2(
         CWD,
@@ -28,15 +32,16 @@ static IS_KNOWN: LazyLock<bool> = LazyLock::new(|| {
     .is_ok()
 });
 
-/// Looks at what a path leads to, symbolic links followed, without opening it; `None` where there is nothing.
+/// Returns the kind and the state of the file at a path, without opening it, or `None` if there is
+/// no such file. Follows symbolic links.
 pub(crate) fn look(path: &[u8]) -> Result<Option<(Kind, FileState)>, WouldBlock> {
     let Some(found) = open_known(path, OFlags::PATH)? else { return Ok(None) };
     state(&found).map(Some)
 }
 
-/// Opens a file, if it is there; it may be something else by now than when it was looked at.
+/// Opens a file if it exists. The file may be another one than that which [`look`] has found.
 pub(crate) fn open(path: &[u8]) -> Result<Option<(File, Kind, FileState)>, WouldBlock> {
-    // Not blocking keeps a FIFO from holding the thread.
+    // `NONBLOCK` prevents that opening a FIFO blocks the thread.
     let Some(file) = open_known(path, OFlags::NONBLOCK | OFlags::NOCTTY)? else { return Ok(None) };
     let (kind, state) = state(&file)?;
     Ok(Some((file.into(), kind, state)))
@@ -55,7 +60,8 @@ fn open_known(path: &[u8], flags: OFlags) -> Result<Option<rustix::fd::OwnedFd>,
 }
 
 fn state(fd: &impl AsFd) -> Result<(Kind, FileState), WouldBlock> {
-    // What a network file system remembers is enough: such a file is not answered here.
+    // What a network file system has cached is sufficient, because files on such a system are not
+    // served from here.
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let found =
         rustix::fs::statx(fd, c"", flags, StatxFlags::BASIC_STATS).map_err(|_| WouldBlock)?;
@@ -80,7 +86,7 @@ fn state_of(found: &Statx) -> FileState {
     }
 }
 
-/// Fills `buffer` from a place in a file, if all of that is in the page cache.
+/// Fills `buffer` from an offset of a file if all of these bytes are in the page cache.
 pub(crate) fn read(file: &File, buffer: &mut [u8], at: u64) -> Result<(), WouldBlock> {
     if buffer.is_empty() {
         return Ok(());
@@ -92,8 +98,9 @@ pub(crate) fn read(file: &File, buffer: &mut [u8], at: u64) -> Result<(), WouldB
     }
 }
 
-/// Whether a part of a local file is in the page cache, so that sending it waits for no disk. Only its owner is told, and
-/// whoever may write to it; since Linux 6.5.
+/// Returns true if a part of a local file is in the page cache, so that sending it does not wait
+/// for a disk. The system reports this since Linux 6.5, and only to the owner of a file and to
+/// those who may write to it.
 pub(crate) fn is_resident(file: &File, at: u64, len: usize) -> Result<bool, WouldBlock> {
     #[repr(C)]
     struct Part {
@@ -112,7 +119,8 @@ pub(crate) fn is_resident(file: &File, at: u64, len: usize) -> Result<bool, Woul
     let part = Part { at, len: len as u64 };
     let mut counts = Counts::default();
     let (part_at, counts_at) = (&raw const part, &raw mut counts);
-    // SAFETY: the kernel reads the one and writes the other, both laid out as it has them (uapi/linux/mman.h).
+    // SAFETY: The kernel reads the first struct and writes the second one. Both have the layout
+    // that it expects (uapi/linux/mman.h).
     let told = unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), part_at, counts_at, 0) };
     if told != 0 {
         return Err(WouldBlock);
@@ -124,8 +132,10 @@ pub(crate) fn is_resident(file: &File, at: u64, len: usize) -> Result<bool, Woul
         && !is_arriving(file, last))
 }
 
-/// Whether a page is still being read. It counts as cached since that was begun; the system reads ahead in runs, so of a part
-/// it is the first or the last. A file system that cannot be asked has what is cached (tmpfs).
+/// Returns true if a page is still being read. The system counts a page as cached as soon as it
+/// starts to read it. It reads ahead in runs, so that within a part only the first or the last page
+/// can be incomplete. Returns false on file systems without this information, such as tmpfs, whose
+/// cached pages are complete.
 fn is_arriving(file: &File, at: u64) -> bool {
     let mut byte = [0];
     let read =
@@ -133,17 +143,20 @@ fn is_arriving(file: &File, at: u64) -> bool {
     read == Err(rustix::io::Errno::AGAIN)
 }
 
-/// The same on every architecture that Rust's standard library is built for, but Alpha and MIPS, where it fails.
+/// The number of the system call `cachestat`. It is the same on all architectures of Rust's
+/// standard library except Alpha and MIPS, where the call fails.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// Whether a file system is this machine's alone, so that looking at its files and opening them wait for nobody else. Asks
-/// the file system, and so may block.
+/// Returns true if only this machine provides the file system of a file, so that looking up and
+/// opening its files does not wait for another machine or process. Asking the file system may
+/// block.
 pub(crate) fn is_local(file: &File) -> bool {
     rustix::fs::fstatfs(file)
         .is_ok_and(|found| u64::try_from(found.f_type).is_ok_and(|kind| LOCAL.contains(&kind)))
 }
 
-/// ext2 to ext4, XFS, Btrfs, F2FS, tmpfs, ramfs, and overlayfs, which containers have their files on.
+/// The magic numbers of ext2 to ext4, XFS, Btrfs, F2FS, tmpfs, ramfs, and overlayfs, which
+/// containers use.
 const LOCAL: [u64; 7] =
     [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_1994, 0x8584_58F6, 0x794C_7630];
 
@@ -160,12 +173,13 @@ mod tests {
         file.write_all(&vec![b'x'; LEN]).unwrap();
         file.sync_all().unwrap();
         let readable = |at: u64| read(&file, &mut [0], at).is_ok();
-        // tmpfs and overlayfs cannot be read without waiting, and kernels before Linux 6.5 tell of no file.
+        // tmpfs and overlayfs do not support reading without waiting, and `cachestat` exists since
+        // Linux 6.5.
         if !readable(0) || is_resident(&file, 0, LEN) != Ok(true) {
             return;
         }
         for _ in 0..50 {
-            // SAFETY: no pointers; advice on an open file.
+            // SAFETY: No pointers are involved; both calls are advice on an open file.
             unsafe {
                 assert_eq!(
                     libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED),

@@ -1,4 +1,5 @@
-//! Files without waiting for a disk, where the system cannot be asked for that: it always has to be waited for.
+//! The file operations of `nonblocking_file` for systems that cannot avoid waiting for a disk. All
+//! of them fail with [`WouldBlock`].
 
 use std::fs::File;
 

@@ -1,10 +1,10 @@
-//! Files whose last close may take long: that of one without a name frees what it has, which for gigabytes is a good part of
-//! a second, so it happens on another thread.
+//! Temporary files without a name. The last close of such a file frees its disk space, which takes
+//! a considerable part of a second for gigabytes, and therefore happens on another thread.
 
 use std::fs::File;
 use std::ops::Deref;
 
-/// A file that has no name any more.
+/// An open file that no longer has a name.
 #[derive(Debug)]
 pub(crate) struct UnnamedFile(Option<File>);
 
@@ -13,7 +13,7 @@ impl UnnamedFile {
         UnnamedFile(Some(file))
     }
 
-    /// Closes it on this thread.
+    /// Closes the file on this thread.
     pub(crate) fn close(&mut self) {
         self.0 = None;
     }
@@ -34,7 +34,8 @@ impl Deref for UnnamedFile {
 impl Drop for UnnamedFile {
     fn drop(&mut self) {
         let Some(file) = self.0.take() else { return };
-        // Not while a panic unwinds: a second one, for want of a thread, would end the process.
+        // A thread must not be started while a panic unwinds, because a failure to start it would
+        // panic again and abort the process.
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) if !std::thread::panicking() => {
                 drop(runtime.spawn_blocking(move || drop(file)))

@@ -1,15 +1,15 @@
-//! Admission by memory: what happens when a share of the [budget](rookery_exchange::Budget) is used
-//! up.
+//! Admission by memory, which decides what happens when a share of the
+//! [budget](rookery_exchange::Budget) is used up.
 //!
 //! A connection that needs more bytes than are left is refused, unless another connection holds
-//! more than it would; that other connection is then evicted. Connections that hold little are
-//! therefore served however full the share is. Among connections that hold the same amount, the
-//! newest is evicted. An HTTP request is rejected with 503, and a WebSocket is closed with code
-//! 1013. A response that has been begun cannot be replaced, and is cut off. A request that the
+//! more bytes than this one would. In that case, the other connection is evicted. Connections that
+//! hold little are therefore served however full the share is. Among connections that hold the same
+//! amount, the newest is evicted. An HTTP request is rejected with 503, and a WebSocket is closed
+//! with code 1013. A response that has begun cannot be replaced, and is cut off. A request that the
 //! application is processing is never evicted, because the application would keep the memory.
 //!
-//! The search for the largest holder visits all connections, but takes place only when a share is
-//! used up.
+//! The search for the connection that holds the most visits all connections, but is made only when
+//! a share is used up.
 
 use std::rc::Rc;
 
@@ -17,9 +17,9 @@ use rookery_exchange::{Charge, Share};
 
 use super::table::{ConnectionTable, TableEntry};
 
-/// The bytes that every connection is charged: a buffer to read into and one to write from (8 KiB
-/// each, as hyper allocates at first), and 16 KiB for a request and a response or for the queue of
-/// a WebSocket.
+/// The bytes that are charged for every connection. They consist of a read buffer and a write
+/// buffer of 8 KiB each, as hyper allocates at first, and 16 KiB for a request and a response or
+/// for the queue of a WebSocket.
 pub(crate) const CONNECTION_BYTES: usize = 32 << 10;
 
 /// The bytes of a buffer, request, response or queue that are not charged separately, because
@@ -27,8 +27,8 @@ pub(crate) const CONNECTION_BYTES: usize = 32 << 10;
 pub(crate) const UNCHARGED_BYTES: usize = 8 << 10;
 
 impl ConnectionTable {
-    /// Decides whether a connection that holds `has` bytes of a share may hold `more` in addition.
-    /// Evicts other connections if that makes the bytes available.
+    /// Decides whether a connection that holds `has` bytes of a share may hold `more` bytes in
+    /// addition. Evicts other connections if that makes the bytes available.
     pub(crate) fn admit(&self, share: Share, has: usize, more: usize) -> bool {
         loop {
             let used = self.budget.used(share).saturating_sub(self.pending_release.bytes(share));
@@ -41,12 +41,13 @@ impl ConnectionTable {
         }
     }
 
-    /// Charges `bytes` to a share if they are [admitted](Self::admit).
+    /// Charges `bytes` to a share if they are [admitted](Self::admit), and otherwise returns
+    /// `None`.
     pub(crate) fn try_charge(&self, share: Share, bytes: usize) -> Option<Charge> {
         self.admit(share, 0, bytes).then(|| self.charge(share, bytes))
     }
 
-    /// Charges `bytes`, which have been [admitted](Self::admit), to a share.
+    /// Charges `bytes` to a share. The caller has had the bytes [admitted](Self::admit) before.
     pub(crate) fn charge(&self, share: Share, bytes: usize) -> Charge {
         let charge = Charge::new(&self.budget, share);
         charge.set(bytes);

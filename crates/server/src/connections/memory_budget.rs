@@ -1,4 +1,5 @@
-//! How much memory the process may use, and what of it is for peers.
+//! The memory budget of a server: how much memory the process may use, and how much of it clients
+//! may use.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,11 +9,11 @@ use rookery_exchange::{Budget, Share};
 
 use crate::config::Limits;
 
-/// The budget of a server: [`Limits::memory`], in [`Limits::shares`].
+/// Makes the budget of a server, which is [`Limits::max_client_memory`] divided by [`Limits::shares`].
 pub(crate) fn budget(limits: &Limits) -> Arc<Budget> {
     let shares = &limits.shares;
     let part = |percent| part(total(limits), percent);
-    // In the order of `Share::ALL`.
+    // The order is that of `Share::ALL`.
     let bytes: [usize; Share::COUNT] = [
         part(shares.connections),
         part(shares.requests),
@@ -25,7 +26,7 @@ pub(crate) fn budget(limits: &Limits) -> Arc<Budget> {
     Budget::new(bytes)
 }
 
-/// Bytes of messages that may wait for the application.
+/// Returns the bytes of WebSocket messages that may wait for the application.
 pub(crate) fn message_queue_bytes(limits: &Limits) -> usize {
     part(total(limits), limits.shares.waiting)
 }
@@ -35,16 +36,18 @@ fn part(total: usize, percent: u8) -> usize {
 }
 
 fn total(limits: &Limits) -> usize {
-    limits.memory.unwrap_or_else(|| (usable() / PART).max(LEAST))
+    limits.max_client_memory.unwrap_or_else(|| (usable() / PART).max(LEAST))
 }
 
-/// Peers get a quarter of what the process may use: the application, its data and R's collector live on the rest.
+/// The divisor of the memory that the process may use. Clients get a quarter, because the
+/// application, its data and R's garbage collector need the rest.
 const PART: usize = 4;
 
-/// Less than this serves nobody.
+/// The minimum of the budget, below which a server is of no use.
 const LEAST: usize = 32 << 20;
 
-/// The least of the machine's memory, the limits of the process's control groups, and its limit on address space.
+/// Returns the minimum of the machine's memory, the limits of the process's control groups, and its
+/// limit of address space.
 fn usable() -> usize {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limits = [physical(), group_limit(Path::new("/sys/fs/cgroup"), &groups), address_space()];
@@ -52,25 +55,29 @@ fn usable() -> usize {
     usize::try_from(least).unwrap_or(usize::MAX)
 }
 
-/// Where the system tells nothing.
+/// The memory that is assumed if the system reports no limit.
 const FALLBACK: u64 = 1 << 30;
 
 fn physical() -> Option<u64> {
-    // SAFETY: no pointers are involved; -1 means that the system does not know.
     let (pages, size) =
+        // SAFETY: No pointers are involved. The result -1 means that the system does not know the
+        // value.
         unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
     u64::try_from(pages).ok()?.checked_mul(u64::try_from(size).ok()?)
 }
 
 fn address_space() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a valid rlimit to write to.
+    // SAFETY: `limit` is a valid rlimit that may be written.
     let told = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
     (told == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-/// The least limit of the groups in `groups` (`/proc/self/cgroup`) and of those above them, below `root`. In a container
-/// the path is often the host's and not there: what is there of it counts, at least the root, which is the container's.
+/// Returns the smallest memory limit of the control groups in `groups`, which has the format of
+/// `/proc/self/cgroup`, and of the groups above them, all below `root`.
+///
+/// In a container the paths are often those of the host and do not exist. Then the groups above
+/// that exist count, at least the root, which is the container's own group.
 fn group_limit(root: &Path, groups: &str) -> Option<u64> {
     let limits = groups.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -89,7 +96,8 @@ fn group_limit(root: &Path, groups: &str) -> Option<u64> {
 fn least_above(root: &Path, path: &str, file: &str) -> Option<u64> {
     let group: PathBuf = root.join(path);
     let above = group.ancestors().take_while(|group| group.starts_with(root));
-    // "max" is no number; the old interface's "none" is one that is larger than any memory.
+    // "max" is not a number and is skipped. The "no limit" of cgroup v1 is a number that exceeds
+    // any memory.
     above.filter_map(|group| fs::read_to_string(group.join(file)).ok()?.trim().parse().ok()).min()
 }
 

@@ -1,11 +1,12 @@
-//! Small random numbers for model tests: from a seed, so that a failure can be seen again.
+//! Random sequences of operations for tests that compare code with a model. The seeds are fixed, so
+//! that failures can be reproduced.
 
-/// A generator of numbers (xorshift).
+/// A generator of pseudo-random numbers (xorshift).
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// Makes one that gives the same numbers for the same seed.
+    /// Makes a generator. Equal seeds give equal numbers.
     pub(crate) fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
@@ -19,8 +20,9 @@ impl Random {
     }
 }
 
-/// Runs `holds` on sequences of up to `longest` operations below `kinds`, and fails with the shortest prefix of one that does not
-/// hold.
+/// Calls `holds` with 2,000 sequences of up to `longest` operations, each of which is a number
+/// below `kinds`. Panics if `holds` fails, with a sequence from which no operation can be removed
+/// without success.
 pub(crate) fn for_all_sequences(
     kinds: usize,
     longest: usize,
@@ -31,7 +33,7 @@ pub(crate) fn for_all_sequences(
         let len = 1 + random.below(longest);
         let mut operations: Vec<usize> = (0..len).map(|_| random.below(kinds)).collect();
         let Err(mut why) = holds(&operations) else { continue };
-        // Without each operation in turn, for as long as it still fails.
+        // Removes each operation in turn, as long as the sequence still fails without it.
         let mut at = 0;
         while at < operations.len() {
             let mut fewer = operations.clone();

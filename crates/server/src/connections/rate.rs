@@ -1,48 +1,52 @@
-//! How fast a peer has to be.
+//! The minimum rate at which a client must send or read.
 //!
-//! A deadline alone is met by a byte at a time. So a peer whose turn it is, to send or to read, is asked for a rate, and
-//! may fall behind it by what the rate brings in its grace: a peer that stands still has the whole grace, one that
-//! crawls a little more, and one that keeps the rate all the time it wants. What it does better is not saved up.
+//! A deadline alone is not enough, because a client can meet it by moving one byte at a time. A
+//! client that is expected to send or to read must therefore keep a rate, and may fall behind by as
+//! many bytes as the rate brings within the grace. A client that makes no progress can use all of
+//! the grace, a client that is too slow lasts a little longer, and a client that keeps the rate may
+//! take any time. A client cannot save up bytes for later by being faster.
 
 use std::cell::Cell;
 use std::time::Duration;
 
-/// A rate and its grace, in ticks of the sweep.
+/// A minimum rate and its grace, in ticks of the sweep.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rate {
-    /// Bytes a tick.
+    /// The bytes that the client must move in each tick.
     tick: u64,
     grace: u32,
 }
 
 impl Rate {
-    /// `rate` bytes a second; 0 asks for nothing. Never less than a byte a tick otherwise.
+    /// Converts a rate in bytes per second. A rate of 0 demands nothing. Any other rate demands at
+    /// least one byte per tick.
     pub(crate) fn new(rate: u32, grace: Duration, tick: Duration) -> Rate {
         let bytes = u64::from(rate) * tick.as_nanos() as u64 / 1_000_000_000;
         Rate { tick: if rate == 0 { 0 } else { bytes.max(1) }, grace: ticks(grace, tick) }
     }
 }
 
-/// A duration in ticks, rounded down.
+/// Converts a duration to ticks, and rounds down.
 pub(crate) fn ticks(time: Duration, tick: Duration) -> u32 {
-    // Longer ones would be over as soon as they begin: the clock wraps.
+    // The clock wraps around, so that a limit of more ticks would be exceeded at once.
     u32::try_from(time.as_nanos() / tick.as_nanos())
         .map_or(u32::MAX / 2, |ticks| ticks.min(u32::MAX / 2))
 }
 
-/// How far one peer is behind. Counting costs an addition a read or write; the rest is the sweep's.
+/// The measurement of how far a client is behind its rate. Counting costs one addition for each
+/// read or write; the sweep does the rest.
 #[derive(Debug, Default)]
 pub(crate) struct RateMeter {
-    /// Bytes since the last tick.
+    /// The bytes moved since the last tick.
     moved: Cell<u32>,
-    /// Bytes it should have moved and has not.
+    /// The bytes that the client should have moved and has not moved.
     behind: Cell<u64>,
-    /// Bytes in the socket's buffer at the last tick, of a peer that does not take them at once.
+    /// The bytes that were in the socket's send buffer at the last tick.
     unsent: Cell<u32>,
 }
 
 impl RateMeter {
-    /// Forgets what was: it is the peer's turn from now on.
+    /// Starts a measurement, because the client is expected to send or to read from now on.
     pub(crate) fn start(&self) {
         self.moved.set(0);
         self.behind.set(0);
@@ -53,27 +57,32 @@ impl RateMeter {
         self.moved.set(self.moved.get().saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX)));
     }
 
-    /// Takes what was counted since the last tick.
+    /// Returns the bytes counted since the last tick, and resets the count.
     pub(crate) fn take(&self) -> u64 {
         u64::from(self.moved.take())
     }
 
-    /// Bytes the peer has taken since the last tick. What was written lies in the socket's buffer, which takes more
-    /// only when a third of it is free: a megabyte, and at a few kilobytes a second minutes. So `unsent` is what lies there.
+    /// Returns the bytes that the client has read since the last tick, where `unsent` is the number
+    /// of bytes in the socket's send buffer.
+    ///
+    /// The bytes written to the socket are no measure: the system accepts more only when a third of
+    /// the send buffer is free, which is a megabyte, and takes minutes at a few kilobytes per
+    /// second.
     pub(crate) fn taken(&self, unsent: Option<u32>) -> u64 {
         let written = self.take();
         let Some(unsent) = unsent else { return written };
         (u64::from(self.unsent.replace(unsent)) + written).saturating_sub(u64::from(unsent))
     }
 
-    /// A tick has passed in which `moved` bytes came or went; says whether the peer is too far behind.
+    /// Ends a tick in which `moved` bytes were moved. Returns true if the client is further behind
+    /// than the grace allows.
     pub(crate) fn tick(&self, rate: Rate, moved: u64) -> bool {
         let behind = (self.behind.get() + rate.tick).saturating_sub(moved);
         self.behind.set(behind);
         behind > rate.tick.saturating_mul(u64::from(rate.grace))
     }
 
-    /// How many ticks the peer is behind.
+    /// Returns the number of ticks by which the client is behind.
     pub(crate) fn lag(&self, rate: Rate) -> u32 {
         self.behind
             .get()
@@ -86,7 +95,8 @@ impl RateMeter {
 mod tests {
     use super::*;
 
-    /// After how many ticks a peer that moves so much each tick is too far behind.
+    /// Returns the tick at which a client that moves this many bytes in each tick is too far
+    /// behind.
     fn ends(rate: Rate, moved: impl Fn(u32) -> u64) -> Option<u32> {
         let pace = RateMeter::default();
         (1..10_000).find(|at| pace.tick(rate, moved(*at)))
@@ -98,9 +108,9 @@ mod tests {
         assert_eq!(ends(rate, |_| 0), Some(11));
         assert_eq!(ends(rate, |_| 50), Some(21));
         assert_eq!(ends(rate, |_| 100), None);
-        // In lumps, as sockets have it.
+        // Sockets move bytes in bursts.
         assert_eq!(ends(rate, |at| if at % 9 == 0 { 900 } else { 0 }), None);
-        // What was fast at first is not saved up.
+        // A fast start is not saved up.
         assert_eq!(ends(rate, |at| if at == 1 { 1 << 30 } else { 0 }), Some(12));
     }
 

@@ -54,7 +54,7 @@ pub(crate) trait TableEntry: fmt::Debug {
     /// does not wait for such connections.
     fn is_awaiting_response(&self) -> bool;
 
-    /// Returns true if stopping closes the connection at once. That is so within a streamed
+    /// Returns true if stopping closes the connection at once. This is the case within a streamed
     /// response and, over HTTP/2, within a request body or without open streams.
     fn is_cut_by_stop(&self) -> bool {
         false
@@ -68,7 +68,7 @@ pub(crate) trait TableEntry: fmt::Debug {
     /// Returns true if the connection is being closed.
     fn is_ending(&self) -> bool;
 
-    /// Has the connection's task polled, because an event that it waits for has happened.
+    /// Wakes the task of the connection, because an event that the task waits for has happened.
     fn wake(&self);
 
     /// Returns true if the client is the supervisor of this process.
@@ -101,7 +101,7 @@ pub(crate) struct ConnectionTable {
     pub(crate) trim: Trim,
     entries: RefCell<Vec<Option<Rc<dyn TableEntry>>>>,
     free: RefCell<Vec<usize>>,
-    /// The number of entries in use, and how many of them are substreams.
+    /// The number of entries in use, including substreams.
     occupied: Cell<usize>,
     substreams: Cell<usize>,
     /// The number of connections so far.
@@ -250,8 +250,8 @@ impl ConnectionTable {
             .collect()
     }
 
-    /// Advances the clock by a tick, enforces all deadlines and trims memory. Called at each tick as
-    /// long as the thread runs.
+    /// Advances the clock by a tick, enforces all deadlines and trims memory. Called periodically
+    /// while the thread runs.
     pub(crate) fn sweep(&self) {
         let now = self.clock.advance();
         self.for_each(|_, entry| entry.sweep(now));
@@ -273,13 +273,13 @@ impl ConnectionTable {
     }
 }
 
-/// The place of an entry in the table. The drop frees the place, even if the task of the entry
-/// panics or is dropped with its thread.
+/// The place of an entry in the table. Dropping the value frees the place, even if the task of the
+/// entry panics or is dropped with its thread.
 #[derive(Debug)]
 pub(crate) struct Slot {
     connections: Rc<ConnectionTable>,
     key: usize,
-    /// Whether the entry is a stream within another connection.
+    /// True if the entry is a stream within another connection.
     is_substream: bool,
     /// The scoreboard that counts the connection, if it is counted for the supervisor.
     counted: Option<Arc<SharedScoreboard>>,

@@ -28,8 +28,8 @@ impl Trim {
         self.ticks_left.set(QUIET_TICKS);
     }
 
-    /// Trims if that is scheduled. While connections keep releasing memory, only cheap trims are
-    /// made; the last trim returns all free memory.
+    /// Trims if a trim is scheduled. While connections keep releasing memory, only cheap trims are
+    /// made. The last trim returns all free memory.
     pub(super) fn on_tick(&self) {
         if let (Some(trim), left @ 1..) = (self.trim, self.ticks_left.get()) {
             self.ticks_left.set(left - 1);
@@ -74,7 +74,7 @@ mod tests {
         trim.on_tick_without_connections();
         assert_eq!(CALLS.take(), [true]);
         assert_eq!(tick(), []);
-        // The clock also ticks without connections, and then trims nothing.
+        // The clock also ticks without connections, and no further trim is made.
         trim.on_tick_without_connections();
         assert_eq!(CALLS.take(), []);
         Trim::new(None).on_tick();

@@ -1,7 +1,7 @@
-//! The access log: one line per answered request.
+//! The access log, which has one record for each request.
 //!
-//! Lines go through a [`LineWriter`], so an output that does not take them holds up nobody. A log
-//! may instead be read by the application, record by record: then nothing is formatted here.
+//! Records are either written as lines through a [`LineWriter`], so that a blocked output does not
+//! block the server, or read one by one by the application, without formatting.
 
 mod file;
 pub(crate) mod pending_record;
@@ -19,10 +19,11 @@ pub use self::record::{Format, OwnedRecord, Protocol, Record};
 use super::line_writer::LineWriter;
 use super::output;
 
-/// What records may wait for an application that reads them itself; about 1 MiB with ordinary paths.
+/// The maximum number of records that wait for an application to read them. With paths of ordinary
+/// length, they use about 1 MiB.
 pub const QUEUE_RECORDS: usize = 4096;
 
-/// Where records go.
+/// An access log, which either is written to an output or is read by the application.
 #[derive(Debug)]
 pub struct AccessLog {
     kind: Kind,
@@ -35,28 +36,29 @@ enum Kind {
 }
 
 impl AccessLog {
-    /// A log whose lines are written to `out` by a thread of its own.
+    /// Makes a log whose lines a thread of its own writes to `out`.
     ///
     /// # Errors
-    /// When the thread cannot be started.
+    /// Fails if the thread cannot be started.
     pub fn written(out: impl Write + Send + 'static, format: Format) -> io::Result<AccessLog> {
         Ok(AccessLog::to(LineWriter::start(out, "# ")?, format))
     }
 
-    /// A log whose lines are written to an output that others may write to as well.
+    /// Makes a log whose lines are written to an output that other code may also write to.
     pub fn to(writer: LineWriter, format: Format) -> AccessLog {
         AccessLog { kind: Kind::Written { writer, format, is_closed: AtomicBool::new(false) } }
     }
 
-    /// A log that the application reads with [`take`](Self::take).
+    /// Makes a log that the application reads with [`take`](Self::take).
     pub fn read() -> AccessLog {
         AccessLog { kind: Kind::Read(Mutex::default()) }
     }
 
-    /// Takes a record. Never blocks on the output.
+    /// Adds a record to the log. Never waits for the output.
     ///
     /// # Allocation
-    /// None for a written log once its buffers have grown; a record that is read is copied.
+    /// A written log does not allocate once its buffers have grown. A log that is read copies the
+    /// record.
     pub fn record(&self, record: &Record<'_>) {
         match &self.kind {
             Kind::Written { writer, format, is_closed } => {
@@ -75,14 +77,14 @@ impl AccessLog {
         }
     }
 
-    /// Ends a written log when what waits has been written, or when the output has stood still for
+    /// Closes a written log after its queued lines have been written, or after
     /// [`FLUSH_TIME`](output::FLUSH_TIME). Later records are lost.
     pub fn close(&self) {
         self.close_until(Instant::now() + output::FLUSH_TIME);
     }
 
-    /// Ends a written log when what waits has been written, or at a deadline that all outputs of the
-    /// process share. Later records are lost.
+    /// Closes a written log after its queued lines have been written, or at a deadline that all
+    /// outputs of the process share. Later records are lost.
     pub fn close_until(&self, deadline: Instant) {
         if let Kind::Written { writer, is_closed, .. } = &self.kind {
             is_closed.store(true, Ordering::Relaxed);
@@ -90,7 +92,7 @@ impl AccessLog {
         }
     }
 
-    /// Lines of a written log that were lost since it was opened.
+    /// Returns the number of lines of a written log that were lost since it was opened.
     pub fn lines_lost(&self) -> u64 {
         match &self.kind {
             Kind::Written { writer, .. } => writer.lines_lost(),
@@ -98,7 +100,8 @@ impl AccessLog {
         }
     }
 
-    /// The next record of a log that is [`read`](Self::read); `None` when there is none.
+    /// Returns the next record of a log that is [read](Self::read) by the application, or `None` if
+    /// there are no more records.
     pub fn take(&self) -> Option<OwnedRecord> {
         match &self.kind {
             Kind::Read(queue) => lock(queue).records.pop_front(),
@@ -106,7 +109,8 @@ impl AccessLog {
         }
     }
 
-    /// Records lost since this was last asked, because nobody read them fast enough.
+    /// Returns the number of records that were lost since the last call because the application did
+    /// not read them fast enough.
     pub fn take_lost(&self) -> u64 {
         match &self.kind {
             Kind::Read(queue) => std::mem::take(&mut lock(queue).lost),
@@ -122,7 +126,7 @@ struct Queue {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is guarded is whole at every point where a panic could happen.
+    // A poisoned lock can be used, because no panic leaves the data inconsistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,10 +1,10 @@
-//! Lines on their way to a file, a pipe or a terminal that may stop taking them.
+//! A writer of lines to a file, pipe or terminal that may stop accepting data.
 //!
-//! A call that writes a line only appends it to a buffer in memory; a thread of the writer writes
-//! the buffer to the output. A disk that hangs, a terminal after Ctrl-S or a pipe that nobody
-//! reads therefore blocks that thread and no other. Past [`BUFFER_BYTES`] lines are dropped, and so
-//! are lines that the output refuses, as a full disk does. Dropped lines are counted, and the count
-//! is written once the output takes lines again.
+//! A call that writes a line only appends it to a buffer in memory, and a thread of the writer
+//! writes the buffer to the output. If a disk hangs, a terminal is stopped with Ctrl-S, or no
+//! process reads a pipe, only that thread blocks. Lines are dropped when more than [`BUFFER_BYTES`]
+//! are buffered, or when the output refuses them, as a full disk does. Dropped lines are counted,
+//! and their number is written once the output accepts lines again.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,31 +14,32 @@ use std::{io, thread};
 
 use rookery_system::signals::with_signals_blocked;
 
-/// How many bytes may wait to be written: about 10,000 lines, a tenth of a second under full load.
+/// The maximum size of the buffer. It holds about 10,000 lines, those of a tenth of a second under
+/// full load.
 pub(crate) const BUFFER_BYTES: usize = 1 << 20;
-/// The writer gathers lines for this long before it writes again: at most 100 writes (and wake-ups)
-/// a second.
+/// The time for which the writer collects lines before it writes again, which limits the number of
+/// writes and wake-ups to 100 per second.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// Lines that all writers of this process have dropped.
+/// The number of lines that all writers of this process have dropped.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// Returns how many lines this process has dropped, whichever writer they were for.
+/// Returns the number of lines that all writers of this process have dropped.
 pub fn lines_lost() -> u64 {
     LOST.load(Ordering::Relaxed)
 }
 
-/// A bounded buffer of lines and the thread that writes them. Clones share both; the thread writes
-/// what is left and ends when the last clone is dropped.
+/// A bounded buffer of lines with the thread that writes them. Clones share the buffer and the
+/// thread. When the last clone is dropped, the thread writes the remaining lines and ends.
 #[derive(Debug, Clone)]
 pub struct LineWriter(Arc<Handle>);
 
 impl LineWriter {
-    /// Starts the thread that writes to `out`. `prefix` begins the line that tells how many were
-    /// dropped.
+    /// Starts the thread that writes to `out`. `prefix` is the beginning of the line that reports
+    /// the number of dropped lines.
     ///
     /// # Errors
-    /// When the thread cannot be started.
+    /// Fails if the thread cannot be started.
     pub fn start(out: impl Write + Send + 'static, prefix: &'static str) -> io::Result<LineWriter> {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
@@ -49,21 +50,21 @@ impl LineWriter {
         Ok(LineWriter(Arc::new(Handle(shared))))
     }
 
-    /// Returns a writer that drops every line, for a system that starts no more threads.
+    /// Returns a writer that drops every line, for use when no thread can be started.
     pub(super) fn without_output() -> LineWriter {
         let shared = Shared::default();
         lock(&shared.state).is_closed = true;
         LineWriter(Arc::new(Handle(Arc::new(shared))))
     }
 
-    /// Queues `lines`, each with its end. Never blocks on the output.
+    /// Queues complete lines, each with its line feed. Never blocks on the output.
     pub fn write(&self, lines: &[u8]) {
         if !self.push(|buffer| buffer.extend_from_slice(lines)) {
             self.lose(lines.split(|byte| *byte == b'\n').count() as u64 - 1);
         }
     }
 
-    /// Queues one line that `write` appends to the buffer. Never blocks on the output.
+    /// Queues one line, which `write` appends to the buffer. Never blocks on the output.
     ///
     /// # Allocation
     /// None once the buffers have grown.
@@ -93,8 +94,8 @@ impl LineWriter {
         lock(&self.0.0.state).lost += count;
     }
 
-    /// Waits until the output has taken or refused what was queued before this call, but no longer
-    /// than `within`. Returns whether it has.
+    /// Waits until the output has accepted or refused all lines that were queued before this call,
+    /// but no longer than `within`. Returns true if that happened in time.
     pub fn flush(&self, within: Duration) -> bool {
         let shared = &self.0.0;
         let deadline = Instant::now() + within;
@@ -117,30 +118,30 @@ impl LineWriter {
         is_flushed
     }
 
-    /// Returns how many lines this writer has dropped.
+    /// Returns the number of lines that this writer has dropped.
     pub fn lines_lost(&self) -> u64 {
         self.0.0.lost.load(Ordering::Relaxed)
     }
 }
 
-/// Closes the buffer when the last clone of a writer is dropped.
+/// The owner of the buffer, which clones of a writer share. Dropping it closes the buffer.
 #[derive(Debug)]
 struct Handle(Arc<Shared>);
 
 impl Drop for Handle {
-    /// Makes the thread write the buffered lines, and does not wait for that.
+    /// Makes the thread write the buffered lines and end, without waiting for the thread.
     fn drop(&mut self) {
         lock(&self.0.state).is_closed = true;
         self.0.changed.notify_all();
     }
 }
 
-/// The buffer, between those who queue lines and the thread that writes them.
+/// The buffer, which the callers and the thread of the writer share.
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
-    /// All lines that this writer has dropped.
+    /// The number of lines that this writer has dropped.
     lost: AtomicU64,
 }
 
@@ -154,25 +155,26 @@ impl Shared {
 #[derive(Debug, Default)]
 struct State {
     lines: Vec<u8>,
-    /// Dropped lines of which the thread does not know yet.
+    /// The number of dropped lines that the thread has not read from this field yet.
     lost: u64,
-    /// How often lines were queued, and how many of these calls have been written.
+    /// The number of calls that queued lines, and the number of those whose lines were written.
     pushed: u64,
     written: u64,
-    /// Downstream of `flush` that wait.
+    /// The number of waiting calls of `flush`.
     flushing: u32,
     is_closed: bool,
-    /// The thread sleeps until it is notified: while it writes or gathers, nobody has to wake it.
+    /// True if the thread sleeps until it is notified. While it writes or collects lines, it needs
+    /// no wake-up.
     is_idle: bool,
 }
 
 /// Runs the thread of a writer.
 fn write_lines(shared: &Shared, mut out: impl Write, prefix: &str) {
     let mut lines = Vec::new();
-    // Lines that are missing from the output, which does not say so yet.
+    // The number of dropped lines that have not been reported in the output yet.
     let mut missing = 0;
-    // Whether the output accepted only a part of the last line; the next write starts after the end
-    // of that line.
+    // True if the output accepted only a part of the last line. The next write begins with a line
+    // feed to end that line.
     let mut is_cut = false;
     loop {
         let mut state = lock(&shared.state);
@@ -193,8 +195,8 @@ fn write_lines(shared: &Shared, mut out: impl Write, prefix: &str) {
             );
         }
         is_cut = is_cut && write_some(&mut out, b"\n") == 0;
-        // An output that cannot be written (a full disk, a reader that has gone) does not end the
-        // server.
+        // The server continues if the output cannot be written, for example because a disk is full
+        // or a pipe has no reader.
         let written = if is_cut { 0 } else { write_some(&mut out, &lines) };
         if written == lines.len() {
             missing = 0;
@@ -215,13 +217,14 @@ fn write_lines(shared: &Shared, mut out: impl Write, prefix: &str) {
             return;
         }
         if !state.is_closed && state.flushing == 0 {
-            // Cut short by `flush` and by the last drop only: `is_idle` is false.
+            // Only `flush` and the drop of the last clone end this wait early, because `is_idle` is
+            // false.
             drop(shared.changed.wait_timeout(state, GATHER));
         }
     }
 }
 
-/// Writes `lines`, and returns how many bytes the output took.
+/// Writes `lines`, and returns the number of bytes that the output accepted.
 fn write_some(out: &mut impl Write, lines: &[u8]) -> usize {
     let mut written = 0;
     while written < lines.len() {
@@ -232,13 +235,13 @@ fn write_some(out: &mut impl Write, lines: &[u8]) -> usize {
             Err(_) => break,
         }
     }
-    // What it has taken is on its way.
+    // An error is ignored, because the number of accepted bytes is already known.
     let _ = out.flush();
     written
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is guarded is whole at every point where a panic could happen.
+    // A poisoned lock can be used, because no panic leaves the data inconsistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -248,7 +251,8 @@ mod tests {
 
     use super::*;
 
-    /// An output that hands each write to the test and takes it when the test says so.
+    /// An output that sends the bytes of each write to the test, and returns from the write when
+    /// the test allows it.
     struct Gate {
         written: mpsc::Sender<Vec<u8>>,
         go_on: mpsc::Receiver<()>,
@@ -257,7 +261,8 @@ mod tests {
     impl Write for Gate {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let _ = self.written.send(bytes.to_vec());
-            // Once the test has dropped its end, writes pass.
+            // `recv` fails once the test has dropped its end of the channel. From that time, writes
+            // succeed at once.
             let _ = self.go_on.recv();
             Ok(bytes.len())
         }
@@ -273,7 +278,7 @@ mod tests {
         let (go, go_on) = mpsc::channel();
         let writer = LineWriter::start(Gate { written, go_on }, "told: ").unwrap();
         writer.write(b"first\n");
-        // The thread is in its write now, and stays there.
+        // The thread is now blocked in the write.
         assert_eq!(reads.recv().unwrap(), b"first\n");
         let before = lines_lost();
         let kilobyte = [&[b'x'; 1023][..], b"\n"].concat();
@@ -306,14 +311,15 @@ mod tests {
             move || writer.flush(Duration::from_secs(60))
         });
         assert_eq!(reads.recv().unwrap(), b"before\n");
-        // What is queued before the flush begins would be waited for as well.
+        // The test waits until the flush has begun, because a flush also waits for all lines that
+        // were queued before it.
         while lock(&writer.0.0.state).flushing == 0 {
             thread::yield_now();
         }
         writer.write(b"later\n");
         go.send(()).unwrap();
         assert!(flushing.join().unwrap());
-        // The line that came later is written, but its write has not returned.
+        // The thread is writing the line that was queued later, and the write has not returned.
         assert_eq!(reads.recv().unwrap(), b"later\n");
         assert!(!writer.flush(Duration::from_millis(20)));
         drop(go);
@@ -329,7 +335,7 @@ mod tests {
         writer.write(b"last\n");
         drop(writer);
         drop(go);
-        // The channel closes with the thread.
+        // The channel closes when the thread ends.
         assert_eq!(reads.iter().collect::<Vec<_>>(), [b"last\n"]);
     }
 }

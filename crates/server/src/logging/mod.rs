@@ -1,4 +1,4 @@
-//! What the server tells of itself: lines and numbers.
+//! The outputs for logs, and the access log.
 
 pub mod access_log;
 pub(crate) mod line_writer;

@@ -1,5 +1,6 @@
-//! The standard output and the standard error of this process. Their readers may stop reading, so
-//! each stream has one [`LineWriter`], through which this process writes everything.
+//! The writers of the standard output and the standard error of this process. Because the readers
+//! of these streams may stop reading, this process writes to each stream only through one
+//! [`LineWriter`].
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -7,11 +8,13 @@ use std::time::{Duration, Instant};
 
 pub use super::line_writer::{LineWriter, lines_lost};
 
-/// How long a process waits at its end for outputs that accept no data.
+/// The time for which a process waits at its end for outputs to accept the remaining lines.
 pub const FLUSH_TIME: Duration = Duration::from_secs(1);
-/// How long an output is waited for when that time is over: one that accepts data needs no longer.
+/// The minimum time for each output after a shared deadline, which is enough for an output that
+/// accepts data.
 const LEAST_TIME: Duration = Duration::from_millis(50);
-/// How long a panic waits until it has been written, since an abort may follow.
+/// The time for which a panicking thread waits until its message is written, because the process
+/// may be aborted afterwards.
 const PANIC_TIME: Duration = Duration::from_millis(200);
 
 static STDOUT: Stream = Stream::new(libc::STDOUT_FILENO, "# ");
@@ -27,13 +30,13 @@ pub fn stderr() -> &'static LineWriter {
     STDERR.writer()
 }
 
-/// Waits until both streams have taken what was written to them, for a second in all at most. To be
-/// called before the process ends or becomes another program.
+/// Waits until both streams have accepted all lines, but at most one second in total. Must be
+/// called before the process ends or executes another program.
 pub fn flush() {
     flush_until(Instant::now() + FLUSH_TIME);
 }
 
-/// Waits until both streams have taken what was written to them, until a deadline that all outputs
+/// Waits until both streams have accepted all lines, but at most until a deadline that all outputs
 /// of the process share.
 pub fn flush_until(deadline: Instant) {
     for stream in [&STDOUT, &STDERR] {
@@ -43,13 +46,14 @@ pub fn flush_until(deadline: Instant) {
     }
 }
 
-/// Returns how long an output is waited for until a deadline that several share: one that stands
-/// still uses up all of the time, and the next one gets a moment nevertheless.
+/// Returns the time left until a deadline that several outputs share. An output that accepts no
+/// data uses up all of the time, and therefore each output gets at least [`LEAST_TIME`].
 pub(super) fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now()).max(LEAST_TIME)
 }
 
-/// Has panics written through [`stderr`], so that a panic does not block on its message either.
+/// Installs a panic hook that writes messages through [`stderr`], so that a panic does not block on
+/// its message.
 pub fn write_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
@@ -63,17 +67,18 @@ pub fn write_panics() {
     }));
 }
 
-/// One of the standard streams, whose writer is started when it is first used.
+/// One of the standard streams. Its writer is started when it is first used.
 struct Stream {
     descriptor: libc::c_int,
     prefix: &'static str,
     current: AtomicPtr<Started>,
 }
 
-/// A writer, and the process that has its thread: a forked child has the memory without the thread.
+/// A writer with the id of the process that started its thread. A process forked from this one has
+/// the memory, but not the thread.
 struct Started {
     process: u32,
-    /// `false` for a writer that drops every line because its thread could not be started.
+    /// False if the thread could not be started, so that the writer drops every line.
     has_thread: bool,
     writer: LineWriter,
 }
@@ -83,14 +88,16 @@ impl Stream {
         Stream { descriptor, prefix, current: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Returns what this process has started.
+    /// Returns the writer of this process, with or without a thread. A writer inherited from a
+    /// parent process does not count.
     fn current(&self) -> Option<&'static Started> {
-        // SAFETY: null, or what `writer_from` has leaked, which stays for ever.
+        // SAFETY: the pointer is null or from a box that `writer_from` has leaked and that is never
+        // freed.
         let started: &'static Started = unsafe { self.current.load(Ordering::Acquire).as_ref() }?;
         (started.process == std::process::id()).then_some(started)
     }
 
-    /// Returns the writer of this process, if it has been started.
+    /// Returns the writer that this process has started, if any.
     fn started(&self) -> Option<&'static LineWriter> {
         self.current().filter(|started| started.has_thread).map(|started| &started.writer)
     }
@@ -99,8 +106,8 @@ impl Stream {
         self.writer_from(|| LineWriter::start(Descriptor(self.descriptor), self.prefix))
     }
 
-    /// Returns the writer of this process, which `start` starts if there is none. If the thread
-    /// cannot be started now, lines are dropped, and the next use tries again.
+    /// Returns the writer of this process, and starts it first if necessary. If the thread cannot
+    /// be started, lines are dropped, and the next use tries again.
     fn writer_from(&self, start: impl Fn() -> io::Result<LineWriter>) -> &'static LineWriter {
         loop {
             let before = self.current.load(Ordering::Acquire);
@@ -116,25 +123,27 @@ impl Stream {
             let started = Started { process: std::process::id(), has_thread, writer };
             let new = Box::into_raw(Box::new(started));
             match self.current.compare_exchange(before, new, Ordering::AcqRel, Ordering::Acquire) {
-                // At most two are leaked for each process that has forked from this one without
-                // becoming a program.
-                // SAFETY: it was leaked above, and nobody frees it.
+                // At most two boxes are leaked in each process. A forked process also inherits
+                // those of its parent.
+                //
+                // SAFETY: `new` was leaked above and is never freed.
                 Ok(_) => return unsafe { &(*new).writer },
-                // SAFETY: another thread was first, so nobody else has seen this one.
+                // SAFETY: another thread has stored its writer first, so that no other code has
+                // this pointer.
                 Err(_) => drop(unsafe { Box::from_raw(new) }),
             }
         }
     }
 }
 
-/// A file descriptor that is written to, and that is not closed on drop.
+/// A file descriptor for writing that is not closed on drop.
 struct Descriptor(libc::c_int);
 
 impl Write for Descriptor {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
-            // SAFETY: the pointer and the length are those of `bytes`. A closed descriptor is an
-            // error.
+            // SAFETY: the pointer and the length are those of `bytes`. If the descriptor is closed,
+            // `write` returns an error.
             let written = unsafe { libc::write(self.0, bytes.as_ptr().cast(), bytes.len()) };
             if let Ok(written) = usize::try_from(written) {
                 return Ok(written);
@@ -143,9 +152,10 @@ impl Write for Descriptor {
             if error.kind() != io::ErrorKind::WouldBlock {
                 return Err(error);
             }
-            // Another process may have made the terminal or pipe that both have non-blocking.
+            // The terminal or pipe may be non-blocking, because another process that shares it may
+            // have made it so.
             let mut room = libc::pollfd { fd: self.0, events: libc::POLLOUT, revents: 0 };
-            // SAFETY: one descriptor to wait for.
+            // SAFETY: `room` is one valid `pollfd`, and the number of descriptors is 1.
             unsafe { libc::poll(&raw mut room, 1, -1) };
         }
     }
@@ -161,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    /// An output that hands what is written to the test.
+    /// An output that sends the written lines to the test.
     struct Lines(std::sync::mpsc::Sender<Vec<u8>>);
 
     impl Write for Lines {
@@ -177,7 +187,8 @@ mod tests {
 
     #[test]
     fn a_writer_whose_thread_could_not_be_started_is_started_at_a_later_use() {
-        // Writers live as long as the process, so that a leak checker has to find them from a static.
+        // The stream is a static variable, because writers are never freed and a leak checker must
+        // find a pointer to them.
         static STREAM: Stream = Stream::new(-1, "");
         static FIRST: OnceLock<&LineWriter> = OnceLock::new();
         let stream = &STREAM;
@@ -185,13 +196,13 @@ mod tests {
         let first = *FIRST.get_or_init(|| stream.writer_from(fails));
         first.write(b"one\ntwo\n");
         assert_eq!(first.lines_lost(), 2);
-        // Nothing is leaked for each failure.
+        // A failed start leaks nothing.
         assert!(std::ptr::eq(first, stream.writer_from(fails)));
         assert!(stream.started().is_none());
         let (taken, lines) = std::sync::mpsc::channel();
         stream.writer_from(|| LineWriter::start(Lines(taken.clone()), "")).write(b"three\n");
         assert_eq!(lines.recv().unwrap(), b"three\n");
-        // From now on it is the writer.
+        // The thread was started, so that this is the writer from now on.
         let known: *const LineWriter = stream.started().unwrap();
         assert!(std::ptr::eq(known, stream.writer_from(fails)));
     }

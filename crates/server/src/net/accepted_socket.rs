@@ -13,7 +13,7 @@ use super::tls::stream::TlsStream;
 use super::transport::{Channel, Transport};
 use super::unix_stream::UnixStream;
 
-/// A connection that has been accepted, and not been taken in yet.
+/// An accepted connection that is not served yet.
 #[derive(Debug)]
 pub(crate) enum AcceptedSocket {
     Tcp(std::net::TcpStream, SocketAddr),
@@ -21,7 +21,7 @@ pub(crate) enum AcceptedSocket {
 }
 
 impl AcceptedSocket {
-    /// The client's address; `None` on a Unix socket.
+    /// Returns the client's address, or `None` on a Unix socket.
     pub(crate) fn remote(&self) -> Option<SocketAddr> {
         match self {
             AcceptedSocket::Tcp(_, remote) => Some(*remote),
@@ -29,7 +29,7 @@ impl AcceptedSocket {
         }
     }
 
-    /// Whether it comes from who may be the supervisor of this process.
+    /// Returns true if the client may be the supervisor of this process.
     pub(crate) fn is_from_supervisor(&self) -> bool {
         match self {
             AcceptedSocket::Tcp(..) => false,
@@ -39,8 +39,8 @@ impl AcceptedSocket {
         }
     }
 
-    /// Takes it in, with its place among the connections of its address, to be spoken to in the clear or with TLS. An error
-    /// means that the client has gone.
+    /// Makes a transport of the connection, over plaintext or TLS. `counted` is the connection's
+    /// place in the count of its IP address. An error means that the client has disconnected.
     pub(crate) fn into_transport(
         self,
         counted: Option<CountedConnection>,
@@ -78,7 +78,8 @@ impl AcceptedSocket {
         Ok((Transport::new(channel, close_in_child, counted), addresses))
     }
 
-    /// Answers without having read anything, and closes. An error means that the client has gone.
+    /// Writes a response without reading a request, and closes the connection. An error means that
+    /// the client has disconnected.
     pub(crate) fn reject(self, response: &[u8]) -> io::Result<()> {
         match self {
             AcceptedSocket::Tcp(mut socket, _) => {

@@ -1,8 +1,8 @@
-//! The addresses of the two ends of a connection.
+//! The addresses of the two sides of a connection.
 
 use std::net::SocketAddr;
 
-/// The two ends of a connection; a Unix socket's have no address.
+/// The addresses of the two sides of a connection. A Unix socket has no addresses.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ConnectionAddresses {
     pub(crate) remote: Option<SocketAddr>,
@@ -10,13 +10,13 @@ pub(crate) struct ConnectionAddresses {
 }
 
 impl ConnectionAddresses {
-    /// Those of a client over TCP.
+    /// Returns the addresses of a TCP connection.
     pub(crate) fn of(remote: SocketAddr, local: SocketAddr) -> ConnectionAddresses {
         ConnectionAddresses { remote: Some(canonical(remote)), local: Some(canonical(local)) }
     }
 }
 
-/// An IPv4 peer of a dual-stack listener is shown as what it is.
+/// Converts the IPv4-mapped address of a client of a dual-stack listener to IPv4.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

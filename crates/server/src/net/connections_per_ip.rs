@@ -1,15 +1,16 @@
-//! How many connections each address has.
+//! The number of connections of each IP address, for
+//! [`Limits::max_connections_per_ip`](crate::Limits::max_connections_per_ip).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 
-/// Connections of each address; empty while they have no limit.
+/// The number of connections of each IP address. The map is empty if they are not limited.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionsPerIp(RefCell<HashMap<IpAddr, usize>>);
 
-/// A connection among those of its address; given up when it is dropped.
+/// A guard that counts a connection of an IP address until it is dropped.
 #[derive(Debug)]
 pub(crate) struct CountedConnection {
     addresses: Rc<ConnectionsPerIp>,
@@ -17,7 +18,8 @@ pub(crate) struct CountedConnection {
 }
 
 impl ConnectionsPerIp {
-    /// Counts a connection of `address`; `None` when it has `limit` already.
+    /// Counts a connection of `address`. Returns `None` if the address already has `limit`
+    /// connections.
     pub(crate) fn admit(
         self: &Rc<Self>,
         address: IpAddr,
@@ -27,7 +29,7 @@ impl ConnectionsPerIp {
         let mut addresses = self.0.borrow_mut();
         let count = addresses.entry(address).or_default();
         if *count >= limit {
-            // A limit of none leaves the entry made above.
+            // A limit of 0 leaves the new entry empty.
             if *count == 0 {
                 addresses.remove(&address);
             }
@@ -50,7 +52,8 @@ impl Drop for CountedConnection {
     }
 }
 
-/// What counts as one address: an IPv6 client has a /64 to itself (RFC 6177).
+/// Returns the address under which a client is counted. An IPv6 client usually has a /64 network of
+/// its own (RFC 6177), which is counted as one.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

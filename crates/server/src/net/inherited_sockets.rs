@@ -1,4 +1,4 @@
-//! Sockets that somebody else has bound and listens on, such as a service manager.
+//! Listening sockets that another process, such as a service manager, has opened and passed on.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -10,30 +10,32 @@ use rookery_system::fork::CloseInChild;
 use super::descriptor::close_in_child;
 use super::listen::ListeningSocket;
 
-/// See the module. They stay open and listening for as long as this lives, so one listener after the other can have them.
+/// Listening sockets that another process has passed on. They stay open as long as this value
+/// exists, so that successive listeners can use them.
 #[derive(Debug, Default)]
 pub struct InheritedSockets {
-    // Before the sockets: a descriptor that was closed may be somebody else's by now.
+    // Dropped before the sockets, because another thread may reuse the number of a closed
+    // descriptor.
     close_in_child: Vec<CloseInChild>,
     sockets: Vec<ListeningSocket>,
 }
 
-/// Where one of them is.
+/// The address of an inherited socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InheritedAddress {
-    /// An address and a port.
+    /// An IP address and a port.
     Tcp(SocketAddr),
-    /// A path; none for an abstract name.
+    /// The path of a Unix socket, or `None` for an abstract name.
     Unix(Option<PathBuf>),
 }
 
 impl InheritedSockets {
-    /// One more.
+    /// Adds a TCP socket.
     pub fn push_tcp(&mut self, socket: TcpListener) {
         self.push(ListeningSocket::Tcp(socket));
     }
 
-    /// One more.
+    /// Adds a Unix socket.
     pub fn push_unix(&mut self, socket: UnixListener) {
         self.push(ListeningSocket::Unix(socket));
     }
@@ -43,24 +45,25 @@ impl InheritedSockets {
         self.sockets.push(socket);
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no sockets.
     pub fn is_empty(&self) -> bool {
         self.sockets.is_empty()
     }
 
-    /// Where they are.
+    /// Returns the addresses of the sockets.
     pub fn addresses(&self) -> Vec<InheritedAddress> {
-        let place = |bound: &ListeningSocket| match bound {
+        let address_of = |bound: &ListeningSocket| match bound {
             ListeningSocket::Tcp(socket) => socket.local_addr().map(InheritedAddress::Tcp).ok(),
             ListeningSocket::Unix(socket) => {
                 let path = socket.local_addr().ok()?.as_pathname().map(PathBuf::from);
                 Some(InheritedAddress::Unix(path))
             }
         };
-        self.sockets.iter().filter_map(place).collect()
+        self.sockets.iter().filter_map(address_of).collect()
     }
 
-    /// Copies that can be accepted from, and the address of the first of TCP.
+    /// Returns copies of the sockets on which connections can be accepted, and the address of the
+    /// first TCP socket.
     pub(crate) fn copies(&self) -> io::Result<(Vec<ListeningSocket>, Option<SocketAddr>)> {
         let copy = |bound: &ListeningSocket| {
             match bound {

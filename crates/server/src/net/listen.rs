@@ -1,4 +1,4 @@
-//! Listening sockets, and what they accept.
+//! Listening sockets: binding them, and accepting connections on them.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -13,10 +13,11 @@ use rookery_system::fork::CloseInChild;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Connections that wait to be accepted; the kernel caps it at `net.core.somaxconn`.
+/// The maximum number of connections that wait to be accepted. The kernel limits it to
+/// `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// A bound socket that listens.
+/// A listening socket.
 #[derive(Debug)]
 pub(crate) enum ListeningSocket {
     Tcp(TcpListener),
@@ -24,10 +25,10 @@ pub(crate) enum ListeningSocket {
 }
 
 impl ListeningSocket {
-    /// Takes a socket that listens, over TCP or a Unix socket.
+    /// Makes the value from a descriptor of a listening TCP or Unix socket.
     pub(crate) fn from_fd(socket: OwnedFd) -> ListeningSocket {
         let tcp = TcpListener::from(socket);
-        // The standard library knows no address of another family.
+        // The standard library fails for addresses of other families.
         if tcp.local_addr().is_ok() {
             ListeningSocket::Tcp(tcp)
         } else {
@@ -35,7 +36,7 @@ impl ListeningSocket {
         }
     }
 
-    /// The same socket once more.
+    /// Returns a copy of the socket, with a descriptor of its own.
     pub(crate) fn try_clone(&self) -> io::Result<ListeningSocket> {
         match self {
             ListeningSocket::Tcp(socket) => socket.try_clone().map(ListeningSocket::Tcp),
@@ -43,7 +44,7 @@ impl ListeningSocket {
         }
     }
 
-    /// The port of a TCP address.
+    /// Returns the port of a TCP socket.
     pub(crate) fn port(&self) -> Option<u16> {
         match self {
             ListeningSocket::Tcp(socket) => socket.local_addr().ok().map(|address| address.port()),
@@ -67,36 +68,40 @@ impl AsRawFd for ListeningSocket {
     }
 }
 
-/// A listening socket that the runtime looks after.
+/// A listening socket that is registered with the runtime.
 #[derive(Debug)]
 pub(crate) struct WatchedSocket {
-    // Before the socket: a descriptor that was closed may be somebody else's by now.
+    // Dropped before the socket, because another thread may reuse the number of a closed
+    // descriptor.
     close_in_child: CloseInChild,
     bound: AsyncFd<Rc<ListeningSocket>>,
 }
 
-/// A listening socket that the runtime does not look after: nobody is accepted, and nothing of this
-/// process wakes up for those who connect.
+/// A listening socket that is not registered with the runtime. New connections wait in its queue
+/// without waking this process.
 #[derive(Debug)]
 pub(crate) struct PausedSocket {
-    // As above.
+    // Dropped before the socket, as above.
     close_in_child: CloseInChild,
     bound: Rc<ListeningSocket>,
 }
 
 impl WatchedSocket {
-    /// Takes a bound socket, inside a runtime.
+    /// Registers a socket with the current runtime.
     pub(crate) fn new(bound: Rc<ListeningSocket>) -> io::Result<WatchedSocket> {
         let close_in_child = close_in_child(&bound);
         PausedSocket { close_in_child, bound }.resume().map_err(|(_, error)| error)
     }
 
-    /// Leaves the socket alone.
+    /// Unregisters the socket from the runtime.
     pub(crate) fn pause(self) -> PausedSocket {
         PausedSocket { close_in_child: self.close_in_child, bound: self.bound.into_inner() }
     }
 
-    /// The next connection. Dropped, none is lost.
+    /// Accepts the next connection.
+    ///
+    /// # Cancel safety
+    /// No connection is lost when the future is dropped.
     pub(crate) async fn accept(&self) -> io::Result<AcceptedSocket> {
         let accept = |bound: &Rc<ListeningSocket>| match &**bound {
             ListeningSocket::Tcp(socket) => {
@@ -111,13 +116,15 @@ impl WatchedSocket {
 }
 
 impl PausedSocket {
-    /// Has the runtime look after the socket again. Who has connected meanwhile is found.
+    /// Registers the socket with the current runtime again. Connections that arrived meanwhile are
+    /// accepted next.
     ///
     /// # Errors
-    /// The system's, with what was to be resumed.
+    /// Fails if the runtime cannot register the socket, and returns the socket with the error.
     pub(crate) fn resume(self) -> Result<WatchedSocket, (PausedSocket, io::Error)> {
         let PausedSocket { close_in_child, bound } = self;
-        // SAFETY: the socket owns its descriptor, which stays open and the same until the last owner of `bound` drops it.
+        // SAFETY: the socket owns its descriptor, which stays open and unchanged until the last
+        // owner of `bound` drops it.
         match unsafe { AsyncFd::register_with_interest(bound, Interest::READABLE) } {
             Ok(bound) => Ok(WatchedSocket { close_in_child, bound }),
             Err(refused) => {
@@ -137,9 +144,9 @@ pub(crate) fn bind_tcp(address: SocketAddr) -> io::Result<(TcpListener, SocketAd
     Ok((socket, local))
 }
 
-/// Listens, with a longer queue than the standard library asks for.
+/// Listens, with a longer queue than the standard library's default.
 pub(super) fn listen(socket: &impl AsRawFd) -> io::Result<()> {
-    // SAFETY: an open, bound socket.
+    // SAFETY: the descriptor is that of an open, bound socket.
     if unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) } == 0 {
         return Ok(());
     }

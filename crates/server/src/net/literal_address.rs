@@ -1,10 +1,11 @@
-//! Addresses as people write them.
+//! Parsing of literal IP addresses.
 
 use std::ffi::CString;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// A literal address, `127.0.0.1` or `::1`; an IPv6 address may have a zone, which is the name or the number of an interface
-/// (RFC 4007, 11). `None` for all else, names of machines included: nothing is looked up.
+/// Parses a literal address such as `127.0.0.1` or `::1`. An IPv6 address may have a zone, which is
+/// the name or number of a network interface (RFC 4007, 11). Returns `None` for other texts. Host
+/// names are not resolved.
 pub fn literal_address(host: &str, port: u16) -> Option<SocketAddr> {
     let Some((ip, zone)) = host.split_once('%') else {
         return Some(SocketAddr::new(host.parse::<IpAddr>().ok()?, port));
@@ -14,7 +15,7 @@ pub fn literal_address(host: &str, port: u16) -> Option<SocketAddr> {
         Ok(index) => index,
         Err(_) => {
             let name = CString::new(zone).ok()?;
-            // SAFETY: `name` is a C string for the length of the call.
+            // SAFETY: `name` is a C string that lives until the call returns.
             unsafe { libc::if_nametoindex(name.as_ptr()) }
         }
     };

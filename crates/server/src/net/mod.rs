@@ -1,4 +1,5 @@
-//! Sockets: listening ones, connected ones, and their descriptors, which nobody else sees.
+//! Sockets and transports: listening and connected sockets, TLS, and file descriptors. Other layers
+//! never see a descriptor.
 
 pub(crate) mod accepted_socket;
 pub(crate) mod addresses;

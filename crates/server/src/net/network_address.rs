@@ -1,9 +1,9 @@
-//! The address that other machines know this one by.
+//! The address of this machine in its network.
 
 use std::net::{IpAddr, UdpSocket};
 
-/// Returns the address that this machine has in its network: the source address of a packet to
-/// elsewhere, of which none is sent.
+/// Returns the address that this machine has in its network. It is the source address that the
+/// system would use for a packet to another network; no packet is sent.
 pub fn network_address() -> Option<IpAddr> {
     let route = |from: &str, to: &str| {
         let socket = UdpSocket::bind(from).ok()?;
@@ -21,7 +21,7 @@ mod tests {
 
     #[test]
     fn the_network_address_belongs_to_this_machine_and_is_not_loopback() {
-        // A machine without a network has none.
+        // A machine without a network has no such address.
         if let Some(own) = network_address() {
             assert!(!own.is_loopback() && !own.is_unspecified(), "{own}");
             UdpSocket::bind((own, 0)).unwrap();

@@ -1,42 +1,46 @@
-//! The header of the PROXY protocol (`HAProxy`'s specification, versions 1 and 2), by which a proxy that passes bytes on tells
-//! whose they are. A listener is set to it and then has nothing else: the specification forbids to guess.
+//! The header of the PROXY protocol (`HAProxy`'s specification, versions 1 and 2), in which a proxy
+//! that forwards bytes sends the client's address. A listener either requires the header on each
+//! connection or does not accept it, because the specification forbids guessing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Bytes of a header: version 2 tells its length, of which anything is possible.
+/// The maximum size of a header. A header of version 2 contains its length, which has no limit in
+/// the specification.
 pub const MAX_HEADER_SIZE: usize = 4 << 10;
 
-/// Bytes of a line of version 1, with its CR and LF.
+/// The maximum length of a version 1 line, including its CR and LF.
 const MAX_LINE_SIZE: usize = 107;
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// A header that has come whole.
+/// A complete header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Its bytes.
+    /// The length of the header in bytes.
     pub len: usize,
-    /// The client and the address that it reached; `None` where the proxy speaks for itself, or does not know.
+    /// The address of the client, and the address that it connected to. `None` if the proxy made
+    /// the connection for itself, or does not know them.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
 }
 
-/// What the first bytes of a connection are.
+/// The result of parsing the first bytes of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParseResult {
     /// The beginning of a header.
     Incomplete,
-    /// A whole one, and perhaps more behind it.
+    /// A complete header, possibly followed by more bytes.
     Complete(Header),
-    /// No header.
+    /// Bytes that are not a header.
     Invalid,
 }
 
-/// Looks at all that has come. What it says of a whole header, or of what is none, more bytes do not change. Allocates nothing.
+/// Parses all bytes that have arrived. More bytes do not change the result once it is complete or
+/// invalid. Allocates no memory.
 pub fn parse(bytes: &[u8]) -> ParseResult {
-    let begins = |with: &[u8]| bytes.iter().zip(with).all(|(a, b)| a == b);
-    if begins(SIGNATURE) {
+    let starts_with = |with: &[u8]| bytes.iter().zip(with).all(|(a, b)| a == b);
+    if starts_with(SIGNATURE) {
         parse_version_2(bytes)
-    } else if begins(b"PROXY ") {
+    } else if starts_with(b"PROXY ") {
         parse_version_1(bytes)
     } else {
         ParseResult::Invalid
@@ -57,10 +61,10 @@ fn parse_version_1(bytes: &[u8]) -> ParseResult {
     else {
         return ParseResult::Invalid;
     };
-    let mut words = text.split(' ').skip(1);
-    let addresses = match words.next() {
+    let mut fields = text.split(' ').skip(1);
+    let addresses = match fields.next() {
         Some("UNKNOWN") => None,
-        Some(family @ ("TCP4" | "TCP6")) => match parse_addresses(family, &mut words) {
+        Some(family @ ("TCP4" | "TCP6")) => match parse_addresses(family, &mut fields) {
             None => return ParseResult::Invalid,
             addresses => addresses,
         },
@@ -71,25 +75,25 @@ fn parse_version_1(bytes: &[u8]) -> ParseResult {
 
 fn parse_addresses<'a>(
     family: &str,
-    words: &mut impl Iterator<Item = &'a str>,
+    fields: &mut impl Iterator<Item = &'a str>,
 ) -> Option<(SocketAddr, SocketAddr)> {
     let mut address = || -> Option<IpAddr> {
-        let word = words.next()?;
+        let field = fields.next()?;
         if family == "TCP4" {
-            word.parse().ok().map(IpAddr::V4)
+            field.parse().ok().map(IpAddr::V4)
         } else {
-            word.parse().ok().map(IpAddr::V6)
+            field.parse().ok().map(IpAddr::V6)
         }
     };
     let (from, to) = (address()?, address()?);
     let mut port = || {
-        let word = words.next()?;
-        let is_plain = word.bytes().all(|byte| byte.is_ascii_digit())
-            && (word == "0" || !word.starts_with('0'));
-        word.parse().ok().filter(|_| is_plain)
+        let field = fields.next()?;
+        let is_plain = field.bytes().all(|byte| byte.is_ascii_digit())
+            && (field == "0" || !field.starts_with('0'));
+        field.parse().ok().filter(|_| is_plain)
     };
     let addresses = (SocketAddr::new(from, port()?), SocketAddr::new(to, port()?));
-    words.next().is_none().then_some(addresses)
+    fields.next().is_none().then_some(addresses)
 }
 
 fn parse_version_2(bytes: &[u8]) -> ParseResult {
@@ -108,7 +112,8 @@ fn parse_version_2(bytes: &[u8]) -> ParseResult {
         IpAddr::V6(Ipv6Addr::from(octets))
     };
     let addresses = match (fixed[12], fixed[13]) {
-        // LOCAL: the proxy itself, whatever follows. Unspecified, and Unix sockets, which have no address here.
+        // LOCAL means that the proxy made the connection for itself. The unspecified family and
+        // Unix sockets have no IP address.
         (0x20, _) | (0x21, 0x00) => None,
         (0x21, 0x31) if len >= 216 => None,
         (0x21, 0x11) if len >= 12 => {
@@ -130,7 +135,7 @@ mod tests {
         (from.parse().unwrap(), to.parse().unwrap())
     }
 
-    /// A header of version 2.
+    /// Returns a header of version 2.
     fn version_2(command: u8, family: u8, content: &[u8]) -> Vec<u8> {
         let len = u16::try_from(content.len()).unwrap().to_be_bytes();
         [&SIGNATURE[..], &[command, family], &len, content].concat()

@@ -1,4 +1,4 @@
-//! A connected socket, of TCP or a Unix one, and what the system can be asked of it.
+//! A connected TCP or Unix socket, and its system calls.
 
 use std::fs::File;
 use std::io;
@@ -12,22 +12,22 @@ use tokio::net::TcpStream;
 
 use super::unix_stream::UnixStream;
 
-/// Bytes of a stream that the system takes before it has sent those before: more would count as written long before they
-/// leave.
+/// The maximum number of bytes of a streamed response that the system buffers without having sent
+/// them. With a larger buffer, bytes would count as written long before they leave.
 #[cfg(target_os = "linux")]
 const UNSENT_LIMIT: libc::c_int = 128 << 10;
 
-/// How far the peer of a transport has ended, as far as that is known without reading.
+/// The state of the peer's side of a connection, as far as it can be determined without reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeerState {
     Open,
-    /// The peer sends no more. What it sent before may lie unread.
+    /// The peer has half-closed the connection. Earlier input may still be unread.
     HalfClosed,
-    /// The connection is over in both directions.
+    /// The connection is closed in both directions.
     Closed,
 }
 
-/// See the module.
+/// A connected TCP or Unix socket.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
@@ -42,7 +42,8 @@ impl Socket {
         }
     }
 
-    /// Reads; a read that does not fill `buffer` leaves the socket known to be empty, without asking again.
+    /// Reads into `buffer`. After a read that does not fill `buffer`, the socket counts as empty
+    /// without another system call.
     pub(crate) fn poll_read_buf(
         &mut self,
         cx: &mut Context<'_>,
@@ -72,8 +73,11 @@ impl Socket {
         }
     }
 
-    /// Sends a part of a file by the system, which copies nothing; 0 at its end. An error of the kind `Unsupported`, or one of
-    /// `sendfile`'s, where that cannot be done. Waits for the file's disk if the part is not in the system's cache.
+    /// Sends a part of a file by `sendfile`, which copies no bytes to this process. Returns 0 at
+    /// the end of the file. Blocks on the disk if the part is not in the system's page cache.
+    ///
+    /// # Errors
+    /// Fails with `Unsupported` or an error of `sendfile` if the file cannot be sent in this way.
     pub(crate) fn poll_send_file(
         &self,
         cx: &mut Context<'_>,
@@ -101,29 +105,31 @@ impl Socket {
         }
     }
 
-    /// Makes the next write wait, if the socket is full. A `sendfile` in vain gathers pages first, which costs ten times as
-    /// much as asking; and one that was cut short by the end of its file must not wait.
+    /// Checks whether the socket's buffer is full, so that the next write waits. Without the check,
+    /// the next `sendfile` would collect pages before it fails, which costs ten times as much; and
+    /// after a `sendfile` that ended at the end of the file, the next write must not wait.
     fn detect_full_buffer(&self) {
         let fd = self.fd();
         let ask = || {
             let mut poll = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
-            // SAFETY: one pollfd, and no waiting.
+            // SAFETY: the call reads and writes one pollfd, and does not block.
             let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
             if found == 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
         };
-        // What it says is in the socket's readiness.
+        // The result is stored in the socket's readiness.
         let _ = match self {
             Socket::Tcp(socket) => socket.try_io(Interest::WRITABLE, ask),
             Socket::Unix(socket) => socket.try_write_with(ask),
         };
     }
 
-    /// Looks at the next byte without taking it: `None` after a FIN.
+    /// Returns the next byte without consuming it, or `None` after a FIN.
     pub(crate) fn try_peek(&self) -> io::Result<Option<u8>> {
         let fd = self.fd();
         let peek = || {
             let mut byte = 0u8;
-            // SAFETY: `fd` is open, `byte` has room for one byte, and MSG_DONTWAIT keeps the call from blocking.
+            // SAFETY: `fd` is open, `byte` has space for one byte, and MSG_DONTWAIT keeps the call
+            // from blocking.
             let n = unsafe {
                 libc::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK | libc::MSG_DONTWAIT)
             };
@@ -139,8 +145,11 @@ impl Socket {
         }
     }
 
-    /// Waits until `judge` has made something of what has come, of `buffer`'s length at most and without taking it. An error when
-    /// the peer has ended before.
+    /// Waits until `judge` returns a value for the bytes that have arrived, at most as many as
+    /// `buffer` holds. The bytes are not consumed.
+    ///
+    /// # Errors
+    /// Fails if the peer half-closes the connection before.
     pub(crate) fn poll_peek<T>(
         &self,
         cx: &mut Context<'_>,
@@ -155,7 +164,7 @@ impl Socket {
                     None if bytes.is_empty() || self.has_peer_half_closed() => {
                         Err(io::ErrorKind::UnexpectedEof.into())
                     }
-                    // Until there is more.
+                    // The socket counts as empty until more bytes arrive.
                     None => Err(io::ErrorKind::WouldBlock.into()),
                 }
             });
@@ -166,7 +175,8 @@ impl Socket {
         }
     }
 
-    /// Takes what has been looked at.
+    /// Reads and consumes exactly as many bytes as `buffer` holds, which have been peeked at
+    /// before.
     pub(crate) fn consume(&self, buffer: &mut [u8]) -> io::Result<()> {
         let len = buffer.len();
         self.receive(buffer, 0, |taken| {
@@ -183,7 +193,8 @@ impl Socket {
         let fd = self.fd();
         let receive = || {
             let (start, len) = (buffer.as_mut_ptr().cast(), buffer.len());
-            // SAFETY: `fd` is open, `buffer` has room for `len` bytes, and MSG_DONTWAIT keeps the call from blocking.
+            // SAFETY: `fd` is open, `buffer` has space for `len` bytes, and MSG_DONTWAIT keeps the
+            // call from blocking.
             let n = unsafe { libc::recv(fd, start, len, flags | libc::MSG_DONTWAIT) };
             read(&buffer[..usize::try_from(n).map_err(|_| io::Error::last_os_error())?])
         };
@@ -193,8 +204,9 @@ impl Socket {
         }
     }
 
-    /// Bytes in the socket's buffer that the peer has not acknowledged, or on a Unix socket not read; `None` where the
-    /// system does not tell. A system call.
+    /// Returns the number of bytes in the socket's buffer that the peer has not acknowledged, or on
+    /// a Unix socket not read. Returns `None` if the system does not report it. Makes a system
+    /// call.
     pub(crate) fn unsent(&self) -> Option<u32> {
         let mut bytes: libc::c_int = 0;
         // SAFETY: TIOCOUTQ writes one int.
@@ -202,24 +214,24 @@ impl Socket {
         u32::try_from(bytes).ok().filter(|_| status == 0)
     }
 
-    /// Whether the connection is over in both directions: after a reset, and on a Unix socket that the peer has closed.
-    /// A system call.
+    /// Returns true if the connection is closed in both directions: after a reset, and after the
+    /// peer of a Unix socket has closed it. Makes a system call.
     pub(crate) fn is_hung_up(&self) -> bool {
         let mut poll = libc::pollfd { fd: self.fd(), events: 0, revents: 0 };
-        // SAFETY: one pollfd, and no waiting.
+        // SAFETY: the call reads and writes one pollfd, and does not block.
         let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
         found > 0 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
     }
 
-    /// Looks how far the peer has ended without reading. A Unix socket whose peer has closed may have bytes to read all the same. A
-    /// system call.
+    /// Returns the state of the peer's side without reading. A Unix socket whose peer has closed it
+    /// may still have input, so it counts as half-closed. Makes a system call.
     pub(crate) fn peer_state(&self) -> PeerState {
         #[cfg(target_os = "linux")]
         const SHUT: libc::c_short = libc::POLLRDHUP;
         #[cfg(not(target_os = "linux"))]
         const SHUT: libc::c_short = 0;
         let mut poll = libc::pollfd { fd: self.fd(), events: SHUT, revents: 0 };
-        // SAFETY: one pollfd, and no waiting.
+        // SAFETY: the call reads and writes one pollfd, and does not block.
         let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
         if found <= 0 || poll.revents == 0 {
             PeerState::Open
@@ -232,12 +244,14 @@ impl Socket {
         }
     }
 
-    /// Makes TCP ask the peer's system, after each `interval`, whether it still knows the connection.
+    /// Enables TCP keepalive probes, which detect a peer that has vanished, after each `interval`
+    /// without traffic.
     pub(crate) fn enable_tcp_keepalive(&self, interval: Duration) {
         let Socket::Tcp(socket) = self else { return };
         let set = |level, option, value: libc::c_int| {
             let size = size_of::<libc::c_int>() as libc::socklen_t;
-            // SAFETY: the descriptor is open and `value` is as long as said. Failing leaves it unprobed.
+            // SAFETY: the descriptor is open and `size` is the size of `value`. If the call fails,
+            // no probes are sent.
             unsafe {
                 libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size)
             };
@@ -249,27 +263,29 @@ impl Socket {
         set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
     }
 
-    /// Whether the peer has sent a FIN, whatever waits to be read before it. A system call.
+    /// Returns true if the peer has sent a FIN, even if earlier input is unread. Makes a system
+    /// call.
     pub(crate) fn has_peer_half_closed(&self) -> bool {
         #[cfg(target_os = "linux")]
         const SHUT: libc::c_short = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
         #[cfg(not(target_os = "linux"))]
         const SHUT: libc::c_short = libc::POLLHUP | libc::POLLERR;
         let mut poll = libc::pollfd { fd: self.fd(), events: SHUT, revents: 0 };
-        // SAFETY: one pollfd, and no waiting.
+        // SAFETY: the call reads and writes one pollfd, and does not block.
         let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
         found > 0 && poll.revents & SHUT != 0
     }
 
-    /// Sets a TCP socket up for a reply that comes in pieces: what was written is soon the peer's, and a peer that is not there
-    /// any more is noticed within `patience`, though it sends nothing.
+    /// Configures a TCP socket for a streamed response: limits the bytes that the system buffers,
+    /// and detects within `timeout` that a peer has vanished, even if the peer sends nothing.
     pub(crate) fn set_for_streaming(&self, timeout: Duration) {
         #[cfg(target_os = "linux")]
         if let Socket::Tcp(socket) = self {
             let set = |option, value: libc::c_int| {
                 let size = size_of::<libc::c_int>() as libc::socklen_t;
                 let value = (&raw const value).cast();
-                // SAFETY: the descriptor is open and `value` is as long as said. Failing leaves the system's default.
+                // SAFETY: the descriptor is open and `size` is the size of `value`. If the call
+                // fails, the system's default applies.
                 unsafe {
                     libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, option, value, size)
                 };
@@ -294,14 +310,15 @@ impl Socket {
     /// Sends a FIN.
     pub(crate) fn shut_down(&self) {
         let fd = self.fd();
-        // SAFETY: `fd` is open. Failing means that the peer has gone.
+        // SAFETY: `fd` is open. A failure means that the peer has disconnected.
         unsafe { libc::shutdown(fd, libc::SHUT_WR) };
     }
 
-    /// Makes the close that follows a reset, so that a peer that does not read holds nothing.
+    /// Makes a later close reset the connection, so that the system keeps no bytes for a peer that
+    /// does not read.
     pub(crate) fn reset_on_close(&self) {
         if let Socket::Tcp(socket) = self {
-            // Failing leaves an ordinary close.
+            // If the call fails, the close is an ordinary one.
             let _ = socket.set_zero_linger();
         }
     }

@@ -1,4 +1,4 @@
-//! The file of a Unix socket: its permissions, and whose it is.
+//! The file of a Unix socket: its creation with permissions, and its removal.
 
 use std::fs::Metadata;
 use std::io;
@@ -12,25 +12,28 @@ use tokio::net::UnixSocket;
 
 use super::listen::listen;
 
-/// Binds a Unix socket and listens; a socket file that nobody listens on is replaced. With a `mask` the file never
-/// has more permissions than `0777 & !mask`, from its first moment on, whatever the process's umask is.
+/// Binds a Unix socket and listens. A socket file without a listening process is replaced. With a
+/// `mask`, the file never has more permissions than `0777 & !mask`, from its creation on, whatever
+/// the umask of the process is.
 pub(crate) fn bind(path: &Path, mask: Option<u32>) -> io::Result<(UnixListener, SocketFile)> {
     remove_stale(path)?;
     let socket = UnixSocket::new_stream()?;
     if let Some(mask) = mask {
-        // The mode of the socket is that of the file that binding makes, less the umask (Linux). The umask itself is the
-        // whole process's: to set it would race with other threads.
-        // SAFETY: an open descriptor. Where this does nothing, nobody connects before `listen` either.
+        // On Linux, the file gets the mode of the socket, less the umask. The umask itself cannot
+        // be set here, because it belongs to the whole process and other threads could create files
+        // meanwhile.
+        // SAFETY: the descriptor is open. On systems where the call has no effect, no client can
+        // connect before `listen` either.
         unsafe { libc::fchmod(socket.as_raw_fd(), mode(mask)) };
     }
     socket.bind(path)?;
-    // SAFETY: the descriptor was given up by the socket, open and owned by nobody else.
+    // SAFETY: the socket has given up the descriptor, which is open and has no other owner.
     let socket = UnixListener::from(unsafe { OwnedFd::from_raw_fd(socket.into_raw_fd()) });
     let file = SocketFile::of(path)?;
     if let Some(mask) = mask {
         let wanted = mode(mask);
         if file.metadata.permissions().mode() & 0o777 != wanted {
-            // A umask that is stricter than what was asked for.
+            // The umask of the process is stricter than `mask`.
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(wanted))?;
         }
     }
@@ -45,7 +48,7 @@ fn mode(mask: u32) -> libc::mode_t {
 /// The file of a bound Unix socket.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
-    /// Absolute, for the working directory changes.
+    /// The absolute path, because the working directory may change.
     path: PathBuf,
     metadata: Metadata,
 }
@@ -60,20 +63,21 @@ impl SocketFile {
         &self.path
     }
 
-    /// Removes the file, unless it is somebody else's by now.
+    /// Removes the file, unless another file has taken its place.
     pub(crate) fn remove(&self) {
-        // A number that was freed is given out again, with another time of birth where the file system has one.
+        // The system reuses inode numbers, so the creation time is compared as well, if the file
+        // system has one.
         let identity =
             |metadata: &Metadata| (metadata.dev(), metadata.ino(), metadata.created().ok());
         let is_unchanged = |metadata: &Metadata| identity(metadata) == identity(&self.metadata);
         if std::fs::symlink_metadata(&self.path).is_ok_and(|metadata| is_unchanged(&metadata)) {
-            // Somebody may have removed it since.
+            // The file may have been removed meanwhile.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Removes a socket file that nobody listens on; a busy one is left, and binding then fails.
+/// Removes a socket file without a listening process. Other files are kept, and binding then fails.
 fn remove_stale(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(metadata) if metadata.file_type().is_socket() && has_no_listener(path)? => {
@@ -83,14 +87,15 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether nobody listens at a socket file. Does not wait: the queue of a server that stands still may be full.
+/// Returns true if no process listens on a socket file. Does not block, even if the queue of a
+/// stopped server is full.
 fn has_no_listener(path: &Path) -> io::Result<bool> {
     let socket = UnixSocket::new_stream()?;
-    // SAFETY: all zeros is an address without a path.
+    // SAFETY: all zeros are a valid address without a path.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     let path = path.as_os_str().as_bytes();
     if path.len() >= address.sun_path.len() {
-        // Binding says so.
+        // Binding reports the error.
         return Ok(false);
     }
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
@@ -98,7 +103,8 @@ fn has_no_listener(path: &Path) -> io::Result<bool> {
         *to = libc::c_char::from_ne_bytes([*from]);
     }
     let size = size_of::<libc::sockaddr_un>() as libc::socklen_t;
-    // SAFETY: an open socket that does not block, and an address of the size said with a zero behind its path.
+    // SAFETY: the socket is open and non-blocking, and the address has the given size and a zero
+    // after its path.
     let connected = unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), size) };
     Ok(connected != 0 && io::Error::last_os_error().kind() == io::ErrorKind::ConnectionRefused)
 }
@@ -114,16 +120,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let stuck = UnixListener::bind(&path).unwrap();
-        // SAFETY: an open, bound socket; one may wait to be accepted.
+        // SAFETY: the descriptor is that of an open, bound socket. One connection may wait to be
+        // accepted.
         assert_eq!(unsafe { libc::listen(stuck.as_raw_fd(), 0) }, 0);
-        let _waits = UnixStream::connect(&path).unwrap();
-        let (told, hears) = std::sync::mpsc::channel();
-        let theirs = path.clone();
-        std::thread::spawn(move || told.send(bind(&theirs, None).map(|_| ())));
-        let refused = hears.recv_timeout(std::time::Duration::from_secs(20)).expect("an answer");
+        let _waiting_client = UnixStream::connect(&path).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let other_path = path.clone();
+        std::thread::spawn(move || sender.send(bind(&other_path, None).map(|_| ())));
+        let refused = receiver.recv_timeout(std::time::Duration::from_secs(20)).expect("an answer");
         assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::AddrInUse);
         assert!(path.exists());
-        // It has gone: the file is nobody's.
+        // The server has ended, so the file has no listening process.
         drop(stuck);
         bind(&path, None).unwrap();
     }
@@ -133,11 +140,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         for _ in 0..20 {
-            let (ours, file) = bind(&path, None).unwrap();
-            // The I/O thread has died, and somebody has tidied up.
-            drop(ours);
+            let (own_socket, file) = bind(&path, None).unwrap();
+            // The I/O thread has ended, and another program has removed the file.
+            drop(own_socket);
             std::fs::remove_file(&path).unwrap();
-            let (_theirs, other) = bind(&path, None).unwrap();
+            let (_other_socket, other) = bind(&path, None).unwrap();
             file.remove();
             assert!(path.exists(), "removed another server's file");
             other.remove();

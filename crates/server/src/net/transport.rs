@@ -1,4 +1,5 @@
-//! A connection's transport: its socket, in the clear or with TLS over it, and what goes with it.
+//! The transport of a connection: a socket with or without TLS, or a stream within another
+//! connection.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -18,10 +19,12 @@ pub(crate) use super::socket::PeerState;
 use super::socket::Socket;
 use super::tls::stream::{HandshakeResult, TlsStream};
 
-/// Bytes read at once by those that keep no buffer: what a loopback or 10 Gbit/s socket delivers per wake-up.
+/// The size of the shared read buffer. It is about what a loopback or 10 Gbit/s socket delivers per
+/// wake-up.
 const SCRATCH_BYTES: usize = 64 << 10;
 
-/// One buffer to read into for all that keep none: idle WebSockets, and connections that are being closed.
+/// A read buffer that all connections without a buffer of their own share: idle WebSockets, and
+/// connections that are being closed.
 #[derive(Debug)]
 pub(crate) struct Scratch(pub(crate) RefCell<Box<[u8]>>);
 
@@ -31,10 +34,12 @@ impl Scratch {
     }
 }
 
-/// A connected socket, in the clear or with TLS over it. What is read and written is the same bytes in both.
+/// The transport of a connection. Its bytes are those of the application protocol, with or without
+/// TLS.
 #[derive(Debug)]
 pub(crate) struct Transport {
-    // Before the socket: a descriptor that was closed may be somebody else's by now.
+    // Dropped before the socket, because another thread may reuse the number of a closed
+    // descriptor.
     _close_in_child: Option<CloseInChild>,
     _counted: Option<CountedConnection>,
     channel: Channel,
@@ -43,15 +48,16 @@ pub(crate) struct Transport {
 #[derive(Debug)]
 pub(super) enum Channel {
     Plain(Socket),
-    // Boxed: a plain connection is not to be as large.
+    // Boxed to keep transports without TLS small.
     Tls(Box<TlsStream>),
-    /// A part of another's, which alone is read and written.
+    /// The transport of an HTTP/2 stream whose connection reads and writes for it.
     Placeholder,
-    /// Bytes both ways within another's.
+    /// A stream of bytes within another connection.
     Multiplexed(Box<dyn MultiplexedStream>),
 }
 
-/// Bytes both ways within a transport that others share. What is written has been handed over, and leaves with the others'.
+/// A bidirectional stream of bytes within another connection, such as an HTTP/2 stream. Written
+/// bytes are passed to that connection, which sends them.
 pub(crate) trait MultiplexedStream: fmt::Debug {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>)
     -> Poll<io::Result<()>>;
@@ -62,19 +68,21 @@ pub(crate) trait MultiplexedStream: fmt::Debug {
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>>;
 
-    /// All that was to be written has been.
+    /// Declares that all bytes to be sent have been written.
     fn flush(&mut self);
 
-    /// Takes in what has come and is not to be read yet: how much of that there is now.
+    /// Buffers input that has arrived and is not to be read yet. Returns the number of buffered
+    /// bytes.
     fn buffer_unread(&mut self, cx: &mut Context<'_>) -> usize;
 
-    /// How far the peer has ended, as far as the last read or [`buffer_unread`](Self::buffer_unread) has found.
+    /// Returns the state of the peer's side, as found by the last read or
+    /// [`buffer_unread`](Self::buffer_unread).
     fn peer_state(&self) -> PeerState;
 
-    /// Throws it away.
+    /// Discards the buffered input.
     fn discard_unread(&mut self);
 
-    /// Says that nothing more will be written.
+    /// Ends this side of the stream.
     fn shut_down(&mut self);
 
     fn reset(&mut self);
@@ -89,17 +97,18 @@ impl Transport {
         Transport { _close_in_child: Some(close_in_child), _counted: counted, channel }
     }
 
-    /// None of its own: that of a stream within another transport. Nothing comes, and nothing can be written.
+    /// Makes the transport of a stream whose connection reads and writes for it. This transport has
+    /// no input, and writing fails.
     pub(crate) fn placeholder() -> Transport {
         Transport { _close_in_child: None, _counted: None, channel: Channel::Placeholder }
     }
 
-    /// A tunnel within another transport.
+    /// Makes the transport of a stream within another connection.
     pub(crate) fn multiplexed(stream: Box<dyn MultiplexedStream>) -> Transport {
         Transport { _close_in_child: None, _counted: None, channel: Channel::Multiplexed(stream) }
     }
 
-    /// The TLS over it.
+    /// Returns the TLS layer, if there is one.
     pub(crate) fn tls(&mut self) -> Option<&mut TlsStream> {
         match &mut self.channel {
             Channel::Plain(_) | Channel::Placeholder | Channel::Multiplexed(_) => None,
@@ -107,7 +116,7 @@ impl Transport {
         }
     }
 
-    /// Whether what is written is sealed, which makes a copy of it.
+    /// Returns true if written bytes are encrypted, which copies them.
     pub(crate) fn is_encrypted(&self) -> bool {
         matches!(self.channel, Channel::Tls(_))
     }
@@ -120,8 +129,11 @@ impl Transport {
         }
     }
 
-    /// Waits for the header of the PROXY protocol, and takes it: the client that the proxy speaks for, and the address that it
-    /// reached; `None` when it speaks for itself. `InvalidData` when it is none.
+    /// Waits for the header of the PROXY protocol and consumes it. Returns the addresses of the
+    /// client and of the server, or `None` if the proxy made the connection for itself.
+    ///
+    /// # Errors
+    /// Fails with `InvalidData` if the first bytes are not a header, and if the peer disconnects.
     pub(crate) fn poll_proxy_header(
         &self,
         cx: &mut Context<'_>,
@@ -141,7 +153,7 @@ impl Transport {
         Poll::Ready(Ok(header.addresses))
     }
 
-    /// Drives the handshake of TLS to its end; there is none in the clear.
+    /// Drives the TLS handshake to its end. Returns at once if there is no TLS.
     pub(crate) fn poll_handshake(
         &mut self,
         cx: &mut Context<'_>,
@@ -162,7 +174,8 @@ impl Transport {
         }
     }
 
-    /// Reads; a read that does not fill `buffer` leaves the socket known to be empty, without asking again.
+    /// Reads into `buffer`. After a read that does not fill `buffer`, the socket counts as empty
+    /// without another system call.
     pub(crate) fn poll_read_buf(
         &mut self,
         cx: &mut Context<'_>,
@@ -176,7 +189,7 @@ impl Transport {
         }
     }
 
-    /// As [`poll_read_buf`](Self::poll_read_buf), into initialised memory.
+    /// Reads into initialized memory, like [`poll_read_buf`](Self::poll_read_buf).
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -187,7 +200,8 @@ impl Transport {
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
-    /// Writes; over TLS some of what was taken may lie here until [`poll_flush`](Self::poll_flush) is done.
+    /// Writes bytes. Over TLS, accepted bytes may stay in this process until
+    /// [`poll_flush`](Self::poll_flush) has completed.
     pub(crate) fn poll_write_vectored(
         &mut self,
         cx: &mut Context<'_>,
@@ -201,19 +215,20 @@ impl Transport {
         }
     }
 
-    /// As [`poll_write_vectored`](Self::poll_write_vectored), of a piece that may take as much memory again over TLS, which takes all of it.
+    /// Writes a chunk of a large body. Over TLS, the whole chunk is accepted at once, which may use
+    /// as much memory again as the chunk.
     pub(crate) fn poll_write_chunk(
         &mut self,
         cx: &mut Context<'_>,
-        piece: &[u8],
+        chunk: &[u8],
     ) -> Poll<io::Result<usize>> {
         match &mut self.channel {
-            Channel::Tls(tls) => tls.poll_write_chunk(cx, piece),
-            _ => self.poll_write_vectored(cx, &[io::IoSlice::new(piece)]),
+            Channel::Tls(tls) => tls.poll_write_chunk(cx, chunk),
+            _ => self.poll_write_vectored(cx, &[io::IoSlice::new(chunk)]),
         }
     }
 
-    /// Waits until the system has all that was written.
+    /// Waits until the system has accepted all written bytes.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.channel {
             Channel::Plain(_) | Channel::Placeholder => Poll::Ready(Ok(())),
@@ -225,8 +240,9 @@ impl Transport {
         }
     }
 
-    /// Takes in what a tunnel has for whoever does not read on, so that it lies in one piece: how much of that there is now. A socket has it
-    /// in the system.
+    /// Buffers unread input of a stream within another connection, for an owner that does not read.
+    /// Returns the number of buffered bytes. A socket buffers its input in the system, so 0 is
+    /// returned.
     pub(crate) fn buffer_unread(&mut self, cx: &mut Context<'_>) -> usize {
         if let Channel::Multiplexed(stream) = &mut self.channel {
             stream.buffer_unread(cx)
@@ -235,7 +251,8 @@ impl Transport {
         }
     }
 
-    /// Looks how far the peer has ended, for an owner that does not read on. A system call, where there is a socket.
+    /// Returns the state of the peer's side, for an owner that does not read. Makes a system call
+    /// if there is a socket.
     pub(crate) fn peer_state(&self) -> PeerState {
         match &self.channel {
             Channel::Plain(socket) => socket.peer_state(),
@@ -245,7 +262,7 @@ impl Transport {
         }
     }
 
-    /// Throws away what [`buffer_unread`](Self::buffer_unread) took.
+    /// Discards the input buffered by [`buffer_unread`](Self::buffer_unread).
     pub(crate) fn discard_unread(&mut self) {
         if let Channel::Multiplexed(stream) = &mut self.channel {
             stream.discard_unread();
@@ -262,9 +279,12 @@ impl Transport {
         }
     }
 
-    /// Sends a part of a file by the system, which copies nothing; 0 at its end. An error of the kind `Unsupported`, or one of
-    /// `sendfile`'s, where that cannot be done, and over TLS. Waits for the file's disk if the part is not in the system's
-    /// cache.
+    /// Sends a part of a file by `sendfile`, which copies no bytes to this process. Returns 0 at
+    /// the end of the file. Blocks on the disk if the part is not in the system's page cache.
+    ///
+    /// # Errors
+    /// Fails with `Unsupported` over TLS, and with that or an error of `sendfile` if the file
+    /// cannot be sent in this way.
     pub(crate) fn poll_send_file(
         &self,
         cx: &mut Context<'_>,
@@ -280,8 +300,8 @@ impl Transport {
         }
     }
 
-    /// Looks whether there is something to read without taking it: 0 at the peer's end. Over TLS records are opened for that,
-    /// one at the most that is to be read.
+    /// Checks whether there is input, without consuming it. Returns 0 after a FIN. Over TLS,
+    /// records are decrypted until one contains data.
     pub(crate) fn try_peek(&mut self, cx: &mut Context<'_>) -> io::Result<usize> {
         match &mut self.channel {
             Channel::Plain(socket) => socket.try_peek().map(|byte| usize::from(byte.is_some())),
@@ -290,8 +310,9 @@ impl Transport {
         }
     }
 
-    /// Bytes in the socket's buffer that the peer has not acknowledged, or on a Unix socket not read, with those that wait for
-    /// it here; `None` where the system does not tell. A system call.
+    /// Returns the number of bytes in the socket's buffer that the peer has not acknowledged, or on
+    /// a Unix socket not read, plus those that wait in this process. Returns `None` if the system
+    /// does not report it. Makes a system call.
     pub(crate) fn unsent(&self) -> Option<u32> {
         match &self.channel {
             Channel::Plain(socket) => socket.unsent(),
@@ -300,40 +321,43 @@ impl Transport {
         }
     }
 
-    /// Whether the connection is over in both directions: after a reset, and on a Unix socket that the peer has closed.
-    /// A system call.
+    /// Returns true if the connection is closed in both directions: after a reset, and after the
+    /// peer of a Unix socket has closed it. Makes a system call.
     pub(crate) fn is_hung_up(&self) -> bool {
         self.socket().is_some_and(Socket::is_hung_up)
     }
 
-    /// Makes TCP ask the peer's system, after each `interval`, whether it still knows the connection.
+    /// Enables TCP keepalive probes, which detect a peer that has vanished, after each `interval`
+    /// without traffic.
     pub(crate) fn enable_tcp_keepalive(&self, interval: Duration) {
         if let Some(socket) = self.socket() {
             socket.enable_tcp_keepalive(interval);
         }
     }
 
-    /// Whether the peer has sent a FIN, whatever waits to be read before it. A system call.
+    /// Returns true if the peer has sent a FIN, even if earlier input is unread. Makes a system
+    /// call.
     pub(crate) fn has_peer_half_closed(&self) -> bool {
         self.socket().is_some_and(Socket::has_peer_half_closed)
     }
 
-    /// Sets a TCP socket up for a reply that comes in pieces: what was written is soon the peer's, and a peer that is not there
-    /// any more is noticed within `patience`, though it sends nothing.
+    /// Configures a TCP socket for a streamed response: limits the bytes that the system buffers,
+    /// and detects within `timeout` that a peer has vanished, even if the peer sends nothing.
     pub(crate) fn set_for_streaming(&self, timeout: Duration) {
         if let Some(socket) = self.socket() {
             socket.set_for_streaming(timeout);
         }
     }
 
-    /// Sends what has been written and has not left, as far as the socket takes it without waiting.
+    /// Sends written bytes that have not left, as many as the socket accepts without waiting.
     pub(crate) fn try_flush(&mut self) {
         if let Channel::Tls(tls) = &mut self.channel {
             tls.try_flush();
         }
     }
 
-    /// Says that nothing more will be sent: a FIN, and over TLS `close_notify` before it (RFC 8446, 6.1).
+    /// Ends this side of the connection by a FIN, preceded by `close_notify` over TLS (RFC 8446,
+    /// 6.1).
     pub(crate) fn shut_down(&mut self) {
         match &mut self.channel {
             Channel::Tls(tls) => tls.send_close_notify(),
@@ -345,7 +369,8 @@ impl Transport {
         }
     }
 
-    /// Makes the close that follows a reset, so that a peer that does not read holds nothing.
+    /// Makes a later close reset the connection, so that the system keeps no bytes for a peer that
+    /// does not read.
     pub(crate) fn reset_on_close(&mut self) {
         if let Channel::Multiplexed(stream) = &mut self.channel {
             stream.reset();

@@ -1,11 +1,12 @@
-//! Which peers are proxies whose word is taken.
+//! The trusted proxies of a listener, whose forwarding headers are used.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The proxies of a listener, whose `X-Forwarded-Proto` is believed: addresses, networks, and whoever comes over a Unix
-/// socket. None by default: anybody could send the header.
+/// The trusted proxies of a listener, whose forwarding headers are used. They are given as
+/// addresses, networks, and `unix` for all clients of a Unix socket. By default there are none,
+/// because any client can send such headers.
 #[derive(Debug, Clone, Default)]
 pub struct TrustedProxies(Option<Arc<[TrustedProxy]>>);
 
@@ -15,7 +16,7 @@ enum TrustedProxy {
     Unix,
 }
 
-/// What is no proxy.
+/// The error of a text that is not a proxy.
 #[derive(Debug, PartialEq, Eq)]
 pub struct InvalidProxy(String);
 
@@ -23,8 +24,8 @@ impl fmt::Display for InvalidProxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "\"{}\" is not a valid proxy: use an address (\"192.0.2.1\"), a network (\"10.0.0.0/8\"), or \"unix\" for \
-             all connections over a Unix socket",
+            "\"{}\" is not a valid proxy: use an address (\"192.0.2.1\"), a network \
+             (\"10.0.0.0/8\"), or \"unix\" for all connections over a Unix socket",
             self.0
         )
     }
@@ -33,10 +34,10 @@ impl fmt::Display for InvalidProxy {
 impl std::error::Error for InvalidProxy {}
 
 impl TrustedProxies {
-    /// Of their texts: `192.0.2.1`, `2001:db8::/32`, `unix`.
+    /// Parses texts such as `192.0.2.1`, `2001:db8::/32` and `unix`.
     ///
     /// # Errors
-    /// The first that is none of these.
+    /// Returns the first text that has none of these forms.
     pub fn parse<'a>(
         texts: impl IntoIterator<Item = &'a str>,
     ) -> Result<TrustedProxies, InvalidProxy> {
@@ -51,12 +52,13 @@ impl TrustedProxies {
         self.0.is_none()
     }
 
-    /// Whether a peer is one of them; `None` is one on a Unix socket.
-    pub(crate) fn contains(&self, peer: Option<IpAddr>) -> bool {
-        self.0.iter().flat_map(|proxies| proxies.iter()).any(|proxy| match (proxy, peer) {
+    /// Returns true if a client with this address is a trusted proxy. `None` stands for a client of
+    /// a Unix socket.
+    pub(crate) fn contains(&self, client: Option<IpAddr>) -> bool {
+        self.0.iter().flat_map(|proxies| proxies.iter()).any(|proxy| match (proxy, client) {
             (TrustedProxy::Unix, None) => true,
-            (TrustedProxy::Network(network, bits), Some(peer)) => {
-                is_in_network(peer.to_canonical(), *network, *bits)
+            (TrustedProxy::Network(network, bits), Some(client)) => {
+                is_in_network(client.to_canonical(), *network, *bits)
             }
             _ => false,
         })
@@ -73,17 +75,19 @@ impl TrustedProxy {
             None => (text, None),
         };
         let address: IpAddr = address.parse().ok()?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        Some(TrustedProxy::Network(address, bits.unwrap_or(most)))
-            .filter(|_| bits.is_none_or(|bits: u8| bits <= most))
+        let max_bits = if address.is_ipv4() { 32 } else { 128 };
+        Some(TrustedProxy::Network(address, bits.unwrap_or(max_bits)))
+            .filter(|_| bits.is_none_or(|bits: u8| bits <= max_bits))
     }
 }
 
-/// Whether an address begins with the bits of a network.
+/// Returns true if the first `bits` bits of the address are those of the network.
 fn is_in_network(address: IpAddr, network: IpAddr, bits: u8) -> bool {
-    // Shifting by all bits there are is no shift.
-    let same =
-        |a: u128, b: u128, most: u32| (a ^ b).checked_shr(most - u32::from(bits)).unwrap_or(0) == 0;
+    // `checked_shr` returns `None` if the shift has the full width, which means that no bits are
+    // compared.
+    let same = |a: u128, b: u128, max_bits: u32| {
+        (a ^ b).checked_shr(max_bits - u32::from(bits)).unwrap_or(0) == 0
+    };
     match (address, network) {
         (IpAddr::V4(a), IpAddr::V4(b)) => same(a.to_bits().into(), b.to_bits().into(), 32),
         (IpAddr::V6(a), IpAddr::V6(b)) => same(a.to_bits(), b.to_bits(), 128),
@@ -100,7 +104,7 @@ mod tests {
         let proxies =
             TrustedProxies::parse(["192.0.2.1", "10.0.0.0/8", "2001:db8::/32", "::1", "unix"])
                 .unwrap();
-        for (peer, expected) in [
+        for (client, expected) in [
             ("192.0.2.1", true),
             ("192.0.2.2", false),
             ("::ffff:192.0.2.1", true),
@@ -111,7 +115,7 @@ mod tests {
             ("::1", true),
             ("::2", false),
         ] {
-            assert_eq!(proxies.contains(Some(peer.parse().unwrap())), expected, "{peer}");
+            assert_eq!(proxies.contains(Some(client.parse().unwrap())), expected, "{client}");
         }
         assert!(proxies.contains(None));
         let all = TrustedProxies::parse(["0.0.0.0/0"]).unwrap();

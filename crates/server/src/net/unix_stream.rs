@@ -1,7 +1,8 @@
-//! A connected Unix socket that is told of room only when it waits for it.
+//! A connected Unix socket that is registered for write readiness only while a write has to wait.
 //!
-//! The system tells whoever waits for room on a Unix socket each time that the peer has read, though there was room before (TCP tells
-//! only who was refused). Between a supervisor and its workers that is a thread woken for nothing on each side of each request.
+//! For a Unix socket, the system reports write readiness each time that the peer has read, even if
+//! the buffer had space before (for TCP, only after a write was refused). Between a supervisor and
+//! its workers that would wake a thread without need on each side of each request.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -13,21 +14,22 @@ use std::task::{Context, Poll, ready};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-/// See the module.
+/// A connected Unix socket that is registered for write readiness only once a write had to wait.
 #[derive(Debug)]
 pub struct UnixStream {
     socket: AsyncFd<StdUnixStream>,
-    /// Of the same socket, from the first time on that it had no room.
+    /// A copy of the descriptor, registered for write readiness since the first write that had to
+    /// wait.
     writable: OnceLock<AsyncFd<OwnedFd>>,
 }
 
 impl UnixStream {
-    /// Takes a connected socket that does not block.
+    /// Makes the value from a connected, non-blocking socket.
     ///
     /// # Errors
-    /// The system's.
+    /// Fails if the runtime cannot register the socket.
     pub fn new(socket: StdUnixStream) -> io::Result<UnixStream> {
-        // SAFETY: a socket's descriptor stays the same for as long as it lives.
+        // SAFETY: the socket's descriptor stays open and unchanged as long as the socket exists.
         let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?;
         Ok(UnixStream { socket, writable: OnceLock::new() })
     }
@@ -38,7 +40,7 @@ impl UnixStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Waits until a write may be tried.
+    /// Waits until a write may succeed.
     pub(crate) fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(writable) = self.writable.get() else { return Poll::Ready(Ok(())) };
         let mut guard = ready!(writable.poll_write_ready(cx))?;
@@ -46,12 +48,13 @@ impl UnixStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads in another way; what it says of having to wait is believed.
+    /// Reads by the given function. If it returns `WouldBlock`, the socket counts as empty.
     pub(crate) fn try_read_with<T>(&self, read: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         self.socket.try_io(Interest::READABLE, |_| read())
     }
 
-    /// Writes in another way; what it says of having to wait is believed, and then the socket is told of room.
+    /// Writes by the given function. If it returns `WouldBlock`, the socket counts as full, and is
+    /// registered for write readiness.
     pub(crate) fn try_write_with<T>(&self, write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         if let Some(writable) = self.writable.get() {
             return writable.try_io(Interest::WRITABLE, |_| write());
@@ -59,9 +62,9 @@ impl UnixStream {
         let written = write();
         if written.as_ref().is_err_and(is_would_block) {
             let same = OwnedFd::from(self.socket.get_ref().try_clone()?);
-            // SAFETY: a descriptor that is owned stays the same for as long as its owner lives.
+            // SAFETY: the owned descriptor stays open and unchanged as long as its owner exists.
             let writable = unsafe { AsyncFd::register_with_interest(same, Interest::WRITABLE) }?;
-            // Only this thread sets it.
+            // The value cannot be set already, because only this thread sets it.
             let _ = self.writable.set(writable);
         }
         written
@@ -102,7 +105,8 @@ impl std::os::fd::AsFd for UnixStream {
 }
 
 impl AsyncRead for UnixStream {
-    /// A read that does not fill `buffer` leaves the socket known to be empty, without asking again.
+    /// After a read that does not fill `buffer`, the socket counts as empty without another system
+    /// call.
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -110,10 +114,10 @@ impl AsyncRead for UnixStream {
     ) -> Poll<io::Result<()>> {
         loop {
             let mut guard = ready!(self.socket.poll_read_ready(cx))?;
-            // SAFETY: it is only written to, by the system.
+            // SAFETY: the system only writes to the memory.
             let unfilled = unsafe { buffer.unfilled_mut() };
             let (start, len) = (unfilled.as_mut_ptr().cast(), unfilled.len());
-            // SAFETY: the socket is open, and there are `len` bytes to write to.
+            // SAFETY: the socket is open, and the memory has space for `len` bytes.
             let n = unsafe { libc::recv(self.socket.as_raw_fd(), start, len, libc::MSG_DONTWAIT) };
             let Ok(n) = usize::try_from(n) else {
                 let error = io::Error::last_os_error();
@@ -124,11 +128,12 @@ impl AsyncRead for UnixStream {
                 }
                 continue;
             };
-            // What comes after this is told again; an end has been told for good.
+            // The runtime reports input that arrives later. The end of the input is reported
+            // permanently, so it needs no call.
             if 0 < n && n < len {
                 guard.clear_ready();
             }
-            // SAFETY: the system has written them.
+            // SAFETY: the system has written `n` bytes.
             unsafe { buffer.assume_init(n) };
             buffer.advance(n);
             return Poll::Ready(Ok(()));
@@ -190,7 +195,7 @@ mod tests {
             a.write_all(&bytes[10..]).await.unwrap();
             assert!(a.writable.get().is_some());
             a.shutdown().await.unwrap();
-            // Kept: what the other side says comes after its end.
+            // The socket stays open after the shutdown, and can still receive.
             let mut last = [0; 4];
             a.read_exact(&mut last).await.unwrap();
             (last, a.read(&mut [0; 4]).await.unwrap())
@@ -207,9 +212,9 @@ mod tests {
     async fn a_waiting_writer_is_notified_of_the_disconnect() {
         let (mut a, b) = pair();
         let writing = tokio::spawn(async move {
-            let piece = vec![0; 1 << 20];
+            let chunk = vec![0; 1 << 20];
             loop {
-                if let Err(error) = a.write_all(&piece).await {
+                if let Err(error) = a.write_all(&chunk).await {
                     return error.kind();
                 }
             }

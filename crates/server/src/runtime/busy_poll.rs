@@ -1,4 +1,7 @@
-//! Whether the I/O thread of a worker stays awake while the application answers: what it has to wait for is shorter than to be woken.
+//! Busy-polling of a worker's I/O thread while the application handles a request.
+//!
+//! A sleeping thread needs 30 to 50 us to wake up. If the application responds faster than that,
+//! polling for a short time is quicker than sleeping.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -7,21 +10,25 @@ use tokio::sync::Notify;
 
 use crate::application::dispatch::Dispatch;
 
-/// For how long: a handler that is quicker than a thread is woken (30 to 50 us on a machine with nothing else to do) has answered by then.
+/// The maximum time of one poll. A handler that is faster than a thread's wake-up (30 to 50 us on
+/// an idle machine) has responded by then.
 const POLL_TIME: Duration = Duration::from_micros(50);
 
-/// How many sleeps are the most, in a row, before it is tried again whether it pays: a try in vain is [`POLL_TIME`] of processor time that
-/// others could have had, though they are given it first.
+/// The maximum number of sleeps in a row before the thread polls again to find out whether polling
+/// has become useful. A useless poll costs [`POLL_TIME`] of processor time, which other threads
+/// could have used, although the thread yields to them first.
 const MAX_SLEEPS: u32 = 64;
 
-/// See the module.
+/// The decision whether the I/O thread polls instead of going to sleep. After each useless poll the
+/// number of sleeps until the next poll doubles; a useful poll resets it.
 #[derive(Debug)]
 pub(super) struct BusyPoll {
-    /// Elsewhere a client is waited for as well, and the application is woken by each that comes.
+    /// True in a worker. In other processes the thread also waits for clients, and each of their
+    /// events wakes the application.
     is_enabled: bool,
-    /// How many sleeps there are to be before it is tried again.
+    /// The number of sleeps until the next poll.
     sleeps: Cell<u32>,
-    /// How many there were to be after the try before.
+    /// The value to which [`sleeps`](Self::sleeps) was set after the last poll.
     penalty: Cell<u32>,
     started: Notify,
 }
@@ -31,7 +38,8 @@ impl BusyPoll {
         BusyPoll { is_enabled, sleeps: Cell::new(0), penalty: Cell::new(0), started: Notify::new() }
     }
 
-    /// Whether the thread stays awake, instead of the sleep that it is about to begin: then there is a task to run.
+    /// Starts a poll if one is due, instead of the sleep that the thread is about to begin. Returns
+    /// true if it did; the runtime then has a task to run. Otherwise the sleep is counted.
     pub(super) fn start_if_due(&self) -> bool {
         if !self.is_enabled {
             return false;
@@ -44,7 +52,8 @@ impl BusyPoll {
         sleeps == 0
     }
 
-    /// Whether that was worth it: where it was not, it sleeps, and twice as often as the last time.
+    /// Notes whether the last poll was useful. After a useless poll the thread sleeps twice as
+    /// often as after the previous one.
     fn record_result(&self, was_useful: bool) {
         let penalty = if was_useful { 0 } else { (self.penalty.get() * 2).clamp(1, MAX_SLEEPS) };
         self.penalty.set(penalty);
@@ -52,8 +61,9 @@ impl BusyPoll {
     }
 }
 
-/// Stays awake each time that is to be: gives the processor to whoever wants it, and looks at sockets and at what the application has
-/// sent, which `run_app_commands` carries out.
+/// Runs each poll that was started: yields the processor to other threads, checks the sockets, and
+/// calls `run_app_commands` until that or the end of all requests makes the poll useful, or
+/// [`POLL_TIME`] is over.
 pub(super) async fn run(
     busy_poll: &BusyPoll,
     dispatch: &Dispatch,
@@ -64,9 +74,9 @@ pub(super) async fn run(
         let until = Instant::now() + POLL_TIME;
         let was_useful = loop {
             std::thread::yield_now();
-            // The runtime looks at the sockets then, and at other tasks.
+            // The runtime checks the sockets and runs other tasks here.
             tokio::task::yield_now().await;
-            // The answer may have been delivered by another task.
+            // Another task may have delivered the response.
             if run_app_commands() || dispatch.in_flight() == 0 {
                 break true;
             }
@@ -82,7 +92,8 @@ pub(super) async fn run(
 mod tests {
     use super::*;
 
-    /// Sleeps before each of some tries.
+    /// Returns the number of sleeps before each of a series of polls, given whether each poll was
+    /// useful.
     fn sleeps_before(busy_poll: &BusyPoll, useful: &[bool]) -> Vec<u32> {
         let sleeps = |was_useful: &bool| {
             let mut sleeps = 0;
@@ -100,7 +111,7 @@ mod tests {
         let busy_poll = BusyPoll::new(true);
         assert_eq!(sleeps_before(&busy_poll, &[true, true, false, true, true]), [0, 0, 0, 1, 0]);
         assert_eq!(sleeps_before(&busy_poll, &[false; 10]), [0, 1, 2, 4, 8, 16, 32, 64, 64, 64]);
-        // One that has become quick again.
+        // The application has become fast again.
         assert_eq!(sleeps_before(&busy_poll, &[true, true, false, false]), [64, 0, 0, 1]);
         assert!(!BusyPoll::new(false).start_if_due());
     }

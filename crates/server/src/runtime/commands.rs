@@ -1,4 +1,4 @@
-//! QueueState to the I/O thread, and how they reach it.
+//! Commands to the I/O thread, and the queue that carries them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,58 +11,42 @@ use tokio::sync::Notify;
 use super::listening::socket_group::SocketGroup;
 use super::supervised::supervision::Supervision;
 
-/// What the I/O thread is told to do.
+/// A command to the I/O thread. The thread sends the result to `done`, or drops `done` if
+/// the thread ends before.
 #[derive(Debug)]
 pub(super) enum IoCommand {
+    /// Start a listener.
     Listen {
         listener: ListenerId,
-        /// The socket of a worker among them, with public listeners beside it.
+        /// The supervision of a worker whose socket is among `groups`, possibly with public
+        /// listeners.
         inherited: Option<Arc<Supervision>>,
-        /// All sockets that are the listener's.
+        /// All sockets of the listener.
         groups: Vec<SocketGroup>,
         done: mpsc::Sender<io::Result<()>>,
     },
-    /// Accept connections, or leave them to others who have the sockets as well.
-    SetAccepting {
-        listener: ListenerId,
-        is_on: bool,
-        done: mpsc::Sender<()>,
-    },
-    /// Give the sockets of a listener once more.
-    CopySockets {
-        listener: ListenerId,
-        done: mpsc::Sender<io::Result<Vec<OwnedFd>>>,
-    },
-    /// Hear the supervisor of the process, if it is not heard.
-    WatchSupervisor {
-        supervision: Arc<Supervision>,
-        done: mpsc::Sender<io::Result<()>>,
-    },
-    /// Do not any more.
-    UnwatchSupervisor {
-        done: mpsc::Sender<()>,
-    },
-    Drain {
-        listener: ListenerId,
-        done: mpsc::Sender<()>,
-    },
-    CountConnections {
-        listener: ListenerId,
-        done: mpsc::Sender<usize>,
-    },
-    Stop {
-        listener: ListenerId,
-        done: mpsc::Sender<()>,
-    },
-    ShutDown {
-        done: mpsc::Sender<()>,
-    },
-    Panic {
-        done: mpsc::Sender<()>,
-    },
+    /// Start or stop accepting connections. While the listener does not accept, other processes
+    /// that have the sockets may accept.
+    SetAccepting { listener: ListenerId, is_on: bool, done: mpsc::Sender<()> },
+    /// Return copies of a listener's sockets.
+    CopySockets { listener: ListenerId, done: mpsc::Sender<io::Result<Vec<OwnedFd>>> },
+    /// Receive messages of the supervisor, unless the thread already does.
+    WatchSupervisor { supervision: Arc<Supervision>, done: mpsc::Sender<io::Result<()>> },
+    /// Stop receiving messages of the supervisor.
+    UnwatchSupervisor { done: mpsc::Sender<()> },
+    /// Stop accepting and close each connection after its current response.
+    Drain { listener: ListenerId, done: mpsc::Sender<()> },
+    /// Return the number of a listener's connections.
+    CountConnections { listener: ListenerId, done: mpsc::Sender<usize> },
+    /// Stop a listener, and wait for its connections to end.
+    Stop { listener: ListenerId, done: mpsc::Sender<()> },
+    /// Close everything and end the thread.
+    ShutDown { done: mpsc::Sender<()> },
+    /// Panic, for tests.
+    Panic { done: mpsc::Sender<()> },
 }
 
-/// How orders reach the I/O thread.
+/// The queue through which other threads send commands to the I/O thread.
 #[derive(Debug, Default)]
 pub(super) struct CommandQueue {
     state: Mutex<QueueState>,
@@ -72,14 +56,17 @@ pub(super) struct CommandQueue {
 #[derive(Debug, Default)]
 struct QueueState {
     pending: VecDeque<IoCommand>,
-    /// The thread has decided to end and takes no more.
+    /// True once the thread has decided to end and takes no more commands.
     is_closed: bool,
-    /// Why it ended, when that was not its decision.
+    /// The error that ended the thread, if it did not end by its own decision.
     failure: Option<io::Error>,
 }
 
 impl CommandQueue {
-    /// Gives an command; it comes back when the thread has ended.
+    /// Queues a command.
+    ///
+    /// # Errors
+    /// Returns the command if the thread has ended.
     pub(super) fn push(&self, command: IoCommand) -> Result<(), IoCommand> {
         let mut state = self.state();
         if state.is_closed {
@@ -99,7 +86,8 @@ impl CommandQueue {
         self.state().pending.pop_front()
     }
 
-    /// Ends the taking of orders unless one waits, which the thread has to carry out first. Returns whether it has ended.
+    /// Closes the queue if no command is pending, and returns whether the queue is closed. The
+    /// thread has to execute pending commands before it may end.
     #[must_use = "if this returns false, a command is still pending, and the thread must not end"]
     pub(super) fn close_if_empty(&self) -> bool {
         let mut state = self.state();
@@ -107,8 +95,8 @@ impl CommandQueue {
         state.is_closed
     }
 
-    /// Closes the queue of orders and drops those that wait, so that each sender learns that its
-    /// order is not carried out.
+    /// Closes the queue and drops pending commands, so that each sender learns that its command is
+    /// not executed.
     pub(super) fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
@@ -117,13 +105,13 @@ impl CommandQueue {
         drop(dropped);
     }
 
-    /// Closes, and keeps the reason for [`failure`](Self::failure).
+    /// Closes the queue, and keeps the error for [`take_failure`](Self::take_failure).
     pub(super) fn fail(&self, failure: io::Error) {
         self.state().failure = Some(failure);
         self.close();
     }
 
-    /// Why the thread ended.
+    /// Returns the error that ended the thread.
     pub(super) fn take_failure(&self) -> io::Error {
         self.state().failure.take().unwrap_or_else(|| io::Error::other("the I/O thread has ended"))
     }
@@ -133,7 +121,8 @@ impl CommandQueue {
     }
 }
 
-/// Closes a [`CommandQueue`] when it is dropped: the thread holds one, so that no order is left behind however the thread ends.
+/// Closes a [`CommandQueue`] when dropped. The thread holds such a guard, so that no command stays
+/// pending however the thread ends.
 #[derive(Debug)]
 pub(super) struct CloseOnDrop<'a>(pub(super) &'a CommandQueue);
 
@@ -147,7 +136,7 @@ impl Drop for CloseOnDrop<'_> {
 mod tests {
     use super::*;
 
-    /// Gives an order, and returns what its sender waits for.
+    /// Queues a command, and returns the receiver of its result.
     fn push(commands: &CommandQueue) -> mpsc::Receiver<usize> {
         let (done, wait) = mpsc::channel();
         commands.push(IoCommand::CountConnections { listener: 1, done }).unwrap();

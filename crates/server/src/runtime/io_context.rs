@@ -1,4 +1,5 @@
-//! The layers of an I/O thread, put together.
+//! The state that the tasks of an I/O thread share, and the execution of the application's
+//! commands.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::rejection::Rejection;
 use crate::websocket::context::WebSocketContext;
 use crate::websocket::registry::{OpenWebSocket, WebSocketRegistry};
 
-/// What the tasks of an I/O thread share.
+/// The state that the tasks of an I/O thread share.
 #[derive(Debug)]
 pub(super) struct IoContext {
     pub(super) connections: Rc<ConnectionTable>,
@@ -69,7 +70,7 @@ impl IoContext {
         })
     }
 
-    /// Carries out what the application has sent down; says whether there was anything.
+    /// Executes the commands that the application has sent. Returns true if there were any.
     pub(super) fn run_app_commands(&self) -> bool {
         let was_any = self.dispatch.run_commands(|command| self.run_app_command(command));
         self.websockets.wake_waiting();
@@ -79,7 +80,8 @@ impl IoContext {
     fn run_app_command(&self, command: Command) {
         match command {
             Command::Respond(exchange) => {
-                // Open before its connection knows: what the application sends next is for it already.
+                // The WebSocket or stream is registered before its connection is woken, because the
+                // application's next commands may already refer to it.
                 if is_accepted(&exchange) && self.dispatch.is_awaited(&exchange) {
                     self.websockets.open(&exchange);
                 } else if is_streamed(&exchange) && self.dispatch.is_awaited(&exchange) {
@@ -88,12 +90,12 @@ impl IoContext {
                 self.resolve(AppDecision::Respond(exchange));
             }
             Command::ReadBody(exchange) => self.resolve(AppDecision::ReadBody(exchange)),
-            Command::StreamBody { call, listener, slot } => {
+            Command::StreamBody { exchange: call, listener, slot } => {
                 if let Some(key) = self.dispatch.stream_body(slot, call, listener) {
                     self.connections.wake(key);
                 }
             }
-            Command::BodyConsumed { call, bytes } => {
+            Command::BodyConsumed { exchange: call, bytes } => {
                 if let Some(key) = self.http.request_streams.on_chunk_processed(call, bytes) {
                     self.connections.wake(key);
                 }
@@ -140,8 +142,8 @@ impl IoContext {
         }
     }
 
-    fn resolve(&self, answer: AppDecision) {
-        if let Some(key) = self.dispatch.resolve(answer) {
+    fn resolve(&self, decision: AppDecision) {
+        if let Some(key) = self.dispatch.resolve(decision) {
             self.connections.wake(key);
         }
     }

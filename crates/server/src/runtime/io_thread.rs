@@ -1,4 +1,4 @@
-//! The I/O thread: its runtime, its sleep, and the orders it carries out.
+//! The I/O thread: its runtime, its hooks around sleeping, and the execution of commands.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -33,13 +33,14 @@ use crate::connections::table::ConnectionTable;
 use crate::logging::access_log::pending_record::CurrentLog;
 use crate::rejection::Rejection;
 
-/// Threads for what blocks: files and spools. More would only wait for the same disk.
+/// The number of threads for blocking calls on files. More threads would only wait for the same
+/// disk.
 const BLOCKING_THREADS: usize = 4;
 
-/// How long an idle one of them is kept.
+/// The time after which an idle thread for blocking calls ends.
 const BLOCKING_IDLE: Duration = Duration::from_secs(2);
 
-/// Wakes the thread when commands wait.
+/// Wakes the I/O thread when the application has sent commands.
 struct ThreadWaker {
     commands_available: Arc<Notify>,
     wake_timer: WakeTimer,
@@ -58,14 +59,16 @@ impl IoWaker for ThreadWaker {
 }
 
 thread_local! {
-    /// For the hooks of the runtime, which must be `Send` and so cannot hold it.
+    /// The thread's context for the hooks of the runtime. The hooks must be `Send`, so they cannot
+    /// hold the context themselves.
     static IO_CONTEXT: RefCell<Option<(Rc<IoContext>, Arc<Notify>)>> = const { RefCell::new(None) };
 }
 
-/// What an I/O thread works with.
+/// The configuration of an I/O thread.
 pub(super) struct IoThreadConfig {
     pub(super) link: Arc<Link>,
-    /// Answers instead of the application at the other end of the link.
+    /// Makes an application that runs on the I/O thread and replaces the one at the other side of
+    /// the link.
     pub(super) application: Option<MakeApplication>,
     pub(super) limits: Limits,
     pub(super) trim: Option<fn(bool)>,
@@ -73,14 +76,16 @@ pub(super) struct IoThreadConfig {
     pub(super) reports: Arc<Reports<Rejection>>,
     pub(super) budget: Arc<Budget>,
     pub(super) supervision: Option<Arc<Supervision>>,
-    /// Of a process without a supervisor.
+    /// The scoreboard of a process without a supervisor.
     pub(super) own_scoreboard: Option<Arc<SharedScoreboard>>,
 }
 
-/// Runs the I/O thread until there is no listener and no connection. When it cannot go on, every connection is closed,
-/// whoever waits for it hears of it, and so does the application ([`Link::fail`]).
+/// Runs the I/O thread until there is no listener and no connection left. After a panic all
+/// connections are closed, senders of commands get an error, and the application is notified by
+/// [`Link::fail`].
 pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
-    // Also when something below panics: a thread that has given an order must not wait for ever.
+    // Also closes the queue when the code below panics, because a thread that has sent a command
+    // must not wait forever.
     let _closes = CloseOnDrop(commands);
     let IoThreadConfig {
         link,
@@ -104,7 +109,7 @@ pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
         .build_local(tokio::runtime::LocalOptions::default());
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        // Whoever started it is told.
+        // The error is reported to the thread that started this one.
         Err(error) => return commands.fail(error),
     };
     let commands_available = Arc::new(Notify::new());
@@ -113,13 +118,13 @@ pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
         let _inside = runtime.enter();
         wake_timer.register()
     };
-    // Unwatched it would go off unnoticed.
+    // An unregistered timer would expire unnoticed.
     let wake_timer = if registration.is_some() { wake_timer } else { WakeTimer::none() };
     let waker: Arc<dyn IoWaker> =
         Arc::new(ThreadWaker { commands_available: Arc::clone(&commands_available), wake_timer });
     link.set_io_waker(Some(Arc::clone(&waker)));
     let application: Box<dyn Application> = match application {
-        // Inside of the runtime: it may start tasks.
+        // The application is made inside the runtime, because it may spawn tasks.
         Some(make) => runtime.block_on(async { make(waker) }),
         None => Box::new(Arc::clone(&link)),
     };
@@ -139,18 +144,18 @@ pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
         commands.fail(io::Error::other(failure.clone()));
     }
     drop(registration);
-    // Tasks, and with them sockets, end here; threads that block are waited for.
+    // Tasks and their sockets are dropped here. Running threads for blocking calls are joined.
     let dropped = catch_unwind(AssertUnwindSafe(|| drop(runtime)));
     let failure = failure.or(dropped.err().map(|panic| panic_message(&*panic)));
     link.set_io_waker(None);
     if let Some(failure) = failure {
-        // Its waker may be what panicked.
+        // The application's waker may be the cause of the panic.
         let _ = catch_unwind(AssertUnwindSafe(|| link.fail(&failure)));
     }
     link.wake_waiting();
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
@@ -158,7 +163,9 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
         .to_owned()
 }
 
-/// The thread is about to sleep: carries out what the application sent, and says so if it may sleep.
+/// Runs before the thread sleeps: executes the application's commands, and tells the application
+/// that the thread sleeps from now on. Returns early if there is something to do, so that the
+/// runtime does not sleep.
 fn before_sleep() {
     IO_CONTEXT.with_borrow(|context| {
         let Some((context, commands_available)) = context else { return };
@@ -166,20 +173,23 @@ fn before_sleep() {
         let mut has_yielded = false;
         loop {
             if context.run_app_commands() {
-                // What was carried out may have woken no task, and then the runtime would sleep unannounced.
+                // The commands may have woken no task. The runtime would then sleep although the
+                // application has not been notified of the sleep.
                 commands_available.notify_one();
                 return;
             }
             let is_awaited = dispatch.application.has_thread() && dispatch.in_flight() > 0;
             if is_awaited && !has_yielded && context.busy_poll.start_if_due() {
-                // A task, and not a loop here: sockets are looked at meanwhile.
+                // The poll runs in a task and not in a loop here, so that the runtime checks the
+                // sockets meanwhile.
                 return;
             }
             let has_forwarded = dispatch.take_has_forwarded();
             if !has_yielded
                 && (is_awaited || has_forwarded || dispatch.application.has_unread_events())
             {
-                // On a context core the application answers meanwhile, and nobody has to be woken.
+                // If both threads share a processor core, the application responds during the
+                // yield, and no thread has to be woken.
                 has_yielded = true;
                 std::thread::yield_now();
                 continue;
@@ -187,7 +197,7 @@ fn before_sleep() {
             if is_awaited {
                 dispatch.watch_progress();
             }
-            if dispatch.application.prepare_to_sleep(dispatch.is_app_slow.get()) {
+            if dispatch.application.prepare_sleep(dispatch.is_app_slow.get()) {
                 return;
             }
         }
@@ -214,13 +224,14 @@ async fn run_commands(
     let mut supervisor_task =
         supervision.map(|supervision| spawn_supervisor_task(context, supervision));
     loop {
-        // Before the look, so that an end between the look and the wait is not missed.
-        let gone = connections.removed.notified();
+        // Created before the checks below, so that a removal between the checks and the wait is not
+        // missed.
+        let removed = connections.removed.notified();
         while let Some(command) = commands.pop() {
             match command {
                 IoCommand::Listen { listener, inherited, groups, done } => {
                     let listening = ActiveListener::start(context, listener, inherited, groups);
-                    // Whoever asked waits for it.
+                    // The sender waits for the result, so it still exists.
                     let _ = done.send(listening.map(|listening| {
                         listeners.insert(listener, listening);
                     }));
@@ -249,7 +260,7 @@ async fn run_commands(
                 IoCommand::UnwatchSupervisor { done } => {
                     if let Some(supervisor_task) = supervisor_task.take() {
                         supervisor_task.abort();
-                        // Cancelled, as asked.
+                        // The task was aborted above.
                         let _ = supervisor_task.await;
                     }
                     if is_idle(supervisor_task.as_ref(), &listeners, connections)
@@ -261,7 +272,7 @@ async fn run_commands(
                     let _ = done.send(());
                 }
                 IoCommand::CountConnections { listener, done } => {
-                    // Whoever asked waits for it.
+                    // The sender waits for the result, so it still exists.
                     let _ = done.send(connections.len_of_listener(listener));
                 }
                 IoCommand::Drain { listener, done } => {
@@ -276,7 +287,7 @@ async fn run_commands(
                         listening.end(connections).await;
                     }
                     drain::begin(connections, listener);
-                    drain::finish(connections, listener, connections.limits.stop_time).await;
+                    drain::finish(connections, listener, connections.limits.stop_timeout).await;
                     if is_idle(supervisor_task.as_ref(), &listeners, connections)
                         && commands.close_if_empty()
                     {
@@ -293,7 +304,7 @@ async fn run_commands(
                     for (_, listening) in listeners.drain() {
                         listening.end(connections).await;
                     }
-                    // Threads that have given an order meanwhile learn that it is not carried out.
+                    // Threads that have sent a command meanwhile learn that it is not executed.
                     commands.close();
                     let _ = done.send(());
                     return;
@@ -306,9 +317,11 @@ async fn run_commands(
         tokio::select! {
             biased;
             () = commands.pushed.notified() => {}
-            () = gone => {}
-            // Without one of these tasks nobody would be served any more.
-            panic = wait_for_panic(&mut essential, &mut supervisor_task, &mut listeners) => resume_unwind(panic),
+            () = removed => {}
+            // No client would be served without one of these tasks, so its panic ends the thread.
+            panic = wait_for_panic(&mut essential, &mut supervisor_task, &mut listeners) => {
+                resume_unwind(panic)
+            }
         }
     }
 }
@@ -320,7 +333,7 @@ fn spawn_supervisor_task(context: &Rc<IoContext>, supervision: Arc<Supervision>)
     ))
 }
 
-/// Starts what everything else needs.
+/// Starts the tasks that all other work depends on.
 fn start_essential_tasks(
     context: &Rc<IoContext>,
     commands_available: &Arc<Notify>,
@@ -332,7 +345,8 @@ fn start_essential_tasks(
             let dispatch = Rc::clone(&context.dispatch);
             async move {
                 loop {
-                    // The runtime's queue is first in, first out: this task comes after those that are ready now.
+                    // The runtime's queue is first in, first out, so this task runs after those
+                    // that are ready now.
                     dispatch.wake_requested.notified().await;
                     dispatch.application.wake_deferred();
                 }
@@ -358,7 +372,7 @@ fn start_essential_tasks(
     ]
 }
 
-/// Whether there is nothing for the thread to do, nor to wait for.
+/// Returns true if the thread has nothing to do and nothing to wait for.
 fn is_idle(
     supervisor_task: Option<&JoinHandle<()>>,
     listeners: &HashMap<ListenerId, ActiveListener>,
@@ -367,7 +381,8 @@ fn is_idle(
     supervisor_task.is_none() && listeners.is_empty() && connections.is_empty()
 }
 
-/// Waits for the panic of a task that never ends otherwise.
+/// Waits until one of the permanent tasks panics, and returns the panic. Clears `supervisor_task`
+/// when that task ends.
 async fn wait_for_panic(
     essential: &mut [JoinHandle<()>],
     supervisor_task: &mut Option<JoinHandle<()>>,
@@ -382,7 +397,7 @@ async fn wait_for_panic(
                 }
             }
         }
-        // It ends with its supervisor, and may not be polled after that.
+        // The task ends together with the supervisor, and must not be polled after that.
         if let Some(Poll::Ready(ended)) =
             supervisor_task.as_mut().map(|task| Pin::new(task).poll(cx))
         {

@@ -1,19 +1,20 @@
-//! Why a listener could not be started.
+//! Errors of starting a listener.
 
 use std::fmt;
 use std::io;
 
 use crate::net::descriptor;
 
-/// Why a listener could not be started.
+/// An error of starting a listener.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// The address is in use, or not this machine's, or not allowed.
+    /// The address could not be bound, for example because it is in use, does not belong to this
+    /// machine, or is not permitted.
     Bind {
-        /// What was asked for.
+        /// The address, or a description of the sockets.
         address: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The I/O thread could not be started, or ended before it listened.
@@ -25,22 +26,25 @@ impl fmt::Display for ListenError {
         match self {
             ListenError::Bind { address, source } => match source.kind() {
                 io::ErrorKind::AddrInUse => {
-                    // Scripts look for these words, which are libuv's.
+                    // The first words are those of libuv, because scripts match them.
                     write!(
                         f,
-                        "address already in use: another server listens on {address}; stop it, or choose another port"
+                        "address already in use: {address} is used by another server; \
+                         stop it, or choose another port"
                     )
                 }
                 io::ErrorKind::PermissionDenied => {
                     write!(
                         f,
-                        "permission denied: this user may not listen on {address}; choose a port above 1023"
+                        "permission denied: this user may not listen on {address}; \
+                         choose a port above 1023"
                     )
                 }
                 io::ErrorKind::AddrNotAvailable => {
                     write!(
                         f,
-                        "address not available: {address} does not belong to this machine; use 127.0.0.1 or 0.0.0.0"
+                        "address not available: {address} does not belong to this \
+                         machine; use 127.0.0.1 or 0.0.0.0"
                     )
                 }
                 _ => write!(f, "cannot listen on {address}: {source}"),

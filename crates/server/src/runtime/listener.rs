@@ -12,7 +12,7 @@ use super::commands::IoCommand;
 use super::server_state::ServerState;
 use crate::net::socket_file::SocketFile;
 
-/// A listening socket. Dropping it stops it.
+/// A listener on one or several sockets. The listener stops when it is dropped.
 #[derive(Debug)]
 pub struct Listener {
     state: Arc<ServerState>,
@@ -32,58 +32,61 @@ impl Listener {
         Listener { state: Arc::clone(state), id, local, file, is_stopped: false }
     }
 
-    /// The id that events carry.
+    /// Returns the id of the listener, which its events carry.
     pub fn id(&self) -> ListenerId {
         self.id
     }
 
-    /// The address bound; `None` for a Unix socket.
+    /// Returns the bound address, or `None` for a Unix socket.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.local
     }
 
-    /// The path of a Unix socket.
+    /// Returns the path of a Unix socket.
     pub fn path(&self) -> Option<&Path> {
         self.file.as_ref().map(SocketFile::path)
     }
 
-    /// Stops listening and ends connections as their replies are done; returns at once. Idle ones end now,
-    /// WebSockets are closed with 1001.
+    /// Stops accepting connections and closes each open connection after its current response. Idle
+    /// connections are closed now, and WebSockets are closed with code 1001. Does not wait for the
+    /// connections to end.
     pub fn drain(&self) {
         self.state.execute(|done| IoCommand::Drain { listener: self.id, done });
     }
 
-    /// Has the listener accept connections, or leave those who connect in the queue of its sockets,
-    /// from which another process that has them may accept. When this returns, nothing more is
-    /// accepted until it is called again.
+    /// Starts or stops accepting connections. While the listener does not accept, new connections
+    /// wait in the queue of its sockets, from which another process that has the sockets may
+    /// accept. After `set_accepting(false)` has returned, no connection is accepted until
+    /// `set_accepting(true)`.
     pub fn set_accepting(&self, is_on: bool) {
         self.state.execute(|done| IoCommand::SetAccepting { listener: self.id, is_on, done });
     }
 
-    /// Returns its sockets once more, for another process to accept on.
+    /// Returns copies of the listener's sockets, for another process to accept on.
     ///
     /// # Errors
-    /// The system's, and when the listener has stopped.
+    /// Fails if the listener has stopped, and if the system cannot copy a socket.
     pub fn copy_sockets(&self) -> io::Result<Vec<OwnedFd>> {
         let copied = self.state.execute(|done| IoCommand::CopySockets { listener: self.id, done });
         copied.unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into()))
     }
 
-    /// How many connections and WebSockets of this listener are left.
+    /// Returns the number of open connections and WebSockets of this listener.
     pub fn connections(&self) -> usize {
         self.state
             .execute(|done| IoCommand::CountConnections { listener: self.id, done })
             .unwrap_or(0)
     }
 
-    /// What tells whether its thread turns.
+    /// Returns a probe for whether the I/O thread responds.
     pub fn liveness_probe(&self) -> LivenessProbe {
         LivenessProbe { state: Arc::clone(&self.state), id: self.id }
     }
 
-    /// Stops listening. Replies on their way are given
-    /// [`stop_time`](crate::Limits::stop_time), WebSockets are closed with 1001; a request that the application
-    /// still has is answered when it answers. When this returns the port is free.
+    /// Stops the listener. Responses that are being sent may take
+    /// [`stop_timeout`](crate::Limits::stop_timeout), and WebSockets are closed with code 1001. A request
+    /// that the application is still working on gets its response when that is ready. The port is
+    /// free when this function returns.
     pub fn stop(mut self) {
         self.stop_once();
     }
@@ -100,7 +103,8 @@ impl Listener {
     }
 }
 
-/// Asks the I/O thread of a listener for a sign of life, from any thread and for as long as anybody likes.
+/// A probe for whether the I/O thread of a listener responds. It can be used from any thread, and
+/// may outlive the listener.
 #[derive(Debug, Clone)]
 pub struct LivenessProbe {
     state: Arc<ServerState>,
@@ -108,12 +112,14 @@ pub struct LivenessProbe {
 }
 
 impl LivenessProbe {
-    /// Waits for one. There is nothing to wait for when the thread has ended, as it does when nothing listens any more.
+    /// Waits until the I/O thread responds. Returns at once if the thread has ended, as it does
+    /// when no listener is left.
     pub fn wait(&self) {
         self.connections();
     }
 
-    /// The same, and how many connections and WebSockets the listener has; `None` when the thread has ended.
+    /// Waits until the I/O thread responds, and returns the number of connections and WebSockets of
+    /// the listener, or `None` if the thread has ended.
     pub fn connections(&self) -> Option<usize> {
         self.state.execute(|done| IoCommand::CountConnections { listener: self.id, done })
     }

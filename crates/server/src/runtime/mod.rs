@@ -1,5 +1,5 @@
-//! The I/O thread: it starts the other layers, accepts connections, executes commands, checks deadlines, stops and
-//! drains.
+//! The I/O thread: it starts the other layers, accepts connections, executes commands, checks
+//! deadlines, stops and drains.
 
 mod busy_poll;
 mod commands;

@@ -1,4 +1,5 @@
-//! The two clocks of the I/O thread: one ticks for as long as the thread lives, the other while the application is busy.
+//! The two periodic tasks of the I/O thread. One enforces deadlines as long as the thread runs; the
+//! other watches a busy application.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -6,13 +7,14 @@ use std::time::Duration;
 use crate::application::dispatch::Dispatch;
 use crate::connections::table::ConnectionTable;
 
-/// How soon a busy application is looked at, and how seldom at the most: an application that has been away for long
-/// is woken by the first look, and asked again only in case that was lost.
+/// The first and the longest pause between two checks of a busy application. The first check wakes
+/// an application that waits elsewhere; later checks only repair a lost wake-up.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const MAX_PAUSE: Duration = Duration::from_millis(64);
 
-/// Looks, a millisecond after an event found the application busy, whether it has come for it, and wakes it if it
-/// went elsewhere. Also learns whether the application is slow, see [`rookery_exchange::Link::prepare_sleep`].
+/// Checks, a millisecond after the application was found busy, whether it has taken its events, and
+/// wakes it if not. Also measures whether the application is slow, which
+/// [`Link::prepare_sleep`](rookery_exchange::Link::prepare_sleep) uses.
 pub(super) async fn watch_application(dispatch: Rc<Dispatch>) {
     loop {
         dispatch.watch_requested.notified().await;
@@ -20,11 +22,11 @@ pub(super) async fn watch_application(dispatch: Rc<Dispatch>) {
         let mut seen = dispatch.application.events_taken();
         loop {
             tokio::time::sleep(pause).await;
-            let waits = dispatch.application.wake_if_stalled(seen);
+            let pending = dispatch.application.wake_if_stalled(seen);
             let taken = dispatch.application.events_taken();
             let is_stuck = taken == seen;
             dispatch.is_app_slow.set(is_stuck && dispatch.in_flight() > 0);
-            if waits.is_none() && dispatch.in_flight() == 0 {
+            if pending.is_none() && dispatch.in_flight() == 0 {
                 break;
             }
             pause = if is_stuck { (pause * 2).min(MAX_PAUSE) } else { FIRST_PAUSE };
@@ -34,8 +36,8 @@ pub(super) async fn watch_application(dispatch: Rc<Dispatch>) {
     }
 }
 
-/// Looks at every deadline once a tick. It never rests, so that no count of peers can be wrong in such a way that deadlines
-/// stop: a tick a second without anybody to look after costs nothing.
+/// Enforces all deadlines once per tick. The task never stops, so that no miscounted connection can
+/// disable deadlines. A tick per second on an idle server costs nothing measurable.
 pub(super) async fn sweep(connections: Rc<ConnectionTable>) {
     loop {
         tokio::time::sleep(connections.clock.ticks.length).await;

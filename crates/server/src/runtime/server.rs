@@ -1,4 +1,4 @@
-//! A server, as an application holds it.
+//! The server, as an application holds it.
 
 use std::fmt;
 use std::io;
@@ -29,25 +29,26 @@ use crate::net::{descriptor, socket_file};
 use crate::rejection::Rejection;
 use crate::static_files::error_body;
 
-/// A server: any number of listeners, one link to the application, and one I/O thread, which runs while there is a
-/// listener or a connection.
+/// A server with any number of listeners, one link to the application, and one I/O thread, which
+/// runs while there is a listener or a connection.
 ///
-/// Dropping it ends every connection, also those that the application owes a reply, stops its listeners and joins the
-/// thread.
+/// When the server is dropped, it stops its listeners, closes all connections, including those that
+/// wait for a response, and joins the thread.
 pub struct Server {
     state: Arc<ServerState>,
 }
 
 impl Server {
-    /// Makes a server without listeners; no thread runs yet. `app_waker` is how an application that does not wait
-    /// on the link is woken.
+    /// Makes a server without listeners. No thread runs yet. `app_waker` wakes an application that
+    /// does not wait on the link.
     pub fn new(config: Config, app_waker: Box<dyn AppWaker>) -> Server {
         Server { state: Arc::new(ServerState::new(config, app_waker, None)) }
     }
 
-    /// Makes a server whose I/O thread answers by itself: `answer` writes the reply to each request, every WebSocket is
-    /// accepted, and each message is sent back. Nothing comes over its [`link`](Self::link). For tests and measurements
-    /// of what is on this side of the link; `answer` must not block.
+    /// Makes a server that calls `respond` on its I/O thread for each request, accepts every
+    /// WebSocket, and echoes each message. `respond` must not block. The [`link`](Self::link)
+    /// carries no events. This server is for tests, and for measurements of the code on this side
+    /// of the link.
     pub fn with_closure_and_echo(
         config: Config,
         respond: impl Fn(&mut Exchange) + Send + Sync + 'static,
@@ -58,8 +59,9 @@ impl Server {
         )
     }
 
-    /// Makes a server of files ([`ListenerConfig::files`]) without an application: what they leave to one, such as the handshake of a
-    /// WebSocket, is answered with 404. Nothing comes over its [`link`](Self::link).
+    /// Makes a server for static files ([`ListenerConfig::files`]) without an application. Requests
+    /// that static files do not handle, such as WebSocket handshakes, get status 404. The
+    /// [`link`](Self::link) carries no events.
     pub fn for_static_files(config: Config) -> Server {
         Server::with_closure_config(
             config,
@@ -67,8 +69,8 @@ impl Server {
         )
     }
 
-    /// Makes a server whose I/O thread answers by itself: `answer` writes the reply to each request, the handshakes of WebSockets
-    /// included, and must not block. Nothing comes over its [`link`](Self::link).
+    /// Makes a server that calls `respond` on its I/O thread for each request, including WebSocket
+    /// handshakes. `respond` must not block. The [`link`](Self::link) carries no events.
     pub fn with_closure(
         config: Config,
         respond: impl Fn(&mut Exchange) + Send + Sync + 'static,
@@ -88,62 +90,66 @@ impl Server {
         )
     }
 
-    /// Makes a server whose application lives on its I/O thread. Nothing comes over its [`link`](Self::link).
+    /// Makes a server whose application runs on the I/O thread. The [`link`](Self::link) carries no
+    /// events.
     pub fn with_application(config: Config, application: MakeApplication) -> Server {
         Server { state: Arc::new(ServerState::new(config, Box::new(NoWaker), Some(application))) }
     }
 
-    /// Counts what was rejected, and queues it for an application that asks for it
-    /// ([`Reports::set_delivery`]): each with the id of its request.
+    /// Returns the counters of rejected requests and connections. The rejections can also be queued
+    /// for the application ([`Reports::set_delivery`]), each with the id of its request.
     pub fn reports(&self) -> &Arc<Reports<Rejection>> {
         &self.state.reports
     }
 
-    /// What peers make the server hold, and what they may ([`Limits::memory`](crate::Limits::memory)).
+    /// Returns the memory budget: the bytes that clients make the server hold, and their limit
+    /// ([`Limits::max_client_memory`](crate::Limits::max_client_memory)).
     pub fn budget(&self) -> &Arc<Budget> {
         &self.state.budget
     }
 
-    /// Where the application finds events and leaves commands. The same for all listeners.
+    /// Returns the link, from which the application takes events and to which it sends commands.
+    /// All listeners share it.
     pub fn link(&self) -> &Arc<Link> {
         &self.state.link
     }
 
-    /// Logs the requests of all listeners from now on; `None` ends that. The log before is dropped when the requests
-    /// under way have been logged to it.
+    /// Sets the access log of all listeners; `None` turns logging off. The previous log is dropped
+    /// once the requests in progress have been logged to it.
     pub fn set_access_log(&self, log: Option<Arc<AccessLog>>) {
         self.state.log.set(log);
     }
 
-    /// Listens on a TCP address; port 0 takes a free one. When this returns, clients can connect.
+    /// Listens on a TCP address. Port 0 selects a free port. Clients can connect when this function
+    /// returns.
     ///
     /// # Errors
-    /// When the address cannot be bound, and when the I/O thread cannot be started.
+    /// Fails if the address cannot be bound, and if the I/O thread cannot be started.
     pub fn listen_tcp(
         &self,
         address: SocketAddr,
         config: ListenerConfig,
     ) -> Result<Listener, ListenError> {
-        descriptor::raise_limit(self.state.config.limits.connections);
+        descriptor::raise_limit(self.state.config.limits.max_connections);
         let (socket, local) = listen::bind_tcp(address)
             .map_err(|source| ListenError::Bind { address: address.to_string(), source })?;
         let id = self.state.listen(vec![ListeningSocket::Tcp(socket)], config)?;
         Ok(Listener::new(&self.state, id, Some(local), None))
     }
 
-    /// Listens on a Unix socket. A socket file that nobody listens on is replaced; the file is removed when the
-    /// listener stops, unless it is another by then. `mask` is the umask it is made with (none: the process's): at no
-    /// time has it wider permissions.
+    /// Listens on a Unix socket. A socket file without a listening process is replaced. The file is
+    /// removed when the listener stops, unless another file has taken its place. `umask` applies to
+    /// the file from its creation on; `None` stands for the umask of the process.
     ///
     /// # Errors
-    /// When the path cannot be bound, and when the I/O thread cannot be started.
+    /// Fails if the path cannot be bound, and if the I/O thread cannot be started.
     pub fn listen_unix(
         &self,
         path: &Path,
         umask: Option<u32>,
         config: ListenerConfig,
     ) -> Result<Listener, ListenError> {
-        descriptor::raise_limit(self.state.config.limits.connections);
+        descriptor::raise_limit(self.state.config.limits.max_connections);
         let (socket, file) = socket_file::bind(path, umask)
             .map_err(|source| ListenError::Bind { address: path.display().to_string(), source })?;
         let id = self
@@ -153,37 +159,44 @@ impl Server {
         Ok(Listener::new(&self.state, id, None, Some(file)))
     }
 
-    /// Listens on sockets that somebody else has bound and listens on, such as a service manager: who has connected before is served. They
-    /// outlive the listener: what connects after that waits for the next one.
+    /// Listens on sockets that another process, such as a service manager, has bound and listens
+    /// on. Clients that have already connected are served. The sockets stay open when the listener
+    /// stops, and new connections then wait for the next listener.
     ///
     /// # Errors
-    /// When a socket cannot be made non-blocking or copied, when the I/O thread cannot be started, and when a socket cannot be watched there.
+    /// Fails if a socket cannot be copied, made non-blocking, or registered with the I/O thread,
+    /// and if that thread cannot be started.
     pub fn listen_inherited(
         &self,
         sockets: &InheritedSockets,
         config: ListenerConfig,
     ) -> Result<Listener, ListenError> {
-        descriptor::raise_limit(self.state.config.limits.connections);
+        descriptor::raise_limit(self.state.config.limits.max_connections);
         let (sockets, local) = sockets.copies().map_err(inherited_error)?;
         let id = self.state.listen(sockets, config)?;
         Ok(Listener::new(&self.state, id, local, None))
     }
 
-    /// Listens on the socket that the supervisor of this process has made and passes requests on to. What is said there of a client is
-    /// what [`WorkerHeader`](rookery_worker_protocol::WorkerHeader) says; [`ListenerConfig::tls`], [`ListenerConfig::proxies`] and [`ListenerConfig::proxy_protocol`] are not heeded there. The
-    /// socket outlives the listener: what connects after that waits for the next one.
+    /// Listens on the socket over which the supervisor of this process forwards requests. The
+    /// properties of each client come from the
+    /// [`WorkerHeader`](rookery_worker_protocol::WorkerHeader), so [`ListenerConfig::tls`],
+    /// [`ListenerConfig::proxies`] and [`ListenerConfig::proxy_protocol`] have no effect there. The
+    /// socket stays open when the listener stops, and new connections then wait for the next
+    /// listener.
     ///
-    /// Where the supervisor has handed over its public listeners, the listener accepts on these as well while the
-    /// supervisor wants that, and serves clients there as `site` says.
+    /// If the supervisor has passed on its public listeners, the listener also accepts on those
+    /// while the supervisor requests it. Clients of the public listeners are served according to
+    /// `config`.
     ///
     /// # Errors
-    /// When the socket cannot be had a second time, when the I/O thread cannot be started, and when the socket cannot be watched there.
+    /// Fails if a socket cannot be copied or registered with the I/O thread, and if that thread
+    /// cannot be started.
     pub fn listen_supervised(
         &self,
         supervision: &Arc<Supervision>,
         config: ListenerConfig,
     ) -> Result<Listener, ListenError> {
-        descriptor::raise_limit(self.state.config.limits.connections);
+        descriptor::raise_limit(self.state.config.limits.max_connections);
         let bind_error =
             |source| ListenError::Bind { address: "the worker's socket".to_owned(), source };
         let mut groups = supervision.public_groups(&config).map_err(bind_error)?;
@@ -202,35 +215,38 @@ impl Server {
         Ok(Listener::new(&self.state, id, None, None))
     }
 
-    /// Has the I/O thread hear the supervisor of this process, from now on and whether there are listeners or not, and tell it by the
-    /// scoreboard what the application is handed. To be called before anything listens.
+    /// Receives the messages of this process's supervisor on the I/O thread, whether or not there
+    /// is a listener, and records the application's work in the scoreboard that the supervisor
+    /// reads. Call this function before any listener starts.
     ///
     /// # Errors
-    /// When the thread cannot be started.
+    /// Fails if the thread cannot be started.
     pub fn watch_supervisor(&self, supervision: Arc<Supervision>) -> Result<(), ListenError> {
         self.state.watch_supervisor(supervision)
     }
 
-    /// Has a process without a supervisor know by a scoreboard of its own what the application is handed, and requests when they were
-    /// ([`Exchange::times`]); `None` ends that. It counts from the next start of the I/O thread on, so before anything listens.
-    pub fn set_scoreboard(&self, board: Option<Arc<SharedScoreboard>>) {
-        self.state.set_scoreboard(board);
+    /// Records the application's work in a scoreboard, in a process without a supervisor, and the
+    /// times in each exchange ([`Exchange::queue_and_start_times`]). `None` turns that off. The
+    /// setting takes effect when the I/O thread starts next, so call this function before any
+    /// listener starts.
+    pub fn set_scoreboard(&self, scoreboard: Option<Arc<SharedScoreboard>>) {
+        self.state.set_scoreboard(scoreboard);
     }
 
-    /// Does not hear the supervisor any more: the I/O thread may end.
+    /// Stops receiving the supervisor's messages. The I/O thread may end after that.
     pub fn unwatch_supervisor(&self) {
         self.state.execute(|done| IoCommand::UnwatchSupervisor { done });
         self.state.join_if_finished(false);
     }
 
-    /// Makes the I/O thread panic, so that an application can test what it does then.
+    /// Makes the I/O thread panic, so that an application can test how it handles that.
     pub fn panic_io_thread(&self) {
         self.state.execute(|done| IoCommand::Panic { done });
     }
 
-    /// In a forked child: closes the listeners and connections that the parent serves, of all servers. A child then
-    /// forgets (`std::mem::forget`) its copies of [`Server`] and [`Listener`] and may make new ones. Takes no lock and
-    /// allocates nothing.
+    /// Closes, in a forked child, the listeners and connections of all servers of the parent. The
+    /// child must then forget (`std::mem::forget`) its copies of [`Server`] and [`Listener`]; it
+    /// may make new ones. Takes no lock and allocates no memory.
     pub fn close_inherited() {
         descriptor::close_inherited();
     }
@@ -249,19 +265,19 @@ impl fmt::Debug for Server {
     }
 }
 
-/// What is wrong with sockets that were given.
+/// Makes the error for inherited sockets that cannot be used.
 fn inherited_error(source: io::Error) -> ListenError {
     ListenError::Bind { address: "the inherited sockets".to_owned(), source }
 }
 
-/// As a static path answers where nothing is.
+/// Responds with status 404, in the form that static files use for a missing file.
 fn not_found(exchange: &mut Exchange) {
     let status = StatusCode::NOT_FOUND;
     exchange.begin_response(status.as_u16());
     exchange.set_response_body(error_body(status).as_bytes());
 }
 
-/// There is no application to wake.
+/// The waker of a server whose application does not wait on the link.
 struct NoWaker;
 
 impl AppWaker for NoWaker {

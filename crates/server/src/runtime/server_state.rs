@@ -1,4 +1,4 @@
-//! What a server and its listeners share, and the thread behind them.
+//! The state that a server and its listeners share, including the handle of the I/O thread.
 
 use std::fmt;
 use std::io;
@@ -24,7 +24,7 @@ use crate::logging::access_log::pending_record::CurrentLog;
 use crate::net::listen::ListeningSocket;
 use crate::rejection::Rejection;
 
-/// What a server and its listeners share: the way to the I/O thread.
+/// The state that a server and its listeners share, including the handle of the I/O thread.
 pub(super) struct ServerState {
     pub(super) link: Arc<Link>,
     application: Option<MakeApplication>,
@@ -37,7 +37,7 @@ pub(super) struct ServerState {
     thread: Mutex<Option<Thread>>,
 }
 
-/// Listeners' ids are unique in the process.
+/// The id of the next listener. Ids are unique in the process.
 static NEXT_LISTENER: AtomicU32 = AtomicU32::new(1);
 
 struct Thread {
@@ -51,9 +51,10 @@ impl ServerState {
         app_waker: Box<dyn AppWaker>,
         application: Option<MakeApplication>,
     ) -> ServerState {
-        let waiting =
-            memory_budget::message_queue_bytes(&config.limits).min(config.queue.message_bytes);
-        let queue = rookery_exchange::QueueLimits { message_bytes: waiting, ..config.queue };
+        let waiting = memory_budget::message_queue_bytes(&config.limits)
+            .min(config.queue.ws_max_receive_queue_size);
+        let queue =
+            rookery_exchange::QueueLimits { ws_max_receive_queue_size: waiting, ..config.queue };
         ServerState {
             link: Link::new(queue, app_waker),
             application,
@@ -67,7 +68,8 @@ impl ServerState {
         }
     }
 
-    /// Gives sockets, which are one listener, to the I/O thread, which is started if none runs.
+    /// Starts a listener on sockets with a common configuration. Starts the I/O thread if it does
+    /// not run.
     pub(super) fn listen(
         &self,
         bound: Vec<ListeningSocket>,
@@ -79,7 +81,8 @@ impl ServerState {
         )
     }
 
-    /// The same for sockets that do not all serve the same; `inherited` is that of a worker whose socket is among them.
+    /// Starts a listener on sockets with several configurations. Starts the I/O thread if it does
+    /// not run. `inherited` is the supervision of a worker whose socket is among them.
     pub(super) fn listen_groups(
         &self,
         groups: Vec<SocketGroup>,
@@ -95,22 +98,24 @@ impl ServerState {
         Ok(listener)
     }
 
-    /// Has the I/O thread, which is started if none runs, hear the supervisor of the process. Before anything else is asked of it.
+    /// Receives the supervisor's messages on the I/O thread. Starts the thread if it does not run.
+    /// Must be called before any listener starts.
     pub(super) fn watch_supervisor(
         &self,
         supervision: Arc<Supervision>,
     ) -> Result<(), ListenError> {
-        // A second one is the same: a process has one supervisor.
+        // A process has only one supervisor, so a second value stands for the same one.
         let supervision = Arc::clone(self.supervision.get_or_init(|| supervision));
         self.execute_starting_thread(|done| IoCommand::WatchSupervisor { supervision, done })
     }
 
-    /// Has I/O threads that are started from now on write there what the application is handed, and when.
-    pub(super) fn set_scoreboard(&self, board: Option<Arc<SharedScoreboard>>) {
-        *self.own_scoreboard.lock().unwrap_or_else(PoisonError::into_inner) = board;
+    /// Sets the scoreboard in which I/O threads that start later record the application's work.
+    pub(super) fn set_scoreboard(&self, scoreboard: Option<Arc<SharedScoreboard>>) {
+        *self.own_scoreboard.lock().unwrap_or_else(PoisonError::into_inner) = scoreboard;
     }
 
-    /// Gives an order to the I/O thread, which is started if none runs, and waits until it has been carried out.
+    /// Sends a command to the I/O thread, which is started if it does not run, and waits for the
+    /// result.
     fn execute_starting_thread(
         &self,
         make: impl FnOnce(mpsc::Sender<io::Result<()>>) -> IoCommand,
@@ -129,11 +134,12 @@ impl ServerState {
             }
         }
         if let Some(finished) = thread.take() {
-            // Its end was decided before; what it returns is nothing.
+            // The thread has already decided to end, and its result is empty.
             let _ = finished.handle.join();
         }
         let commands = Arc::new(CommandQueue::default());
-        // The first order is there before the thread looks: it ends when it finds nothing to do.
+        // The command is queued before the thread starts, because the thread ends when it finds
+        // nothing to do.
         let _ = commands.push(command);
         let thread_config = IoThreadConfig {
             link: Arc::clone(&self.link),
@@ -162,7 +168,8 @@ impl ServerState {
         wait_until_done(&done_receiver, &commands)
     }
 
-    /// Gives an order and waits until it has been carried out; `None` when there is no thread to carry it out.
+    /// Sends a command to the I/O thread and waits for the result. Returns `None` if no thread
+    /// runs.
     pub(super) fn execute<T>(&self, make: impl FnOnce(mpsc::Sender<T>) -> IoCommand) -> Option<T> {
         let (done, done_receiver) = mpsc::channel();
         let commands = Arc::clone(&self.thread().as_ref()?.commands);
@@ -170,7 +177,7 @@ impl ServerState {
         done_receiver.recv().ok()
     }
 
-    /// Joins the thread if it has nothing left to do; `is_forced` waits for that.
+    /// Joins the thread if it has decided to end. If `is_forced`, waits until the thread ends.
     pub(super) fn join_if_finished(&self, is_forced: bool) {
         let mut thread = self.thread();
         let is_finished =
@@ -187,7 +194,7 @@ impl ServerState {
     }
 }
 
-/// Waits until the I/O thread has done what it was started for.
+/// Waits until the I/O thread has executed the command.
 fn wait_until_done(
     done_receiver: &mpsc::Receiver<io::Result<()>>,
     commands: &CommandQueue,
@@ -195,7 +202,7 @@ fn wait_until_done(
     match done_receiver.recv() {
         Ok(Ok(())) => Ok(()),
         Ok(Err(source)) => Err(ListenError::Thread(source)),
-        // It dropped the order: it has ended.
+        // The thread has dropped the command, so it has ended.
         Err(mpsc::RecvError) => Err(ListenError::Thread(commands.take_failure())),
     }
 }

@@ -1,4 +1,5 @@
-//! A timer that the application's thread sets for the I/O thread without waking it.
+//! A timer by which the application's thread wakes the I/O thread after a delay, without waking it
+//! now.
 
 use std::os::fd::OwnedFd;
 #[cfg(target_os = "linux")]
@@ -8,30 +9,34 @@ use std::time::Duration;
 
 use tokio::io::unix::AsyncFd;
 
-/// Set from any thread; when it goes off, the runtime that [`watch`](Self::watch)es it comes round once.
+/// A timer that can be set from any thread. When it expires, it ends the sleep of the runtime with
+/// which it is [registered](Self::register).
 #[derive(Debug, Clone)]
 pub(crate) struct WakeTimer(Option<Arc<OwnedFd>>);
 
 impl WakeTimer {
-    /// Makes a timer. Where the system has none to give, [`set`](Self::set) says so each time.
+    /// Makes a timer. If the system provides none, [`set`](Self::set) returns false.
     pub(crate) fn new() -> WakeTimer {
         WakeTimer(timer().map(Arc::new))
     }
 
-    /// One that is never set.
+    /// Makes a timer that cannot be set.
     pub(crate) fn none() -> WakeTimer {
         WakeTimer(None)
     }
 
-    /// Looks after the timer, inside a runtime, for as long as the answer is kept. Nobody reads it: that it goes off
-    /// ends the runtime's sleep, and before the next one the thread takes what was sent.
+    /// Registers the timer with the current runtime, until the returned value is dropped. The timer
+    /// is never read: its expiry ends the runtime's sleep, and the thread executes the
+    /// application's commands before it sleeps again.
     pub(crate) fn register(&self) -> Option<AsyncFd<Arc<OwnedFd>>> {
         let timer = Arc::clone(self.0.as_ref()?);
-        // SAFETY: the timer's descriptor is open as long as the answer holds it, and nobody closes it otherwise.
+        // SAFETY: the returned value owns the timer's descriptor, so the descriptor stays open, and
+        // no other code closes it.
         unsafe { AsyncFd::register_with_interest(timer, tokio::io::Interest::READABLE) }.ok()
     }
 
-    /// Goes off in `delay` (at least a nanosecond), instead of when it was set to before; whether it will.
+    /// Sets the timer to expire in `delay` (at least a nanosecond), which replaces any earlier
+    /// setting. Returns false if that failed.
     pub(crate) fn set(&self, delay: Duration) -> bool {
         self.0.as_ref().is_some_and(|timer| start(timer, delay))
     }
@@ -39,11 +44,11 @@ impl WakeTimer {
 
 #[cfg(target_os = "linux")]
 fn timer() -> Option<OwnedFd> {
-    // SAFETY: makes a descriptor and touches no memory.
+    // SAFETY: creates a descriptor and accesses no memory.
     let fd = unsafe {
         libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC)
     };
-    // SAFETY: a descriptor that was just made and is owned by nobody else.
+    // SAFETY: the descriptor was just created and has no other owner.
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -55,7 +60,8 @@ fn start(timer: &OwnedFd, delay: Duration) -> bool {
         tv_nsec: libc::c_long::from(i32::try_from(delay.subsec_nanos()).unwrap_or(0)),
     };
     let setting = libc::itimerspec { it_interval: never, it_value: once };
-    // SAFETY: `timer` is an open timer and `setting` is valid; the former setting is not asked for.
+    // SAFETY: `timer` is an open timer, `setting` is valid, and the null pointer means that the
+    // previous setting is not returned.
     unsafe {
         libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const setting, std::ptr::null_mut()) == 0
     }

@@ -1,8 +1,9 @@
-//! Encodes and decodes static paths. A worker announces its static paths to the process in front of
-//! it, which then serves the files by the same rules.
+//! The encoding of static paths with which a worker announces them to the supervisor's front end,
+//! which serves the files by the same rules.
 //!
-//! Each path is its key, its folder or file, flags, the charset, the required header if there is one, and the
-//! headers. A text is preceded by its length, as 32 bits in little-endian order.
+//! An announcement is a sequence of static paths. Each consists of the key, the folder or file, one
+//! byte of flags, the charset, the required header if there is one, and the response headers. Each
+//! string is preceded by its length, as 32 bits in little-endian order.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -24,18 +25,18 @@ pub struct MalformedAnnouncement;
 
 impl fmt::Display for MalformedAnnouncement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("what was announced are no static paths")
+        f.write_str("the announcement of static paths is malformed")
     }
 }
 
 impl std::error::Error for MalformedAnnouncement {}
 
 impl StaticFiles {
-    /// Writes the paths with all their options, in at most `limit` bytes.
+    /// Returns all static paths with all their options, encoded in at most `limit` bytes.
     ///
-    /// A path that does not fit is left out, and so is every path above it, since a shorter path
-    /// would otherwise take its requests. Requests for paths that are left out go to the
-    /// application's process.
+    /// A path that does not fit is left out, and so is every shorter path that is a prefix of it,
+    /// because the shorter path would otherwise match its requests. Requests for paths that were
+    /// left out are forwarded to a worker.
     pub fn announcement(&self, limit: usize) -> Vec<u8> {
         let (paths, options) = (self.paths(), self.options());
         let mut encoded: Vec<(&str, Vec<u8>)> = Vec::with_capacity(paths.len());
@@ -56,17 +57,18 @@ impl StaticFiles {
     }
 }
 
-/// Returns whether requests for the path `below` would match the path `above` if `below` did not
-/// exist.
+/// Returns true if requests for the path `below` would match the path `above` if `below` were not a
+/// static path.
 fn is_above(above: &str, below: &str) -> bool {
     above == "/" || below.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Decodes the result of [`StaticFiles::announcement`]. All options of the returned paths are set,
-/// and none is inherited.
+/// Decodes the result of [`StaticFiles::announcement`]. Every option of the returned paths is set,
+/// so that the reader's defaults do not matter.
 ///
 /// # Errors
-/// For anything else, and for keys, paths and headers that [`StaticFiles::set`] would refuse.
+/// Fails if the bytes are incomplete or malformed, and for keys, paths and headers that
+/// [`StaticFiles::set`] would refuse.
 pub fn read_announcement(
     mut bytes: &[u8],
 ) -> Result<BTreeMap<String, StaticPath>, MalformedAnnouncement> {
@@ -108,8 +110,9 @@ fn write(key: &str, mapping: &Mapping, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a length as 32 bits. A length that needs more bits may be written wrong: the text after
-/// it is longer than any limit, so the announcement is not sent with it.
+/// Appends a length as 32 bits. A length that needs more bits is written as `u32::MAX`, which does
+/// no harm: the string after it is longer than any limit, so the path is left out of the
+/// announcement.
 fn write_len(len: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes());
 }
@@ -133,7 +136,8 @@ fn read(bytes: &mut &[u8]) -> Option<(String, StaticPath)> {
         let name = read_string(bytes)?;
         Validation::Require(RequiredHeader::new(&name, read_text(bytes)?).ok()?)
     };
-    // Each header has eight bytes at least, so that no number makes room that is not needed.
+    // The capacity is bounded because each header takes at least eight bytes. Otherwise, a forged
+    // number of headers could allocate any amount of memory.
     let count = read_len(bytes)?;
     let mut headers = Vec::with_capacity(count.min(bytes.len() / 8));
     for _ in 0..count {
@@ -226,14 +230,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_announced_is_served_by_the_same_options() {
+    fn an_announced_path_keeps_all_its_options() {
         let files = files();
         let read = read_announcement(&files.announcement(MOST)).unwrap();
         assert_eq!(read.len(), 4);
         for (key, path) in files.paths() {
             let (here, there) = (
                 Mapping::resolve(&path, &files.options()),
-                // Whatever is the default there.
+                // The reader's defaults, which must not have any effect.
                 Mapping::resolve(
                     &read[&key],
                     &StaticOptions { index: false, exclude: true, ..StaticOptions::default() },
@@ -245,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_out_with_all_that_would_take_its_place() {
+    fn paths_that_do_not_fit_are_left_out_with_their_prefixes() {
         let paths = |keys: &[(&str, usize)]| {
             let files = StaticFiles::new();
             let long = |(key, len): &(&str, usize)| {
@@ -265,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_announcement_is_refused_and_asks_for_no_memory() {
+    fn malformed_announcements_are_refused_without_allocating_memory() {
         let whole = files().announcement(MOST);
         let ends: Vec<usize> = {
             let (mut rest, mut ends) = (&whole[..], vec![0]);
@@ -277,7 +281,7 @@ mod tests {
         for len in 0..whole.len() {
             assert_eq!(read_announcement(&whole[..len]).is_ok(), ends.contains(&len), "{len}");
         }
-        // Each other value of each byte: refused, or well formed.
+        // With any byte changed, the announcement is either refused or read as valid paths.
         for at in 0..whole.len() {
             for other in [0, 1, 0x7F, 0xFF, whole[at] ^ 0x20] {
                 let mut bytes = whole.clone();

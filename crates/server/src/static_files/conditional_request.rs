@@ -1,15 +1,17 @@
-//! Conditional requests and ranges (RFC 9110, sections 13 and 14), without a clock or a file.
+//! Evaluation of conditional requests and ranges (RFC 9110, sections 13 and 14), without access to
+//! the clock or the file system.
 //!
-//! Beyond httpuv, which knows If-Modified-Since alone: If-Match and If-Unmodified-Since, with which a download goes on only
-//! if the file is the one that it began with, If-None-Match, and one range with If-Range. Several ranges are answered with
-//! the whole file, which section 14.2 allows.
+//! httpuv supports only If-Modified-Since. This module also supports If-None-Match, If-Match and
+//! If-Unmodified-Since, with which a download is resumed only if the file has not changed, and a
+//! single range with If-Range. The response to a request for several ranges is the whole file,
+//! which section 14.2 allows.
 
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::request_head::RequestHead;
 
-/// What a request makes its answer depend on.
+/// The conditions and the range of a request, parsed from its headers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Conditions {
     matches: Option<Box<[u8]>>,
@@ -20,23 +22,25 @@ pub(crate) struct Conditions {
     if_range: Option<IfRange>,
 }
 
-/// What there is to send.
+/// The properties of a file that conditions and ranges are compared with.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Representation<'a> {
-    /// With its quotes, and `W/` if it is weak.
+    /// The value of the `ETag` header, with its quotes, and with `W/` if the tag is weak.
     pub(crate) etag: &'a [u8],
-    /// Seconds since 1970; `None` where no HTTP date can say it.
+    /// The time of modification, in seconds since 1970, or `None` for a time that an HTTP date
+    /// cannot represent.
     pub(crate) modified: Option<u64>,
-    /// Whether `modified` can no longer stand for two different contents.
+    /// True if the file was modified long enough ago that a further change will give it another
+    /// time of modification.
     pub(crate) is_settled: bool,
-    /// Bytes.
+    /// The length in bytes.
     pub(crate) len: u64,
 }
 
-/// What is sent.
+/// The kind of response that follows from the conditions of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Nothing: it is not what the request is for.
+    /// A 412 response, because a precondition (If-Match or If-Unmodified-Since) is false.
     Failed,
     NotModified,
     Partial(Range<u64>),
@@ -46,26 +50,27 @@ pub(crate) enum Outcome {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ByteRange {
-    /// `a-b`, or `a-` with the greatest end.
+    /// The range `a-b` with both ends included. `a-` has the end `u64::MAX`.
     From(u64, u64),
-    /// `-n`.
+    /// The range `-n`, which means the last `n` bytes.
     Last(u64),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum IfRange {
     Date(u64),
-    /// Neither a date nor a strong tag: the range is off.
+    /// A value that is neither a date nor a strong tag, so that the range is ignored.
     Never,
-    /// A strong tag, which a weak one does not equal.
+    /// A tag in quotes. Weak tags never match it.
     Tag(Box<[u8]>),
 }
 
 impl Conditions {
-    /// Reads the headers. Copies at most the tags, which the limit on the head bounds.
+    /// Reads the conditions from the headers of a request. The only copies are those of the tags,
+    /// whose size is bounded by the limit on the request head.
     pub(crate) fn of(request: &RequestHead<'_>) -> Conditions {
         let value = |name| request.headers.value(name);
-        // Section 14.2: a Range is defined for GET alone.
+        // RFC 9110, section 14.2, defines Range only for GET.
         let range =
             if request.method == "GET" { value("range").and_then(parse_range) } else { None };
         let list = |name| request.headers.list(name).map(|list| list.into_owned().into());
@@ -79,7 +84,7 @@ impl Conditions {
         }
     }
 
-    /// Evaluates what a request asks of a file that is there, in the order of section 13.2.2.
+    /// Decides the response for an existing file, in the order of RFC 9110, section 13.2.2.
     pub(crate) fn evaluate(&self, representation: &Representation<'_>) -> Outcome {
         let is_meant = match (&self.matches, self.unmodified_since, representation.modified) {
             (Some(tags), _, _) => any_tag_matches(tags, representation.etag, Comparison::Strong),
@@ -97,7 +102,7 @@ impl Conditions {
         if unmodified {
             return Outcome::NotModified;
         }
-        // An empty file has no byte a Content-Range could name: the range says nothing about it.
+        // A range of an empty file is ignored, because Content-Range cannot express an empty range.
         match &self.range {
             Some(range) if representation.len > 0 && self.range_applies(representation) => {
                 range.within(representation.len)
@@ -106,7 +111,8 @@ impl Conditions {
         }
     }
 
-    /// Section 13.1.5: both kinds of validator must be strong.
+    /// Returns true if there is no If-Range or if it matches. Both kinds of validator must be
+    /// strong (RFC 9110, 13.1.5).
     fn range_applies(&self, representation: &Representation<'_>) -> bool {
         match &self.if_range {
             None => true,
@@ -131,15 +137,17 @@ impl ByteRange {
     }
 }
 
-/// Seconds since 1970 of an IMF-fixdate (RFC 9110, 5.6.7), exactly as this server writes them. The two obsolete forms are
-/// left out, as httpuv does: no client has sent them in twenty years.
+/// Parses an IMF-fixdate (RFC 9110, 5.6.7) into seconds since 1970. Only the exact form that this
+/// server sends is accepted. Like httpuv, the function rejects the two obsolete forms, which no
+/// client has sent in twenty years.
 fn parse_date(value: &[u8]) -> Option<u64> {
     let mut date: [u8; IMF_FIXDATE_LEN] = value.try_into().ok()?;
     if !date.ends_with(b" GMT") || !WEEKDAYS.contains(&date.first_chunk()?) {
         return None;
     }
     let read = |date: &[u8]| httpdate::parse_http_date(std::str::from_utf8(date).ok()?).ok();
-    // Like httpuv, which day of the week it was is not compared; httpdate does, so it is told another.
+    // Like httpuv, this accepts a date with the wrong day of the week. `httpdate` checks the day,
+    // so each of the seven is tried.
     let time = read(&date).or_else(|| {
         WEEKDAYS.iter().find_map(|day| {
             date[..3].copy_from_slice(*day);
@@ -151,10 +159,11 @@ fn parse_date(value: &[u8]) -> Option<u64> {
 
 const WEEKDAYS: [&[u8; 3]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"];
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// The length of a date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
 const IMF_FIXDATE_LEN: usize = 29;
 
-/// One range of bytes; `None` for what is no range, is in another unit, or is several: it is then ignored (14.2).
+/// Parses a single range of bytes. Returns `None` for an invalid range, another unit, or several
+/// ranges, all of which are ignored (RFC 9110, 14.2).
 fn parse_range(value: &[u8]) -> Option<ByteRange> {
     let (unit, spec) = value.split_at_checked(UNIT.len())?;
     if !unit.eq_ignore_ascii_case(UNIT) {
@@ -173,7 +182,8 @@ fn parse_range(value: &[u8]) -> Option<ByteRange> {
 
 const UNIT: &[u8] = b"bytes=";
 
-/// A number past what fits is the greatest that does: no file is that long either way.
+/// Parses a decimal number. A number that does not fit becomes `u64::MAX`, which has the same
+/// effect, because it is past the end of every file.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -193,17 +203,18 @@ fn parse_if_range(value: &[u8]) -> IfRange {
     }
 }
 
-/// How two tags are compared (section 8.8.3.2).
+/// The two ways to compare entity tags (RFC 9110, 8.8.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Comparison {
-    /// They are the same, and neither is weak: their contents are the same byte by byte.
+    /// Tags match if they are equal and neither is weak, so that the contents are identical byte by
+    /// byte.
     Strong,
-    /// They are the same but for being weak.
+    /// Tags match if they are equal apart from the `W/` prefix.
     Weak,
 }
 
-/// Sections 13.1.1 and 13.1.2: whether a list of tags names `etag`. What follows the first thing that is no tag is not
-/// read.
+/// Returns true if `etag` is in a list of tags (RFC 9110, 13.1.1 and 13.1.2). The list is read up
+/// to the first syntax error.
 fn any_tag_matches(list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
     let list = list.trim_ascii();
     if list == b"*" {
@@ -225,14 +236,16 @@ fn any_tag_matches(list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
     false
 }
 
-/// The tag at the start without `W/` and its quotes, and what follows it.
+/// Returns the entity tag at the start of `text`, without `W/` and its quotes, and the rest of
+/// `text`.
 fn opaque_tag(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = text.strip_prefix(b"W/").unwrap_or(text).strip_prefix(b"\"")?;
     let end = text.iter().position(|byte| *byte == b'"')?;
     Some((&text[..end], &text[end + 1..]))
 }
 
-/// The seconds of a time that an HTTP date can say: from 1970 to the end of 9999.
+/// Returns the seconds since 1970 of a time that an HTTP date can represent, which is one between
+/// 1970 and the end of the year 9999.
 pub(crate) fn http_seconds(time: SystemTime) -> Option<u64> {
     time.duration_since(UNIX_EPOCH)
         .ok()
@@ -298,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_off_unless_if_range_matches_strongly() {
+    fn a_range_is_ignored_unless_if_range_matches_strongly() {
         let date = "Sun, 06 Nov 1994 08:49:37 GMT";
         let weak = Representation { etag: b"W/\"t-1\"", is_settled: false, ..FILE };
         for (value, strong_applies) in [
@@ -374,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn none_match_is_asked_before_modified_since() {
+    fn if_none_match_takes_precedence_over_if_modified_since() {
         let since = |seconds| Conditions { modified_since: Some(seconds), ..Conditions::default() };
         assert_eq!(since(784_111_777).evaluate(&FILE), Outcome::NotModified);
         assert_eq!(since(784_111_776).evaluate(&FILE), Outcome::Whole);
@@ -395,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_for_another_file_fails_before_anything_else_is_asked() {
+    fn if_match_and_if_unmodified_since_are_evaluated_first() {
         let tag = |text: &str| Some(text.as_bytes().into());
         let same_date = Some(784_111_777);
         let ranged = Conditions { range: Some(ByteRange::From(0, 0)), ..Conditions::default() };
@@ -409,7 +422,7 @@ mod tests {
             (tag(""), None, Outcome::Failed),
             (None, same_date, part.clone()),
             (None, Some(784_111_776), Outcome::Failed),
-            // The date is not asked beside tags.
+            // If-Unmodified-Since is ignored if there is an If-Match.
             (tag("\"t-1\""), Some(0), part),
             (tag("\"x\""), Some(u64::MAX), Outcome::Failed),
         ] {
@@ -427,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn times_no_http_date_can_say() {
+    fn times_that_an_http_date_cannot_represent() {
         use std::time::Duration;
         assert_eq!(http_seconds(UNIX_EPOCH - Duration::from_secs(1)), None);
         assert_eq!(http_seconds(UNIX_EPOCH), Some(0));

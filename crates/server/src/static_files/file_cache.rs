@@ -1,9 +1,12 @@
-//! Small files that are kept in memory, with their headers.
+//! An in-memory cache of small files with their response headers.
 //!
-//! A file is kept under its path and trusted as long as looking at that path finds the same device, inode, length and times.
-//! One that was changed within the last two seconds is not kept: by then whatever changes it next gives it another time.
-//! So a change on disk is seen by the next request, unless it leaves no trace: a program that has the file mapped into its
-//! memory gives it its time with the first byte that it writes, and with the next ones when the system has written those out.
+//! A cached file is used as long as its path leads to a file with the same device, inode, length
+//! and times. Files that changed within the last two seconds are not cached, because a further
+//! change within that time could leave the times as they are.
+//!
+//! Therefore the next request sees a change on disk, with one exception. A program that writes
+//! through a memory mapping changes the times with the first byte that it writes, but with later
+//! bytes only after the kernel has written the page to disk.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, VecDeque};
@@ -21,33 +24,38 @@ use super::header::Header;
 use super::options::Mapping;
 use crate::blocking::file_state::FileState;
 
-/// Bytes that are kept, each file counted with its compressed form, its path and its headers. The pages of an application
-/// and its libraries; a peer that asks for every file there is cannot make it more.
+/// The maximum number of bytes that the cache holds, which is enough for the pages of an
+/// application and its libraries. Each file counts twice, for its compressed form, and with its
+/// path and headers. Clients cannot exceed this limit by requesting many files.
 const BYTES: usize = 16 << 20;
 
-/// Files that are kept: two hundred pages with what belongs to them. Of small ones, this is reached first.
+/// The maximum number of cached files, enough for two hundred pages with their scripts and images.
+/// For small files, this limit is reached before [`BYTES`].
 const FILES: usize = 2048;
 
-/// Files up to here are read where they are opened, and leave in one write with their head; these are kept. What is larger
-/// takes longer to send than to read.
+/// The maximum size of a file that is cached. Files up to this size are read when they are opened,
+/// and are sent in one write with the response head. For larger files, sending takes longer than
+/// reading.
 pub(super) const WHOLE: u64 = 64 << 10;
 
-/// Bytes of a path: a longer one is seldom asked for twice.
+/// The maximum length of the path of a cached file. Longer paths are seldom requested twice.
 const PATH_BYTES: usize = 1024;
 
-/// Headers and the tables' places of one file.
+/// The assumed memory for the headers and table entries of one file.
 const OVERHEAD: usize = 1024;
 
-/// Devices known to be local: more than the file systems that an application has its files on.
+/// The maximum number of devices that are known to be local, which is more than the file systems
+/// that the files of an application are usually on.
 const DEVICES: usize = 16;
 
-/// How long a device is known to be local. Its number may be given to another file system after it has been unmounted.
+/// The time for which a device is assumed to be local after a check. After a file system is
+/// unmounted, its device number may be given to another file system.
 const DEVICE_TIME: Duration = Duration::from_secs(60);
 
-/// A path of a file. Few are longer, and up to here one allocates nothing.
+/// The path of a file. A path of up to 256 bytes, which few exceed, needs no allocation.
 pub(crate) type FilePath = SmallVec<[u8; 256]>;
 
-/// A file in memory.
+/// A file in memory, with the headers of its responses.
 #[derive(Debug)]
 pub(crate) struct CachedFile {
     mapping: Arc<Mapping>,
@@ -59,17 +67,17 @@ pub(crate) struct CachedFile {
     gzip: OnceCell<Variant>,
 }
 
-/// What is sent of it.
+/// The headers and content of a cached file, either plain or compressed.
 #[derive(Debug)]
 pub(crate) struct Variant {
     pub(crate) headers: Headers,
     pub(crate) bytes: Bytes,
 }
 
-/// Headers as HTTP's table has them.
+/// Response headers in the types of the `http` crate.
 pub(crate) type Headers = Box<[(HeaderName, HeaderValue)]>;
 
-/// A file that may be kept.
+/// A file that may be added to the cache once its content has been read.
 #[derive(Debug)]
 pub(crate) struct Cacheable {
     path: FilePath,
@@ -78,11 +86,11 @@ pub(crate) struct Cacheable {
     file_headers: FileHeaders,
 }
 
-/// Those of an I/O thread.
+/// The cached files of an I/O thread, with the devices that are known to be local.
 #[derive(Debug, Default)]
 pub(crate) struct FileCache {
     files: HashMap<Rc<[u8]>, Kept>,
-    /// Every path of `files` once, in the order in which they are looked at for eviction.
+    /// The paths in `files`, each once, in the order in which they are considered for eviction.
     order: VecDeque<Rc<[u8]>>,
     bytes: usize,
     local: Vec<(u64, SystemTime)>,
@@ -90,15 +98,16 @@ pub(crate) struct FileCache {
 
 #[derive(Debug)]
 struct Kept {
-    /// `None` since it was found to be another one.
+    /// The cached file, or `None` after the file on disk changed.
     file: Option<Rc<CachedFile>>,
     bytes: usize,
-    /// Whether it was asked for since it was last looked at for eviction.
+    /// True if the file was requested since it was last considered for eviction.
     was_used: bool,
 }
 
 impl Cacheable {
-    /// `None` for what is not to be kept: large, or changed a moment ago.
+    /// Describes a file for the cache. Returns `None` for a file that must not be cached, because
+    /// it is large, its path is long, or it changed a moment ago.
     pub(super) fn new(
         path: FilePath,
         mapping: Arc<Mapping>,
@@ -116,42 +125,44 @@ impl CachedFile {
         self.file_headers.representation()
     }
 
-    /// The whole of it.
+    /// Returns the whole file, uncompressed.
     pub(crate) fn plain(&self) -> &Variant {
         &self.plain
     }
 
-    /// The headers of 304.
+    /// Returns the headers of a 304 response.
     pub(crate) fn not_modified(&self) -> &Headers {
         self.not_modified.get_or_init(|| to_http(self.file_headers.not_modified(&self.mapping)))
     }
 
-    /// The headers of 304 for a client that takes gzip, which are made once.
+    /// Returns the headers of a 304 response for a client that accepts gzip. `make` is called only
+    /// the first time.
     pub(crate) fn not_modified_gzip(&self, make: impl FnOnce() -> Headers) -> &Headers {
         self.not_modified_gzip.get_or_init(make)
     }
 
-    /// The header of 412.
+    /// Returns the `ETag` header, which a 412 response includes.
     pub(crate) fn etag(&self) -> &Header {
         self.file_headers.etag()
     }
 
-    /// Compressed, once it has been.
+    /// Returns the compressed form, or `None` if the file has not been compressed.
     pub(crate) fn gzip(&self) -> Option<&Variant> {
         self.gzip.get()
     }
 
-    /// Keeps the compressed form, unless it is the longer one.
+    /// Stores the compressed form, unless it is longer than the plain form.
     pub(crate) fn keep_gzip(&self, form: Variant) {
         if form.bytes.len() <= self.plain.bytes.len() {
-            // Another request may have been faster.
+            // `set` fails if another request has stored the compressed form in the meantime.
             let _ = self.gzip.set(form);
         }
     }
 }
 
 impl FileCache {
-    /// The file that is kept of a path, if it is the one that was found there now.
+    /// Returns the cached file for a path, if `state` and `mapping` are those with which it was
+    /// cached. Otherwise removes the content from the cache.
     pub(super) fn find(
         &mut self,
         path: &[u8],
@@ -168,11 +179,13 @@ impl FileCache {
             return None;
         }
         kept.was_used = true;
-        // Where the clock was set back, its headers are not those of now.
+        // If the clock was set back, the cached headers could differ from those of a new response:
+        // `Last-Modified` must not be in the future.
         state.is_older_than(SETTLED, now).then(|| Rc::clone(file))
     }
 
-    /// Keeps a file; `now` is when it was looked at.
+    /// Adds a file to the cache, unless `bytes` and the length of the file differ because the file
+    /// was changed while it was read. Evicts other files if the cache exceeds its limits.
     pub(crate) fn keep(&mut self, cacheable: Cacheable, bytes: Bytes) {
         let Cacheable { path, mapping, state, file_headers } = cacheable;
         if bytes.len() as u64 != state.len {
@@ -201,7 +214,8 @@ impl FileCache {
         self.evict();
     }
 
-    /// Forgets files until the rest is within the limits: those that have not been asked for since they were last looked at.
+    /// Evicts files until the cache is within its limits. A file that was requested since it was
+    /// last considered goes back to the end of the queue.
     fn evict(&mut self) {
         while self.bytes > BYTES || self.files.len() > FILES {
             let Some(path) = self.order.pop_front() else { return };
@@ -215,14 +229,14 @@ impl FileCache {
         }
     }
 
-    /// Whether a device is known to be local.
+    /// Returns true if a device was found to be local within the last [`DEVICE_TIME`].
     pub(super) fn is_local(&self, device: u64, now: SystemTime) -> bool {
         self.local.iter().any(|(local, since)| {
             *local == device && now.duration_since(*since).is_ok_and(|known| known < DEVICE_TIME)
         })
     }
 
-    /// A device has been found to be local.
+    /// Records that a device is local, so that its files can be opened without blocking.
     pub(crate) fn learn_local(&mut self, device: u64, now: SystemTime) {
         self.local.retain(|(local, _)| *local != device);
         if self.local.len() == DEVICES {

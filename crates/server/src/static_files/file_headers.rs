@@ -1,4 +1,4 @@
-//! What is said about a file: its validators, and the headers that go with it.
+//! The validators and response headers of a file.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::media_type::media_type;
 use super::options::Mapping;
 use crate::blocking::file_state::FileState;
 
-/// What is said about a file, whichever part of it is sent.
+/// The validators and the content type of a file, from which the response headers are made.
 #[derive(Debug)]
 pub(crate) struct FileHeaders {
     etag: Header,
@@ -21,7 +21,8 @@ pub(crate) struct FileHeaders {
 }
 
 impl FileHeaders {
-    /// Of the file at `path`, answered at `now`.
+    /// Determines the validators and the content type of the file at `path`, for a response at the
+    /// time `now`.
     pub(crate) fn new(
         mapping: &Mapping,
         path: &[u8],
@@ -38,7 +39,7 @@ impl FileHeaders {
         let path = Path::new(std::ffi::OsStr::from_bytes(path));
         FileHeaders {
             etag,
-            // RFC 9110, 8.8.2.1: never later than the time of the answer.
+            // RFC 9110, 8.8.2.1: Last-Modified must not be later than the time of the response.
             modified: http_seconds(modified.min(now)),
             is_settled,
             len: state.len,
@@ -58,7 +59,8 @@ impl FileHeaders {
         }
     }
 
-    /// The headers of 200 and 206: the application's, then ours.
+    /// Returns the headers of a 200 or 206 response, which are those that the application set,
+    /// followed by those of the server.
     pub(crate) fn headers(&self, mapping: &Mapping) -> Vec<Header> {
         let given = &mapping.options.headers;
         let mut headers = Vec::with_capacity(given.len() + OWN_HEADERS);
@@ -78,12 +80,13 @@ impl FileHeaders {
         headers
     }
 
-    /// The header of 412 by which a client sees what there is now.
+    /// Returns the `ETag` header. A 412 response includes it, so that the client learns the current
+    /// version.
     pub(crate) fn etag(&self) -> &Header {
         &self.etag
     }
 
-    /// The headers of 304.
+    /// Returns the headers of a 304 response.
     pub(crate) fn not_modified(&self, mapping: &Mapping) -> Vec<Header> {
         let given = mapping.options.headers.iter();
         let mut headers: Vec<Header> = given
@@ -97,7 +100,8 @@ impl FileHeaders {
     }
 }
 
-/// Strong where nothing can change without a new time of modification, else weak (RFC 9110, 8.8.1).
+/// Returns an entity tag made of the time of modification and the length. The tag is strong if any
+/// further change gives the file a new time, and otherwise weak (RFC 9110, 8.8.1).
 fn etag(modified: SystemTime, len: u64, is_settled: bool) -> String {
     let nanos = match modified.duration_since(UNIX_EPOCH) {
         Ok(since) => since.as_nanos(),
@@ -106,12 +110,15 @@ fn etag(modified: SystemTime, len: u64, is_settled: bool) -> String {
     format!("{}\"{nanos:x}-{len:x}\"", if is_settled { "" } else { "W/" })
 }
 
-/// How long after a change a file system may give the next one the same time: 2 s on FAT, the coarsest in use.
+/// The time after a change within which a further change may leave the time of modification as it
+/// is. FAT has the coarsest time stamps in use, with a resolution of two seconds.
 pub(crate) const SETTLED: Duration = Duration::from_secs(2);
 
-/// Content-Type, Last-Modified, `ETag`, Accept-Ranges, Content-Range.
+/// The number of headers that the server may add: Content-Type, Last-Modified, `ETag`,
+/// Accept-Ranges and Content-Range.
 const OWN_HEADERS: usize = 5;
 
-/// What a 304 must have if a 200 would have it (RFC 9110, 15.4.5); Date is the server's.
+/// The headers that a 304 response must have if the 200 response would have them (RFC 9110,
+/// 15.4.5). The HTTP implementation adds Date.
 const NOT_MODIFIED_HEADERS: [&str; 5] =
     ["cache-control", "content-location", "etag", "expires", "vary"];

@@ -1,35 +1,38 @@
-//! Headers added to static files.
+//! Response headers of static files.
 
 use std::fmt;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 
-/// A header line that may stand in a response: the name is a token (RFC 9110, 5.1), the value has no control bytes
-/// (5.5), and it is not one of those that frame the message. Cloning counts references.
+/// A header line that an application adds to responses. The name is a token (RFC 9110, 5.1), the
+/// value has no control characters (5.5), and the header does not affect the framing of the
+/// message. Clones share the same memory.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Header {
     name: Bytes,
     value: Bytes,
 }
 
-/// Why a header was refused.
+/// The reason for which a header was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidHeader {
-    /// Content-Length, Transfer-Encoding and Content-Range describe one message: the server writes them.
+    /// Content-Length, Transfer-Encoding and Content-Range were refused because they depend on the
+    /// individual response, so that the server has to set them.
     Framing,
-    /// The name is empty or has a byte that is no token character.
+    /// The name is empty or has a character that a token must not have.
     Name,
-    /// The value has CR, LF, NUL or another control byte.
+    /// The value has CR, LF, NUL or another control character.
     Value,
 }
 
 impl Header {
-    /// Takes a header as an application gives it; the spelling of the name is kept.
+    /// Checks and copies a header that an application set. The spelling of the name is kept.
     ///
     /// # Errors
-    /// See [`InvalidHeader`].
+    /// Fails if the name or the value is invalid, or if the header affects the framing of the
+    /// message. [`InvalidHeader`] tells the reason.
     pub fn new(name: &[u8], value: &[u8]) -> Result<Header, InvalidHeader> {
         let parsed = HeaderName::from_bytes(name).map_err(|_| InvalidHeader::Name)?;
         if [
@@ -45,24 +48,26 @@ impl Header {
         Ok(Header { name: Bytes::copy_from_slice(name), value: Bytes::copy_from_slice(value) })
     }
 
-    /// A header of ours. `value` is made of numbers, dates, checked charsets and constants.
+    /// Makes a header that the server adds. The caller guarantees a valid `value`, which is a
+    /// number, a date, a charset that has been checked, or a constant.
     pub(crate) fn own(name: &'static str, value: impl Into<Bytes>) -> Header {
         let value = value.into();
         debug_assert!(HeaderValue::from_bytes(&value).is_ok(), "{name}: {value:?}");
         Header { name: Bytes::from_static(name.as_bytes()), value }
     }
 
-    /// The name as it was given.
+    /// Returns the name in its original spelling.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn value(&self) -> &[u8] {
         &self.value
     }
 
-    /// The header for a header map, which spells names in lower case. The value is not copied.
+    /// Converts the header to the types of the `http` crate, which spell names in lower case. The
+    /// value is not copied.
     pub fn into_http(self) -> (HeaderName, HeaderValue) {
         let name = HeaderName::from_bytes(&self.name).expect("checked when the header was made");
         let value =

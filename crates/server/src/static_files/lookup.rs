@@ -1,4 +1,4 @@
-//! Opening what a request names.
+//! The search for the file that a request names, with and without blocking.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -21,7 +21,7 @@ use super::options::Mapping;
 use crate::blocking::file_state::{FileState, Kind, WouldBlock, is_missing};
 use crate::blocking::nonblocking_file;
 
-/// A file to look for, and what to do with it.
+/// A file to look for on disk, with the mapping and the conditions of the request.
 #[derive(Debug)]
 pub struct Lookup {
     mapping: Arc<Mapping>,
@@ -29,75 +29,78 @@ pub struct Lookup {
     conditions: Conditions,
 }
 
-/// What was found. Content-Length, Date and leaving out the body of a HEAD are the server's.
+/// The result of a lookup. The HTTP implementation adds Content-Length and Date, and leaves out the
+/// body for HEAD.
 #[derive(Debug)]
 pub enum Found {
-    /// Nothing, and misses fall through.
+    /// There is no such file, and the request is for the application because of `fallthrough`.
     Application,
-    /// A regular file, of which `len` bytes from `offset` are sent. It may become shorter while it is read.
+    /// A regular file, of which `len` bytes from `offset` are sent. Another program may truncate
+    /// the file while it is read.
     File {
-        /// Open for reading, positioned at its start.
+        /// The file, open for reading and positioned at its start.
         file: File,
-        /// Where to begin.
+        /// The offset of the first byte to send.
         offset: u64,
-        /// How many bytes to send.
+        /// The number of bytes to send.
         len: u64,
         /// 200 or 206.
         status: StatusCode,
-        /// The application's, then ours.
+        /// The headers that the application set, followed by those of the server.
         headers: Vec<Header>,
     },
-    /// 304, without a body.
+    /// A 304 response, which has no body.
     NotModified {
-        /// Those of RFC 9110, 15.4.5.
+        /// The headers that a 304 response must have (RFC 9110, 15.4.5).
         headers: Vec<Header>,
-        /// The headers of the 200 that would be sent otherwise. They determine whether that
-        /// response would be compressed.
+        /// The headers of the 200 response that would be sent otherwise. They determine whether
+        /// that response would be compressed.
         whole: Vec<Header>,
-        /// Bytes of that 200.
+        /// The length of the body of that 200 response.
         len: u64,
     },
-    /// 404, 412, 416 or 500, with the body of [`error_body`] and no Content-Type.
+    /// A 404, 412, 416 or 500 response, with the body of [`error_body`] and without Content-Type.
     Status {
-        /// The status.
+        /// The status code.
         status: StatusCode,
-        /// An `ETag` with 412, a Content-Range with 416.
+        /// The `ETag` header for 412, the Content-Range header for 416.
         headers: Vec<Header>,
     },
 }
 
-/// What was found without waiting.
+/// The result of a lookup that does not block.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "boxed, a lookup would cost an allocation")]
 pub(crate) enum FoundNonblocking {
-    /// As [`Lookup::open`] has it; with the bytes of a small file that has to be read, or the work of reading them.
+    /// The result of [`Lookup::open`], with the state of reading the file if it is small.
     Found(Found, Reading),
-    /// A file that is in memory, and what of it is sent.
+    /// A cached file, with the kind of response that follows from the conditions of the request.
     Ready(Rc<CachedFile>, Outcome),
-    /// It has to be waited for.
+    /// The lookup would block, so that it has to be repeated on a thread that may block.
     WouldBlock(Lookup),
 }
 
-/// How far a file that was found has been read.
+/// The state of reading the content of a small file.
 #[derive(Debug)]
 pub(crate) enum Reading {
-    /// Read, small as it is.
+    /// The content of a small file.
     Done(Bytes),
-    /// It is small, and has to be waited for.
+    /// Reading the small file would block. The value describes the file for the cache, if the file
+    /// may be cached.
     WouldBlock(Option<Box<Cacheable>>),
-    /// It is large, or there is none.
+    /// Reading is not intended, because the file is large or the response has no file.
     None,
 }
 
-/// What a thread that may block has found.
+/// The result of a lookup on a thread that may block.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     pub(crate) found: Found,
-    /// The bytes of a small file.
+    /// The content, if the file is small.
     pub(crate) bytes: Option<Bytes>,
-    /// What they are the bytes of, if that may be kept.
+    /// The description of the file for the cache, if the file may be cached.
     pub(crate) cacheable: Option<Cacheable>,
-    /// The file's device, if it is local.
+    /// The device that the file is on, if the device is local.
     pub(crate) local: Option<u64>,
 }
 
@@ -106,18 +109,19 @@ impl Lookup {
         Lookup { mapping, path, conditions }
     }
 
-    /// The file or directory, as the request names it.
+    /// Returns the path of the file or directory that the request names.
     pub fn path(&self) -> &Path {
         as_path(&self.path)
     }
 
-    /// Looks for the file, on a thread that may block. Makes three system calls for a file and one more for a directory; opens
-    /// nothing but regular files, so that neither a FIFO nor a device can hold the thread up.
+    /// Looks for the file on a thread that may block. A lookup takes three system calls for a file
+    /// and one more for a directory. Only regular files are opened, because opening a FIFO or a
+    /// device could block the thread for ever.
     pub fn open(self) -> Found {
         self.open_at(SystemTime::now())
     }
 
-    /// [`Lookup::open`] at a certain time.
+    /// Does the same as [`Lookup::open`], with `now` as the current time.
     pub(crate) fn open_at(self, now: SystemTime) -> Found {
         let mut path = FilePath::from_slice(&self.path);
         match open_regular(&mut path, self.mapping.options.index) {
@@ -127,7 +131,10 @@ impl Lookup {
         }
     }
 
-    /// [`Lookup::open`], and reads a small file.
+    /// Looks for the file as [`Lookup::open`] does, and reads its content if the file is small.
+    ///
+    /// # Errors
+    /// Fails if the content of the file cannot be read.
     pub(crate) fn fetch(self, now: SystemTime) -> io::Result<Fetched> {
         let mut path = FilePath::from_slice(&self.path);
         let nothing = |found| Ok(Fetched { found, bytes: None, cacheable: None, local: None });
@@ -142,8 +149,11 @@ impl Lookup {
         Ok(Fetched { found, bytes, cacheable: cacheable.filter(|_| local.is_some()), local })
     }
 
-    /// Looks for the file without waiting, for the I/O thread; what is kept in memory allocates nothing. With `out` a small
-    /// file is read, into `out` if it is not to be kept.
+    /// Looks for the file without blocking, on an I/O thread. A cached file is found without an
+    /// allocation.
+    ///
+    /// If `out` is given, a small file is read. Its content is read into `out`, or into a buffer of
+    /// its own if the file is to be cached.
     pub(crate) fn open_nonblocking(
         self,
         cache: &mut FileCache,
@@ -195,7 +205,8 @@ impl Lookup {
         }
         let path = if index { with_index } else { FilePath::from_slice(&self.path) };
         match nonblocking_file::open(&path)? {
-            // Another one by now, on another device perhaps: what was opened was not what was looked at.
+            // The path was changed between the two system calls and leads to another device, which
+            // may not be local.
             Some((_, _, opened)) if opened.device != state.device => Err(WouldBlock),
             Some((file, Kind::Regular, opened)) => Ok(Known::Opened(path, file, opened)),
             Some(_) | None => Ok(Known::Missing),
@@ -210,7 +221,8 @@ impl Lookup {
         }
     }
 
-    /// What an open file answers; with what can be kept of it, where all of it is sent.
+    /// Decides the response for an open file. Also returns the description for the cache if the
+    /// response is the whole file and the file may be cached.
     fn found(
         self,
         path: &[u8],
@@ -258,18 +270,18 @@ enum Known {
     Opened(FilePath, File, FileState),
 }
 
-/// Content-Range of a part that is sent (RFC 9110, 14.4).
+/// Returns the Content-Range header of a 206 response (RFC 9110, 14.4).
 pub(crate) fn content_range(range: &std::ops::Range<u64>, len: u64) -> Header {
     Header::own("Content-Range", format!("bytes {}-{}/{len}", range.start, range.end - 1))
 }
 
-/// Content-Range of a file that has no such part.
+/// Returns the Content-Range header of a 416 response, which states the length of the file.
 pub(crate) fn unsatisfiable(len: u64) -> Header {
     Header::own("Content-Range", format!("bytes */{len}"))
 }
 
-/// The body that goes with a status of [`Found::Status`] and [`Route::Refuse`](super::Decision::Refuse), as httpuv
-/// words it.
+/// Returns the body for a status of [`Found::Status`] or [`Route::Refuse`](super::Route::Refuse),
+/// in the words of httpuv.
 pub fn error_body(status: StatusCode) -> &'static str {
     match status {
         StatusCode::BAD_REQUEST => "400 Bad Request\n",
@@ -296,7 +308,8 @@ fn push_index(directory: &mut FilePath) {
     directory.extend_from_slice(b"index.html");
 }
 
-/// Reads a small file, on a thread that may block.
+/// Reads the content of a small file, on a thread that may block. Returns `None` for large files
+/// and for responses without a file.
 pub(crate) fn read_small(found: &Found) -> io::Result<Option<Bytes>> {
     match found {
         Found::File { file, offset, len, .. } if *len <= WHOLE => {
@@ -308,7 +321,7 @@ pub(crate) fn read_small(found: &Found) -> io::Result<Option<Bytes>> {
     }
 }
 
-/// Reads a small file, if it is in the kernel's memory.
+/// Reads the content of a small file, unless reading would block.
 fn read_nonblocking(
     file: &File,
     offset: u64,
@@ -317,7 +330,8 @@ fn read_nonblocking(
     cache: &mut FileCache,
     out: &mut BytesMut,
 ) -> Reading {
-    // One that is kept gets memory of its own, no larger than it.
+    // A file to be cached is read into a buffer of exactly its size, because the cache keeps the
+    // buffer.
     let mut own = BytesMut::new();
     let into = if cacheable.is_some() { &mut own } else { out };
     into.resize(len, 0);
@@ -332,7 +346,8 @@ fn read_nonblocking(
     Reading::Done(bytes)
 }
 
-/// Opens a regular file; `None` where there is none. For a directory `path` becomes that of its index.
+/// Opens a regular file. Returns `None` if the path leads to none. For a directory, the path of its
+/// index is appended to `path`.
 fn open_regular(path: &mut FilePath, index: bool) -> io::Result<Option<(File, FileState)>> {
     let opened: io::Result<_> = (|| {
         let mut metadata = std::fs::metadata(as_path(path))?;
@@ -340,11 +355,13 @@ fn open_regular(path: &mut FilePath, index: bool) -> io::Result<Option<(File, Fi
             push_index(path);
             metadata = std::fs::metadata(as_path(path))?;
         }
-        // Looked at before it is opened: opening a FIFO lets its writer go on, and a device may act on it.
+        // The type is checked before the file is opened, because opening a FIFO lets a waiting
+        // writer continue and opening a device may have side effects.
         if !metadata.is_file() {
             return Ok(None);
         }
-        // What the name stands for may have changed since: not blocking keeps a FIFO from holding the thread.
+        // The path may lead to another file by now. `O_NONBLOCK` prevents that opening a FIFO
+        // blocks the thread.
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(as_path(path))?;
         let metadata = file.metadata()?;

@@ -1,11 +1,12 @@
-//! What kind of file a name stands for.
+//! The media type of a file, derived from its extension.
 
 use std::path::Path;
 
 use bytes::Bytes;
 
-/// The Content-Type of a file by its extension, in any case; a name that is all extension (`.html`) has none. HTML gets
-/// the charset, if there is one.
+/// Returns the Content-Type for a file by its extension, in upper or lower case. A name that
+/// consists only of an extension (`.html`) counts as one without extension. For HTML, the charset
+/// is added unless it is empty.
 pub(crate) fn media_type(path: &Path, html_charset: &str) -> Bytes {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     let known =
@@ -19,7 +20,8 @@ pub(crate) fn media_type(path: &Path, html_charset: &str) -> Bytes {
 
 const UNKNOWN: &str = "application/octet-stream";
 
-/// Where `mime_guess` differs from what httpuv sends and web content relies on.
+/// Extensions for which `mime_guess` returns a type that differs from what httpuv sends and web
+/// content relies on.
 const OURS: &[(&str, &str)] = &[
     ("bib", "text/x-bibtex"),
     ("diff", "text/x-diff"),

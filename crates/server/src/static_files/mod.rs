@@ -1,30 +1,40 @@
-//! Files served without the application.
+//! Static files, which are served without the application.
 //!
-//! [`StaticFiles`] maps paths of requests to files and directories. The application's thread changes the map while the
-//! I/O thread asks it about every request: [`StaticFiles::route`] makes no system call and takes no lock, and where
-//! there are no static paths it is one load of an atomic. Everything that may wait for a disk is [`Lookup::open`], made
-//! for a thread that may block; what the kernel or this module has in memory is had without waiting, on the I/O thread.
-//! Neither knows the HTTP implementation or the application.
+//! [`StaticFiles`] maps URL paths to files and directories. The application's thread changes the
+//! map while the I/O thread reads it for every request. Therefore [`StaticFiles::route`] makes no
+//! system call and takes no lock, and if there are no static paths, it costs one atomic load.
+//! [`Lookup::open`] does everything that may have to wait for a disk, on a thread that may block.
+//! Content in the page cache or in this module's cache is read on the I/O thread. This module does
+//! not depend on the HTTP implementation or the application.
 //!
-//! # A request, in this order
-//! 1. A request that opens a WebSocket: [`Route::Application`].
-//! 2. The target up to `?` is percent-decoded once; `//` and `/./` are collapsed; a backslash is the application's.
-//! 3. The longest key that is a whole-segment prefix decides; none, or an exclusion: the application.
-//! 4. A missing or wrong validation header: 403, also where a miss would fall through.
-//! 5. A method other than GET and HEAD: 400, or the application where misses fall through.
-//! 6. A request body: 400.
-//! 7. A `..` segment or a NUL: 400, or the application where misses fall through.
-//! 8. [`Lookup::open`]: a missing file, or a directory without index: 404, or the application where misses fall through;
-//!    a file that cannot be opened: 500.
-//! 9. Conditions and ranges (RFC 9110, sections 13 and 14): 412, 304, 206, 416; else 200.
+//! # The steps for a request
+//! 1. If the request opens a WebSocket, it is for the application ([`Route::Application`]).
+//! 2. The target up to `?` is percent-decoded once, and `//` and `/./` are collapsed. A target with
+//!    a backslash is for the application.
+//! 3. The longest key that is a prefix of whole segments is selected. If there is none, or if the
+//!    key is excluded, the request is for the application.
+//! 4. If a required header is missing or wrong, the response is 403, even with `fallthrough`.
+//! 5. For a method other than GET and HEAD the response is 400. With `fallthrough`, the request is
+//!    for the application.
+//! 6. For a request with a body the response is 400.
+//! 7. For a path with a `..` segment or a NUL the response is 400. With `fallthrough`, the request
+//!    is for the application.
+//! 8. [`Lookup::open`] looks for the file. If the file is missing, or a directory has no index, the
+//!    response is 404. With `fallthrough`, the request is for the application. If the file cannot
+//!    be opened, the response is 500.
+//! 9. The conditions and the range of the request (RFC 9110, sections 13 and 14) decide whether the
+//!    response is 412, 304, 206, 416 or 200.
 //!
 //! ```
-//! use rookery_server::static_files::{BodyFraming, Route, Found, RequestHead, StaticFiles, StaticPath};
+//! use rookery_server::static_files::{
+//!     BodyFraming, Found, RequestHead, Route, StaticFiles, StaticPath,
+//! };
 //!
 //! let dir = tempfile::tempdir()?;
 //! std::fs::write(dir.path().join("a.txt"), "hello")?;
 //! let files = StaticFiles::new();
-//! files.set([("/s".to_owned(), StaticPath { path: dir.path().into(), ..StaticPath::default() })])?;
+//! let path = StaticPath { path: dir.path().into(), ..StaticPath::default() };
+//! files.set([("/s".to_owned(), path)])?;
 //!
 //! let headers = http::HeaderMap::new();
 //! let (target, body) = (&b"/s/a.txt"[..], BodyFraming::Absent);
@@ -36,9 +46,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What it does not do
-//! Redirect to add a slash, list directories, follow exclusions through symbolic links or through a
-//! file system that ignores case: an exclusion is a path of requests, not a permission of a file.
+//! # Limits of this module
+//! Requests for a directory without the final slash are not redirected, and directories are not
+//! listed. An exclusion applies to URL paths and is no permission of a file. A symbolic link, or
+//! another spelling on a file system that ignores case, can therefore lead to an excluded file.
 
 mod announcement;
 mod conditional_request;

@@ -1,4 +1,4 @@
-//! What a static path is mapped to, and how it is served.
+//! The options of static paths.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,47 +7,53 @@ use http::HeaderName;
 
 use super::header::{Header, InvalidHeader};
 
-/// A file or a directory, and what is different about it.
+/// The file or directory that a static path is mapped to, with the options that differ from the
+/// server-wide ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StaticPath {
-    /// Absolute; empty where `overrides.exclude` is `Some(true)`.
+    /// The absolute path of the file or directory, or an empty path if `overrides.exclude` is
+    /// `Some(true)`.
     pub path: PathBuf,
-    /// Options of this path alone.
+    /// The options of this static path. They do not apply to other paths.
     pub overrides: Overrides,
 }
 
-/// Options of one path. `None` is inherited from the server-wide options, never from a shorter path.
+/// The options of one static path. An option that is `None` is inherited from the server-wide
+/// options, and never from a shorter static path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
-    /// See [`StaticOptions::index`].
+    /// Replaces [`StaticOptions::index`].
     pub index: Option<bool>,
-    /// See [`StaticOptions::fallthrough`].
+    /// Replaces [`StaticOptions::fallthrough`].
     pub fallthrough: Option<bool>,
-    /// See [`StaticOptions::html_charset`].
+    /// Replaces [`StaticOptions::html_charset`].
     pub html_charset: Option<Charset>,
-    /// See [`StaticOptions::headers`]; replaces the server-wide ones as a whole.
+    /// Replaces the whole list [`StaticOptions::headers`].
     pub headers: Option<Vec<Header>>,
-    /// See [`StaticOptions::validation`].
+    /// Replaces [`StaticOptions::validation`].
     pub validation: Option<Validation>,
-    /// See [`StaticOptions::exclude`].
+    /// Replaces [`StaticOptions::exclude`].
     pub exclude: Option<bool>,
 }
 
-/// The server-wide options.
+/// The server-wide options of static paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StaticOptions {
-    /// Whether a directory is served by its `index.html`. Default true.
+    /// Whether the response for a directory is its `index.html`. True by default.
     pub index: bool,
-    /// Whether the application gets requests for what is not there, instead of a 404. Default false.
+    /// Whether requests for missing files are passed to the application, instead of a 404 response.
+    /// False by default.
     pub fallthrough: bool,
-    /// The charset of `text/html`. Default `utf-8`.
+    /// The charset of `text/html`, by default `utf-8`.
     pub html_charset: Charset,
-    /// Added to every 200, 206 and, where RFC 9110 (15.4.5) names them, 304. A `Content-Type`, `Last-Modified`, `ETag` or
-    /// `Accept-Ranges` among them stands instead of ours. Default none.
+    /// The headers that are added to every 200 and 206 response, and to a 304 response if RFC 9110
+    /// (15.4.5) requires them. A `Content-Type`, `Last-Modified`, `ETag` or `Accept-Ranges` in this
+    /// list replaces the server's own header. Empty by default.
     pub headers: Vec<Header>,
-    /// What a request must carry. Default nothing.
+    /// The header that a request must have. Off by default.
     pub validation: Validation,
-    /// Whether requests go to the application although a shorter path is served. Default false.
+    /// Whether requests are passed to the application although a shorter static path matches them.
+    /// False by default.
     pub exclude: bool,
 }
 
@@ -64,17 +70,17 @@ impl Default for StaticOptions {
     }
 }
 
-/// The charset named with `text/html`, or none.
+/// The charset that is named in the Content-Type of HTML files, or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Charset(Box<str>);
 
 impl Charset {
-    /// Takes a charset's name; `""` is none.
+    /// Checks and copies the name of a charset. An empty name means no charset.
     ///
     /// # Errors
-    /// [`InvalidHeader::Value`] for what is not a token (RFC 9110, 5.6.2).
+    /// Returns [`InvalidHeader::Value`] for a name that is not a token (RFC 9110, 5.6.2).
     pub fn new(name: &str) -> Result<Charset, InvalidHeader> {
-        // A header's name is a token too, so its parser is the check.
+        // The name of a header must be a token too, so its parser serves as the check.
         if name.is_empty() || HeaderName::from_bytes(name.as_bytes()).is_ok() {
             Ok(Charset(name.into()))
         } else {
@@ -82,23 +88,23 @@ impl Charset {
         }
     }
 
-    /// The name; `""` for none.
+    /// Returns the name, which is empty if there is no charset.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Whether requests must carry a certain header.
+/// The choice whether requests must have a certain header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Validation {
-    /// They need not.
+    /// No header is required.
     #[default]
     Off,
-    /// They must; others get 403.
+    /// The header is required. The response to requests without it is 403.
     Require(RequiredHeader),
 }
 
-/// A header and the value it must have.
+/// The name of a required header and the value that it must have.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RequiredHeader {
     name: Box<str>,
@@ -107,10 +113,11 @@ pub struct RequiredHeader {
 }
 
 impl RequiredHeader {
-    /// Takes the name, of which the case does not matter, and the value, byte for byte.
+    /// Checks and copies the name and value of a required header. The name is compared without
+    /// case, the value byte by byte.
     ///
     /// # Errors
-    /// [`InvalidHeader::Name`] for a name no header can have.
+    /// Returns [`InvalidHeader::Name`] for an invalid name.
     pub fn new(name: &str, value: &[u8]) -> Result<RequiredHeader, InvalidHeader> {
         let lower = HeaderName::from_bytes(name.as_bytes()).map_err(|_| InvalidHeader::Name)?;
         Ok(RequiredHeader {
@@ -120,12 +127,12 @@ impl RequiredHeader {
         })
     }
 
-    /// The name as it was given.
+    /// Returns the name in its original spelling.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn value(&self) -> &[u8] {
         &self.value
     }
@@ -134,12 +141,14 @@ impl RequiredHeader {
         &self.lower_name
     }
 
-    /// Whether `given` is the value, in time that depends on the length of `given` alone.
+    /// Returns true if `given` equals the required value. The time that this takes depends only on
+    /// the length of `given`, so that a client cannot find out the value by measuring.
     pub(crate) fn is_met_by(&self, given: Option<&[u8]>) -> bool {
         let Some(given) = given else { return false };
         let mut difference = u8::from(given.len() != self.value.len());
         for (index, byte) in given.iter().enumerate() {
-            // Past the end of the value it is compared with itself: the lengths have decided already.
+            // Bytes past the end of the required value are compared with themselves, because the
+            // comparison of lengths has already decided the result.
             difference |= byte ^ self.value.get(index).unwrap_or(byte);
         }
         std::hint::black_box(difference) == 0
@@ -148,21 +157,21 @@ impl RequiredHeader {
 
 impl fmt::Debug for RequiredHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The value is a secret: it does not get into logs.
+        // The value is a secret that must not appear in logs.
         write!(f, "RequiredHeader({})", self.name)
     }
 }
 
-/// Why a static path was refused.
+/// The reason for which a static path was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathError {
-    /// The key does not begin with `/`, ends with one, or has a segment that no request can name: empty, `.`, `..`, or
-    /// with a backslash or NUL.
+    /// The key does not begin with `/`, ends with `/`, or has a segment that no request can match,
+    /// which is one that is empty, `.` or `..`, or has a backslash or a NUL.
     Key,
     /// The key is longer than 4,096 bytes.
     KeyLength,
-    /// The path on disk is relative, or has a NUL.
+    /// The path on disk is relative or has a NUL.
     Path,
 }
 
@@ -180,7 +189,7 @@ impl fmt::Display for PathError {
 
 impl std::error::Error for PathError {}
 
-/// Options after inheritance, as requests meet them.
+/// A file or directory with the options that apply to it after inheritance.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     pub(crate) root: PathBuf,

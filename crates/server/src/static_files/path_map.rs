@@ -1,4 +1,4 @@
-//! The map that the application changes and the I/O thread reads.
+//! The map of static paths, which the application changes and the I/O thread reads.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,20 +12,21 @@ use super::prefix_tree::PrefixTree;
 use super::request_head::RequestHead;
 use super::routing::Route;
 
-/// The static paths of a server. Cloning gives another handle to the same paths.
+/// The static paths of a server. Clones are handles to the same paths.
 ///
-/// A change is in effect for every request that is decided after it returns; lookups already under way finish with
-/// what they began with.
+/// A change applies to every request that is routed after the change returns. A lookup that has
+/// begun before keeps the options with which it began.
 #[derive(Clone, Default)]
 pub struct StaticFiles(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    /// What the application set. Held while it changes something; the I/O thread never takes it.
+    /// The paths and options as the application set them. Only the application's threads take this
+    /// lock.
     settings: Mutex<Settings>,
-    /// Whether `tree` has a value: a request to a server without static paths looks at nothing else.
+    /// True if `tree` has a value. A server without static paths reads nothing else for a request.
     any: AtomicBool,
-    /// `settings` with options inherited, replaced as a whole.
+    /// The paths with their options after inheritance. Each change replaces the whole tree.
     tree: ArcSwap<PrefixTree<Arc<Mapping>>>,
 }
 
@@ -36,19 +37,20 @@ struct Settings {
 }
 
 impl StaticFiles {
-    /// No static paths, default options.
+    /// Makes a map without static paths, with default options.
     pub fn new() -> StaticFiles {
         StaticFiles::default()
     }
 
-    /// Adds paths or replaces those with the same keys: all of them, or none when one is refused. The last of equal keys
-    /// counts.
+    /// Adds static paths, or replaces those with the same keys. If one is refused, none is changed.
+    /// If a key occurs twice, the last one counts.
     ///
-    /// A key is `/`, or segments with a `/` before each, as requests name them after decoding. Costs a copy of the whole
-    /// map: made for tens or hundreds of paths that change seldom.
+    /// A key is `/` or a sequence of segments with a `/` before each, and is compared with decoded
+    /// URL paths. Each call copies the whole map, which suits tens or hundreds of paths that seldom
+    /// change.
     ///
     /// # Errors
-    /// See [`PathError`].
+    /// Fails if a key or a path is invalid. [`PathError`] tells the reason.
     pub fn set(
         &self,
         paths: impl IntoIterator<Item = (String, StaticPath)>,
@@ -61,10 +63,11 @@ impl StaticFiles {
         Ok(())
     }
 
-    /// Replaces all paths by these, at once: no request meets some of the old and some of the new.
+    /// Replaces all static paths in one step, so that no request is routed by a mixture of old and
+    /// new paths.
     ///
     /// # Errors
-    /// See [`PathError`]; nothing is changed then.
+    /// Fails without a change if a key or a path is invalid. [`PathError`] tells the reason.
     pub fn replace(
         &self,
         paths: impl IntoIterator<Item = (String, StaticPath)>,
@@ -72,7 +75,8 @@ impl StaticFiles {
         let paths: BTreeMap<_, _> = paths.into_iter().collect();
         paths.iter().try_for_each(|(key, path)| check_key(key).and_then(|()| check_path(path)))?;
         let mut settings = self.settings();
-        // Files that are kept in memory are so for one publication.
+        // Publishing an unchanged map would make all cached files invalid, because they are cached
+        // per published mapping.
         if settings.paths != paths {
             settings.paths = paths;
             self.publish(&settings);
@@ -80,12 +84,12 @@ impl StaticFiles {
         Ok(())
     }
 
-    /// Whether this is another handle to the same paths.
+    /// Returns true if `other` is a handle to the same paths.
     pub fn is_same(&self, other: &StaticFiles) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Removes the path with exactly this key; whether there was one.
+    /// Removes the path with exactly this key. Returns true if it existed.
     pub fn remove(&self, key: &str) -> bool {
         let mut settings = self.settings();
         let removed = settings.paths.remove(key).is_some();
@@ -102,23 +106,25 @@ impl StaticFiles {
         self.publish(&settings);
     }
 
-    /// The paths as they were set, options not inherited, ordered by the bytes of their keys.
+    /// Returns the paths as they were set, without inherited options, ordered by the bytes of their
+    /// keys.
     pub fn paths(&self) -> Vec<(String, StaticPath)> {
         self.settings().paths.iter().map(|(key, path)| (key.clone(), path.clone())).collect()
     }
 
-    /// The server-wide options.
+    /// Returns the server-wide options.
     pub fn options(&self) -> StaticOptions {
         self.settings().options.clone()
     }
 
-    /// Whether there are no static paths.
+    /// Returns true if there are no static paths.
     #[inline]
     pub fn is_empty(&self) -> bool {
         !self.0.any.load(Ordering::Acquire)
     }
 
-    /// Who answers a request. For the I/O thread: no system call, no lock, and no allocation where the application does.
+    /// Decides whether the application or the server responds to a request. On the I/O thread, this
+    /// makes no system call and takes no lock. Requests for the application cost no allocation.
     #[inline]
     pub fn route(&self, request: &RequestHead<'_>) -> Route {
         if self.is_empty() {
@@ -128,7 +134,8 @@ impl StaticFiles {
     }
 
     fn settings(&self) -> MutexGuard<'_, Settings> {
-        // Nothing panics between a change and its publication, and each leaves `Settings` whole.
+        // A poisoned lock can be used, because each change leaves `Settings` consistent, and no
+        // code panics between a change and its publication.
         self.0.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -174,5 +181,6 @@ fn is_absolute(path: &Path) -> bool {
     path.is_absolute() && !path.as_os_str().as_encoded_bytes().contains(&0)
 }
 
-/// What Linux takes as a path. Bounds the depth of the tree, which is dropped recursively, at 2,048.
+/// The maximum length of a key, which is that of a path on Linux. It limits the depth of the tree,
+/// which is dropped recursively, to 2,048.
 const KEY_LIMIT: usize = 4096;

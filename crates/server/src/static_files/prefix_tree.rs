@@ -1,10 +1,11 @@
-//! Keys by segment, so that finding the longest one is linear in the path and no peer can make it more.
+//! A tree of keys by path segment. The search for the longest key takes time proportional to the
+//! length of the path, whatever path a client sends.
 
-/// A tree with an edge per path segment.
+/// A tree whose edges are path segments and whose nodes may have a value.
 #[derive(Debug)]
 pub(crate) struct PrefixTree<T> {
     value: Option<T>,
-    /// Sorted by segment.
+    /// The child nodes, sorted by segment.
     children: Vec<(Box<[u8]>, PrefixTree<T>)>,
 }
 
@@ -15,7 +16,8 @@ impl<T> Default for PrefixTree<T> {
 }
 
 impl<T> PrefixTree<T> {
-    /// Adds a value. `key` is `/` or segments with a `/` before each.
+    /// Adds a value, or replaces that of an equal key. `key` is `/` or a sequence of segments with
+    /// a `/` before each.
     pub(crate) fn insert(&mut self, key: &[u8], value: T) {
         let mut node = self;
         for segment in segments(key) {
@@ -31,8 +33,8 @@ impl<T> PrefixTree<T> {
         node.value = Some(value);
     }
 
-    /// The value of the longest key that is a whole-segment prefix of `path`, and what of `path` comes after the key
-    /// without a `/` in front.
+    /// Finds the longest key that is a prefix of whole segments of `path`. Returns its value and
+    /// the rest of `path`, without a leading `/`.
     pub(crate) fn longest_prefix<'a>(&self, path: &'a [u8]) -> Option<(&T, &'a [u8])> {
         let mut node = self;
         let mut rest = path.strip_prefix(b"/").unwrap_or(path);

@@ -1,19 +1,19 @@
-//! A request, as far as its head decides who answers it.
+//! The parts of a request head on which the routing of static paths depends.
 
 use std::borrow::Cow;
 
 use http::HeaderMap;
 
-/// What [`StaticFiles::route`](super::StaticFiles::decide) looks at.
+/// The parts of a request that [`StaticFiles::route`](super::StaticFiles::route) reads.
 #[derive(Clone, Copy)]
 pub struct RequestHead<'a> {
-    /// The method as sent.
+    /// The method in its original spelling.
     pub method: &'a str,
-    /// The raw target. A query may still be there; it is ignored.
+    /// The raw request target. A query is ignored.
     pub target: &'a [u8],
-    /// Whether the request opens a WebSocket. An `Upgrade` to anything else is not looked at.
+    /// True if the request opens a WebSocket. An `Upgrade` to another protocol does not count.
     pub is_upgrade: bool,
-    /// What the head says about a body.
+    /// The presence and length of a body.
     pub body: BodyFraming,
     /// The headers.
     pub headers: &'a dyn RequestHeaders,
@@ -25,14 +25,14 @@ impl std::fmt::Debug for RequestHead<'_> {
     }
 }
 
-/// What a head says about the body (RFC 9112, 6.3).
+/// The presence and length of a request body, as its head declares them (RFC 9112, 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyFraming {
-    /// Nothing.
+    /// The request has no body.
     Absent,
-    /// There is a `Transfer-Encoding`.
+    /// The request has a `Transfer-Encoding`.
     Chunked,
-    /// There is a `Content-Length`.
+    /// The request has a `Content-Length`.
     Length(u64),
 }
 

@@ -1,4 +1,5 @@
-//! Who answers a request: decided from its head alone.
+//! The decision whether the server or the application responds to a request, which depends only on
+//! the request head.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,20 +14,21 @@ use super::path_decoding::DecodedPath;
 use super::prefix_tree::PrefixTree;
 use super::request_head::{BodyFraming, RequestHead};
 
-/// Who answers.
+/// The component that responds to a request.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "boxed, a lookup would cost an allocation")]
 pub enum Route {
-    /// The application.
+    /// The application responds.
     Application,
-    /// The server, with 400 or 403 and the body of [`error_body`](super::error_body). A request body was not read: the
-    /// connection cannot go on where there is one.
+    /// The server responds with 400 or 403 and the body of [`error_body`](super::error_body). Since
+    /// no request body was read, the connection must be closed if there is one.
     Refuse(StatusCode),
-    /// The file, if it is there.
+    /// The server responds with the file, if it exists.
     Open(Lookup),
 }
 
-/// The steps of the [module](super) up to the first that needs the disk.
+/// Routes a request. These are the steps in the documentation of the [module](super) that do not
+/// need the disk.
 pub(crate) fn route(tree: &PrefixTree<Arc<Mapping>>, request: &RequestHead<'_>) -> Route {
     if request.is_upgrade {
         return Route::Application;
@@ -64,7 +66,8 @@ pub(crate) fn route(tree: &PrefixTree<Arc<Mapping>>, request: &RequestHead<'_>) 
     Route::Open(Lookup::new(Arc::clone(mapping), path, Conditions::of(request)))
 }
 
-/// `PathBuf::join` would let a `rest` with a leading `/` replace the root; `rest` has none, and this cannot.
+/// Appends `rest`, which does not begin with `/`, to the path of a directory. `PathBuf::join` would
+/// discard `root` if `rest` did begin with `/`, so this function is the safer choice.
 fn join(root: &Path, rest: &[u8]) -> FilePath {
     let mut bytes = FilePath::from_slice(root.as_os_str().as_encoded_bytes());
     if !rest.is_empty() {

@@ -1,4 +1,5 @@
-//! What the server brings along for the core of its WebSockets: its ticks, and buffers that a thread's WebSockets share.
+//! The server's adapter for WebSocket endpoints: its clock, its time limits, and the buffers that
+//! all WebSockets of a thread share.
 
 use std::cell::RefCell;
 
@@ -9,24 +10,26 @@ use rookery_websocket::protocol::MaskKey;
 use crate::connections::admission::UNCHARGED_BYTES;
 use crate::connections::clock::TimeLimits;
 
-/// Messages up to here are copied behind one another and leave in one write; larger ones are written from where
-/// they lie.
+/// The maximum size of messages that are copied into a common buffer, so that they leave in one
+/// write. Larger messages are written from where they are stored.
 const COPY_MAX_BYTES: usize = 16 << 10;
 
-/// Bytes waiting past which pongs wait as well, the newest replacing the one before (RFC 6455, 5.5.3): a peer that
-/// pings and does not read must not fill memory, and a queue this short is charged with the connection.
+/// The number of queued bytes from which on pongs are not queued any more; the latest one replaces
+/// a waiting one (RFC 6455, 5.5.3). Otherwise a client that sends pings and does not read could
+/// fill the memory. A queue up to this size is charged with the connection.
 const PONG_QUEUE_MAX: usize = UNCHARGED_BYTES;
 
-/// Buffers kept, and the largest that is: 4 MiB at the very most.
+/// The maximum number of kept buffers, and the maximum size of each. Together they are at most 4
+/// MiB.
 const MAX_KEPT_BUFFERS: usize = 64;
 const MAX_KEPT_BUFFER_SIZE: usize = 64 << 10;
 
 thread_local! {
-    /// Buffers that went out empty, for all WebSockets of a thread: one that is idle holds none.
+    /// Empty buffers for all WebSockets of the thread. An idle WebSocket holds no buffer.
     static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// How the server drives the core.
+/// The server's adapter for WebSocket endpoints.
 #[derive(Debug)]
 pub(super) struct ServerAdapter;
 
@@ -51,22 +54,22 @@ impl Adapter for ServerAdapter {
     }
 
     fn take_buffer() -> Vec<u8> {
-        BUFFERS.try_with(|kept| kept.borrow_mut().pop()).ok().flatten().unwrap_or_default()
+        BUFFERS.try_with(|buffers| buffers.borrow_mut().pop()).ok().flatten().unwrap_or_default()
     }
 
     fn return_buffer(mut buffer: Vec<u8>) {
-        // A thread that ends has none any more.
-        let _ = BUFFERS.try_with(|kept| {
-            let mut kept = kept.borrow_mut();
-            if kept.len() < MAX_KEPT_BUFFERS && buffer.capacity() <= MAX_KEPT_BUFFER_SIZE {
+        // The thread-local value does not exist any more while the thread ends.
+        let _ = BUFFERS.try_with(|buffers| {
+            let mut buffers = buffers.borrow_mut();
+            if buffers.len() < MAX_KEPT_BUFFERS && buffer.capacity() <= MAX_KEPT_BUFFER_SIZE {
                 buffer.clear();
-                kept.push(buffer);
+                buffers.push(buffer);
             }
         });
     }
 }
 
-/// A tick of the thread's clock, which wraps.
+/// A tick of the thread's clock. The counter wraps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tick(pub(super) u32);
 
@@ -82,9 +85,9 @@ impl Time for Tick {
     }
 }
 
-/// The server's limits as the core knows them.
+/// Converts the server's time limits to those of an endpoint.
 pub(super) fn rules(ticks: &TimeLimits) -> Rules<u32> {
-    // A limit has passed when the tick after it has come.
+    // A limit of n ticks is exceeded at tick n + 1.
     Rules::new(ticks.close + 1, PONG_QUEUE_MAX + 1).pings(ticks.ping.max(1), Some(ticks.pong + 1))
 }
 
@@ -95,13 +98,17 @@ mod tests {
     use super::*;
     use crate::config::Limits;
 
-    /// A close and a ping that were to come in more than half of the clock's range were due at once.
+    /// A limit of more than half of the clock's range once expired immediately.
     #[test]
     fn a_time_limit_of_decades_does_not_expire_at_once() {
         for seconds in [u64::from(u32::MAX) - 1, u64::from(u32::MAX), u64::MAX] {
             let time = Duration::from_secs(seconds);
-            let limits =
-                Limits { close_time: time, ping_time: time, pong_time: time, ..Limits::default() };
+            let limits = Limits {
+                ws_close_timeout: time,
+                ws_ping_interval: time,
+                ws_ping_timeout: time,
+                ..Limits::default()
+            };
             let rules = rules(&TimeLimits::of(&limits));
             let start = Tick(7);
             assert!(!start.has_reached(start.after(rules.close_timeout)), "{seconds}");
@@ -117,7 +124,7 @@ mod tests {
         for passed in 0..20 {
             assert_eq!(start.after(passed).has_reached(deadline), passed >= 5, "{passed}");
         }
-        // The longest limit that `TimeLimits` gives.
+        // The longest limit that `TimeLimits` contains.
         let longest = start.after(u32::MAX / 2 + 1);
         assert!(!start.has_reached(longest) && longest.has_reached(longest));
     }

@@ -1,7 +1,8 @@
-//! Compressing what is sent.
+//! Compression of outgoing messages.
 //!
-//! A message of up to [`LONG`] is compressed where it is sent from, in some 0.3 ms at most. A longer one goes to another thread with
-//! what compresses it, and what is sent meanwhile waits behind it.
+//! A message of up to [`DEFLATE_STEP`] bytes is compressed on the I/O thread, which takes at most
+//! about 0.3 ms. A longer message is compressed on another thread, and messages that are sent
+//! meanwhile are deferred.
 
 use std::rc::Rc;
 
@@ -14,14 +15,16 @@ use super::handle::{WebSocketHandle, opcode_of};
 use crate::blocking::blocking_task::BlockingTask;
 
 impl WebSocketHandle {
-    /// Whether a message is being compressed elsewhere: what is sent next has to wait for it.
+    /// Returns true while a message is being compressed on another thread. Messages that are sent
+    /// meanwhile are deferred.
     pub(super) fn is_compressing(&self) -> bool {
         self.compression
             .as_ref()
             .is_some_and(|compression| compression.send_state.borrow().compressing.is_some())
     }
 
-    /// Bytes of messages that wait behind the one that is being compressed, which has a charge of its own.
+    /// Returns the bytes of the deferred messages. The message that is being compressed is not
+    /// included, because it has a charge of its own.
     pub(super) fn queued_behind(&self) -> usize {
         let busy = self
             .compression
@@ -30,13 +33,13 @@ impl WebSocketHandle {
         self.deferred_bytes.get() - busy.unwrap_or(0)
     }
 
-    /// Puts a message behind the one that is being compressed.
+    /// Defers a message until the current one has been compressed.
     fn defer_message(&self, kind: MessageKind, payload: Payload) {
         self.deferred_bytes.set(self.deferred_bytes.get() + payload.as_bytes().len());
         self.defer(Deferred::Message(kind, payload));
     }
 
-    /// Closes after the messages that were sent before.
+    /// Defers the closing handshake until all earlier messages have been compressed.
     pub(super) fn defer_close(&self, code: u16, reason: &[u8]) {
         self.defer(Deferred::Close(code, reason.to_vec()));
     }
@@ -47,7 +50,7 @@ impl WebSocketHandle {
         }
     }
 
-    /// Drops what waits behind the message that is being compressed.
+    /// Drops the deferred messages.
     pub(super) fn drop_deferred(&self) {
         if let Some(compression) = &self.compression {
             let dropped = std::mem::take(&mut compression.send_state.borrow_mut().deferred);
@@ -60,7 +63,7 @@ impl WebSocketHandle {
         }
     }
 
-    /// Queues a message of a WebSocket that compresses, or has it compressed elsewhere first.
+    /// Compresses a message and queues it. A long message is compressed on another thread first.
     pub(super) fn queue_compressed(self: &Rc<Self>, kind: MessageKind, payload: Payload) {
         if self.is_compressing() {
             return self.defer_message(kind, payload);
@@ -85,8 +88,9 @@ impl WebSocketHandle {
         }
     }
 
-    /// Has a long message compressed on another thread, with a charge for it that goes along: the WebSocket may end meanwhile. Where
-    /// there is no room for it, it is sent as it is.
+    /// Compresses a long message on another thread, together with a charge for its memory, because
+    /// the WebSocket may end meanwhile. If the memory budget is exhausted, the message is sent
+    /// uncompressed. Returns the payload if it is not needed any more.
     fn compress_on_thread(self: &Rc<Self>, opcode: OpCode, payload: Payload) -> Option<Payload> {
         let len = payload.as_bytes().len();
         let charge = self.shared.connections.try_charge(Share::Queues, len);
@@ -119,21 +123,23 @@ impl WebSocketHandle {
                     drop(charge);
                     handle.on_compressed(deflater, frame, payload);
                 }
-                // The thread has panicked: what comes next could not be read.
+                // The thread has panicked. Without its compression state the client could not
+                // decompress later messages.
                 Err(_) => handle.abort(),
             }
         });
         None
     }
 
-    /// A message has been compressed: it is queued, and what came after it.
+    /// Queues a message that was compressed on another thread, and the messages that were deferred
+    /// meanwhile.
     fn on_compressed(self: &Rc<Self>, deflater: Box<Deflater>, frame: Vec<u8>, payload: Payload) {
         let len = payload.as_bytes().len();
         self.deferred_bytes.set(self.deferred_bytes.get() - len);
         self.shared.dispatch.recycle_payload(payload);
         let mut endpoint = self.endpoint.borrow_mut();
         endpoint.return_deflater(deflater);
-        // One that has been closed meanwhile sends nothing any more.
+        // A WebSocket that was closed meanwhile sends no messages any more.
         let is_open = endpoint.send_frame(Payload::Pooled(frame), len).is_ok();
         drop(endpoint);
         let Some(compression) = &self.compression else { return };

@@ -1,8 +1,10 @@
-//! permessage-deflate (RFC 7692): what is agreed on with a client, and what that holds.
+//! The negotiation of permessage-deflate (RFC 7692), and its state and memory per WebSocket.
 //!
-//! Inflating stays on the I/O thread, in steps of [`LONG`]: between two of them the budget is asked, and others have their turn. On
-//! another thread a bomb would have to be stopped from here, and a message would take a journey for each step, or hold
-//! more than it is charged for. What is sent is the business of [`compressing`](super::compressed_send).
+//! Incoming messages are decompressed on the I/O thread, in steps of [`DEFLATE_STEP`] bytes.
+//! Between two steps the memory budget is checked, and other connections are served. On another
+//! thread, a decompression bomb would have to be stopped from here, and each step would cost a
+//! switch between threads or exceed its charge. Outgoing messages are compressed in
+//! [`compressed_send`](super::compressed_send).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -16,39 +18,41 @@ use rookery_websocket::protocol::{Decoder, DecoderLimits, Role};
 
 use super::context::WebSocketContext;
 
-/// Bytes of a message that are compressed, and inflated, in one go.
+/// The number of bytes of a message that are compressed or decompressed at once.
 pub(super) const DEFLATE_STEP: usize = 64 << 10;
 
-/// What the two directions of a WebSocket hold whose messages refer back, whatever their window:
-/// 371 KiB to compress and less than 48 to inflate (`docs/websocket.md`).
+/// The memory charge for both compression windows of a WebSocket with context takeover, whatever
+/// the window size: 371 KiB for compression and less than 48 KiB for decompression
+/// (`docs/websocket.md`).
 const WINDOW_BYTES: usize = 512 << 10;
 
-/// What a WebSocket has whose client takes part.
+/// The compression state of a WebSocket that has negotiated permessage-deflate.
 #[derive(Debug)]
 pub(super) struct Compression {
     pub(super) agreed: Agreed,
     config: DeflateConfig,
-    /// For what refers back.
+    /// The permit for context takeover, if that was negotiated.
     _takeover_permit: Option<TakeoverPermit>,
     pub(super) send_state: RefCell<SendState>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct SendState {
-    /// The length of the message that is being compressed elsewhere.
+    /// The length of the message that is being compressed on another thread.
     pub(super) compressing: Option<usize>,
-    /// What was sent meanwhile, in order.
+    /// The messages and the close that were sent meanwhile, in order.
     pub(super) deferred: VecDeque<Deferred>,
 }
 
-/// What waits until a message before it has been compressed.
+/// A message or closing handshake that waits until an earlier message has been compressed.
 #[derive(Debug)]
 pub(super) enum Deferred {
     Message(MessageKind, Payload),
     Close(u16, Vec<u8>),
 }
 
-/// One of the few whose messages refer back.
+/// A permit for context takeover, which keeps compression windows between messages. The number of
+/// permits is limited.
 #[derive(Debug)]
 struct TakeoverPermit {
     shared: Rc<WebSocketContext>,
@@ -56,7 +60,7 @@ struct TakeoverPermit {
 }
 
 impl TakeoverPermit {
-    /// Nothing when there are too many already, or no room.
+    /// Takes a permit. Returns `None` if all are taken or the memory budget is exhausted.
     fn take(shared: &Rc<WebSocketContext>) -> Option<TakeoverPermit> {
         let count = shared.takeover_permits.get();
         if count >= shared.connections.limits.kept_windows {
@@ -74,7 +78,8 @@ impl Drop for TakeoverPermit {
     }
 }
 
-/// Agrees with the client of an accepted handshake on what the application wants, if the client offers it.
+/// Negotiates compression according to the application's wish, if the client of an accepted
+/// handshake offers it.
 pub(super) fn negotiate(
     shared: &Rc<WebSocketContext>,
     exchange: &Exchange,
@@ -98,12 +103,12 @@ pub(super) fn negotiate(
 }
 
 impl Compression {
-    /// What compresses; nothing for a client that reads windows of 8 bits only.
+    /// Returns the compressor, or `None` if the client only accepts windows of 8 bits.
     pub(super) fn deflater(&self) -> Option<Deflater> {
         Deflater::new(&self.agreed, Role::Server, &self.config)
     }
 
-    /// What reads.
+    /// Returns a decoder that decompresses messages.
     pub(super) fn decoder(&self, limits: DecoderLimits) -> Decoder {
         let inflater =
             Inflater::new(self.agreed.receiver_takeover(Role::Server)).in_steps(DEFLATE_STEP);

@@ -1,4 +1,4 @@
-//! What the WebSockets of an I/O thread have in common.
+//! The state that the WebSockets of an I/O thread share.
 
 use std::cell::Cell;
 use std::fmt;
@@ -15,16 +15,16 @@ use crate::connections::table::ConnectionTable;
 use crate::net::transport::Scratch;
 use crate::rejection::Rejection;
 
-/// What the WebSockets of an I/O thread have in common.
+/// The state that the WebSockets of an I/O thread share.
 pub(crate) struct WebSocketContext {
     pub(crate) connections: Rc<ConnectionTable>,
     pub(crate) dispatch: Rc<Dispatch>,
-    /// Where they read into: idle ones hold no buffer.
+    /// The buffer that all WebSockets read into, so that idle ones hold no buffer.
     pub(crate) scratch: Rc<Scratch>,
     reports: Arc<Reports<Rejection>>,
-    /// How many have windows of their own.
+    /// The number of WebSockets with context takeover.
     pub(super) takeover_permits: Cell<usize>,
-    /// What their peers are allowed.
+    /// The time limits for clients.
     pub(super) rules: Rules<u32>,
 }
 
@@ -46,7 +46,7 @@ impl WebSocketContext {
         })
     }
 
-    /// Reports what happened to a WebSocket.
+    /// Reports the rejection of a WebSocket.
     pub(super) fn report(&self, id: WebSocketId, rejection: Rejection) {
         let hook = self.reports.hook();
         hook.begin(id);

@@ -1,4 +1,4 @@
-//! The task of a WebSocket, from the accepted handshake to its end.
+//! The task that drives a WebSocket from the accepted handshake to its end.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -11,43 +11,45 @@ use rookery_websocket::endpoint::{Endpoint, IoAction, Received, Rules};
 use rookery_websocket::protocol::{CloseCode, DecodedPayload, Decoder, DecoderLimits, Role};
 
 use super::adapter::ServerAdapter;
-use super::handle::{State, WebSocketHandle};
+use super::handle::{WebSocketHandle, WebSocketState};
 use super::registry::{OpenWebSocket, WebSocketRegistry};
 use super::tunnel::Tunnel;
 use crate::connections::table::Slot;
 use crate::net::transport::Transport;
 
-/// Pieces written at once.
-const SLICES: usize = 16;
+/// The maximum number of slices in one write.
+const MAX_SLICES: usize = 16;
 
-/// Reads in a row before the other connections have their turn.
-const READS: usize = 4;
+/// The number of reads in one poll, after which other connections are served.
+const READS_PER_POLL: usize = 4;
 
-/// What a connection that has become a WebSocket leaves to it.
+/// The parts of an HTTP connection that its WebSocket takes over.
 pub(crate) struct Upgraded {
     pub(crate) transport: Transport,
-    /// Its seat among the peers.
+    /// The connection's slot in the connection table.
     pub(crate) slot: Slot,
-    /// What every connection is charged.
+    /// The memory charge that every connection has.
     pub(crate) charge: Charge,
-    /// What came behind the handshake.
+    /// The bytes that the client has sent after the handshake.
     pub(crate) read: Bytes,
-    /// Whether the connection has been told to end.
+    /// True if the connection is to be closed.
     pub(crate) is_ending: bool,
 }
 
-/// Bytes of the smallest frames that the largest message may come in: Autobahn's. An empty frame costs what a message of its own would, so that
-/// this keeps a message from going on for ever, and no more.
+/// The bytes per frame of the smallest frames in which a message of maximum size is accepted, as
+/// Autobahn sends it. Each empty frame costs as much processor time as a small message, so this
+/// limit only prevents endless messages.
 const FRAGMENT_BYTES: u64 = 64;
 
-/// Frames that a message may come in, where one may have so many bytes.
+/// Returns the maximum number of frames of a message with this size limit.
 fn max_fragments(message_bytes: u64) -> u32 {
-    let most = u32::try_from(message_bytes / FRAGMENT_BYTES).unwrap_or(u32::MAX);
-    most.max(DecoderLimits::default().fragments)
+    let max = u32::try_from(message_bytes / FRAGMENT_BYTES).unwrap_or(u32::MAX);
+    max.max(DecoderLimits::default().fragments)
 }
 
-/// Starts an open WebSocket on what its connection has left. In a task of its own: the one that held hyper is large, and a
-/// WebSocket lives long. Whatever could wake that one would keep its memory; with the connection its wakers go.
+/// Starts the task of an open WebSocket. The WebSocket gets a task of its own because the HTTP
+/// connection's task is large and a WebSocket lives long. A waker of the old task would keep the
+/// memory of that task, so the connection and its wakers are dropped.
 pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: WebSocketId, upgraded: Upgraded) {
     let handle = match registry
         .get(id)
@@ -60,10 +62,11 @@ pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: WebSocketId, upgraded:
     handle.transport.replace(Some(transport));
     slot.replace(Rc::clone(&handle) as _);
     if is_ending {
-        // Its listener is stopping: the WebSockets it had have been told already.
+        // The listener is stopping, and has already closed the WebSockets that were registered
+        // before.
         handle.close(CloseCode::GOING_AWAY.get(), b"");
     }
-    let message = registry.shared.connections.limits.message_bytes;
+    let message = registry.shared.connections.limits.ws_max_message_size;
     let limits = DecoderLimits::new().message(message).fragments(max_fragments(message));
     let decoder = match &handle.compression {
         Some(compression) => compression.decoder(limits),
@@ -88,20 +91,20 @@ pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: WebSocketId, upgraded:
     });
 }
 
-/// The same of one whose other end is another process.
+/// Starts the task of a WebSocket that is forwarded to an upstream process.
 fn spawn_tunnel(registry: &Rc<WebSocketRegistry>, tunnel: Rc<Tunnel>, upgraded: Upgraded) {
     let Upgraded { transport, slot, charge, read, is_ending } = upgraded;
     tunnel.attach(transport, &read);
     slot.replace(Rc::clone(&tunnel) as _);
     if is_ending {
-        // As above.
+        // The listener is stopping, as above.
         tunnel.close(CloseCode::GOING_AWAY.get(), b"");
     }
     let task = TunnelTask { registry: Rc::clone(registry), tunnel, _slot: slot, _charge: charge };
     tokio::task::spawn_local(async move { poll_fn(|cx| task.tunnel.poll(cx)).await });
 }
 
-/// The task of one whose other end is another process.
+/// The task of a WebSocket that is forwarded to an upstream process.
 struct TunnelTask {
     registry: Rc<WebSocketRegistry>,
     tunnel: Rc<Tunnel>,
@@ -110,7 +113,7 @@ struct TunnelTask {
 }
 
 impl Drop for TunnelTask {
-    /// Also when its task panics, or ends with the thread.
+    /// Runs also when the task panics or is dropped with its thread.
     fn drop(&mut self) {
         let closed = self.tunnel.finish();
         self.registry.remove(self.tunnel.id);
@@ -118,23 +121,24 @@ impl Drop for TunnelTask {
     }
 }
 
-/// The task of one WebSocket. Idle, it holds no buffer.
+/// The task of one WebSocket. It holds no buffer while the WebSocket is idle.
 struct Driver {
     registry: Rc<WebSocketRegistry>,
     handle: Rc<WebSocketHandle>,
     decoder: Decoder,
-    /// What came in the same segments as the handshake; or behind what is being inflated.
+    /// Bytes that were read and not decoded yet. They arrived together with the handshake, or
+    /// behind a message that is being decompressed.
     read: Vec<u8>,
-    /// Of that, what has been taken.
+    /// The number of bytes at the start of `read` that have been decoded.
     consumed: usize,
-    /// Whether the application has been told that it has ended.
+    /// True if the application has been notified that the WebSocket is closed.
     is_close_reported: bool,
     _slot: Slot,
     _charge: Charge,
 }
 
 impl Drop for Driver {
-    /// Also when its task panics, or ends with the thread.
+    /// Runs also when the task panics or is dropped with its thread.
     fn drop(&mut self) {
         self.report_closed();
         self.handle.end();
@@ -157,7 +161,7 @@ impl Driver {
         self.handle.endpoint.borrow().io_action()
     }
 
-    /// Drives reading and writing, to the end.
+    /// Reads and writes until the WebSocket is closed.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         {
             let mut waker = self.handle.waker.borrow_mut();
@@ -193,30 +197,30 @@ impl Driver {
         }
     }
 
-    /// Reads what there is, as far as the application has room for it.
+    /// Reads and decodes input, as long as the application has capacity for messages.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let registry = Rc::clone(&self.registry);
         if !self.read.is_empty() || self.decoder.is_stalled() {
             self.decode_rest();
             if self.decoder.is_stalled() {
-                // Others have their turn.
+                // Lets other connections run before the next step of decompression.
                 cx.waker().wake_by_ref();
                 return Ok(());
             }
         }
-        for _ in 0..READS {
+        for _ in 0..READS_PER_POLL {
             if !self.handle.endpoint.borrow().wants_input() {
                 return Ok(());
             }
             let application = &registry.shared.dispatch.application;
-            let has_room =
-                application.has_capacity() && application.has_capacity_for(self.handle.id);
-            let update_throttled = self.handle.update_throttled();
-            if !has_room || (update_throttled && self.decoder.is_idle()) {
-                // The rest is not read, so it cannot be late.
+            let has_capacity =
+                application.poll_capacity() && application.has_capacity_for(self.handle.id);
+            let is_throttled = self.handle.update_throttled();
+            if !has_capacity || (is_throttled && self.decoder.is_idle()) {
+                // The rest of the message is not read, so the client cannot be too slow to send it.
                 self.handle.is_mid_message.set(false);
                 self.handle.is_read_paused.set(true);
-                if !has_room {
+                if !has_capacity {
                     registry.wake_on_capacity(&self.handle);
                 }
                 self.charge_unread(cx);
@@ -226,11 +230,11 @@ impl Driver {
             self.handle.is_read_paused.set(false);
             self.handle.half_closed_at.set(None);
             let mut scratch = registry.shared.scratch.0.borrow_mut();
-            // A message that has begun is read to its end, and nothing behind it: a client that reads
-            // once it has written a whole message would wait for ever otherwise.
-            let most = if update_throttled { self.decoder.missing() } else { u64::MAX };
-            let most = usize::try_from(most).map_or(scratch.len(), |most| most.min(scratch.len()));
-            match self.with_transport(|transport| transport.poll_read(cx, &mut scratch[..most])) {
+            // A message that has begun is read to its end, but not beyond. Otherwise a client that
+            // reads only after it has written a whole message would wait forever.
+            let max = if is_throttled { self.decoder.missing() } else { u64::MAX };
+            let max = usize::try_from(max).map_or(scratch.len(), |max| max.min(scratch.len()));
+            match self.with_transport(|transport| transport.poll_read(cx, &mut scratch[..max])) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Ready(Ok(0)) => self.handle.endpoint.borrow_mut().on_read_closed(),
@@ -249,9 +253,10 @@ impl Driver {
         Ok(())
     }
 
-    /// Charges what has come and is not read: in a tunnel it lies here.
+    /// Charges input that has arrived and is not read. Only HTTP/2 streams buffer such input in
+    /// this process.
     fn charge_unread(&mut self, cx: &mut Context<'_>) {
-        if self.handle.state() == State::Open {
+        if self.handle.state() == WebSocketState::Open {
             let unread = self.with_transport(|transport| transport.buffer_unread(cx));
             if unread > 0 && !self.handle.charge_message(self.decoder.capacity() + unread) {
                 self.handle.is_evicted.set(false);
@@ -260,10 +265,10 @@ impl Driver {
         }
     }
 
-    /// Takes more of what was read before.
+    /// Decodes more of the bytes that were read before.
     fn decode_rest(&mut self) {
         if !self.handle.endpoint.borrow().wants_input() {
-            // What is left does not count.
+            // The endpoint ignores further input.
             self.decoder = Decoder::new(Role::Server, DecoderLimits::default());
             self.read = Vec::new();
             return;
@@ -277,9 +282,9 @@ impl Driver {
         }
     }
 
-    /// Looks at what it holds now, after `n` bytes more.
+    /// Updates the deadlines and the memory charge after `n` bytes were read and decoded.
     fn on_decoded(&mut self, n: usize) {
-        // While it inflates, nobody waits for the peer.
+        // During decompression the server is not waiting for the client.
         self.handle.on_read(n, !self.decoder.is_idle() && !self.decoder.is_stalled());
         if !self.handle.charge_message(self.decoder.capacity()) {
             self.handle.is_evicted.set(false);
@@ -287,21 +292,22 @@ impl Driver {
         }
     }
 
-    /// There was no room for the message: what comes of it does not count any more.
+    /// Drops the current message, because the memory budget is exhausted. Its further input is
+    /// discarded.
     fn drop_message(&mut self) {
         self.decoder = Decoder::new(Role::Server, DecoderLimits::default());
         self.read = Vec::new();
         self.with_transport(Transport::discard_unread);
         let shared = &self.handle.shared;
         let mut endpoint = self.handle.endpoint.borrow_mut();
-        // The peer has been told: `WebSocketHandle::refuse`.
+        // The close frame was queued by `WebSocketHandle::close_for_overload`.
         endpoint.fail(CloseCode::TRY_AGAIN_LATER, "", &shared.rules, || shared.now());
         drop(endpoint);
         self.handle.on_message_dropped();
         self.report_closed();
     }
 
-    /// Writes what waits.
+    /// Writes queued output.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let (handle, shared) = (&self.handle, &self.registry.shared);
         let mut written = 0;
@@ -313,13 +319,13 @@ impl Driver {
         if written > 0 {
             handle.half_closed_at.set(None);
         }
-        // Over TLS what was taken before may be all that leaves.
+        // Over TLS, all bytes that leave now may have been accepted by an earlier write.
         if written > 0 || flushed.is_ready() || !handle.is_write_blocked.get() {
             if !handle.is_write_blocked.replace(flushed.is_pending()) {
                 handle.read_rate.start();
             }
             handle.read_rate.count(written);
-            if written > 0 || handle.state() == State::Open {
+            if written > 0 || handle.state() == WebSocketState::Open {
                 handle.on_write_progress(shared.now());
             }
         }
@@ -342,8 +348,9 @@ impl Driver {
         Poll::Ready(Ok(()))
     }
 
-    /// Tells the application, once, that the WebSocket has ended, and how: now, and not when an answer has been written. The
-    /// application's end is not the transport's.
+    /// Notifies the application, once, that the WebSocket is closed. This happens as soon as no
+    /// more messages can be exchanged, and does not wait until the closing handshake has been
+    /// written.
     fn report_closed(&mut self) {
         if !std::mem::replace(&mut self.is_close_reported, true) {
             let (socket, listener) = (self.handle.id, self.handle.listener);
@@ -357,7 +364,8 @@ impl Driver {
         }
     }
 
-    /// Decodes what was read: how much of it is left when the decoder is stalled, 0 otherwise.
+    /// Decodes input. Returns the number of bytes that are left if the decoder has to pause, and 0
+    /// otherwise.
     fn decode(&mut self, mut input: &mut [u8]) -> usize {
         let shared = Rc::clone(&self.handle.shared);
         if self.handle.compression.is_some() && self.decoder.is_idle() {
@@ -402,7 +410,7 @@ impl Driver {
     }
 }
 
-/// Writes all that waits; counts what has left.
+/// Writes all queued output, and adds the number of written bytes to `written`.
 fn poll_flush(
     endpoint: &mut Endpoint<ServerAdapter>,
     rules: &Rules<u32>,
@@ -411,7 +419,7 @@ fn poll_flush(
     written: &mut usize,
 ) -> Poll<io::Result<()>> {
     while endpoint.has_output() {
-        let mut slices = [IoSlice::new(&[]); SLICES];
+        let mut slices = [IoSlice::new(&[]); MAX_SLICES];
         let count = endpoint.output(rules).slices(&mut slices);
         let n = ready!(transport.poll_write_vectored(cx, &slices[..count]))?;
         if n == 0 {

@@ -1,24 +1,26 @@
-//! Where the frames end that a worker sends, whose bytes are passed on as they come: between two of them, and nowhere else, a frame of the
-//! supervisor's may stand (RFC 6455, 5.4). Of a frame its header alone is read.
+//! A parser that finds frame boundaries in the bytes that a worker sends and the supervisor
+//! forwards. Only at a boundary may the supervisor insert a frame of its own (RFC 6455, 5.4). The
+//! parser reads the frame headers and no payload, except the code of a close frame.
 
 use rookery_websocket::protocol::{CloseCode, Header, MAX_HEADER, OpCode};
 
-/// What a client is told when its worker has ended, or ends: the service restarts, and a new session can be had (IANA's registry).
+/// The close code 1012 (service restart, in IANA's registry). It tells the client that its worker
+/// has ended and that it can open a new session.
 pub(super) const SERVICE_RESTART: u16 = 1012;
 
-/// See the module.
+/// The position within the frames of a byte stream.
 #[derive(Debug, Default)]
 pub(super) struct FrameTracker {
-    /// Bytes of the frame's payload that are yet to come, once its header has.
+    /// The number of payload bytes of the current frame that have not arrived yet.
     payload_left: u64,
-    /// What has come of a header that is not whole.
+    /// The bytes of an incomplete header.
     header: [u8; MAX_HEADER],
     header_len: u8,
-    /// Of a close frame, what is yet to come of its code.
+    /// The position within the code of a close frame.
     close_code: CodeProgress,
-    /// Whether a close frame has begun: what is behind it counts for nobody.
+    /// True once a close frame has begun. Later frames have no meaning.
     has_close_frame: bool,
-    /// Whether it is unknown where frames end, since there was something that is none: no end is seen any more.
+    /// True after an invalid header. Boundaries cannot be found any more.
     is_lost: bool,
 }
 
@@ -27,23 +29,23 @@ enum CodeProgress {
     #[default]
     None,
     First,
-    /// The first byte was this.
+    /// The first byte of the code, after which the second one is expected.
     Second(u8),
 }
 
 impl FrameTracker {
-    /// Whether what has come so far ends with a frame.
+    /// Returns true if the bytes so far end at a frame boundary.
     pub(super) fn is_at_frame_boundary(&self) -> bool {
         self.payload_left == 0 && self.header_len == 0 && !self.is_lost
     }
 
-    /// Whether the worker has begun to close.
+    /// Returns true once the worker has begun to send a close frame.
     pub(super) fn has_close_frame(&self) -> bool {
         self.has_close_frame
     }
 
-    /// Follows all that has come. A worker that goes away has its client come back: the code of its close frame is changed into the one that
-    /// says so.
+    /// Processes bytes that have arrived. Replaces close code 1001 (going away) by 1012, so that
+    /// the client of a worker that ends opens a new session.
     pub(super) fn track(&mut self, mut bytes: &mut [u8]) {
         while !bytes.is_empty() {
             let n = self.track_to_boundary(bytes);
@@ -51,7 +53,8 @@ impl FrameTracker {
         }
     }
 
-    /// Follows what has come up to the first end of a frame: how much that is. All of it, where none ends.
+    /// Processes bytes up to the first frame boundary, and returns the number of processed bytes.
+    /// Processes all bytes if there is no boundary.
     pub(super) fn track_to_boundary(&mut self, bytes: &mut [u8]) -> usize {
         if self.is_lost {
             return bytes.len();
@@ -63,11 +66,11 @@ impl FrameTracker {
         n + self.take_payload(&mut bytes[n..])
     }
 
-    /// Reads a header, or what has come of it: how much that is.
+    /// Parses a header or a part of one, and returns the number of its bytes.
     fn take_header(&mut self, bytes: &[u8]) -> usize {
         let before = usize::from(self.header_len);
         let fits = bytes.len().min(MAX_HEADER - before);
-        // The first bytes of it lie here, where it came in parts.
+        // The first bytes of a split header are in `self.header`.
         let parsed = if before == 0 {
             Header::parse(&bytes[..fits])
         } else {
@@ -115,7 +118,7 @@ impl FrameTracker {
                 CodeProgress::First => self.close_code = CodeProgress::Second(*byte),
                 CodeProgress::Second(first) => {
                     if [first, *byte] == CloseCode::GOING_AWAY.get().to_be_bytes() {
-                        // The first byte is the same.
+                        // The first bytes of both codes are equal.
                         *byte = SERVICE_RESTART.to_be_bytes()[1];
                     }
                     self.close_code = CodeProgress::None;
@@ -125,8 +128,8 @@ impl FrameTracker {
     }
 }
 
-/// Where frames end in `bytes`, which come in two parts, what is passed on of them, and whether the worker has begun to close. For the
-/// fuzzer.
+/// Processes `bytes` in two parts, for the fuzzer. Returns the positions of the frame boundaries,
+/// the forwarded bytes, and whether a close frame has begun.
 pub(super) fn track_frames_for_fuzzer(bytes: &[u8], cut: usize) -> (Vec<usize>, Vec<u8>, bool) {
     let (mut tracker, mut found, mut passed) =
         (FrameTracker::default(), Vec::new(), bytes.to_vec());
@@ -151,14 +154,14 @@ mod tests {
 
     use super::*;
 
-    /// Frames of all kinds of headers, and where they end.
+    /// Returns frames with all kinds of headers, and the positions of their boundaries.
     fn frames() -> (Vec<u8>, Vec<usize>) {
         let (mut bytes, mut tracker) = (Vec::new(), Vec::new());
         for len in [0, 1, 5, 125, 126, 200, 65_535, 65_536, 65_540, 0, 3] {
             encode_frame(&mut bytes, OpCode::Binary, len % 2 == 0, None, &vec![0x88; len]);
             tracker.push(bytes.len());
         }
-        // Compressed.
+        // A compressed message.
         bytes.extend_from_slice(&[0xC1, 2, 7, 7]);
         tracker.push(bytes.len());
         (bytes, tracker)
@@ -175,7 +178,7 @@ mod tests {
                 "{cut}"
             );
         }
-        // A byte at a time.
+        // One byte at a time.
         let (mut tracker, mut found) = (FrameTracker::default(), Vec::new());
         for (at, byte) in bytes.iter().enumerate() {
             tracker.track(&mut [*byte]);
@@ -188,14 +191,14 @@ mod tests {
 
     #[test]
     fn replaces_close_code_1001_of_a_worker_by_1012() {
-        for (code, told) in
+        for (code, forwarded_code) in
             [(1001, 1012), (1000, 1000), (1012, 1012), (4001, 4001), (0x0FE9, 0x0FE9)]
         {
             let (mut bytes, mut expected) = (Vec::new(), Vec::new());
-            for (out, code) in [(&mut bytes, code), (&mut expected, told)] {
+            for (out, code) in [(&mut bytes, code), (&mut expected, forwarded_code)] {
                 encode_frame(out, OpCode::Text, true, None, b"\x03\xE9 is no close code");
                 encode_close(out, CloseCode::new(code), "\u{3E9}", None);
-                // What comes behind it is nobody's.
+                // Frames after a close frame are left unchanged.
                 encode_frame(out, OpCode::Text, true, None, b"\x03\xE9");
             }
             for cut in 0..=bytes.len() {
@@ -203,7 +206,7 @@ mod tests {
                 assert!(passed == expected && is_closing, "{code} {cut}");
             }
         }
-        // One without a code, and one with half of it.
+        // A close frame without a code, and one with half of a code.
         for frame in [&[0x88, 0][..], &[0x88, 1, 3]] {
             let mut tracker = FrameTracker::default();
             tracker.track(&mut frame.to_vec());

@@ -1,4 +1,5 @@
-//! A WebSocket as the rest of the I/O thread sees it: what waits for its peer, and its deadlines.
+//! The handle of a WebSocket, by which other tasks send messages and the connection table enforces
+//! deadlines.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -21,72 +22,98 @@ use crate::connections::table::TableEntry;
 use crate::net::transport::{PeerState, Transport};
 use crate::rejection::Rejection;
 
-/// The close code that stands for none (RFC 6455, 7.4.1).
+/// The close code that stands for the absence of a code (RFC 6455, 7.4.1).
 const NO_STATUS: u16 = 1005;
 
-/// What a client is told whose server ends and another takes its place (IANA's registry).
+/// The close code 1012 (service restart, in IANA's registry), for clients whose server is replaced
+/// by another one.
 const SERVICE_RESTART: u16 = 1012;
 
-/// A peer is behind while more than this part of [`Limits::socket_queue`](crate::Limits::socket_queue) waits behind the message
-/// that is being sent.
-const BEHIND: usize = 4;
+/// The client counts as behind while more than this fraction of
+/// [`Limits::ws_max_send_queue_size`](crate::Limits::ws_max_send_queue_size) is queued after the message that is being
+/// sent.
+const BEHIND_FRACTION: usize = 4;
 
-/// How many bytes are still read from a peer that is behind: enough for many clicks, and too few
-/// for a flood.
-const READ_BEHIND: usize = 256 << 10;
+/// The number of bytes that are still read from a client that is behind. It is enough for many
+/// clicks, and too little for a flood.
+const MAX_READ_WHILE_BEHIND: usize = 256 << 10;
 
-/// A WebSocket as the rest of the I/O thread sees it.
+/// The handle of a WebSocket, by which other tasks send messages and the connection table enforces
+/// deadlines.
 #[derive(Debug)]
 pub(crate) struct WebSocketHandle {
     pub(crate) id: WebSocketId,
     pub(crate) listener: ListenerId,
-    /// Whether it is within a connection that others share, which answers its handshake.
+    /// True if the WebSocket is an HTTP/2 stream, whose handshake the HTTP/2 connection answers.
     is_substream: bool,
-    /// Whether a supervisor is between it and its client. It alone sees what the client takes, and gives one up that takes nothing.
+    /// True if a supervisor forwards the WebSocket. Only the supervisor sees how fast the client
+    /// reads, and it closes the WebSocket if the client does not read.
     is_supervised: bool,
     pub(super) shared: Rc<WebSocketContext>,
-    /// The core: what waits to be sent, and how far the end is.
+    /// The protocol endpoint, with its send queue and the state of the closing handshake.
     pub(super) endpoint: RefCell<Endpoint<ServerAdapter>>,
-    /// The socket, as long as the task has it.
+    /// The transport, until the task ends.
     pub(super) transport: RefCell<Option<Transport>>,
     pub(super) waker: RefCell<Option<Waker>>,
-    /// With a client that takes part.
+    /// The compression state, if permessage-deflate was negotiated.
     pub(super) compression: Option<Box<Compression>>,
-    /// Bytes of messages that are being compressed elsewhere, or wait for that.
+    /// The bytes of messages that are being compressed on another thread or are deferred.
     pub(super) deferred_bytes: Cell<usize>,
-    /// The tick at which an open one's peer last read something, or had nothing to read.
+    /// The tick at which the client of an open WebSocket last read something or had nothing to
+    /// read.
     pub(super) last_progress: Cell<u32>,
-    /// What waits, as the application sees it.
+    /// The state of the send queue, as the application sees it.
     pub(super) backlog: Arc<SendBacklog>,
     pub(super) is_write_blocked: Cell<bool>,
-    /// Whether nothing is read because the application has no room, or the peer does not read what it is sent.
+    /// True while input is not read, because the application has no capacity or the client does not
+    /// read.
     pub(super) is_read_paused: Cell<bool>,
-    /// Whether the peer is behind with reading, and the bytes that have been read of it since.
+    /// True while the client is behind with reading, and the number of bytes read from the client
+    /// since then.
     is_behind: Cell<bool>,
     read_while_behind: Cell<usize>,
-    /// The tick at which a peer that is not read was found to send no more, or since then the last one with progress.
+    /// The tick at which a client whose input is not read was found to have half-closed the
+    /// connection, or the tick of the last progress after that.
     pub(super) half_closed_at: Cell<Option<u32>>,
-    /// Whether the peer is inside a message of its, and the server waits for the rest.
+    /// True if the client has sent a part of a message, and the server waits for the rest.
     pub(super) is_mid_message: Cell<bool>,
-    /// How fast the peer is at reading what waits for it, and at sending the rest of a message.
+    /// The rates at which the client reads queued output, and sends the rest of a message.
     pub(super) read_rate: RateMeter,
     pub(super) send_rate: RateMeter,
-    /// What it is charged for: what waits to be sent, and what has been put together of a message.
+    /// The memory charges for the send queue, and for the partial message of the decoder.
     pub(super) queue_charge: Charge,
     pub(super) message_charge: Charge,
-    /// Whether the message was given up for want of room, and the bytes of it that have not gone yet.
+    /// True if the partial message was dropped for lack of memory, and the bytes of it that have
+    /// not been freed yet.
     pub(super) is_evicted: Cell<bool>,
     pub(super) pending_release: Cell<usize>,
 }
 
-/// How far the end is, as the core has it.
+/// The state of a WebSocket, derived from its endpoint.
+///
+/// ```text
+///                       close(), stop of the listener, worker restart,
+///  handshake            client's close frame, protocol error, overload,
+///  accepted             message sent too slowly
+/// ─────────────▶ Open ──────────────────────────────────────────────────▶ Closing
+///                  │                                                         │
+///                  │ abort(): connection lost, no pong in time,              │ closing handshake
+///                  │ client does not read, evicted                           │ complete, timeout,
+///                  │                                                         │ lost, abort()
+///                  └───────────────────────────▶ Closed ◀────────────────────┘
+/// ```
+///
+/// In Open, messages are sent and received. In Closing, the rest of the send queue and the close
+/// frame are written. The application is notified
+/// ([`Event::Closed`](rookery_exchange::Event::Closed)) once, when no more messages can be
+/// received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum WebSocketState {
     Open,
-    /// A close frame is on its way to the peer.
+    /// A close frame has been queued or received.
     Closing,
-    /// It is over, in order or not.
-    Over,
+    /// The connection is over, with or without a closing handshake.
+    Closed,
 }
 
 pub(super) fn opcode_of(kind: MessageKind) -> OpCode {
@@ -107,7 +134,7 @@ impl WebSocketHandle {
         if let Some(key) = key {
             endpoint.send_raw(&switching_protocols(exchange, key, Extensions::Negotiated(agreed)));
         }
-        // The first ping is counted from here.
+        // The interval until the first ping starts here.
         endpoint.deadline(&shared.rules, || now);
         let handle = WebSocketHandle {
             id: exchange.id(),
@@ -138,16 +165,16 @@ impl WebSocketHandle {
         Rc::new(handle)
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> WebSocketState {
         let endpoint = self.endpoint.borrow();
         match endpoint.io_action() {
-            IoAction::Over | IoAction::Reset => State::Over,
-            _ if endpoint.may_send() => State::Open,
-            _ => State::Closing,
+            IoAction::Over | IoAction::Reset => WebSocketState::Closed,
+            _ if endpoint.may_send() => WebSocketState::Open,
+            _ => WebSocketState::Closing,
         }
     }
 
-    /// What its handshake agreed on.
+    /// Returns the extensions negotiated in the handshake.
     pub(super) fn extensions(&self) -> Extensions {
         Extensions::Negotiated(self.compression.as_ref().map(|with| with.agreed))
     }
@@ -168,19 +195,20 @@ impl WebSocketHandle {
         self.wake();
     }
 
-    /// Bytes that wait and are charged to the queue.
+    /// Returns the bytes that are queued and charged to the send queue.
     pub(super) fn pending(&self) -> usize {
         self.endpoint.borrow().pending() + self.queued_behind()
     }
 
-    /// Looks whether what was queued is too much: how much waits, wherever.
+    /// Closes the WebSocket if the send queue has become too long, and charges a queue that has
+    /// grown. Returns the number of queued bytes, including messages that are being compressed.
     pub(super) fn check_send_queue(&self) -> usize {
         let endpoint = self.endpoint.borrow();
         let waiting = endpoint.pending() + self.deferred_bytes.get();
-        // The sum is looked at first: it is at hand.
-        let is_full = waiting > self.shared.connections.limits.socket_queue
+        // The sum is compared first because it is cheap.
+        let is_full = waiting > self.shared.connections.limits.ws_max_send_queue_size
             && endpoint.bytes_after_current() + self.queued_behind()
-                > self.shared.connections.limits.socket_queue
+                > self.shared.connections.limits.ws_max_send_queue_size
             && endpoint.may_send();
         let is_larger = waiting > self.queue_charge.bytes().max(UNCHARGED_BYTES);
         drop(endpoint);
@@ -192,25 +220,26 @@ impl WebSocketHandle {
         waiting
     }
 
-    /// Whether the peer has to read before it is read again. An application that answers what it is sent would queue all of it
-    /// otherwise. A little is read all the same, so that a slow reader can say something, or close; so is the rest of a
-    /// message that has begun.
+    /// Returns true if input must not be read until the client has read more. Otherwise an
+    /// application that responds to each message could queue any number of responses. A small
+    /// number of bytes is read nevertheless, so that a slow client can send a few messages or close
+    /// the WebSocket, and so is the rest of a message that has begun. Updates `is_behind`.
     pub(super) fn update_throttled(&self) -> bool {
-        self.update_behind() && self.read_while_behind.get() > READ_BEHIND
+        self.update_behind() && self.read_while_behind.get() > MAX_READ_WHILE_BEHIND
     }
 
-    /// Whether the peer has read enough by now to be read again.
+    /// Returns true if the client was behind and has caught up. Updates `is_behind`.
     pub(super) fn update_released(&self) -> bool {
         self.is_behind.get() && !self.update_behind()
     }
 
-    /// Determines whether the peer is behind: it is from when a part of the largest queue is full
-    /// until half of that part is left.
+    /// Updates whether the client is behind, and returns that. The client is behind from when a
+    /// fraction of the maximum send queue is filled until half of that fraction is left.
     fn update_behind(&self) -> bool {
-        let mark = self.shared.connections.limits.socket_queue / BEHIND;
+        let mark = self.shared.connections.limits.ws_max_send_queue_size / BEHIND_FRACTION;
         let mark = if self.is_behind.get() { mark / 2 } else { mark };
         let endpoint = self.endpoint.borrow();
-        // The sum is looked at first: it is at hand.
+        // The sum is compared first because it is cheap.
         let is_behind = endpoint.pending() + self.deferred_bytes.get() > mark
             && endpoint.may_send()
             && endpoint.bytes_after_current() + self.queued_behind() > mark;
@@ -221,9 +250,10 @@ impl WebSocketHandle {
         is_behind
     }
 
-    /// Nothing is read: reading would find that the peer has gone, and so does this. A WebSocket whose connection is over ends at
-    /// once. One whose peer sends no more has what came before delivered, and is
-    /// dropped once nothing has been read or written for as long as a peer may stand still.
+    /// Checks a connection whose input is not read, because a read would have detected a
+    /// disconnect. Aborts the WebSocket at once if the connection is closed. If the client has only
+    /// half-closed it, the earlier input is still delivered, and the WebSocket is aborted once
+    /// nothing has been read or written for the stall timeout.
     pub(super) fn on_read_paused(&self, now: u32) {
         match self.transport.borrow().as_ref().map_or(PeerState::Closed, Transport::peer_state) {
             PeerState::Open => self.half_closed_at.set(None),
@@ -238,7 +268,7 @@ impl WebSocketHandle {
         }
     }
 
-    /// Sends a ping, unless what was sent before is not being read: then its answer would say nothing.
+    /// Sends a ping, unless much output is queued. The pong would then only measure the queue.
     pub(crate) fn ping(&self) {
         let mut endpoint = self.endpoint.borrow_mut();
         if endpoint.pending() < self.shared.rules.high_water
@@ -249,7 +279,8 @@ impl WebSocketHandle {
         }
     }
 
-    /// Starts the closing handshake. A code that must not be sent becomes 1001, as with httpuv.
+    /// Starts the closing handshake. A code that must not be sent is replaced by 1001, as in
+    /// httpuv.
     pub(crate) fn close(&self, code: u16, reason: &[u8]) {
         if self.is_compressing() {
             return self.defer_close(code, reason);
@@ -260,7 +291,7 @@ impl WebSocketHandle {
         self.wake();
     }
 
-    /// Queues the one close frame.
+    /// Queues the close frame, unless one was queued before.
     pub(super) fn queue_close_frame(&self, code: Option<CloseCode>, reason: &str) {
         let mut endpoint = self.endpoint.borrow_mut();
         if endpoint.close(code, reason, &self.shared.rules, || self.shared.now()) {
@@ -268,7 +299,7 @@ impl WebSocketHandle {
         }
     }
 
-    /// It is over, and holds nothing any more, whoever still knows it.
+    /// Frees all resources, even if other tasks still hold the handle.
     pub(super) fn end(&self) {
         self.endpoint.borrow_mut().abort();
         self.backlog.end();
@@ -278,7 +309,7 @@ impl WebSocketHandle {
         self.on_message_dropped();
     }
 
-    /// Drops the connection.
+    /// Aborts the connection without a closing handshake.
     pub(crate) fn abort(&self) {
         self.endpoint.borrow_mut().abort();
         self.wake();
@@ -290,13 +321,13 @@ impl WebSocketHandle {
         }
     }
 
-    /// Notes that the peer has read: what it has time for begins anew.
+    /// Notes that the client has read something, which restarts its deadlines.
     pub(super) fn on_write_progress(&self, now: Tick) {
         self.last_progress.set(now.0);
         self.endpoint.borrow_mut().on_progress(&self.shared.rules, now);
     }
 
-    /// Notes that bytes came, after which the peer is inside a message or not.
+    /// Notes that `n` bytes were read, and whether the client is within a message after them.
     pub(super) fn on_read(&self, n: usize, is_mid_message: bool) {
         if is_mid_message && !self.is_mid_message.replace(true) {
             self.send_rate.start();
@@ -319,15 +350,16 @@ impl TableEntry for WebSocketHandle {
         self.id
     }
 
-    /// Looks at the deadlines and sends the ping that is due; called each tick.
+    /// Enforces the deadlines, and sends a ping if one is due. Called at each tick.
     fn sweep(&self, now: u32) {
         let ticks = &self.shared.connections.clock.ticks;
         let state = self.state();
-        let is_open = state == State::Open;
+        let is_open = state == WebSocketState::Open;
         if is_open && self.is_supervised && self.is_write_blocked.get() {
-            // It waits for the supervisor, which takes in lumps what a client takes slowly.
+            // The supervisor reads in large steps what a slow client reads in small ones, so a
+            // blocked write is no sign of a slow client.
             self.on_write_progress(Tick(now));
-        } else if state == State::Closing || (is_open && self.is_write_blocked.get()) {
+        } else if state == WebSocketState::Closing || (is_open && self.is_write_blocked.get()) {
             let taken =
                 self.read_rate.taken(self.transport.borrow().as_ref().and_then(Transport::unsent));
             if taken > 0 {
@@ -357,7 +389,7 @@ impl TableEntry for WebSocketHandle {
         }
         let mut endpoint = self.endpoint.borrow_mut();
         if self.is_read_paused.get() {
-            // What has come lies unread: that is no silence of the peer's.
+            // Input has arrived and is not read, so the client is not silent.
             endpoint.on_input(0);
         }
         let due = endpoint.tick(&self.shared.rules, Tick(now));
@@ -372,7 +404,7 @@ impl TableEntry for WebSocketHandle {
         }
     }
 
-    /// It is always being served.
+    /// Returns `None`, because a WebSocket is never evicted for being slow.
     fn slowness(&self, _now: u32) -> Option<u32> {
         None
     }
@@ -406,7 +438,7 @@ impl TableEntry for WebSocketHandle {
     }
 
     fn is_ending(&self) -> bool {
-        self.state() != State::Open
+        self.state() != WebSocketState::Open
     }
 
     fn wake(&self) {

@@ -1,4 +1,4 @@
-//! The opening handshake, from its request to the answer.
+//! The server's side of the opening handshake.
 
 use http::header::{HOST, HeaderMap, HeaderValue, ORIGIN, SEC_WEBSOCKET_EXTENSIONS, UPGRADE};
 use http::request::Parts;
@@ -8,9 +8,10 @@ use rookery_websocket::protocol::accept_key;
 use rookery_websocket::protocol::deflate::Agreed;
 use rookery_websocket::protocol::handshake::OriginPolicy;
 
-/// Whether a request opens a WebSocket. In HTTP/1.0 Upgrade is ignored (RFC 9110, 7.8); else as leniently as clients of httpuv need: any method, any version, and
-/// whatever a proxy has made of `Connection` (docs/SECURITY-MODEL.md). Over HTTP/2 there is no key (RFC 8441, 5), and no Upgrade but
-/// the server's own word for it.
+/// Returns true if a request opens a WebSocket. Upgrade is ignored in HTTP/1.0 (RFC 9110, 7.8).
+/// Otherwise the check is as lenient as httpuv's clients need: any method, any version, and any
+/// value of `Connection` that a proxy may have set (docs/SECURITY-MODEL.md). Over HTTP/2 the
+/// request has no key (RFC 8441, 5), and an Upgrade header that the server itself has added.
 pub(crate) fn is_opening_handshake(head: &Parts) -> bool {
     head.headers
         .get(UPGRADE)
@@ -22,28 +23,30 @@ pub(crate) fn is_opening_handshake(head: &Parts) -> bool {
         }
 }
 
-/// Whether the page that opens a WebSocket may do so (RFC 6455, 10.2); who is no page says no origin.
+/// Returns true if the origin of the page that opens a WebSocket is allowed (RFC 6455, 10.2).
+/// Clients other than browsers send no origin, and are allowed.
 pub(crate) fn is_origin_allowed(policy: &OriginPolicy, headers: &HeaderMap) -> bool {
     let mut origins = headers.get_all(ORIGIN).iter();
     let Some(origin) = origins.next() else { return true };
-    // Two origins: neither is believed.
+    // A request with two origins is not allowed.
     let is_one = origins.next().is_none();
     is_one && policy.allows(origin.as_bytes(), headers.get(HOST).map_or(b"", HeaderValue::as_bytes))
 }
 
-/// Where a handshake over HTTP/1.1 has its key.
+/// The header with the key of a handshake over HTTP/1.1.
 pub(crate) const KEY: &str = "sec-websocket-key";
 
-/// What extends a WebSocket.
+/// The extensions of a WebSocket.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Extensions {
-    /// What the server has agreed on with the client.
+    /// The extensions that the server has negotiated with the client.
     Negotiated(Option<Agreed>),
-    /// What the process has at its other end, which says so in its answer.
+    /// The extensions that the upstream process has negotiated. They are in its response.
     ByUpstream,
 }
 
-/// The headers of an answer that accepts a handshake which are the server's business, or have no meaning in one.
+/// The response headers that the server sets itself, or that have no meaning in an accepted
+/// handshake. The application's values are ignored.
 const SERVER_HEADERS: [&[u8]; 9] = [
     b"date",
     b"connection",
@@ -68,14 +71,16 @@ fn app_headers(
     exchange.response_headers().filter(move |(name, _)| !is_set_by_server(name))
 }
 
-/// The answer that accepts a handshake with this key (RFC 6455, 4.2.2), with the application's headers and what was agreed on.
+/// Returns the response that accepts a handshake with this key (RFC 6455, 4.2.2), with the
+/// application's headers and the negotiated extensions.
 pub(super) fn switching_protocols(
     exchange: &Exchange,
     key: &[u8],
     extensions: Extensions,
 ) -> Vec<u8> {
     let mut head = format!(
-        "HTTP/1.1 101 Switching Protocols\r\nDate: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {}\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nDate: {}\r\nConnection: Upgrade\r\n\
+         Upgrade: websocket\r\nSec-WebSocket-Accept: {}\r\n",
         httpdate::fmt_http_date(std::time::SystemTime::now()),
         String::from_utf8_lossy(&accept_key(key)),
     )
@@ -92,7 +97,8 @@ pub(super) fn switching_protocols(
     head
 }
 
-/// The headers of the answer over HTTP/2, which is a 200 (RFC 8441, 5).
+/// Returns the headers of the response with status 200 that accepts a handshake over HTTP/2 (RFC
+/// 8441, 5).
 pub(crate) fn accepted_headers(exchange: &Exchange, extensions: Extensions) -> HeaderMap {
     let mut headers = HeaderMap::new();
     if let Extensions::Negotiated(Some(agreed)) = extensions {

@@ -1,31 +1,34 @@
-//! What a WebSocket is charged for, and how it ends when there is no room for that.
+//! The memory charges of a WebSocket, and its end if the memory budget is exhausted.
 
 use rookery_exchange::Share;
 use rookery_websocket::protocol::CloseCode;
 
-use super::handle::{State, WebSocketHandle};
+use super::handle::{WebSocketHandle, WebSocketState};
 use crate::connections::admission::UNCHARGED_BYTES;
 use crate::rejection::Rejection;
 
-/// A queue is charged in steps of this: it grows and shrinks with every message.
+/// The step in which the send queue is charged. The queue changes with every message, so smaller
+/// steps would cost more.
 const QUEUE_STEP: usize = 64 << 10;
 
-/// What may stay queued for a peer that is told 1013: the rest of a small message.
-const LEFT: usize = 64 << 10;
+/// The maximum length of the send queue of a WebSocket that is closed with code 1013. It allows for
+/// the rest of a small message.
+const MAX_QUEUE_WHILE_CLOSING: usize = 64 << 10;
 
 impl WebSocketHandle {
-    /// FrameTracker the WebSocket with 1013: what waits behind the message that is being sent is dropped, and the peer has
-    /// the time of a close to read the rest.
+    /// Closes the WebSocket with code 1013. Messages after the one that is being sent are dropped.
+    /// The client has the closing timeout to read the rest.
     pub(super) fn close_for_overload(&self, rejection: Rejection, reason: &str) {
         self.shared.report(self.id, rejection);
-        if self.state() == State::Open {
+        if self.state() == WebSocketState::Open {
             self.endpoint.borrow_mut().drop_after_current();
         }
         self.drop_deferred();
         self.queue_close_frame(Some(CloseCode::TRY_AGAIN_LATER), reason);
     }
 
-    /// Charges the queue, which has grown.
+    /// Charges the send queue after it has grown. If the memory budget is exhausted, the WebSocket
+    /// is closed.
     pub(super) fn charge_queue(&self) {
         let (has, len) = (self.queue_charge.bytes(), self.pending());
         let needs = len.next_multiple_of(QUEUE_STEP);
@@ -39,7 +42,8 @@ impl WebSocketHandle {
         }
     }
 
-    /// Charges what the decoder has put together of a message. `false` when there is no room for it.
+    /// Charges the partial message of the decoder. If the memory budget is exhausted, closes the
+    /// WebSocket and returns false.
     pub(super) fn charge_message(&self, capacity: usize) -> bool {
         let has = self.message_charge.bytes();
         let needs = if capacity <= UNCHARGED_BYTES { 0 } else { capacity };
@@ -55,31 +59,34 @@ impl WebSocketHandle {
         true
     }
 
-    /// What it holds of a share, if that can be had from it.
+    /// Returns the bytes of a memory share that closing this WebSocket would free.
     pub(super) fn evictable_bytes(&self, share: Share) -> usize {
         match (share, self.state()) {
-            (_, State::Over) => 0,
+            (_, WebSocketState::Closed) => 0,
             (Share::Messages, _) if self.pending_release.get() == 0 => self.message_charge.bytes(),
-            // One that is told to go may take its time to read what is left.
-            (Share::Queues, State::Closing) if self.queue_charge.bytes() <= QUEUE_STEP => 0,
+            // A WebSocket that is already closing may take its time to write the rest.
+            (Share::Queues, WebSocketState::Closing) if self.queue_charge.bytes() <= QUEUE_STEP => {
+                0
+            }
             (Share::Queues, _) => self.queue_charge.bytes(),
             _ => 0,
         }
     }
 
-    /// FrameTracker the WebSocket for want of room: with 1013, or dropped where a large message would have to be read before.
+    /// Closes the WebSocket for lack of memory: with code 1013, or without a closing handshake if a
+    /// long message would have to be written before the close frame.
     pub(super) fn evict_for(&self, share: Share) {
-        let was_closing = self.state() == State::Closing;
+        let was_closing = self.state() == WebSocketState::Closing;
         self.close_for_overload(Rejection::Overload, "server overloaded");
         if share == Share::Messages {
-            // Its buffer is the task's, which drops it when it is polled next.
+            // The buffer belongs to the task, which frees it when it is polled next.
             let leaving = self.message_charge.bytes();
             self.shared.connections.add_pending_release(Share::Messages, leaving);
             self.pending_release.set(leaving);
             self.is_evicted.set(true);
         }
         let len = self.pending();
-        if len > LEFT || (was_closing && share == Share::Queues) {
+        if len > MAX_QUEUE_WHILE_CLOSING || (was_closing && share == Share::Queues) {
             self.queue_charge.set(0);
             self.abort();
         } else {
@@ -92,7 +99,7 @@ impl WebSocketHandle {
         self.wake();
     }
 
-    /// The task has dropped what was put together of a message, and hears no more.
+    /// Notes that the task has dropped the partial message and reads no more messages.
     pub(super) fn on_message_dropped(&self) {
         self.shared
             .connections

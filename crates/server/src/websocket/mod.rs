@@ -1,6 +1,7 @@
-//! WebSockets, from the accepted handshake to the end: limits, memory and the way to the application. What the
-//! protocol asks for is decided in the core (`rookery_websocket::endpoint`). How the application
-//! runs is not known here, nor how the handshake came.
+//! WebSockets from the accepted handshake to the end, with their limits, their memory, and their
+//! messages to and from the application. The protocol itself is implemented in
+//! `rookery_websocket::endpoint`. This layer depends neither on the kind of application nor on the
+//! HTTP version of the handshake.
 
 mod adapter;
 mod compressed_send;

@@ -11,12 +11,12 @@ use super::handle::WebSocketHandle;
 use super::handshake::Extensions;
 use super::tunnel::Tunnel;
 
-/// An open one.
+/// An open WebSocket.
 #[derive(Debug, Clone)]
 pub(crate) enum OpenWebSocket {
-    /// The server speaks with its client.
+    /// A WebSocket whose protocol the server itself handles.
     Local(Rc<WebSocketHandle>),
-    /// Another process does.
+    /// A WebSocket whose bytes are forwarded to an upstream process.
     Tunneled(Rc<Tunnel>),
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum OpenWebSocket {
 pub(crate) struct WebSocketRegistry {
     pub(crate) shared: Rc<WebSocketContext>,
     open: RefCell<HashMap<WebSocketId, OpenWebSocket>>,
-    /// Those that wait for the application to take messages.
+    /// The WebSockets that wait until the application has capacity for messages.
     waiting: RefCell<Vec<Rc<WebSocketHandle>>>,
 }
 
@@ -34,7 +34,8 @@ impl WebSocketRegistry {
         Rc::new(WebSocketRegistry { shared, open: RefCell::default(), waiting: RefCell::default() })
     }
 
-    /// Opens the WebSocket that an exchange has accepted; [`spawn`](super::driver::spawn) starts it.
+    /// Registers the WebSocket that the application has accepted. [`spawn`](super::driver::spawn)
+    /// starts its task.
     pub(crate) fn open(&self, exchange: &Exchange) {
         let open = match self.shared.dispatch.application.take_upstream(exchange.id()) {
             Some(upstream) => {
@@ -43,17 +44,19 @@ impl WebSocketRegistry {
             None => OpenWebSocket::Local(WebSocketHandle::new(&self.shared, exchange)),
         };
         let before = self.open.borrow_mut().insert(exchange.id(), open);
-        if let Some(board) = self.shared.dispatch.scoreboard.as_ref().filter(|_| before.is_none()) {
-            board.open_session();
+        if let Some(scoreboard) =
+            self.shared.dispatch.scoreboard.as_ref().filter(|_| before.is_none())
+        {
+            scoreboard.open_session();
         }
     }
 
-    /// An open one.
+    /// Returns an open WebSocket.
     pub(crate) fn get(&self, id: WebSocketId) -> Option<OpenWebSocket> {
         self.open.borrow().get(&id).cloned()
     }
 
-    /// An open one with whose client the server speaks.
+    /// Returns the handle of an open WebSocket, unless it is forwarded.
     pub(crate) fn local(&self, id: WebSocketId) -> Option<Rc<WebSocketHandle>> {
         match self.open.borrow().get(&id)? {
             OpenWebSocket::Local(handle) => Some(Rc::clone(handle)),
@@ -61,7 +64,7 @@ impl WebSocketRegistry {
         }
     }
 
-    /// What the handshake of one agreed on.
+    /// Returns the extensions negotiated in the handshake of an open WebSocket.
     pub(crate) fn extensions(&self, id: WebSocketId) -> Option<Extensions> {
         Some(match self.open.borrow().get(&id)? {
             OpenWebSocket::Local(handle) => handle.extensions(),
@@ -69,15 +72,17 @@ impl WebSocketRegistry {
         })
     }
 
-    /// Forgets one that has ended.
+    /// Removes a WebSocket that has ended.
     pub(crate) fn remove(&self, id: WebSocketId) {
         let open = self.open.borrow_mut().remove(&id);
-        if let Some(board) = self.shared.dispatch.scoreboard.as_ref().filter(|_| open.is_some()) {
-            board.close_session();
+        if let Some(scoreboard) =
+            self.shared.dispatch.scoreboard.as_ref().filter(|_| open.is_some())
+        {
+            scoreboard.close_session();
         }
     }
 
-    /// Wakes one when the application has taken messages.
+    /// Registers a WebSocket to be woken when the application has capacity for messages.
     pub(super) fn wake_on_capacity(&self, handle: &Rc<WebSocketHandle>) {
         let mut waiting = self.waiting.borrow_mut();
         if !waiting.iter().any(|other| Rc::ptr_eq(other, handle)) {
@@ -85,18 +90,18 @@ impl WebSocketRegistry {
         }
     }
 
-    /// Wakes those of which the application takes messages again.
+    /// Wakes the waiting WebSockets for which the application has capacity again.
     pub(crate) fn wake_waiting(&self) {
         let application = &self.shared.dispatch.application;
-        if self.waiting.borrow().is_empty() || !application.has_capacity() {
+        if self.waiting.borrow().is_empty() || !application.poll_capacity() {
             return;
         }
         self.waiting.borrow_mut().retain(|handle| {
-            let has_room = application.has_capacity_for(handle.id);
-            if has_room {
+            let has_capacity = application.has_capacity_for(handle.id);
+            if has_capacity {
                 handle.wake();
             }
-            !has_room
+            !has_capacity
         });
     }
 }

@@ -1,10 +1,16 @@
-//! A WebSocket whose other end is a process of ours that speaks the protocol itself: after the handshake bytes are passed on as they are, in
-//! both directions. Pings, compression and the closing handshake are between that process and the client, and so is what a message may be.
-//! What is done here is what only this side can: to give up a client that does not read, and to say why the WebSocket ends when the process
-//! does, at a frame's end.
+//! A tunnel between a client's WebSocket and an upstream process, which implements the protocol
+//! itself.
 //!
-//! What one side does not take is kept, [`Scratch`](crate::net::transport::Scratch)'s size of it at the most for each direction, and the other
-//! side is not read meanwhile. Idle, neither direction holds anything.
+//! After the handshake, bytes are forwarded unchanged in both directions. Pings, compression,
+//! message limits and the closing handshake are handled by the upstream process. The tunnel only
+//! does what that process cannot do: it disconnects a client that does not read, and it inserts a
+//! close frame at a frame boundary when the process or the server ends.
+//!
+//! Bytes that one side does not accept are buffered, at most as many as
+//! [`Scratch`](crate::net::transport::Scratch) holds for each direction, and the other side is not
+//! read meanwhile. An idle direction holds no buffer.
+
+mod direction;
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
@@ -16,6 +22,7 @@ use rookery_exchange::{Charge, Event, Exchange, ListenerId, Share, WebSocketId};
 use rookery_websocket::protocol::{CloseCode, encode_close};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
+use self::direction::Direction;
 use super::context::WebSocketContext;
 use super::frame_tracker::{self, FrameTracker, SERVICE_RESTART};
 use super::handshake::{Extensions, KEY, switching_protocols};
@@ -27,117 +34,78 @@ use crate::net::transport::{PeerState, Transport};
 use crate::net::unix_stream::UnixStream;
 use crate::rejection::Rejection;
 
-/// Reads in a row of each direction before the other connections have their turn.
-const READS: usize = 4;
+/// The number of reads of each direction in one poll, after which other connections are served.
+const READS_PER_POLL: usize = 4;
 
-/// What a client is told whose worker has ended without a word.
+/// The reason in the close frame for a client whose upstream process has ended without one.
 const UPSTREAM_ENDED: &str = "the worker has ended";
 
-/// See the module.
+/// A tunnel between a client's WebSocket and an upstream process.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
     pub(crate) id: WebSocketId,
     listener: ListenerId,
-    /// Whether it is within a connection that others share, which answers its handshake.
+    /// True if the client's side is an HTTP/2 stream, whose handshake the HTTP/2 connection
+    /// answers.
     is_substream: bool,
     shared: Rc<WebSocketContext>,
-    /// The client's end, as long as the task has it.
+    /// The client's connection, until the task ends.
     transport: RefCell<Option<Transport>>,
     upstream: RefCell<Option<UnixStream>>,
     waker: RefCell<Option<Waker>>,
-    /// From the client to the worker, and back.
+    /// The bytes from the client to the upstream process, and those in the other direction.
     to_upstream: RefCell<Direction>,
     to_client: RefCell<Direction>,
     frames: RefCell<FrameTracker>,
-    /// A close frame that is to go in at a frame's end.
+    /// The server's close frame, while it waits for a frame boundary.
     close_frame: RefCell<Vec<u8>>,
-    /// Whether it has gone in: what comes from the worker has no place behind it, however the end goes on.
+    /// True once the server's close frame has been inserted. Further bytes of the upstream process
+    /// are discarded.
     is_close_sent: Cell<bool>,
     state: Cell<TunnelState>,
-    /// Whether what goes down waits for the client.
+    /// True while output to the client is blocked.
     is_write_blocked: Cell<bool>,
-    /// Whether what goes up waits for the worker: the client is not read meanwhile.
+    /// True while output to the upstream process is blocked. The client's input is not read
+    /// meanwhile.
     is_read_paused: Cell<bool>,
-    /// The tick at which a client that is not read was found to send no more.
+    /// The tick at which a client whose input is not read was found to have half-closed the
+    /// connection.
     half_closed_at: Cell<Option<u32>>,
-    /// How fast the client is at reading it, and the tick at which it last read something or had nothing to read.
+    /// The rate at which the client reads, and the tick at which it last read something or had
+    /// nothing to read.
     read_rate: RateMeter,
     last_progress: Cell<u32>,
-    /// What is kept of each direction beyond what every connection is charged.
+    /// The memory charges for buffered bytes of each direction, beyond what every connection is
+    /// charged.
     upstream_charge: Charge,
     client_charge: Charge,
 }
 
-/// How far the end is.
+/// The state of a tunnel.
+///
+/// ```text
+///              close()                 one side ended
+/// ────▶ Open ───────────▶ Closing ───────────────────────▶ Ending
+///        │ │                 │                             ▲   │
+///        │ └─────────────────┼─────────────────────────────┘   │ both sides shut down
+///        │   one side ended  │                                 │
+///        │ abort(), evicted, client does not read, timeout     ▼
+///        └───────────────────┴──────────────────────────────▶ Closed
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TunnelState {
     Open,
-    /// A close frame of ours goes in, or has: what the worker says from there on is not passed on.
+    /// A close frame of the server is waiting for a frame boundary or has been inserted. Later
+    /// bytes of the upstream process are discarded.
     Closing,
-    /// One side has ended, and the other is to.
-    Ended,
-    /// Dropped.
-    Over,
-}
-
-/// One direction.
-#[derive(Debug, Default)]
-struct Direction {
-    /// What is yet to be written.
-    buffered: Vec<u8>,
-    written: usize,
-    /// Whether nothing more comes.
-    is_ended: bool,
-    /// Whether that has been said to the other side.
-    is_shut_down: bool,
-}
-
-impl Direction {
-    fn has_unwritten(&self) -> bool {
-        self.written < self.buffered.len()
-    }
-
-    /// Writes what is kept; empty, it holds no memory.
-    fn poll_flush(
-        &mut self,
-        mut write: impl FnMut(&[u8]) -> Poll<io::Result<usize>>,
-    ) -> Poll<io::Result<()>> {
-        while self.has_unwritten() {
-            match write(&self.buffered[self.written..]) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Poll::Ready(Ok(n)) => self.written += n,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => return Poll::Pending,
-            }
-        }
-        if self.buffered.capacity() > 0 {
-            self.buffered = Vec::new();
-            self.written = 0;
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    /// Writes `bytes`, where nothing is kept, and keeps what is not taken.
-    fn forward(
-        &mut self,
-        mut bytes: &[u8],
-        mut write: impl FnMut(&[u8]) -> Poll<io::Result<usize>>,
-    ) -> io::Result<()> {
-        while !self.has_unwritten() && !bytes.is_empty() {
-            match write(bytes) {
-                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(Ok(n)) => bytes = &bytes[n..],
-                Poll::Ready(Err(error)) => return Err(error),
-                Poll::Pending => break,
-            }
-        }
-        self.buffered.extend_from_slice(bytes);
-        Ok(())
-    }
+    /// One side has ended its direction; the other side is expected to end as well.
+    Ending,
+    /// The tunnel is over, and both connections are dropped.
+    Closed,
 }
 
 impl Tunnel {
-    /// One that an exchange has accepted, to this end.
+    /// Makes the tunnel for an accepted handshake.
     pub(super) fn new(
         shared: &Rc<WebSocketContext>,
         exchange: &Exchange,
@@ -176,18 +144,18 @@ impl Tunnel {
         })
     }
 
-    // ---- its task ----
+    // ---- called by the task ----
 
-    /// The client's end, and what came behind the handshake.
+    /// Sets the client's connection, and forwards the bytes that followed the handshake.
     pub(super) fn attach(&self, transport: Transport, read: &[u8]) {
         self.transport.replace(Some(transport));
         self.to_upstream.borrow_mut().buffered.extend_from_slice(read);
     }
 
-    /// It is over, whoever still knows it: what the application is told.
+    /// Drops both connections. Returns the event that notifies the application.
     pub(super) fn finish(&self) -> Event {
         let is_clean = self.is_close_sent.get() || self.frames.borrow().has_close_frame();
-        self.state.set(TunnelState::Over);
+        self.state.set(TunnelState::Closed);
         self.transport.take();
         self.upstream.take();
         let code = if is_clean { CloseCode::NORMAL.get() } else { 1006 };
@@ -195,9 +163,10 @@ impl Tunnel {
         Event::Closed { socket, listener, code, reason: Box::default(), is_clean }
     }
 
-    // ---- what it is told ----
+    // ---- called by others ----
 
-    /// Has a close frame go in at the next end of a frame. The client's answer goes to the worker, which hears in this way that it is over.
+    /// Inserts a close frame at the next frame boundary. The client's close frame is forwarded to
+    /// the upstream process, which thereby learns that the WebSocket is closed.
     pub(crate) fn close(&self, code: u16, reason: &[u8]) {
         if self.state.get() != TunnelState::Open || self.frames.borrow().has_close_frame() {
             return;
@@ -214,9 +183,9 @@ impl Tunnel {
         Tunnel::wake(self);
     }
 
-    /// Drops both sides.
+    /// Drops both connections without a closing handshake.
     pub(crate) fn abort(&self) {
-        self.state.set(TunnelState::Over);
+        self.state.set(TunnelState::Closed);
         Tunnel::wake(self);
     }
 
@@ -226,7 +195,8 @@ impl Tunnel {
         }
     }
 
-    /// The time that the end may take begins.
+    /// Sets the state to one of the closing states, and starts the closing timeout if the tunnel
+    /// was open.
     fn start_ending(&self, state: TunnelState) {
         if self.state.get() == TunnelState::Open {
             self.last_progress.set(self.shared.connections.clock.now());
@@ -235,7 +205,7 @@ impl Tunnel {
         self.state.set(state);
     }
 
-    /// Puts the close frame in, if it may go in here.
+    /// Inserts the server's close frame if the forwarded bytes end at a frame boundary.
     fn queue_close_frame(&self) {
         if self.frames.borrow().is_at_frame_boundary() {
             self.to_client.borrow_mut().buffered.append(&mut self.close_frame.borrow_mut());
@@ -243,14 +213,14 @@ impl Tunnel {
         }
     }
 
-    /// Whether a close frame waits for the end of the worker's.
+    /// Returns true if the server's close frame waits for a frame boundary.
     fn is_close_pending(&self) -> bool {
         !self.close_frame.borrow().is_empty()
     }
 
-    // ---- its two directions ----
+    // ---- the two directions ----
 
-    /// Passes on what there is, to the end.
+    /// Forwards bytes in both directions until the tunnel is closed.
     pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
         {
             let mut waker = self.waker.borrow_mut();
@@ -263,7 +233,7 @@ impl Tunnel {
         let (Some(transport), Some(upstream)) = (&mut *transport, &mut *upstream) else {
             return Poll::Ready(());
         };
-        let passed = if self.state.get() == TunnelState::Over {
+        let passed = if self.state.get() == TunnelState::Closed {
             Err(io::ErrorKind::ConnectionAborted.into())
         } else {
             self.forward_to_upstream(cx, transport, upstream).and_then(|has_more| {
@@ -277,8 +247,8 @@ impl Tunnel {
         if self.to_upstream.borrow().is_shut_down && self.to_client.borrow().is_shut_down {
             return Poll::Ready(());
         }
-        if self.state.get() == TunnelState::Over {
-            // For want of room.
+        if self.state.get() == TunnelState::Closed {
+            // The tunnel was closed for lack of memory.
             transport.reset_on_close();
             return Poll::Ready(());
         }
@@ -288,10 +258,12 @@ impl Tunnel {
         Poll::Pending
     }
 
-    /// From the client to the worker; whether there may be more, after others have had their turn.
+    /// Forwards bytes from the client to the upstream process. Returns true if there may be more,
+    /// which is forwarded after other connections have been served.
     ///
     /// # Errors
-    /// The client has gone. The end of the worker is seen by what it says.
+    /// Fails if the client has disconnected. The end of the upstream process is detected in the
+    /// other direction.
     fn forward_to_upstream(
         &self,
         cx: &mut Context<'_>,
@@ -299,9 +271,9 @@ impl Tunnel {
         upstream: &mut UnixStream,
     ) -> io::Result<bool> {
         let mut direction = self.to_upstream.borrow_mut();
-        for _ in 0..READS {
+        for _ in 0..READS_PER_POLL {
             if self.to_client.borrow().is_ended {
-                // There is nobody whom it is for.
+                // The upstream process has ended, so the client's bytes are discarded.
                 direction.buffered = Vec::new();
                 direction.written = 0;
             }
@@ -312,9 +284,9 @@ impl Tunnel {
                     direction.written = 0;
                 }
                 Poll::Pending => {
-                    // In a tunnel what is not read lies here.
-                    let kept = direction.buffered.len() + transport.buffer_unread(cx);
-                    self.charge(&self.upstream_charge, kept);
+                    // Only HTTP/2 streams buffer unread input in this process.
+                    let buffered = direction.buffered.len() + transport.buffer_unread(cx);
+                    self.charge(&self.upstream_charge, buffered);
                     self.is_read_paused.set(true);
                     return if transport.peer_state() == PeerState::Closed {
                         Err(io::ErrorKind::ConnectionReset.into())
@@ -338,7 +310,7 @@ impl Tunnel {
             };
             if n == 0 {
                 direction.is_ended = true;
-                self.start_ending(TunnelState::Ended);
+                self.start_ending(TunnelState::Ending);
             } else if !self.to_client.borrow().is_ended {
                 self.shared.dispatch.has_forwarded.set(true);
                 let passed = direction
@@ -352,17 +324,18 @@ impl Tunnel {
         Ok(true)
     }
 
-    /// From the worker to the client; whether there may be more, after others have had their turn.
+    /// Forwards bytes from the upstream process to the client. Returns true if there may be more,
+    /// which is forwarded after other connections have been served.
     ///
     /// # Errors
-    /// The client has gone.
+    /// Fails if the client has disconnected.
     fn forward_to_client(
         &self,
         cx: &mut Context<'_>,
         transport: &mut Transport,
         upstream: &mut UnixStream,
     ) -> io::Result<bool> {
-        for _ in 0..READS {
+        for _ in 0..READS_PER_POLL {
             if !self.flush_to_client(cx, transport)? {
                 return Ok(false);
             }
@@ -402,7 +375,8 @@ impl Tunnel {
         Ok(true)
     }
 
-    /// How much of it is passed on: up to the next end of a frame, where a close frame waits for that.
+    /// Tracks the frames in `bytes`, and returns how many bytes to forward: all, or those up to the
+    /// next frame boundary if a close frame waits for one.
     fn track(&self, bytes: &mut [u8]) -> usize {
         let mut frames = self.frames.borrow_mut();
         if self.is_close_pending() {
@@ -412,7 +386,7 @@ impl Tunnel {
         bytes.len()
     }
 
-    /// Writes what is kept for the client: whether all of it has left.
+    /// Writes the bytes buffered for the client. Returns true if all were written.
     fn flush_to_client(&self, cx: &mut Context<'_>, transport: &mut Transport) -> io::Result<bool> {
         let mut direction = self.to_client.borrow_mut();
         let before = direction.buffered.len() - direction.written;
@@ -445,7 +419,7 @@ impl Tunnel {
         }
     }
 
-    /// Nothing more comes from the worker.
+    /// Queues a close frame if the upstream process has ended without one, at a frame boundary.
     fn on_upstream_end(&self) {
         let is_silent =
             self.state.get() == TunnelState::Open && !self.frames.borrow().has_close_frame();
@@ -453,11 +427,12 @@ impl Tunnel {
             let mut down = self.to_client.borrow_mut();
             encode_close(&mut down.buffered, CloseCode::new(SERVICE_RESTART), UPSTREAM_ENDED, None);
         }
-        self.start_ending(TunnelState::Ended);
+        self.start_ending(TunnelState::Ending);
     }
 
-    /// Looks whether a client that is not read, since the worker takes no more, is given up: at once when its connection is over,
-    /// and when it has sent all it had, after as long as a peer may stand still. Reading would find either.
+    /// Returns true if the tunnel has to be aborted while the client's input is not read: at once
+    /// if the client's connection is closed, and after the stall timeout if the client has
+    /// half-closed it. A read would have detected both.
     fn check_abandoned(&self, now: u32) -> bool {
         match self.transport.borrow().as_ref().map_or(PeerState::Closed, Transport::peer_state) {
             PeerState::Open => false,
@@ -470,9 +445,10 @@ impl Tunnel {
         }
     }
 
-    /// Charges what is kept of a direction. Where there is no room for it, it ends.
-    fn charge(&self, charge: &Charge, kept: usize) {
-        let (has, needs) = (charge.bytes(), if kept <= UNCHARGED_BYTES { 0 } else { kept });
+    /// Charges the buffered bytes of a direction. If the memory budget is exhausted, the tunnel is
+    /// aborted.
+    fn charge(&self, charge: &Charge, buffered: usize) {
+        let (has, needs) = (charge.bytes(), if buffered <= UNCHARGED_BYTES { 0 } else { buffered });
         if needs > has {
             let share = if std::ptr::eq(charge, &raw const self.upstream_charge) {
                 Share::Messages
@@ -505,15 +481,15 @@ impl TableEntry for Tunnel {
         self.id
     }
 
-    /// Looks whether the client takes what waits for it, and whether an end comes to its end; called each tick. Whether it is there at all the
-    /// worker asks it, by pings.
+    /// Aborts the tunnel if the client does not read, or if closing takes too long. Called at each
+    /// tick. The upstream process detects a client that has vanished, by pings.
     fn sweep(&self, now: u32) {
         let ticks = &self.shared.connections.clock.ticks;
         if self.is_read_paused.get() && self.check_abandoned(now) {
             return self.abort();
         }
         let is_open = match self.state.get() {
-            TunnelState::Over => return,
+            TunnelState::Closed => return,
             TunnelState::Open if !self.is_write_blocked.get() => return,
             end => end == TunnelState::Open,
         };
@@ -533,14 +509,14 @@ impl TableEntry for Tunnel {
         }
     }
 
-    /// It is always being served.
+    /// Returns `None`, because a WebSocket is never evicted for being slow.
     fn slowness(&self, _now: u32) -> Option<u32> {
         None
     }
 
     fn held(&self, share: Share) -> usize {
         match share {
-            _ if self.state.get() == TunnelState::Over => 0,
+            _ if self.state.get() == TunnelState::Closed => 0,
             Share::Messages => self.upstream_charge.bytes(),
             Share::Queues => self.client_charge.bytes(),
             _ => 0,
@@ -580,7 +556,8 @@ impl TableEntry for Tunnel {
     }
 }
 
-/// The ends of frames, as the fuzzer asks for them: where frames end, what is passed on, and whether the worker has begun to close.
+/// Exposes the frame tracker to the fuzzer. Returns the positions of the frame boundaries, the
+/// forwarded bytes, and whether a close frame has begun.
 pub fn track_frames_for_fuzzer(bytes: &[u8], cut: usize) -> (Vec<usize>, Vec<u8>, bool) {
     frame_tracker::track_frames_for_fuzzer(bytes, cut)
 }

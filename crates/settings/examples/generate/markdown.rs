@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use rookery_settings::{
-    Former, Group, Kind, Places, Section, Setting, Shown, Stability, table, wanted,
+    Former, Group, Kind, Places, Section, Setting, Shown, Stability, expected_form, table,
 };
 
 const INTRODUCTION: &str = "\
@@ -103,7 +103,7 @@ fn setting(page: &mut String, row: &Setting) {
     let _ = write!(page, "\n### `{}`\n\n{text}\n\n", row.name);
     let mut facts = Vec::new();
     let default = row.default_text().unwrap_or("none");
-    facts.push(format!("Value: {}. Default: {default}.", wanted(row)));
+    facts.push(format!("Value: {}. Default: {default}.", expected_form(row)));
     let mut places = Vec::new();
     if row.places.has(Places::COMMAND_LINE) {
         if row.shown == Shown::No {

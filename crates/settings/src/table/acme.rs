@@ -1,8 +1,8 @@
-//! Certificates that an authority issues.
+//! Settings of certificates from an ACME authority.
 
 use crate::kind::Kind;
 use crate::setting::{Default, Former, Group, Places, Section, Setting, Shown, Stability};
-use crate::{derived, forms, rules};
+use crate::{cross_checks, derived_defaults, text_forms};
 
 const ACME: Setting = Setting {
     group: Group::Https,
@@ -18,7 +18,7 @@ pub(super) static ROWS: [Setting; 9] = [
         name: "domain",
         key: "domain",
         shown: Shown::Always,
-        kind: Kind::List(&forms::DOMAINS),
+        kind: Kind::List(&text_forms::DOMAINS),
         placeholder: "name",
         is_program_variable: true,
         r_argument: "acme(domain)",
@@ -28,7 +28,7 @@ pub(super) static ROWS: [Setting; 9] = [
                     needs `agree_tos`, and the authority must reach this server under the host \
                     name. Wildcard names are not supported.",
         stability: Stability::Stable,
-        rule: Some(rules::clients_need_another_port),
+        rule: Some(cross_checks::clients_need_another_port),
         former: &[Former {
             places: Places::FILE.and(Places::R),
             ..Former::everywhere("domains", Section::Acme)
@@ -39,7 +39,7 @@ pub(super) static ROWS: [Setting; 9] = [
         name: "email",
         key: "email",
         shown: Shown::Always,
-        kind: Kind::List(&forms::EMAILS),
+        kind: Kind::List(&text_forms::EMAILS),
         placeholder: "address",
         is_program_variable: true,
         r_argument: "acme(email)",
@@ -84,8 +84,11 @@ pub(super) static ROWS: [Setting; 9] = [
     Setting {
         name: "acme_directory",
         key: "directory",
-        kind: Kind::Text(&forms::URL),
-        default: Default::Derived { text: "Let's Encrypt", value: derived::found_at_start },
+        kind: Kind::Text(&text_forms::URL),
+        default: Default::Derived {
+            text: "Let's Encrypt",
+            value: derived_defaults::found_at_start,
+        },
         places: Places::FILE.and(Places::R),
         r_argument: "acme(directory)",
         help: "ACME directory URL of another certificate authority",
@@ -98,10 +101,10 @@ pub(super) static ROWS: [Setting; 9] = [
     Setting {
         name: "acme_profile",
         key: "profile",
-        kind: Kind::Text(&forms::WORD),
+        kind: Kind::Text(&text_forms::WORD),
         default: Default::Derived {
             text: "the authority's default",
-            value: derived::found_at_start,
+            value: derived_defaults::found_at_start,
         },
         places: Places::FILE.and(Places::R),
         r_argument: "acme(profile)",
@@ -116,7 +119,10 @@ pub(super) static ROWS: [Setting; 9] = [
         name: "acme_challenge",
         key: "challenge",
         kind: Kind::Choice(&["http-01", "tls-alpn-01"]),
-        default: Default::Derived { text: "both, alternately", value: derived::found_at_start },
+        default: Default::Derived {
+            text: "both, alternately",
+            value: derived_defaults::found_at_start,
+        },
         places: Places::FILE.and(Places::R),
         r_argument: "acme(challenge)",
         help: "Use only this ACME challenge: http-01 or tls-alpn-01",
@@ -134,7 +140,7 @@ pub(super) static ROWS: [Setting; 9] = [
         kind: Kind::Path,
         default: Default::Derived {
             text: "the CA certificates of the system",
-            value: derived::found_at_start,
+            value: derived_defaults::found_at_start,
         },
         places: Places::FILE.and(Places::R),
         r_argument: "acme(ca)",
@@ -151,7 +157,7 @@ pub(super) static ROWS: [Setting; 9] = [
         kind: Kind::Path,
         default: Default::Derived {
             text: "`acme` in R's user data folder",
-            value: derived::found_at_start,
+            value: derived_defaults::found_at_start,
         },
         places: Places::FILE.and(Places::R),
         r_argument: "acme(dir)",

@@ -1,8 +1,8 @@
-//! Where the server listens, and who is in front of it.
+//! Settings of the address, and of proxies in front of it.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Group, Places, Setting, Shown};
-use crate::{derived, forms};
+use crate::{derived_defaults, text_forms};
 
 const ADDRESS: Setting = Setting { group: Group::Address, ..Setting::EMPTY };
 
@@ -11,11 +11,11 @@ pub(super) static ROWS: [Setting; 4] = [
         name: "host",
         key: "host",
         shown: Shown::Always,
-        kind: Kind::Text(&forms::HOST),
+        kind: Kind::Text(&text_forms::HOST),
         placeholder: "address",
         default: Default::Derived {
             text: "127.0.0.1; all interfaces with `domain`",
-            value: derived::found_at_start,
+            value: derived_defaults::found_at_start,
         },
         places: Places::PROGRAM,
         is_program_variable: true,
@@ -35,7 +35,10 @@ pub(super) static ROWS: [Setting; 4] = [
         shown: Shown::Always,
         kind: Kind::Count,
         placeholder: "port",
-        default: Default::Derived { text: "8000; 443 with `domain`", value: derived::port },
+        default: Default::Derived {
+            text: "8000; 443 with `domain`",
+            value: derived_defaults::port,
+        },
         max: 65_535.0,
         places: Places::PROGRAM,
         is_program_variable: true,
@@ -51,7 +54,7 @@ pub(super) static ROWS: [Setting; 4] = [
         applies: Applies::WithAcceptingProcess,
         key: "trusted_proxies",
         shown: Shown::Always,
-        kind: Kind::List(&forms::PROXIES),
+        kind: Kind::List(&text_forms::PROXIES),
         placeholder: "list",
         places: Places::ALL.without(Places::R),
         help: "Proxies whose forwarding headers are trusted",

@@ -1,4 +1,4 @@
-//! Limits that are seldom set.
+//! Limits that are seldom changed.
 
 use super::FINITE;
 use crate::kind::Kind;

@@ -1,6 +1,6 @@
-//! Writing an app.
+//! Settings for the development of an app.
 
-use crate::derived;
+use crate::derived_defaults;
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Group, Places, Setting, Shown, Stability};
 
@@ -14,7 +14,7 @@ pub(super) static ROWS: [Setting; 4] = [
         kind: Kind::Flag,
         default: Default::Derived {
             text: "off; on with `rookery dev` at a terminal",
-            value: derived::found_at_start,
+            value: derived_defaults::found_at_start,
         },
         places: Places::COMMAND_LINE,
         help: "Run R with a prompt in this terminal",
@@ -60,7 +60,7 @@ pub(super) static ROWS: [Setting; 4] = [
         placeholder: "what",
         default: Default::Derived {
             text: "none; message in an interactive R session",
-            value: derived::found_at_start,
+            value: derived_defaults::found_at_start,
         },
         places: Places::ALL.without(Places::R),
         help: "What error pages show to clients: none, message or full",

@@ -1,8 +1,8 @@
-//! Certificates, and what clients are told about HTTPS.
+//! Settings of certificates and HTTPS.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown};
-use crate::{composite, derived, forms, rules};
+use crate::{composite, cross_checks, derived_defaults, text_forms};
 
 const HTTPS: Setting = Setting {
     group: Group::Https,
@@ -56,20 +56,20 @@ pub(super) static ROWS: [Setting; 11] = [
         placeholder: "file",
         default: Default::Derived {
             text: "the file of `tls_cert`",
-            value: derived::found_at_start,
+            value: derived_defaults::found_at_start,
         },
         r_argument: "tls_config(key)",
         help: "Private key as a PEM file, if not in the certificate's file",
         paragraph: "Give one key for each certificate, in the same order. Without this setting, \
                     the key is read from the certificate's file.",
         needs: &["tls_cert"],
-        rule: Some(rules::one_key_for_each_certificate),
+        rule: Some(cross_checks::one_key_for_each_certificate),
         ..HTTPS
     },
     Setting {
         name: "tls_password",
         key: "password",
-        kind: Kind::Text(&forms::SECRET),
+        kind: Kind::Text(&text_forms::SECRET),
         places: Places::R,
         r_argument: "tls_config(password)",
         is_secret: true,
@@ -185,7 +185,7 @@ pub(super) static ROWS: [Setting; 11] = [
         words: &["none"],
         default: Default::Derived {
             text: "80 with `domain` and without `port`, else none",
-            value: derived::redirect_from,
+            value: derived_defaults::redirect_from,
         },
         min: 1.0,
         max: 65_535.0,
@@ -196,7 +196,7 @@ pub(super) static ROWS: [Setting; 11] = [
                     because certificate authorities send the requests of the `http-01` challenge \
                     to this port.",
         needs: &["tls_cert", "domain"],
-        rule: Some(rules::redirects_need_a_port),
+        rule: Some(cross_checks::redirects_need_a_port),
         ..HTTPS
     },
 ];

@@ -1,7 +1,7 @@
-//! How the server divides its resources.
+//! Limits that divide the resources of the server.
 
+use crate::cross_checks;
 use crate::kind::Kind;
-use crate::rules;
 use crate::setting::{Applies, Default, Group, Section, Setting, Stability};
 
 const INTERNAL: Setting = Setting {
@@ -57,7 +57,7 @@ pub(super) static ROWS: [Setting; 10] = [
         r_argument: "server_limits(share_connections)",
         help: "Percentage of `max_client_memory` for connections",
         paragraph: "Each connection counts 32 KiB, or 80 KiB with TLS.",
-        rule: Some(rules::shares_are_a_whole),
+        rule: Some(cross_checks::shares_are_a_whole),
         ..INTERNAL
     },
     Setting {
@@ -71,7 +71,7 @@ pub(super) static ROWS: [Setting; 10] = [
         help: "Percentage of `max_client_memory` for request bodies in memory",
         paragraph: "Requests larger than 8 KiB count. When the share is used up, they get status \
                     503.",
-        rule: Some(rules::shares_are_a_whole),
+        rule: Some(cross_checks::shares_are_a_whole),
         ..INTERNAL
     },
     Setting {
@@ -85,7 +85,7 @@ pub(super) static ROWS: [Setting; 10] = [
         help: "Percentage of `max_client_memory` for incomplete messages",
         paragraph: "The messages are those of WebSockets. When the share is used up, a WebSocket \
                     is closed with code 1013.",
-        rule: Some(rules::shares_are_a_whole),
+        rule: Some(cross_checks::shares_are_a_whole),
         ..INTERNAL
     },
     Setting {
@@ -99,7 +99,7 @@ pub(super) static ROWS: [Setting; 10] = [
         help: "Percentage of `max_client_memory` for messages that wait for R",
         paragraph: "The messages are those of WebSockets. When the share is used up, the server \
                     stops reading from WebSockets.",
-        rule: Some(rules::shares_are_a_whole),
+        rule: Some(cross_checks::shares_are_a_whole),
         ..INTERNAL
     },
     Setting {
@@ -113,7 +113,7 @@ pub(super) static ROWS: [Setting; 10] = [
         help: "Percentage of `max_client_memory` for data queued for clients",
         paragraph: "When the share is used up, WebSockets are closed with code 1013, and streamed \
                     responses are cut off.",
-        rule: Some(rules::shares_are_a_whole),
+        rule: Some(cross_checks::shares_are_a_whole),
         ..INTERNAL
     },
     Setting {
@@ -127,7 +127,7 @@ pub(super) static ROWS: [Setting; 10] = [
         help: "Percentage of `max_client_memory` for responses being sent",
         paragraph: "Responses larger than 8 KiB count. When the share is used up, requests get \
                     status 503, or the largest response that its client does not read is cut off.",
-        rule: Some(rules::shares_are_a_whole),
+        rule: Some(cross_checks::shares_are_a_whole),
         ..INTERNAL
     },
     Setting {
@@ -140,7 +140,7 @@ pub(super) static ROWS: [Setting; 10] = [
         r_argument: "server_limits(share_compressors)",
         help: "Percentage of `max_client_memory` for response compression",
         paragraph: "When the share is used up, responses are sent uncompressed.",
-        rule: Some(rules::shares_are_a_whole),
+        rule: Some(cross_checks::shares_are_a_whole),
         ..INTERNAL
     },
 ];

@@ -1,8 +1,8 @@
-//! What clients may do, and how long things may take.
+//! Limits for clients, and timeouts.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown};
-use crate::{composite, derived, forms};
+use crate::{composite, derived_defaults, text_forms};
 
 const CLIENTS: Setting =
     Setting { group: Group::Limits, applies: Applies::WithAcceptingProcess, ..Setting::EMPTY };
@@ -134,7 +134,7 @@ pub(super) static ROWS: [Setting; 14] = [
         kind: Kind::Bytes,
         default: Default::Derived {
             text: "a quarter of the memory that the process may use, and at least 32 MiB",
-            value: derived::found_at_start,
+            value: derived_defaults::found_at_start,
         },
         min: 1_048_576.0,
         r_argument: "server_limits(max_client_memory)",
@@ -178,7 +178,7 @@ pub(super) static ROWS: [Setting; 14] = [
         applies: Applies::AtReload,
         key: "ws_origins",
         shown: Shown::Always,
-        kind: Kind::List(&forms::ORIGINS),
+        kind: Kind::List(&text_forms::ORIGINS),
         placeholder: "list",
         r_argument: "app$wsOrigins",
         help: "Origins that may open WebSockets: same, example.org, ...",
@@ -212,7 +212,7 @@ pub(super) static ROWS: [Setting; 14] = [
         placeholder: "folder",
         default: Default::Derived {
             text: "`TMPDIR`; `tempdir()` if R itself is the server",
-            value: derived::found_at_start,
+            value: derived_defaults::found_at_start,
         },
         places: Places::ALL.without(Places::R),
         help: "Folder for temporary files with large request bodies",

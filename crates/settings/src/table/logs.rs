@@ -1,8 +1,8 @@
-//! The access log, status and health checks.
+//! Settings of the access log, status and health checks.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown, Stability};
-use crate::{derived, forms};
+use crate::{derived_defaults, text_forms};
 
 const LOGS: Setting = Setting { group: Group::Logs, ..Setting::EMPTY };
 
@@ -49,7 +49,7 @@ pub(super) static ROWS: [Setting; 4] = [
         name: "admin",
         key: "admin",
         shown: Shown::Always,
-        kind: Kind::Text(&forms::ADMIN),
+        kind: Kind::Text(&text_forms::ADMIN),
         placeholder: "address",
         places: Places::PROGRAM,
         is_program_variable: true,
@@ -70,7 +70,7 @@ pub(super) static ROWS: [Setting; 4] = [
         kind: Kind::Flag,
         default: Default::Derived {
             text: "on for apps that `serve` runs, else off",
-            value: derived::found_at_start,
+            value: derived_defaults::found_at_start,
         },
         places: Places::ALL.without(Places::COMMAND_LINE).without(Places::R),
         help: "Send the id of each request to its client as X-Request-Id",

@@ -1,9 +1,9 @@
-//! R processes.
+//! Settings of workers.
 
 use super::{EXACT, FINITE};
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown, Stability};
-use crate::{derived, forms, rules};
+use crate::{cross_checks, derived_defaults, text_forms};
 
 const WORKERS: Setting = Setting {
     group: Group::Workers,
@@ -64,7 +64,7 @@ pub(super) static ROWS: [Setting; 26] = [
         name: "warmup",
         key: "warmup",
         shown: Shown::InLongHelp,
-        kind: Kind::List(&forms::PATHS_OF_REQUESTS),
+        kind: Kind::List(&text_forms::PATHS_OF_REQUESTS),
         placeholder: "paths",
         r_argument: "workers_config(warmup)",
         help: "Paths requested from a new worker before it gets traffic",
@@ -160,7 +160,7 @@ pub(super) static ROWS: [Setting; 26] = [
         words: &["0"],
         default: Default::Derived {
             text: "none with one worker; else its share of 80 % of the control group's limit",
-            value: derived::found_at_start,
+            value: derived_defaults::found_at_start,
         },
         min: 33_554_432.0,
         r_argument: "workers_config(max_memory)",
@@ -211,7 +211,10 @@ pub(super) static ROWS: [Setting; 26] = [
         shown: Shown::InLongHelp,
         kind: Kind::Count,
         placeholder: "n",
-        default: Default::Derived { text: "3; 0 with `reload`", value: derived::start_retries },
+        default: Default::Derived {
+            text: "3; 0 with `reload`",
+            value: derived_defaults::start_retries,
+        },
         max: 1000.0,
         r_argument: "workers_config(start_retries)",
         help: "Retries of a failed start before exiting with status 3",
@@ -225,7 +228,10 @@ pub(super) static ROWS: [Setting; 26] = [
         shown: Shown::Always,
         kind: Kind::Seconds,
         placeholder: "time",
-        default: Default::Derived { text: "60 s; 1 s with `reload`", value: derived::drain },
+        default: Default::Derived {
+            text: "60 s; 1 s with `reload`",
+            value: derived_defaults::drain,
+        },
         min: 0.001,
         max: FINITE,
         r_argument: "workers_config(drain)",
@@ -240,7 +246,10 @@ pub(super) static ROWS: [Setting; 26] = [
         shown: Shown::InLongHelp,
         kind: Kind::Seconds,
         placeholder: "time",
-        default: Default::Derived { text: "the time of `drain`", value: derived::drain_sessions },
+        default: Default::Derived {
+            text: "the time of `drain`",
+            value: derived_defaults::drain_sessions,
+        },
         min: 0.001,
         max: FINITE,
         r_argument: "workers_config(drain_sessions)",
@@ -270,11 +279,11 @@ pub(super) static ROWS: [Setting; 26] = [
         applies: Applies::AtRestart,
         key: "cookie_suffix",
         shown: Shown::InLongHelp,
-        kind: Kind::Text(&forms::NAME),
+        kind: Kind::Text(&text_forms::NAME),
         placeholder: "text",
         default: Default::Derived {
             text: "derived from the app's path and the address",
-            value: derived::found_at_start,
+            value: derived_defaults::found_at_start,
         },
         r_argument: "workers_config(cookie_suffix)",
         help: "End of the session cookie's name, rookery-SUFFIX",
@@ -374,7 +383,7 @@ pub(super) static ROWS: [Setting; 26] = [
         r_argument: "workers_config(min_ready)",
         help: "Ready workers needed for the probe /-/ready to succeed",
         paragraph: "The number cannot be greater than `workers`.",
-        rule: Some(rules::no_more_ready_than_workers),
+        rule: Some(cross_checks::no_more_ready_than_workers),
         ..WORKERS
     },
     Setting {

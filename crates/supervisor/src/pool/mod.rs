@@ -150,8 +150,8 @@ impl Application for Pool {
         self.0.responder.take_commands(commands);
     }
 
-    /// Returns true, because the pool gets no messages of WebSockets.
-    fn has_capacity(&self) -> bool {
+    /// Of WebSockets bytes are passed on.
+    fn poll_capacity(&self) -> bool {
         true
     }
 
@@ -185,7 +185,7 @@ impl Application for Pool {
         None
     }
 
-    fn prepare_to_sleep(&self, _is_slow: bool) -> bool {
+    fn prepare_sleep(&self, _is_slow: bool) -> bool {
         !self.0.responder.has_commands()
     }
 

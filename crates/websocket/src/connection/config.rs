@@ -130,7 +130,7 @@ mod tests {
     use crate::protocol::handshake::{OriginPolicy, ServerConfig};
 
     #[test]
-    fn the_defaults_are_those_that_the_docs_name() {
+    fn the_defaults_are_the_documented_ones() {
         let seconds = Duration::from_secs;
         let config = Config::default();
         assert_eq!((config.limits.message, config.limits.fragments), (16 << 20, 4096));

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_that_says_anything_lives() {
+    fn any_input_restarts_the_ping_timeout() {
         let at = Duration::from_secs;
         let rules = Rules {
             close_timeout: at(5),

@@ -14,7 +14,8 @@ use crate::endpoint::adapter::Adapter;
 /// table hold 64 MiB of small messages.
 const KEPT_SEGMENTS: usize = 16;
 
-/// The bytes to be written, in order. After [`Queue::release`] an empty queue holds no buffer.
+/// The bytes to be written, in order. After
+/// [`Endpoint::release`](crate::endpoint::Endpoint::release) an empty queue holds no buffer.
 pub struct Queue<S: Adapter> {
     /// The first frames. The first `written` bytes have been written.
     head: Vec<u8>,
@@ -307,7 +308,7 @@ mod tests {
     use crate::endpoint::tests::Chunked;
 
     #[test]
-    fn a_table_that_has_grown_is_given_back_and_a_small_one_is_kept() {
+    fn a_large_table_is_freed_and_a_small_one_is_kept() {
         let mut queue = Queue::<Chunked>::default();
         for (segments, is_kept) in [(2, true), (2_000, false)] {
             for _ in 0..segments {

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_lingers_ends_its_stream_before_it_drains() {
+    fn lingering_mode_shuts_down_before_it_drains() {
         let prompt = shutdown(Role::Server, CloseMode::Prompt, ShutdownState::fail);
         assert_eq!(
             prompt,
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_was_cut_off_is_not_waited_for() {
+    fn an_ended_stream_is_not_waited_for() {
         let prompt = shutdown(Role::Client, CloseMode::Prompt, |shutdown| {
             shutdown.on_read_closed(CloseMode::Prompt)
         });
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_is_given_up() {
+    fn steps_that_take_too_long_are_given_up() {
         let steps: &[fn(&mut ShutdownState)] = &[|_| (), ShutdownState::close, ShutdownState::fail];
         for step in steps {
             let mut shutdown = ShutdownState::START;

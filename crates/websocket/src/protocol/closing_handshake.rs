@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_connection_is_never_clean_and_says_so_once() {
+    fn a_failed_connection_is_never_clean_and_sends_one_close_frame() {
         let mut closing = Closing::default();
         assert!(closing.fail() && !closing.fail());
         assert_eq!(closing.receive(&BYE), Answer::Nothing);

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_browsers_and_libraries_send() {
+    fn parses_what_browsers_and_libraries_send() {
         let table: &[(&str, &[&str])] = &[
             (
                 "permessage-deflate; client_max_window_bits",
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_refused() {
+    fn malformed_lists_are_refused() {
         for line in [
             ";",
             "a;",

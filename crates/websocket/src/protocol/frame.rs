@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_no_prefix_is_enough() {
+    fn headers_round_trip_and_no_prefix_is_enough() {
         for len in [0, 1, 125, 126, 127, 65_535, 65_536, 1 << 40, (1 << 63) - 1] {
             for mask in [None, Some(MaskKey([1, 2, 3, 4]))] {
                 for opcode in [OpCode::Text, OpCode::Binary, OpCode::Continuation] {

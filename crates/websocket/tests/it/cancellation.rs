@@ -167,7 +167,7 @@ async fn a_message_in_chunks_is_finished_by_one_poll_however_full_the_pipe() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_whose_writer_was_leaked_is_not_cut_into() {
+async fn a_message_whose_writer_was_leaked_is_not_interrupted() {
     let (mut client, mut server) = pair(FAST, None).await;
     let mut writer = client.write(Kind::Text).unwrap();
     writer.write(b"begun").await.unwrap();

@@ -64,7 +64,7 @@ async fn a_peer_that_never_reads_our_close_is_left_after_the_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn messages_that_come_before_the_peers_close_are_thrown_away_by_close() {
+async fn close_discards_messages_before_the_peers_close_frame() {
     let (mut client, mut server) = pair(FAST, None).await;
     let _ = client.send("one").await.unwrap();
     let (closed, served) = tokio::join!(server.close(CloseCode::NORMAL, ""), async {
@@ -88,7 +88,7 @@ async fn a_stream_that_ends_without_close_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_close_frame_that_came_before_the_peer_hung_up_counts() {
+async fn a_close_frame_before_a_disconnect_counts() {
     let (mut server, mut here) = server();
     let mut bytes = Vec::new();
     encode_close(&mut bytes, Some(CloseCode::GOING_AWAY), "tab closed", KEY);
@@ -115,7 +115,7 @@ async fn nothing_after_a_close_frame_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_violation_is_told_with_its_code() {
+async fn a_violation_is_reported_with_its_code() {
     for (bytes, code) in [
         (&[0x81, 0x01, b'x'][..], 1002),
         (&[0x81, 0x81, 0, 0, 0, 0, 0xFF], 1007),

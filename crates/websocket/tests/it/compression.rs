@@ -149,7 +149,7 @@ async fn a_chunk_is_bounded_however_well_it_was_compressed() {
 /// Data that followed an invalid byte was once returned as a chunk, and the violation was not
 /// reported.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_shown_of_a_text_behind_the_byte_that_is_not_utf8() {
+async fn no_text_is_returned_after_an_invalid_byte() {
     let config = DeflateConfig::default().threshold(0);
     let agreed = config.choose(b"permessage-deflate").unwrap();
     let mut deflater = Deflater::new(&agreed, Role::Client, &config).unwrap();

@@ -61,7 +61,7 @@ async fn read(server: &mut Connection<Endless>) -> Result<(), Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_that_is_not_written_hides_no_violation() {
+async fn a_blocked_shutdown_hides_no_violation() {
     let (mut server, mut here) = server();
     here.write_all(&[0x81, 0x81, 0, 0, 0, 0, 0xFF]).await.unwrap();
     let start = Instant::now();
@@ -71,7 +71,7 @@ async fn an_end_that_is_not_written_hides_no_violation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_that_is_not_written_after_the_peers_does_not_wait_for_ever() {
+async fn a_blocked_shutdown_after_the_peers_end_does_not_wait_for_ever() {
     let (mut server, here) = server();
     drop(here);
     let start = Instant::now();
@@ -80,7 +80,7 @@ async fn an_end_that_is_not_written_after_the_peers_does_not_wait_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_that_is_not_written_does_not_make_a_clean_close_unclean() {
+async fn a_blocked_shutdown_does_not_make_a_clean_close_unclean() {
     let (mut server, mut here) = server();
     let mut bytes = Vec::new();
     encode_close(&mut bytes, Some(CloseCode::NORMAL), "", KEY);
@@ -90,7 +90,7 @@ async fn an_end_that_is_not_written_does_not_make_a_clean_close_unclean() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deadlines_and_cancellers_reach_the_end() {
+async fn deadlines_and_cancellers_apply_during_the_close() {
     let (mut server, mut here) = server();
     here.write_all(&[0x81, 0x81, 0, 0, 0, 0, 0xFF]).await.unwrap();
     let start = Instant::now();
@@ -145,7 +145,7 @@ async fn sender_closes_beside_a_reader_that_does_not_read_and_a_peer_that_does_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn durations_without_an_end() {
+async fn infinite_durations() {
     for longest in
         [Duration::MAX, Duration::from_secs(i64::MAX as u64), Duration::from_secs(1 << 62)]
     {

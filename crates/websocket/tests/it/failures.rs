@@ -160,7 +160,7 @@ async fn fastwebsockets_100_fragments_add_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ws_2329_empty_continuations_do_not_go_on_for_ever() {
+async fn ws_2329_empty_continuations_are_limited() {
     let (mut here, there) = pipe(FAST);
     let mut server = Parts::server(there).connection(Config::default());
     let mut bytes = Vec::new();

@@ -86,7 +86,7 @@ async fn a_queued_message_is_written_by_the_waiting_reader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_ends_with_the_reader() {
+async fn waiting_operations_end_with_the_reader() {
     let (_here, there) = pipe(FAST);
     let (mut reader, sender) = Parts::server(there).connection(Config::default()).split();
     let ping = tokio::spawn({
@@ -106,7 +106,7 @@ impl Wake for Woken {
 }
 
 #[tokio::test(start_paused = true)]
-async fn operations_that_are_given_up_leave_nothing_behind() {
+async fn dropped_operations_leave_no_waker_behind() {
     let (_here, there) = pipe(Pace { capacity: 10, ..FAST });
     let (_reader, sender) = Parts::server(there).connection(Config::default()).split();
     let _ = sender.send(&vec![0; 100_000][..]).await.unwrap();

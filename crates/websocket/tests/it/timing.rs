@@ -76,7 +76,7 @@ async fn a_peer_that_answers_no_ping_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_closed_lid_does_not_end_a_session_that_allows_it() {
+async fn a_suspended_laptop_does_not_end_a_session_that_allows_it() {
     let keep_alive = KeepAlive::default()
         .interval(Duration::from_secs(20))
         .timeout(Duration::from_secs(15 * 60));

@@ -62,7 +62,7 @@ impl AsyncWrite for Addresses {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_servers_plain_message_of_2_kib_is_written_from_where_it_lies() {
+async fn a_servers_plain_message_of_2_kib_is_written_without_a_copy() {
     for (len, is_copied) in [(2047, true), (2048, false), (1 << 20, false)] {
         let mut server = Parts::server(Addresses::default()).connection(Config::default());
         let payload = vec![7; len];
@@ -75,7 +75,7 @@ async fn a_servers_plain_message_of_2_kib_is_written_from_where_it_lies() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_is_there_is_read_whatever_the_timeout() {
+async fn an_arrived_message_is_read_even_after_the_timeout() {
     let (mut client, mut server) = pair(FAST, None).await;
     for _ in 0..2 {
         let _ = client.send("hello").await.unwrap();
@@ -88,7 +88,7 @@ async fn a_message_that_is_there_is_read_whatever_the_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_would_grow_is_sent_as_it_is() {
+async fn a_message_that_compression_would_lengthen_is_sent_uncompressed() {
     let deflate = DeflateConfig::default().threshold(0);
     let (mut client, mut server) = pair(FAST, Some(deflate)).await;
     let before = client.statistics().bytes_sent;
@@ -109,7 +109,7 @@ async fn an_empty_queue_takes_a_message_of_any_size() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_is_closed_now_says_no_goodbye() {
+async fn close_now_sends_no_close_frame() {
     let (client, mut server) = pair(FAST, None).await;
     client.close_now().await;
     assert!(matches!(server.read().await, Err(rookery_websocket::Error::Eof)));

@@ -43,7 +43,7 @@ impl Core {
         let seen = StandaloneInputs {
             scoreboard: Arc::clone(&scoreboard),
             reports: Arc::clone(self.server().reports()),
-            queue_limit: self.config().queue.requests,
+            queue_limit: self.config().queue.max_queued_requests,
         };
         let about = ServerInfo { target, address: String::new() };
         let one = Standalone::new(about, seen)
@@ -76,11 +76,11 @@ impl Core {
     pub(crate) fn observe_server(&self, config: &Config) {
         if let Some(AdminServer { one, .. }) = &self.admin {
             self.server().set_scoreboard(Some(Arc::clone(one.scoreboard())));
-            one.look_at(Arc::clone(self.server().reports()), config.queue.requests);
+            one.look_at(Arc::clone(self.server().reports()), config.queue.max_queued_requests);
         }
     }
 
-    /// Tells the status source that a listener ends, because its thread may end as well.
+    /// Notifies the status source that a listener ends, because its thread may end as well.
     pub(crate) fn on_listener_end(&self, listener: ListenerId) {
         if let Some(AdminServer { one, .. }) = &self.admin {
             one.ends(listener);
@@ -95,7 +95,7 @@ impl Core {
         {
             return;
         }
-        let (handed, begun) = exchange.times();
+        let (handed, begun) = exchange.queue_and_start_times();
         // The client disconnected before R began with the request, so there is no response.
         if begun == 0 && exchange.is_client_disconnected() {
             return;
@@ -127,7 +127,8 @@ pub unsafe extern "C" fn rk_admin_start(at: *const c_char, target: *const c_char
             [at, target].map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
         let Some(address) = AdminAddress::parse(&at) else {
             core::set_error(&format!(
-                "`admin` must be an address with its port, such as 127.0.0.1:9100, or unix:/path/of/a/socket, not `{at}`."
+                "`admin` must be an address with a port, such as 127.0.0.1:9100, or \
+                 unix:/path/of/a/socket, not `{at}`."
             ));
             return FAILED;
         };
@@ -152,7 +153,7 @@ pub unsafe extern "C" fn rk_admin_start(at: *const c_char, target: *const c_char
 /// # Safety
 /// - `address` is a C string or NULL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_admin_set_state(course: i32, address: *const c_char) {
+pub unsafe extern "C" fn rk_admin_set_state(state: i32, address: *const c_char) {
     entry((), || {
         // SAFETY: guaranteed by the caller, see `# Safety`.
         let address =
@@ -160,7 +161,7 @@ pub unsafe extern "C" fn rk_admin_set_state(course: i32, address: *const c_char)
         core::with(|core| {
             if let Some(AdminServer { one, .. }) = &core.admin {
                 one.is(
-                    if course == 1 { Lifecycle::Serving } else { Lifecycle::Draining },
+                    if state == 1 { Lifecycle::Serving } else { Lifecycle::Draining },
                     address.as_deref(),
                 );
                 core.set_r_activity(RState::Busy);

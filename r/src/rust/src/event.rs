@@ -48,9 +48,9 @@ pub struct RawEvent {
     is_text: i32,
     data: Bytes,
     is_https: i32,
-    has_client: i32,
-    is_named: i32,
-    is_seen: i32,
+    has_client_certificate: i32,
+    has_supervisor_request_id: i32,
+    is_head_seen: i32,
 }
 
 // The layout is the same as in rookery.h.
@@ -90,9 +90,9 @@ impl RawEvent {
             is_text: 0,
             data: Bytes::EMPTY,
             is_https: 0,
-            has_client: 0,
-            is_named: 0,
-            is_seen: 0,
+            has_client_certificate: 0,
+            has_supervisor_request_id: 0,
+            is_head_seen: 0,
         }
     }
 }
@@ -171,9 +171,9 @@ impl Core {
         event.local_addr = Bytes::of(local_addr);
         event.local_port = Bytes::of(local_port);
         event.is_https = i32::from(exchange.is_https());
-        event.has_client = i32::from(exchange.client().is_some());
-        event.is_named = i32::from(exchange.has_supervisor_request_id());
-        event.is_seen = i32::from(exchange.is_head_seen());
+        event.has_client_certificate = i32::from(exchange.client().is_some());
+        event.has_supervisor_request_id = i32::from(exchange.has_supervisor_request_id());
+        event.is_head_seen = i32::from(exchange.is_head_seen());
         event.body_len = exchange.body().len();
         if let BodySource::File(file) = exchange.body().source() {
             event.body_fd = std::os::fd::AsRawFd::as_raw_fd(file);
@@ -229,13 +229,13 @@ impl Core {
                 event.token = self.token(socket);
                 event
             }
-            Event::Body { call, listener, payload } => {
+            Event::Body { exchange: call, listener, payload } => {
                 let mut event = self.raw_body_event(BODY_CHUNK, call, listener);
                 let payload = self.shown_payload.insert(payload);
                 event.data = Bytes::of(payload.as_bytes());
                 event
             }
-            Event::BodyEnd { call, listener, reason } => {
+            Event::BodyEnd { exchange: call, listener, reason } => {
                 let mut event = self.raw_body_event(BODY_END, call, listener);
                 event.code = reason as i32;
                 self.receivers.remove(&call);
@@ -362,7 +362,7 @@ fn push_decimal(text: &mut Vec<u8>, mut n: u16) {
     text.extend_from_slice(&digits[at..]);
 }
 
-/// Takes the next event; returns 0 if there is none.
+/// Takes the next event; returns 0 if no event is queued.
 ///
 /// # Safety
 /// - `event` points to a `struct rk_event`.
@@ -465,7 +465,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_are_shown_as_text() {
+    fn addresses_are_written_as_text() {
         let table = [
             (Some("127.0.0.1:80"), "127.0.0.1", "80"),
             (Some("[::1]:8000"), "::1", "8000"),
@@ -484,7 +484,7 @@ mod tests {
         }
     }
     #[test]
-    fn a_name_with_underscores_does_not_take_that_of_another() {
+    fn a_header_name_with_underscores_does_not_replace_one_with_hyphens() {
         let mut exchange = Exchange::new();
         exchange.begin(1, 1, 0);
         exchange.set_request_line(b"GET", b"/", rookery_exchange::Version::Http11);

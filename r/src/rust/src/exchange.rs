@@ -45,7 +45,7 @@ pub extern "C" fn rk_receive_body(slot: u32, id: u64, token: u64) -> i32 {
             let Some(exchange) = core.held(slot, id) else { return result::STALE };
             let (listener, place) = (exchange.listener(), exchange.slot());
             core.receivers.insert(id, Receiver { slot, token });
-            core.link.send(Command::StreamBody { call: id, listener, slot: place });
+            core.link.send(Command::StreamBody { exchange: id, listener, slot: place });
             result::OK
         })
     })
@@ -54,7 +54,7 @@ pub extern "C" fn rk_receive_body(slot: u32, id: u64, token: u64) -> i32 {
 /// Notes that the app has processed `bytes` bytes of a received body.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_body_consumed(id: u64, bytes: usize) {
-    entry((), || core::with(|core| core.link.send(Command::BodyConsumed { call: id, bytes })));
+    entry((), || core::with(|core| core.link.send(Command::BodyConsumed { exchange: id, bytes })));
 }
 
 /// Reads from the body. Returns the number of bytes, 0 at the end, or -1 with an error.

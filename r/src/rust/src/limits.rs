@@ -81,7 +81,7 @@ pub struct RawLimit {
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<RawLimit>() == 32 && std::mem::offset_of!(RawLimit, least) == 16);
 
-/// Writes the limit with index `at` and its default; returns 0 if there is none.
+/// Writes the limit with index `at` and its default; returns 0 if no limit has this index.
 ///
 /// # Safety
 /// - `out` may be written.
@@ -122,11 +122,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_number_is_a_default() {
+    fn nan_means_the_default_limit() {
         let mut values = vec![f64::NAN; NamedLimit::all().len()];
         values[0] = 10_000.0;
         let config = config_of(&values);
-        assert_eq!(config.limits.head_bytes, 10_000);
+        assert_eq!(config.limits.max_header_size, 10_000);
         for limit in &NamedLimit::all()[1..] {
             assert_eq!(
                 limit.get(&config).to_bits(),

@@ -22,7 +22,7 @@ use crate::core::{self, Core};
 use crate::entry;
 use crate::listener::tls::{CountedTls, Https};
 
-/// The results of functions that start a listener; after `FAILED`, `rk_error` says why.
+/// The results of functions that start a listener; after `FAILED`, `rk_error` has the message.
 const FAILED: i32 = -1;
 const STARTED: i32 = 0;
 
@@ -90,12 +90,12 @@ pub struct RawSetup {
     tls: *const c_void,
     proxies: *const *const c_char,
     proxy_count: usize,
-    sees_heads: i32,
+    calls_on_headers: i32,
     has_proxy_header: i32,
     checks_origins: i32,
     origins: *const *const c_char,
     origin_count: usize,
-    tells_request_id: i32,
+    sends_request_id: i32,
     inherits: i32,
     is_sticky: i32,
 }
@@ -103,7 +103,7 @@ pub struct RawSetup {
 // The layout is the same as in rookery.h.
 #[cfg(target_pointer_width = "64")]
 const _: () =
-    assert!(size_of::<RawSetup>() == 88 && std::mem::offset_of!(RawSetup, sees_heads) == 40);
+    assert!(size_of::<RawSetup>() == 88 && std::mem::offset_of!(RawSetup, calls_on_headers) == 40);
 
 /// Returns the configuration; `None` with the error set if a trusted proxy is invalid.
 ///
@@ -131,8 +131,8 @@ unsafe fn listener_config(setup: &RawSetup) -> Option<ListenerConfig> {
         if origins.is_empty() { OriginPolicy::SameHost } else { OriginPolicy::Hosts(origins) };
     Some(ListenerConfig {
         files: files.map(static_paths::SiteBuilder::files).unwrap_or_default(),
-        sees_heads: setup.sees_heads != 0,
-        sends_request_id: setup.tells_request_id != 0,
+        sees_heads: setup.calls_on_headers != 0,
+        sends_request_id: setup.sends_request_id != 0,
         spool: Arc::new(SpoolFolder::new(spool, crate::write_log_line)),
         // SAFETY: guaranteed by the caller, see `# Safety`.
         tls: unsafe { tls::from_raw(setup.tls) }.map(|https| https.tls.clone()),
@@ -199,7 +199,7 @@ fn listen_as_worker(setup: &RawSetup, site: ListenerConfig) -> Option<ListenerId
             redirect: None,
         });
         let (id, _) = core.started(started, tls)?;
-        core.announce_ready(id, files, setup.sees_heads != 0, setup.is_sticky != 0);
+        core.announce_ready(id, files, setup.calls_on_headers != 0, setup.is_sticky != 0);
         Some(id)
     })
 }
@@ -238,8 +238,9 @@ pub unsafe extern "C" fn rk_listen_tcp(
         let Some(address) = u16::try_from(port).ok().and_then(|port| literal_address(&host, port))
         else {
             core::set_error(&format!(
-                "{host} is not a valid IPv4 or IPv6 address, or its zone no interface: use an address like \
-                 \"127.0.0.1\" (this machine only) or \"0.0.0.0\" (all networks), and a port from 0 to 65535"
+                "{host} is not a valid IPv4 or IPv6 address, or its zone no interface: use an address \
+                 like \"127.0.0.1\" (this machine only) or \"0.0.0.0\" (all networks), and a port \
+                 from 0 to 65535"
             ));
             return FAILED;
         };

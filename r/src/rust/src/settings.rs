@@ -5,8 +5,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use rookery_settings::lines::{self, Lines};
-use rookery_settings::{Given, Section, Settings, file, table, wanted};
+use rookery_settings::key_value_lines::{self, Lines};
+use rookery_settings::{GivenValue, Section, Settings, expected_form, server_yml, table};
 
 use crate::text::lend;
 use crate::{Bytes, entry};
@@ -18,8 +18,8 @@ fn read_value(name: &str, values: &str) -> Lines {
         lines.line("wrong", format!("`{name}` is not a setting").as_bytes());
         return lines;
     };
-    let Some(raw) = lines::raw(values.lines()) else {
-        lines.line("wanted", wanted(setting).as_bytes());
+    let Some(raw) = key_value_lines::raw(values.lines()) else {
+        lines.line("wanted", expected_form(setting).as_bytes());
         return lines;
     };
     match setting.read(&raw) {
@@ -38,12 +38,12 @@ fn read_value(name: &str, values: &str) -> Lines {
 }
 
 /// Reads a `_server.yml`. The result is `app`, a line for each value and each `note`; or `wrong`.
-/// It is empty for another engine. If `is_alone`, the file must have all HTTPS settings that belong
-/// together; otherwise the command line or the environment may add some, and the program has
-/// checked them.
+/// The result is empty for another engine. If `is_alone`, the file must have all HTTPS settings
+/// that belong together; otherwise the command line or the environment may add some, and the
+/// program has checked them.
 fn read_file(path: &Path, is_alone: bool) -> Lines {
     let mut lines = Lines::default();
-    let bytes = match file::bytes(path) {
+    let bytes = match server_yml::bytes(path) {
         Ok(bytes) => bytes,
         Err(error) => {
             lines
@@ -51,7 +51,7 @@ fn read_file(path: &Path, is_alone: bool) -> Lines {
             return lines;
         }
     };
-    match file::read(&bytes, path) {
+    match server_yml::read(&bytes, path) {
         Ok(None) => {}
         Err(problem) => {
             lines.line("wrong", format!("In `{}`, {problem}", path.display()).as_bytes())
@@ -59,7 +59,7 @@ fn read_file(path: &Path, is_alone: bool) -> Lines {
         Ok(Some(file)) => {
             // Other settings that belong together, such as those about workers, are checked when
             // the sources are combined. `tls:` counts as one value.
-            let is_of_tls = |given: &&Given| {
+            let is_of_tls = |given: &&GivenValue| {
                 matches!(given.setting.section, Section::Tls | Section::Acme)
                     || ["tls", "host"].contains(&given.setting.name)
             };
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_told_with_their_type() {
+    fn values_have_a_type() {
         assert_eq!(value("max_body_size", "10 MB"), "number:value=10000000\n");
         assert_eq!(value("body_bytes", "Inf"), "number:value=Inf\n");
         assert_eq!(value("reload", "TRUE"), "flag:value=TRUE\n");
@@ -136,23 +136,25 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_told_with_the_types_of_its_values() {
+    fn values_of_a_file_have_a_type() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("_server.yml");
-        let told = |text: &str| {
+        let lines_of = |text: &str| {
             std::fs::write(&path, text).unwrap();
             String::from_utf8(read_file(&path, true).into_bytes())
                 .unwrap()
                 .replace(&format!("{}/", folder.path().display()), "")
         };
         assert_eq!(
-            told(
-                "engine: rookery\napp: a.R\noptions: {worker_timeout: 5, log: no, limits: {body_bytes: 1}}\n"
+            lines_of(
+                "engine: rookery\napp: a.R\n\
+                 options: {worker_timeout: 5, log: no, limits: {body_bytes: 1}}\n"
             ),
-            "app=a.R\nnote=`body_bytes:` in `_server.yml`, line 3 is deprecated: write `limits.max_body_size:`\n\
+            "app=a.R\nnote=`body_bytes:` in `_server.yml`, line 3 is deprecated: \
+             write `limits.max_body_size:`\n\
              number:worker_timeout=5\nword:log=none\nnumber:max_body_size=1\n"
         );
-        assert_eq!(told("engine: plumber2\n"), "");
+        assert_eq!(lines_of("engine: plumber2\n"), "");
         std::fs::write(&path, b"engine: rookery\napp: a\xFF.R\n").unwrap();
         assert!(
             String::from_utf8(read_file(&path, true).into_bytes())
@@ -160,11 +162,11 @@ mod tests {
                 .contains("line 2, column 7: the file is not text in UTF-8.")
         );
         assert!(
-            told("engine: rookery\napp: a.R\noptions: {tls: {hsts: 1}}\n")
+            lines_of("engine: rookery\napp: a.R\noptions: {tls: {hsts: 1}}\n")
                 .starts_with("wrong=In `_server.yml`, line 3")
         );
         assert!(
-            told("engine: rookery\napp: a.R\noptions: {prot: 1}\n")
+            lines_of("engine: rookery\napp: a.R\noptions: {prot: 1}\n")
                 .starts_with("wrong=In `_server.yml`, line 3, column 11: `prot:`")
         );
     }

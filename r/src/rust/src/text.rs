@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_of_addresses() {
+    fn ip_family_of_valid_and_invalid_addresses() {
         let table = [
             ("127.0.0.1", 4),
             ("255.255.255.255", 4),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes() {
+    fn percent_escapes_are_decoded() {
         let table: [(&str, bool, Option<&str>); 9] = [
             ("a%20b", false, Some("a b")),
             ("%2F%2f", false, Some("//")),
@@ -210,7 +210,7 @@ mod tests {
 
     /// Decoding restores each byte, and exactly the bytes outside of the two sets are encoded.
     #[test]
-    fn what_is_encoded_is_decoded() {
+    fn decoding_restores_encoded_bytes() {
         for is_whole in [false, true] {
             for byte in 1..=255u8 {
                 let encoded = uri_encode(&[byte, b'x'], is_whole);

@@ -18,7 +18,7 @@ fn kind(is_text: i32) -> MessageKind {
 }
 
 /// Begins the response that accepts an opening handshake, with the first of `protocols` that the
-/// client offers. It is written to `chosen`, which is empty if there is none.
+/// client offers. It is written to `chosen`, which is empty if no protocol matches.
 ///
 /// # Safety
 /// - `protocols` has `count` elements, readable for the length of the call, and `chosen` can be
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_subprotocol_is_one_of_the_clients_list() {
+    fn only_a_subprotocol_that_the_client_offers_is_chosen() {
         for (offered, own, expected) in [
             ("chat", "chat", true),
             ("superchat , chat", "chat", true),

@@ -258,8 +258,9 @@ pub extern "C" fn rk_client_queued_bytes(id: u64) -> u64 {
     entry(0, || with(|state| state.clients.queued_bytes(id) as u64))
 }
 
-/// Takes the next event of a group; returns 0 if there is none. The pointers in the event are valid
-/// until the next call. `RK_CLIENT_CLOSED` and `RK_CLIENT_FAILED` return the client's token.
+/// Takes the next event of a group; returns 0 if no event is queued. The pointers in the event
+/// are valid until the next call. `RK_CLIENT_CLOSED` and `RK_CLIENT_FAILED` return the client's
+/// token.
 ///
 /// # Safety
 /// - `event` points to a `struct rk_client_event`.

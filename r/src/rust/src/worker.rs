@@ -106,7 +106,7 @@ impl Core {
     /// the socket, this is a bug of the caller.
     pub(crate) fn listen_inherited(&self, site: ListenerConfig) -> Result<Listener, ListenError> {
         let WorkerState::Worker(worker) = &self.worker_state else {
-            unreachable!("R has asked before")
+            unreachable!("R checks that this process is a worker")
         };
         self.server().listen_supervised(&worker.supervision, site)
     }
@@ -205,7 +205,7 @@ impl Core {
                 admin.one.begins(exchange, is_head, now);
             } else if exchange.ticket() == 0 {
                 // Requests of direct clients only; the supervisor counts those that it forwards.
-                let (handed, _) = exchange.times();
+                let (handed, _) = exchange.queue_and_start_times();
                 exchange.set_started_at(now);
                 if !is_head {
                     scoreboard.request_counters().record_begin(handed, now);
@@ -234,10 +234,10 @@ impl Core {
 }
 
 /// Handles a request of the supervisor, on the I/O thread.
-fn on_supervisor_request(asked: SupervisorRequest, callbacks: WorkerCallbacks) {
-    match asked {
+fn on_supervisor_request(request: SupervisorRequest, callbacks: WorkerCallbacks) {
+    match request {
         SupervisorRequest::Drain => end_process(callbacks),
-        SupervisorRequest::Stop | SupervisorRequest::Gone => {
+        SupervisorRequest::Stop | SupervisorRequest::Disconnected => {
             end_process_later();
             end_process(callbacks);
         }
@@ -251,8 +251,8 @@ fn on_supervisor_request(asked: SupervisorRequest, callbacks: WorkerCallbacks) {
 /// ends at once. This is done only once, because a second signal would end `serve()` at once as
 /// well.
 fn end_process(callbacks: WorkerCallbacks) {
-    static IS_ASKED: AtomicBool = AtomicBool::new(false);
-    if !IS_ASKED.swap(true, Ordering::Relaxed) {
+    static IS_ORDERED: AtomicBool = AtomicBool::new(false);
+    if !IS_ORDERED.swap(true, Ordering::Relaxed) {
         (callbacks.end)();
     }
 }
@@ -268,7 +268,8 @@ fn end_process_later() {
     let counting = std::thread::Builder::new().name("rookery-end".to_owned()).spawn(|| {
         std::thread::sleep(EXIT_TIMEOUT);
         crate::write_log_line(
-            "the supervisor has asked this worker to end, or has gone, and R does not come back: it is ended",
+            "the supervisor has ordered this worker to end, or has died, and R is still busy: the \
+             worker ends now",
         );
         output::flush();
         // SAFETY: `_exit` does not return and runs no code of R.

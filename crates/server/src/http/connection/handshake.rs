@@ -111,7 +111,7 @@ fn is_challenge(connection: &HttpConnection) -> bool {
 fn record_client_certificate(connection: &HttpConnection) {
     let mut transport = connection.transport.borrow_mut();
     if let Some(der) = transport.tls().and_then(|tls| tls.peer_certificate()) {
-        let (subject, fingerprint) = certificate::identity(der);
+        let (subject, fingerprint) = certificate::client_identity(der);
         // The certificate is set only here, so setting it cannot fail.
         let _ =
             connection.client_certificate.set(Arc::new(ClientCertificate { subject, fingerprint }));

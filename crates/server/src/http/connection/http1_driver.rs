@@ -71,7 +71,7 @@ fn become_websocket(guard: ConnectionGuard, slot: Slot, exchange: Box<Exchange>,
     spawn_websocket(&shared.websockets, id, Upgraded { transport, slot, charge, read, is_ending });
 }
 
-/// The reason why hyper is no longer driven.
+/// The reason for which the server stopped polling hyper for a connection.
 enum HyperOutcome {
     Done,
     Closing(CloseState),
@@ -105,7 +105,7 @@ fn head_limits(connection: &HttpConnection) -> (usize, usize) {
     } else {
         (0, 0)
     };
-    (limits.head_bytes.saturating_add(bytes), limits.header_lines.saturating_add(lines))
+    (limits.max_header_size.saturating_add(bytes), limits.max_headers.saturating_add(lines))
 }
 
 /// The smallest buffer that hyper accepts.

@@ -258,7 +258,7 @@ impl HttpConnection {
 
     /// Returns true if HTTP/2 was negotiated in the TLS handshake (RFC 7301).
     pub(crate) fn speaks_http2(&self) -> bool {
-        self.has_tls() && self.transport.borrow_mut().tls().is_some_and(|tls| tls.speaks_http2())
+        self.has_tls() && self.transport.borrow_mut().tls().is_some_and(|tls| tls.is_http2())
     }
 
     /// Returns the `Strict-Transport-Security` value for a response to an unreadable head, whose

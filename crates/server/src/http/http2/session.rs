@@ -12,8 +12,9 @@ use tokio::io::ReadBuf;
 use super::frames::Frames;
 use crate::connections::table::ConnectionTable;
 
-/// The flow-control windows in bytes: what a client may send before it is read, for one stream and
-/// for all streams. They differ, so that an unread stream does not block the others.
+/// The flow-control window of a stream, which is the number of bytes that a client may send before
+/// they are read. The window of a connection is larger, so that an unread stream does not block the
+/// others.
 pub(super) const STREAM_WINDOW: u32 = 256 << 10;
 pub(super) const CONNECTION_WINDOW: u32 = 1 << 20;
 
@@ -89,7 +90,7 @@ impl Http2Session {
             is_blocked: Cell::new(false),
             read_in_poll: Cell::new(0),
             tls_name,
-            frames: RefCell::new(Frames::new(connections.limits.streams)),
+            frames: RefCell::new(Frames::new(connections.limits.http2_max_concurrent_streams)),
             sent: Cell::new(0),
             opened: Cell::new(0),
             wasted: Cell::new(0),

@@ -185,8 +185,8 @@ impl Body for StreamBody {
 }
 
 impl RequestBody for StreamBody {
-    /// The stream or the connection was reset, by h2 if the client violated the protocol, so no
-    /// response can be sent.
+    /// Returns `None`, because after an error the stream or the connection has been reset (by h2 if
+    /// the client violated the protocol), so that no response can be sent.
     fn rejection(_: &h2::Error) -> Option<Rejection> {
         None
     }

@@ -28,7 +28,8 @@ pub(super) struct IncomingFrames {
 }
 
 impl IncomingFrames {
-    /// Creates the object. Returns `None` if the memory budget does not allow for unread bytes.
+    /// Charges the session for the bytes that may arrive unread. Returns `None` if the memory
+    /// budget is exhausted.
     pub(super) fn new(frames: RecvStream, session: &Rc<Http2Session>) -> Option<IncomingFrames> {
         BodyReservation::reserve(session, STREAM_WINDOW as usize)
             .map(|reservation| IncomingFrames { frames, _reservation: reservation })
@@ -108,7 +109,7 @@ impl StreamTransport {
             // The stall timeout of WebSockets applies as on a connection of its own. The sweep
             // still checks the other streams.
             let limits = &guard.stream.shared.connections.limits;
-            guard.set_stall_timeout(limits.stall_time.max(limits.idle_time));
+            guard.set_stall_timeout(limits.ws_stall_timeout.max(limits.idle_timeout));
         }
         let (buffered, consumed, end) = (Vec::new(), 0, None);
         StreamTransport {
@@ -123,8 +124,8 @@ impl StreamTransport {
         }
     }
 
-    /// Waits for the next frame, without releasing its window. Returns `None` at the end, and notes
-    /// the reason.
+    /// Waits for the payload of the next DATA frame, without releasing its flow-control window.
+    /// Returns `None` at the end of the stream, and stores the reason in `end`.
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.end.is_some() {
             return Poll::Ready(None);
@@ -259,7 +260,7 @@ impl MultiplexedStream for StreamTransport {
 impl Drop for StreamTransport {
     fn drop(&mut self) {
         if self.guard.session.on_websocket_closed() {
-            self.guard.set_stall_timeout(self.guard.stream.shared.connections.limits.idle_time);
+            self.guard.set_stall_timeout(self.guard.stream.shared.connections.limits.idle_timeout);
         }
         // A client that opens WebSockets and resets them without sending anything wastes work.
         self.guard.is_wasted = !self.has_received && matches!(self.end, Some(InputEnd::Reset));

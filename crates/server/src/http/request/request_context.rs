@@ -21,8 +21,9 @@ use crate::http::response::stream::response_stream::ResponseStream;
 use crate::logging::access_log::pending_record::PendingRecord;
 use crate::rejection::Rejection;
 
-/// The charge of a response is at most the share divided by this number. The application chooses
-/// the size of a response, and a response that is larger than the share must remain possible.
+/// The divisor that bounds the charge of a response, which is at most the share divided by this
+/// number. The application chooses the size of a response, and a response that is larger than the
+/// share must remain possible.
 const MAX_RESPONSE_PART: usize = 4;
 
 /// The context of a request, from the end of its head until its response has been made. The

@@ -26,7 +26,7 @@ const LOOKUP_BYTES: usize = 1 << 10;
 
 /// The result of looking for a static file.
 pub(crate) enum StaticOutcome {
-    /// There is a response.
+    /// The response to the request.
     Response(Response<ResponseBody>),
     /// The application must respond.
     Application(RequestContext),

@@ -1,4 +1,4 @@
-//! The file of an access log, which whoever rotates logs has renamed.
+//! The file of an access log, which can be reopened after log rotation has renamed it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A file that lines are appended to. Several processes may write to one file, whose lines the
-/// system keeps apart.
+/// A log file to which lines are appended. Several processes may write to the same file, because
+/// the system does not mix data that is appended in single writes.
 #[derive(Debug)]
 pub struct LogFile {
     file: File,
@@ -16,28 +16,28 @@ pub struct LogFile {
     notice: fn(&str),
 }
 
-/// Has the file of a log reopened, from any thread.
+/// A handle by which any thread can have a log file reopened.
 #[derive(Debug, Clone, Default)]
 pub struct Reopener(Arc<AtomicBool>);
 
 impl Reopener {
-    /// Has the file opened by its name before the next lines are written.
+    /// Requests that the file is opened again, by its path, before the next lines are written.
     pub fn reopen(&self) {
         self.0.store(true, Ordering::Release);
     }
 }
 
 impl LogFile {
-    /// Opens a file, which is created if there is none. `notice` is called with a line when it
-    /// cannot be reopened; lines go to the file from before then.
+    /// Opens a log file, and creates it if necessary. If reopening it fails later, `notice` is
+    /// called with an error message, and lines are still written to the old file.
     ///
     /// # Errors
-    /// The system's.
+    /// Fails if the file cannot be opened.
     pub fn open(path: &Path, notice: fn(&str)) -> io::Result<LogFile> {
         Ok(LogFile { file: open(path)?, path: path.to_owned(), reopens: Arc::default(), notice })
     }
 
-    /// Returns what has the file reopened.
+    /// Returns a handle for reopening the file.
     pub fn reopener(&self) -> Reopener {
         Reopener(Arc::clone(&self.reopens))
     }

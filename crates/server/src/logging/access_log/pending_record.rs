@@ -1,4 +1,4 @@
-//! The entry of a request that is under way.
+//! The access-log record of a request that is not complete yet.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,14 +11,15 @@ use rookery_exchange::{RequestId, StreamEnd, UpstreamLog, write_masked};
 use super::record::{PATH_BYTES, Protocol, Record};
 use super::{AccessLog, lock};
 
-/// The status in the log of a request whose client went away before it was answered; none was sent. 499 is what nginx
-/// writes for it.
+/// The status in the log for a request whose client disconnected before the response. No status was
+/// sent. nginx logs the same number.
 const CLIENT_GONE: u16 = 499;
 
-/// Where the I/O thread finds the log of the moment.
+/// The current access log of a server, which may be replaced while the server runs.
 #[derive(Debug, Default)]
 pub(crate) struct CurrentLog {
-    /// So that a server without a log pays one load per request.
+    /// True if there is a log. Because of this flag, a server without a log pays only one load per
+    /// request.
     is_on: AtomicBool,
     log: Mutex<Option<Arc<AccessLog>>>,
 }
@@ -37,12 +38,13 @@ impl CurrentLog {
     }
 }
 
-/// The entry of a request: begun when its head has been read, ended when the last byte of the reply is with the system, or
-/// the connection is over.
+/// The access-log record of a request under way. The record begins when the request head has been
+/// read, and ends when the system has accepted the last byte of the response or the connection is
+/// closed.
 #[derive(Debug, Default)]
 pub(crate) struct PendingRecord {
     fields: Option<Fields>,
-    /// Method, path, query and id, one behind the other: kept from request to request.
+    /// The method, path, query and request id, concatenated. The buffer is reused for each request.
     head: Vec<u8>,
 }
 
@@ -63,7 +65,7 @@ struct Fields {
 }
 
 impl PendingRecord {
-    /// Begins the entry of a request; does nothing while there is no log.
+    /// Begins the record of a request. Does nothing if there is no log.
     pub(crate) fn begin(
         &mut self,
         current: &CurrentLog,
@@ -88,12 +90,12 @@ impl PendingRecord {
         self.fields = Some(Fields { method, path, query, ..Fields::new(log, remote, protocol) });
     }
 
-    /// Whether there is one.
+    /// Returns true if a record has been begun.
     pub(crate) fn is_begun(&self) -> bool {
         self.fields.is_some()
     }
 
-    /// What became of it at workers.
+    /// Sets what the record reports about the workers of the request.
     pub(crate) fn set_upstream(&mut self, upstream: UpstreamLog) {
         if let Some(fields) = &mut self.fields {
             fields.upstream = Some(upstream);
@@ -112,21 +114,21 @@ impl PendingRecord {
         }
     }
 
-    /// Bytes that were counted have not been sent after all.
+    /// Subtracts bytes that were counted but could not be sent.
     pub(crate) fn take_back(&mut self, bytes: usize) {
         if let Some(fields) = &mut self.fields {
             fields.bytes = fields.bytes.saturating_sub(bytes as u64);
         }
     }
 
-    /// The reply is not going to be whole.
+    /// Marks the response as incomplete.
     pub(crate) fn abort(&mut self, reason: StreamEnd) {
         if let Some(fields) = &mut self.fields {
             fields.aborted = Some(reason);
         }
     }
 
-    /// Records the entry, if one has been begun.
+    /// Completes the record and adds it to the log, if one has been begun.
     pub(crate) fn end(&mut self) {
         if let Some(fields) = self.fields.take() {
             fields.record(&self.head);
@@ -134,7 +136,8 @@ impl PendingRecord {
     }
 }
 
-/// Records a head that could not be read: nothing of it is known.
+/// Adds a record for a request whose head could not be read, so that its method and path are
+/// unknown.
 pub(crate) fn record_unreadable(
     current: &CurrentLog,
     remote: Option<SocketAddr>,

@@ -1,4 +1,4 @@
-//! What a line of the access log says, and how it is written.
+//! The records of the access log and their formats.
 
 use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr};
@@ -6,35 +6,36 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rookery_exchange::{StreamEnd, TerminationState, UpstreamLog};
 
-/// A path of a log line is cut here: a client may send 96 KiB, and a line is for reading.
+/// The maximum length of a path or query in the log. Clients may send up to 96 KiB, which would
+/// make lines unreadable.
 pub(super) const PATH_BYTES: usize = 2048;
 
-/// One answered request.
+/// The access-log data of one complete request.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
-    /// When its head had been read.
+    /// The time at which the request head had been read.
     pub time: SystemTime,
-    /// The client; `None` on a Unix socket.
+    /// The address of the client, or `None` on a Unix socket.
     pub remote: Option<SocketAddr>,
-    /// The method, as sent; empty when the head was refused before it was known.
+    /// The method, or an empty slice if the request was rejected before the method was known.
     pub method: &'a [u8],
-    /// The path, as sent but for the tokens of sessions, which are masked.
+    /// The path, in which session tokens are masked.
     pub path: &'a [u8],
-    /// The query with its `?`, or empty; masked as the path is.
+    /// The query with its `?`, in which session tokens are masked, or an empty slice.
     pub query: &'a [u8],
-    /// What the client speaks.
+    /// The HTTP version of the request.
     pub protocol: Protocol,
-    /// The reply's status; 101 for a WebSocket, once it is open.
+    /// The status of the response, which is 101 for an open WebSocket.
     pub status: u16,
-    /// Bytes of the reply's body that were handed to the system.
+    /// The number of bytes of the response body that were passed to the system.
     pub bytes: u64,
-    /// From the head of the request to the end of the reply.
+    /// The time from the request head to the end of the response.
     pub elapsed: Duration,
-    /// Why the reply ended before it was whole, if it did.
+    /// The reason for which the response is incomplete, or `None` if it is complete.
     pub aborted: Option<StreamEnd>,
-    /// The id of the request; empty when the head was refused before it was known.
+    /// The request id, or an empty slice if the request was rejected before the id was known.
     pub request_id: &'a [u8],
-    /// What became of it at workers; `None` where there are none, and of what was answered without them.
+    /// The data about the workers of the request, or `None` if no worker was involved.
     pub upstream: Option<UpstreamLog>,
 }
 
@@ -43,7 +44,7 @@ pub struct Record<'a> {
 pub enum Protocol {
     /// HTTP/1.0.
     Http10,
-    /// HTTP/1.1; also of a head that could not be read.
+    /// HTTP/1.1, also for a request whose head could not be read.
     Http11,
     /// HTTP/2.
     Http2,
@@ -67,50 +68,51 @@ impl Protocol {
     }
 }
 
-/// A [`Record`] that stands on its own.
+/// A [`Record`] that owns its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnedRecord {
-    /// See [`Record::time`].
+    /// The time at which the request head had been read.
     pub time: SystemTime,
-    /// See [`Record::remote`].
+    /// The address of the client, or `None` on a Unix socket.
     pub remote: Option<SocketAddr>,
-    /// See [`Record::method`].
+    /// The method, or empty if the request was rejected before the method was known.
     pub method: Vec<u8>,
-    /// See [`Record::path`]; at most 2,048 bytes.
+    /// The path, in which session tokens are masked, cut after 2,048 bytes.
     pub path: Vec<u8>,
-    /// See [`Record::query`]; at most 2,048 bytes.
+    /// The query with its `?`, in which session tokens are masked, cut after 2,048 bytes.
     pub query: Vec<u8>,
-    /// See [`Record::status`].
+    /// The status of the response, which is 101 for an open WebSocket.
     pub status: u16,
-    /// See [`Record::bytes`].
+    /// The number of bytes of the response body that were passed to the system.
     pub bytes: u64,
-    /// See [`Record::elapsed`].
+    /// The time from the request head to the end of the response.
     pub elapsed: Duration,
-    /// See [`Record::aborted`].
+    /// The reason for which the response is incomplete, or `None` if it is complete.
     pub aborted: Option<StreamEnd>,
-    /// See [`Record::request_id`].
+    /// The request id, or empty if the request was rejected before the id was known.
     pub request_id: Vec<u8>,
-    /// See [`Record::upstream`].
+    /// The data about the workers of the request, or `None` if no worker was involved.
     pub upstream: Option<UpstreamLog>,
-    /// See [`Record::ended`].
+    /// The reason for which the request did not complete normally, as [`Record::ended`] returns it.
     pub ended: Option<TerminationState>,
 }
 
-/// How a line looks.
+/// The format of the lines of an access log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// The Common Log Format, with the seconds the request took behind it.
+    /// The Common Log Format, followed by the duration of the request in seconds.
     Common,
-    /// The same, and behind it what became of the request at workers: its id, slot, process and start of the worker, seconds in the queue
-    /// and from there to the head of the reply, how often it went to another worker, [what ended it](Record::ended), and its session.
-    /// What is not known is `-`.
+    /// The format [`Common`](Self::Common), followed by data about the workers of the request. They
+    /// are the request id, the worker's slot, process id and start number, the seconds in the
+    /// queue, the seconds from there to the response head, the number of retries, the [termination
+    /// state](Record::ended), and the session. Unknown values are written as `-`.
     CommonOfWorkers,
     /// One JSON object per line.
     Json,
 }
 
 impl Record<'_> {
-    /// A copy that stands on its own.
+    /// Returns a copy that owns its data.
     pub fn to_owned(&self) -> OwnedRecord {
         OwnedRecord {
             time: self.time,
@@ -128,9 +130,9 @@ impl Record<'_> {
         }
     }
 
-    /// Appends the line, with its end.
+    /// Appends the record to `out` as a line, including the line feed.
     pub fn write_line(&self, format: Format, out: &mut Vec<u8>) {
-        // Writing to a Vec does not fail.
+        // Writing to a `Vec` cannot fail.
         let _ = match format {
             Format::Common => self.write_common(out, false),
             Format::CommonOfWorkers => self.write_common(out, true),
@@ -138,16 +140,17 @@ impl Record<'_> {
         };
     }
 
-    /// What ended a request that was not simply answered: as the application says, or as it was seen here.
+    /// Returns the reason for which the request did not complete normally, as the upstream log or
+    /// otherwise this record states it, or `None`.
     pub fn ended(&self) -> Option<TerminationState> {
         let told = self.upstream.and_then(|upstream| upstream.termination_state);
         let has_worker = self.upstream.is_some_and(|upstream| upstream.worker.is_some());
         told.or(match self.aborted {
             Some(StreamEnd::Client | StreamEnd::Slow) => Some(TerminationState::ClientDisconnected),
             Some(StreamEnd::Timeout) => Some(TerminationState::Timeout),
-            // Its reply broke off.
+            // The worker's response ended early.
             Some(StreamEnd::Error) if has_worker => Some(TerminationState::WorkerDied),
-            // Its head or its body took too long to come.
+            // The request head or body was not received in time.
             None if self.status == 408 => Some(TerminationState::Timeout),
             _ => None,
         })
@@ -190,7 +193,8 @@ impl Record<'_> {
 
     fn write_upstream(&self, out: &mut Vec<u8>) -> io::Result<()> {
         out.push(b' ');
-        // It has no characters but those of names.
+        // The request id needs no escaping, because it consists of letters, digits, `.`, `_` and
+        // `-`.
         out.extend_from_slice(if self.request_id.is_empty() { b"-" } else { self.request_id });
         let upstream = self.upstream.unwrap_or_default();
         match upstream.worker {
@@ -254,7 +258,7 @@ impl Record<'_> {
         Ok(())
     }
 
-    /// Only what is known.
+    /// Appends the members for the data about workers. Unknown values are left out.
     fn write_upstream_json(&self, upstream: &UpstreamLog, out: &mut Vec<u8>) -> io::Result<()> {
         if let Some(worker) = upstream.worker {
             write!(
@@ -278,7 +282,7 @@ impl Record<'_> {
     }
 }
 
-/// A point in time in the calendar, UTC.
+/// A point in time in the calendar, in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Civil {
     pub(super) year: u64,
@@ -291,8 +295,8 @@ pub(super) struct Civil {
 }
 
 impl Civil {
-    /// From days since 1970 by the method of H. Hinnant, "chrono-compatible low-level date algorithms"; times before
-    /// 1970 are taken for 1970.
+    /// Converts a time by the method of H. Hinnant, "chrono-compatible low-level date algorithms".
+    /// A time before 1970 becomes the beginning of 1970.
     pub(super) fn of(time: SystemTime) -> Civil {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
         let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
@@ -301,7 +305,7 @@ impl Civil {
         let year_of_era =
             (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
         let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        // Months from March on, so that the leap day is the last of its year.
+        // The months are counted from March, so that the leap day is the last day of its year.
         let shifted = (5 * day_of_year + 2) / 153;
         let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
         Civil {
@@ -319,7 +323,7 @@ impl Civil {
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// An IPv4 address that came in on an IPv6 socket is shown as what it is.
+/// Converts an IPv4 address that an IPv6 socket reports (`::ffff:192.0.2.1`) to its usual form.
 fn plain(ip: IpAddr) -> IpAddr {
     ip.to_canonical()
 }
@@ -328,7 +332,8 @@ pub(super) fn cut(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.len().min(PATH_BYTES)]
 }
 
-/// A client must not be able to write lines, or terminal escapes, into the log.
+/// Appends bytes with escapes, so that a client cannot add lines or terminal escape sequences to
+/// the log.
 fn escape_common(bytes: &[u8], out: &mut Vec<u8>) {
     for &byte in bytes {
         match byte {
@@ -341,7 +346,8 @@ fn escape_common(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Bytes that are no UTF-8 become U+FFFD: JSON has no others.
+/// Appends bytes as the content of a JSON string. Bytes that are not UTF-8 become U+FFFD, because
+/// JSON cannot represent them.
 fn escape_json(bytes: &[u8], out: &mut Vec<u8>) {
     for char in String::from_utf8_lossy(bytes).chars() {
         match char {

@@ -10,7 +10,7 @@ use crate::logging::line_writer::BUFFER_BYTES;
 
 fn record<'a>(path: &'a [u8], query: &'a [u8]) -> Record<'a> {
     Record {
-        // 2026-11-21 07:36:11.250
+        // The time is 2026-11-21 07:36:11.250.
         time: UNIX_EPOCH + Duration::from_millis(1_795_246_571_250),
         remote: Some("127.0.0.1:4711".parse().unwrap()),
         method: b"GET",
@@ -32,7 +32,8 @@ fn line(record: &Record<'_>, format: Format) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// Gives each write to the test, and waits until the test allows it to return.
+/// An output that sends the bytes of each write to the test, and returns from the write when the
+/// test allows it.
 struct Gate {
     written: mpsc::Sender<Vec<u8>>,
     go_on: mpsc::Receiver<()>,
@@ -41,7 +42,8 @@ struct Gate {
 impl Write for Gate {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.written.send(bytes.to_vec()).unwrap();
-        // Once the test has dropped its end, writes pass.
+        // `recv` fails once the test has dropped its end of the channel. From that time, writes
+        // succeed at once.
         let _ = self.go_on.recv();
         Ok(bytes.len())
     }
@@ -110,7 +112,7 @@ fn a_line_of_workers_tells_what_became_of_the_request_at_them() {
         ),
         "{json}"
     );
-    // One that nobody had time for.
+    // The request waited in the queue and was never sent to a worker.
     let queued = UpstreamLog { queued: Duration::from_secs(10), ..UpstreamLog::default() };
     let late = Record { upstream: Some(queued), ..record(b"/a", b"") };
     assert!(line(&late, Format::CommonOfWorkers).ends_with(" - - - - 10.000000 - 0 - -\n"));
@@ -128,7 +130,8 @@ fn what_ended_a_request_is_what_the_application_says_or_what_was_seen() {
         (None, None, None),
         (with(worker, None), None, None),
         (with(None, Some(TerminationState::Queue)), None, Some(TerminationState::Queue)),
-        // Who has been refused and does not wait for it has been refused.
+        // A request that was refused in the queue keeps that state, although its client
+        // disconnected before it received the response.
         (
             with(None, Some(TerminationState::Queue)),
             Some(StreamEnd::Client),
@@ -186,7 +189,7 @@ fn dates_agree_with_the_calendar() {
     assert_eq!(date(951_868_800), (2000, 3, 1));
     assert_eq!(date(1_735_689_599), (2024, 12, 31));
     assert_eq!(date(4_107_542_400), (2100, 3, 1));
-    // Each day of 400 years follows the one before.
+    // Tests that each day of 400 years follows the day before it.
     let mut before = date(0);
     for day in 1..146_097u64 {
         let next = date(day * 86_400);
@@ -218,7 +221,7 @@ fn an_output_that_stands_still_costs_lines_not_memory_or_time() {
     let (go, go_on) = mpsc::channel();
     let log = AccessLog::written(Gate { written, go_on }, Format::Common).unwrap();
     log.record(&record(b"/first", b""));
-    // The writer is in its write now, and stays there.
+    // The writer is now blocked in the write.
     let first = lines.recv().unwrap();
     assert!(first.ends_with(b"\n"));
     let one = line(&record(b"/", b""), Format::Common).len();
@@ -234,7 +237,7 @@ fn an_output_that_stands_still_costs_lines_not_memory_or_time() {
     assert!(rest.contains("# 7 lines were lost"), "{}", rest.lines().last().unwrap());
 }
 
-/// A disk with room for so many bytes.
+/// A disk with space for a limited number of bytes.
 #[derive(Clone, Default)]
 struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
 
@@ -259,7 +262,7 @@ impl Write for Disk {
 fn a_full_disk_costs_lines_which_are_counted() {
     let one = line(&record(b"/", b""), Format::Common);
     let disk = Disk::default();
-    // Two lines, and a part of a third.
+    // There is space for two lines and a part of a third.
     lock(&disk.0).1 = 2 * one.len() + 20;
     let log = AccessLog::written(disk.clone(), Format::Common).unwrap();
     for lines in 1..=10 {

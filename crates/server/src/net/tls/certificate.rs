@@ -1,4 +1,5 @@
-//! What a certificate says (RFC 5280, 4.1): for messages, for choosing one by name, and for the application.
+//! Parsing of certificates (RFC 5280, 4.1): for messages, for the choice of a certificate by host
+//! name, and for the application.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -10,7 +11,7 @@ use rustls::pki_types::pem::PemObject as _;
 
 use super::der::{Values, dotted, tag};
 
-/// What a certificate says, as far as the server looks.
+/// The parts of a certificate that the server uses.
 #[derive(Debug, Clone)]
 pub(super) struct Certificate {
     /// The issuer and the subject, in DER.
@@ -18,12 +19,12 @@ pub(super) struct Certificate {
     subject: Vec<u8>,
     pub(super) not_before: SystemTime,
     pub(super) not_after: SystemTime,
-    /// The names of hosts that it is for, in lower case.
+    /// The host names of the certificate, in lower case.
     pub(super) hosts: Vec<String>,
 }
 
 impl Certificate {
-    /// Reads one; `None` when it is none.
+    /// Parses a certificate in DER. Returns `None` if it is malformed.
     pub(super) fn parse(der: &[u8]) -> Option<Certificate> {
         let mut signed = Values(Values(der).take(tag::SEQUENCE)?);
         let mut fields = Values(signed.take(tag::SEQUENCE)?);
@@ -42,52 +43,55 @@ impl Certificate {
             }
         }
         if hosts.is_empty() {
-            // Before there were alternative names, the host was the common name; clients do not look there any more.
+            // Older certificates have no alternative names and contain the host in the common name,
+            // which clients ignore by now.
             hosts.extend(common_name(&subject).map(|name| name.to_ascii_lowercase()));
         }
         Some(Certificate { issuer, subject, not_before, not_after, hosts })
     }
 
-    /// The subject as text (RFC 4514).
+    /// Returns the subject as text (RFC 4514).
     pub(super) fn subject(&self) -> String {
         name_text(&self.subject)
     }
 
-    /// The issuer as text.
+    /// Returns the issuer as text (RFC 4514).
     pub(super) fn issuer(&self) -> String {
         name_text(&self.issuer)
     }
 
-    /// Whether it is signed by itself, by its names.
+    /// Returns true if issuer and subject have the same name.
     pub(super) fn is_self_issued(&self) -> bool {
         self.issuer == self.subject
     }
 
-    /// Whether `other` is its issuer, by its name.
+    /// Returns true if the issuer has the name of the subject of `other`.
     pub(super) fn is_issued_by(&self, other: &Certificate) -> bool {
         self.issuer == other.subject
     }
 }
 
-/// What whoever renews a certificate wants to know of it.
+/// The properties of a certificate that its renewal needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssuedCertificate {
-    /// From when it is valid.
+    /// The start of the validity.
     pub begins: SystemTime,
-    /// Until when.
+    /// The end of the validity.
     pub ends: SystemTime,
-    /// The names and addresses of hosts that it is for, in lower case.
+    /// The host names and IP addresses of the certificate, in lower case.
     pub hosts: Vec<String>,
-    /// Its number, and the identifier of the key that signed it, by which its authority knows it (RFC 9773, 4.1).
+    /// The serial number. Together with `authority_key` it identifies the certificate to its
+    /// authority (RFC 9773, 4.1).
     pub serial: Vec<u8>,
-    /// None: its authority has not written it into the certificate.
+    /// The identifier of the key that signed the certificate, or `None` if the certificate does not
+    /// contain it.
     pub authority_key: Option<Vec<u8>>,
-    /// Its SHA-256.
+    /// The SHA-256 of the certificate.
     pub sha256: [u8; 32],
 }
 
 impl IssuedCertificate {
-    /// Of the first certificate in PEM; `None` when there is none.
+    /// Parses the first certificate in PEM. Returns `None` if there is none.
     pub fn read(pem: &[u8]) -> Option<IssuedCertificate> {
         let der = CertificateDer::from_pem_slice(pem).ok()?;
         let read = Certificate::parse(&der)?;
@@ -114,7 +118,7 @@ impl IssuedCertificate {
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1D, 0x11];
 const AUTHORITY_KEY: &[u8] = &[0x55, 0x1D, 0x23];
 
-/// The content of an extension, if it is there.
+/// Returns the content of an extension, if it is present.
 fn extension<'a>(extensions: &'a [u8], wanted: &[u8]) -> Option<&'a [u8]> {
     let mut extensions = Values(Values(extensions).take(tag::SEQUENCE)?);
     while let Some(extension) = extensions.take(tag::SEQUENCE) {
@@ -127,20 +131,20 @@ fn extension<'a>(extensions: &'a [u8], wanted: &[u8]) -> Option<&'a [u8]> {
     None
 }
 
-/// The SHA-256 of a certificate, in hexadecimal.
+/// Returns the SHA-256 of a certificate, in hexadecimal.
 pub(super) fn fingerprint(der: &[u8]) -> String {
     hexadecimal(digest(&SHA256, der).as_ref())
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // A string takes all that is written to it.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })
 }
 
-/// The alternative names that are hosts, or their addresses (RFC 5280, 4.2.1.6).
+/// Returns the alternative names that are host names or IP addresses (RFC 5280, 4.2.1.6).
 fn hosts_of(extensions: &[u8]) -> Option<Vec<String>> {
     let mut hosts = Vec::new();
     let mut names = Values(Values(extension(extensions, SUBJECT_ALT_NAME)?).take(tag::SEQUENCE)?);
@@ -156,7 +160,7 @@ fn hosts_of(extensions: &[u8]) -> Option<Vec<String>> {
     Some(hosts)
 }
 
-/// A time of either kind (RFC 5280, 4.1.2.5).
+/// Parses a UTCTime or GeneralizedTime (RFC 5280, 4.1.2.5).
 fn time((tag, text): (u8, &[u8])) -> Option<SystemTime> {
     let digits = text.strip_suffix(b"Z")?;
     let number = |bytes: &[u8]| {
@@ -189,14 +193,16 @@ fn time((tag, text): (u8, &[u8])) -> Option<SystemTime> {
     if seconds < 0 { UNIX_EPOCH.checked_sub(passed) } else { UNIX_EPOCH.checked_add(passed) }
 }
 
-/// Days from 1970 to a date of the Gregorian calendar; years begin in March, so that the leap day is the last.
+/// Returns the number of days from 1970-01-01 to a date of the Gregorian calendar. Years are
+/// counted from March, so that the leap day is the last day of a year.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
     let leaps = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
     365 * year + leaps + (153 * month + 2) / 5 + day - 1 - 719_468
 }
 
-/// Calls `each` with the type and the value of every attribute of a name, with whether it belongs to the one before.
+/// Calls `each` with the type, the tag and the value of every attribute of a name, and with whether
+/// the attribute belongs to the same set as the previous one.
 fn attributes<'a>(
     name: &'a [u8],
     mut each: impl FnMut(&'a [u8], u8, &'a [u8], bool),
@@ -218,7 +224,7 @@ fn attributes<'a>(
 
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 
-/// The names that RFC 4514, 3 gives, and the one of mail that everybody knows.
+/// The short names of RFC 4514, 3, and the common one of e-mail addresses.
 const SHORT_NAMES: &[(&[u8], &str)] = &[
     (COMMON_NAME, "CN"),
     (&[0x55, 0x04, 0x07], "L"),
@@ -242,10 +248,10 @@ fn common_name(name: &[u8]) -> Option<String> {
     found
 }
 
-/// A name as RFC 4514 writes it: the last part first, as `openssl x509 -nameopt RFC2253` does.
+/// Formats a name as in RFC 4514, with the last part first, like `openssl x509 -nameopt RFC2253`.
 fn name_text(name: &[u8]) -> String {
     let mut parts: Vec<String> = Vec::new();
-    // What is no name any more ends it.
+    // A malformed rest of the name is ignored.
     let _ = attributes(name, |oid, kind, value, is_joined| {
         let short = SHORT_NAMES
             .iter()
@@ -265,7 +271,7 @@ fn name_text(name: &[u8]) -> String {
     parts.join(",")
 }
 
-/// The text of a string of X.520; `None` when it is none.
+/// Decodes a string of X.520. Returns `None` for other types.
 fn string(kind: u8, value: &[u8]) -> Option<String> {
     match kind {
         tag::BMP_STRING => {
@@ -273,7 +279,8 @@ fn string(kind: u8, value: &[u8]) -> Option<String> {
                 value.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
             String::from_utf16(&units).ok()
         }
-        // UTF8String, and those that are ASCII: NumericString, PrintableString, T61String, IA5String, VisibleString.
+        // UTF8String, and the ASCII types NumericString, PrintableString, T61String, IA5String and
+        // VisibleString.
         tag::UTF8_STRING | 0x12 | 0x13 | 0x14 | 0x16 | 0x1A => {
             String::from_utf8(value.to_vec()).ok()
         }
@@ -281,7 +288,7 @@ fn string(kind: u8, value: &[u8]) -> Option<String> {
     }
 }
 
-/// What RFC 4514, 2.4 says of characters that would be taken for something else; controls as well, which a log would obey.
+/// Escapes special characters (RFC 4514, 2.4), and control characters, which could change a log.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let last = text.chars().count().saturating_sub(1);
@@ -291,7 +298,7 @@ fn escaped(text: &str) -> String {
             ' ' if at == 0 || at == last => out.push_str("\\ "),
             '#' if at == 0 => out.push_str("\\#"),
             '\0'..='\x1F' | '\x7F' => {
-                // A string takes all that is written to it.
+                // Writing to a string cannot fail.
                 let _ = write!(out, "\\{:02X}", u32::from(char));
             }
             _ => out.push(char),
@@ -300,8 +307,8 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// A client's certificate, as the application sees it: its subject and its fingerprint.
-pub(crate) fn identity(der: &[u8]) -> (String, String) {
+/// Returns the subject and the fingerprint of a client's certificate, as the application sees them.
+pub(crate) fn client_identity(der: &[u8]) -> (String, String) {
     (Certificate::parse(der).map(|it| it.subject()).unwrap_or_default(), fingerprint(der))
 }
 
@@ -336,9 +343,7 @@ mod tests {
 
     #[test]
     fn reads_renewal_identifiers_of_a_certificate() {
-        let pem = std::fs::read(
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls/localhost.pem"),
-        );
+        let pem = std::fs::read(rookery_test_support::tls_file("localhost.pem"));
         let issued = IssuedCertificate::read(&pem.unwrap()).unwrap();
         assert!(issued.begins < issued.ends && issued.hosts.contains(&"localhost".to_owned()));
         assert!(!issued.serial.is_empty());

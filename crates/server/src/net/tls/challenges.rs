@@ -1,4 +1,5 @@
-//! What an authority that issues certificates asks to see of a host, while it is being proved whose it is (RFC 8555, 8).
+//! The responses to ACME challenges, by which a certificate authority verifies the control of a
+//! host (RFC 8555, 8).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,15 +11,17 @@ use rustls::sign::CertifiedKey;
 
 use super::signing;
 
-/// The protocol over TLS in which nothing is said (RFC 8737, 6.2): the certificate is all.
+/// The ALPN name of the challenge protocol (RFC 8737, 6.2). The certificate is the response, and no
+/// data are exchanged.
 pub(super) const ACME_TLS: &[u8] = b"acme-tls/1";
 
-/// Where an authority looks over HTTP (RFC 8555, 8.3).
+/// The path prefix of challenges over HTTP (RFC 8555, 8.3).
 const HTTP_PATH_PREFIX: &str = "/.well-known/acme-challenge/";
 
-/// The hosts that have their certificates from an authority while the server runs, and the answers to what it asks. A copy is the
-/// same one. Whoever talks to the authority writes them; the server gives them: over TLS on its own port, and in the clear where
-/// requests are sent on to it.
+/// The hosts whose certificates are obtained by ACME while the server runs, and the responses to
+/// challenges. Clones share their state. The ACME client sets the responses, and the server sends
+/// them: over TLS on its own port, and over plaintext HTTP from the listener that redirects to
+/// HTTPS.
 #[derive(Clone, Default)]
 pub struct Challenges(Arc<Responses>);
 
@@ -30,27 +33,28 @@ struct Responses {
 }
 
 impl Challenges {
-    /// For these hosts, in lower case. Until there is a certificate for them, who comes by TLS is refused.
+    /// Makes the value for host names in lower case. TLS handshakes fail until there is a
+    /// certificate.
     pub fn new(hosts: Vec<String>) -> Challenges {
         Challenges(Arc::new(Responses { hosts, ..Responses::default() }))
     }
 
-    /// Who asks for `token` over HTTP is told `key_authorization` from now on.
-    pub fn answer_http(&self, token: &str, key_authorization: &str) {
+    /// Sets the response to the challenge with this token over HTTP.
+    pub fn set_http_response(&self, token: &str, key_authorization: &str) {
         locked(&self.0.over_http).insert(token.to_owned(), key_authorization.to_owned());
     }
 
-    /// Who asks for `host` over TLS, by `acme-tls/1`, is shown `key_authorization` from now on.
+    /// Sets the response to the challenge for this host over TLS (`acme-tls/1`).
     ///
     /// # Errors
-    /// When the system gives no randomness.
-    pub fn answer_tls(&self, host: &str, key_authorization: &str) -> io::Result<()> {
+    /// Fails if the system provides no random numbers.
+    pub fn set_tls_response(&self, host: &str, key_authorization: &str) -> io::Result<()> {
         let certificate = signing::challenge_certificate(host, key_authorization)?;
         locked(&self.0.over_tls).insert(server_name_for(host), Arc::new(certificate));
         Ok(())
     }
 
-    /// Nothing is answered any more.
+    /// Removes all responses.
     pub fn clear(&self) {
         locked(&self.0.over_http).clear();
         locked(&self.0.over_tls).clear();
@@ -60,17 +64,17 @@ impl Challenges {
         !locked(&self.0.over_tls).is_empty()
     }
 
-    /// What is shown to who asks for `name` over TLS.
+    /// Returns the challenge certificate for a host name over TLS.
     pub(super) fn certificate_for(&self, name: &str) -> Option<Arc<CertifiedKey>> {
         locked(&self.0.over_tls).get(&name.to_ascii_lowercase()).cloned()
     }
 
-    /// Whether `host` is one of them.
+    /// Returns true if the certificate of `host` is obtained by ACME.
     pub(super) fn has_host(&self, host: &str) -> bool {
         self.0.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
     }
 
-    /// What is answered to a request for `path`.
+    /// Returns the response to a request for `path`.
     pub(super) fn response_for_path(&self, path: &str) -> Option<String> {
         locked(&self.0.over_http).get(path.strip_prefix(HTTP_PATH_PREFIX)?).cloned()
     }
@@ -82,7 +86,8 @@ impl fmt::Debug for Challenges {
     }
 }
 
-/// The name by which an authority asks for a host: an address has one of the reverse mapping (RFC 8738, 6).
+/// Returns the server name in an authority's TLS handshake for a host. IP addresses have a name of
+/// the reverse mapping (RFC 8738, 6).
 fn server_name_for(host: &str) -> String {
     match host.parse::<IpAddr>() {
         Ok(IpAddr::V4(address)) => {
@@ -122,7 +127,7 @@ mod tests {
     #[test]
     fn responds_only_to_registered_challenges() {
         let challenges = Challenges::new(vec!["app.example.org".to_owned()]);
-        challenges.answer_http("abc", "abc.def");
+        challenges.set_http_response("abc", "abc.def");
         assert_eq!(
             challenges.response_for_path("/.well-known/acme-challenge/abc").as_deref(),
             Some("abc.def")

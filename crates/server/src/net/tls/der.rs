@@ -1,6 +1,6 @@
-//! DER (X.690), as far as certificates need it: reading, and writing.
+//! Reading and writing of the parts of DER (X.690) that certificates use.
 
-/// Tags of X.680, and those that X.509 gives.
+/// The tags of X.680, and those that X.509 defines.
 pub(super) mod tag {
     pub(crate) const BOOLEAN: u8 = 0x01;
     pub(crate) const INTEGER: u8 = 0x02;
@@ -14,29 +14,30 @@ pub(super) mod tag {
     pub(crate) const SEQUENCE: u8 = 0x30;
     pub(crate) const SET: u8 = 0x31;
 
-    /// `[number]` in place of another tag.
+    /// Returns the tag `[number]` of an implicitly tagged value.
     pub(crate) const fn implicit(number: u8) -> u8 {
         0x80 | number
     }
 
-    /// `[number]` around another value.
+    /// Returns the tag `[number]` of an explicitly tagged value.
     pub(crate) const fn explicit(number: u8) -> u8 {
         0xA0 | number
     }
 }
 
-/// Values one after the other. Whatever is no DER ends it.
+/// An iterator over consecutive values, which ends at malformed DER.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Values<'a>(pub(super) &'a [u8]);
 
 impl<'a> Values<'a> {
-    /// The next value: its tag and its content.
+    /// Returns the tag and the content of the next value.
     pub(super) fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, rest) = rest.split_first()?;
         let (len, rest) = match first {
             0..=0x7F => (usize::from(first), rest),
-            // 0x80 is BER's; longer than 4 bytes is longer than what can lie here.
+            // 0x80 is only allowed in BER. A length of more than 4 bytes cannot occur in a
+            // certificate.
             0x81..=0x84 => {
                 let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7F))?;
                 (bytes.iter().fold(0, |len, byte| len << 8 | usize::from(*byte)), rest)
@@ -48,7 +49,8 @@ impl<'a> Values<'a> {
         Some((tag, content))
     }
 
-    /// The content of the next value if it has `wanted` for a tag; another one stays.
+    /// Returns the content of the next value if that has the tag `wanted`. Otherwise the value is
+    /// not consumed.
     pub(super) fn take(&mut self, wanted: u8) -> Option<&'a [u8]> {
         let mut after = *self;
         let (tag, content) = after.next()?;
@@ -59,7 +61,7 @@ impl<'a> Values<'a> {
         Some(content)
     }
 
-    /// The whole of the next value, with tag and length.
+    /// Returns the next value with its tag and length.
     pub(super) fn whole(&mut self) -> Option<&'a [u8]> {
         let before = self.0;
         self.next()?;
@@ -67,7 +69,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// A value with its tag and length.
+/// Encodes a value with its tag and length.
 pub(super) fn value(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = vec![tag];
@@ -86,7 +88,7 @@ pub(super) fn value(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// An object identifier in dotted form.
+/// Formats an object identifier in dotted form.
 pub(super) fn dotted(oid: &[u8]) -> String {
     let mut text = String::new();
     let mut arc: u64 = 0;

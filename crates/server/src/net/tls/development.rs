@@ -1,4 +1,5 @@
-//! A certificate for this machine, to develop with: made once, kept in a folder, and made anew before it expires.
+//! A self-signed certificate for development on this machine. It is stored in a folder, and
+//! replaced before it expires.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -14,29 +15,31 @@ use super::signing::{Extension, SigningKey, pem};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// How long one is valid: as long as browsers take one of a public root's to be.
+/// The validity in days. It is the longest that browsers accept for certificates of public
+/// authorities.
 const VALID_DAYS: u32 = 397;
 
-/// One that ends sooner is made anew.
+/// A certificate with less remaining validity than this is replaced.
 const RENEWAL_DAYS: u32 = 30;
 
-/// A certificate for `localhost`, `127.0.0.1` and `::1`, signed by itself.
+/// A self-signed certificate for `localhost`, `127.0.0.1` and `::1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DevelopmentCertificate {
-    /// The file of the certificate and its key, which only its owner may read. One file, so that nobody ever finds the
-    /// certificate of one and the key of another.
+    /// The file that contains the certificate and its key, readable only by its owner. A single
+    /// file cannot contain the certificate of one pair and the key of another.
     pub file: PathBuf,
-    /// The SHA-256 of the certificate, in hexadecimal: what browsers show of it.
+    /// The SHA-256 of the certificate in hexadecimal, as browsers show it.
     pub fingerprint: String,
-    /// Whether it was made just now.
+    /// True if the certificate was created by this call.
     pub is_new: bool,
 }
 
 impl DevelopmentCertificate {
-    /// The one in `folder`, which is made if it is not there. Blocks.
+    /// Loads the certificate from `folder`, or creates it if it is missing or about to expire.
+    /// Blocks.
     ///
     /// # Errors
-    /// When the folder cannot be written to, or the system gives no randomness.
+    /// Fails if the folder is not writable, and if the system provides no random numbers.
     pub fn load_or_create(folder: &Path) -> io::Result<DevelopmentCertificate> {
         let file = folder.join("localhost.pem");
         if let Some(der) = load_valid(&file) {
@@ -53,7 +56,7 @@ impl DevelopmentCertificate {
     }
 }
 
-/// A kept certificate that is valid for a while.
+/// Loads a certificate, unless it is about to expire or its key is missing.
 fn load_valid(path: &Path) -> Option<CertificateDer<'static>> {
     let der = CertificateDer::from_pem_file(path).ok()?;
     PrivateKeyDer::from_pem_file(path).ok()?;
@@ -61,10 +64,10 @@ fn load_valid(path: &Path) -> Option<CertificateDer<'static>> {
     (ends > SystemTime::now() + DAY * RENEWAL_DAYS).then_some(der)
 }
 
-/// Nobody sees half of it, and nobody else may read it.
+/// Writes a file atomically, readable only by its owner.
 fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
     let next = path.with_extension(format!("new{}", std::process::id()));
-    // Of a process with this number that was killed.
+    // A killed process with the same process id may have left this file.
     let _ = fs::remove_file(&next);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&next)?;
     file.write_all(text.as_bytes())?;
@@ -110,15 +113,15 @@ mod tests {
     #[test]
     fn a_certificate_is_kept_until_shortly_before_expiry() {
         let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join("tls");
-        let made = DevelopmentCertificate::load_or_create(&place).unwrap();
+        let path = folder.path().join("tls");
+        let made = DevelopmentCertificate::load_or_create(&path).unwrap();
         assert!(made.is_new);
         assert_eq!(fs::metadata(&made.file).unwrap().permissions().mode() & 0o777, 0o600);
-        let kept = DevelopmentCertificate::load_or_create(&place).unwrap();
+        let kept = DevelopmentCertificate::load_or_create(&path).unwrap();
         assert_eq!(kept, DevelopmentCertificate { is_new: false, ..made.clone() });
         let (old, key) = create(SystemTime::now() - DAY * (VALID_DAYS - RENEWAL_DAYS)).unwrap();
         write_atomically(&made.file, &(pem("CERTIFICATE", &old) + &key.pem())).unwrap();
-        let anew = DevelopmentCertificate::load_or_create(&place).unwrap();
+        let anew = DevelopmentCertificate::load_or_create(&path).unwrap();
         assert!(
             anew.is_new
                 && anew.fingerprint != made.fingerprint
@@ -127,7 +130,7 @@ mod tests {
         let (der, _) = create(SystemTime::now()).unwrap();
         write_atomically(&made.file, &pem("CERTIFICATE", &der)).unwrap();
         assert!(
-            DevelopmentCertificate::load_or_create(&place).unwrap().is_new,
+            DevelopmentCertificate::load_or_create(&path).unwrap().is_new,
             "a file without a key is replaced"
         );
     }

@@ -1,9 +1,9 @@
-//! Compares the certificate files with the certificates that are served, and schedules retries
-//! after a failure.
+//! The comparison of the certificate files with the certificates that are served, and the schedule
+//! of retries after a failure.
 
 use std::time::{Duration, Instant};
 
-/// The SHA-256 of each file, in the order of the settings; `None` for one that cannot be read.
+/// The SHA-256 of each file, in the order of the settings, or `None` for an unreadable file.
 pub(super) type Contents = Vec<Option<[u8; 32]>>;
 
 /// The state of the certificate files, compared with the certificates that are served.
@@ -11,9 +11,9 @@ pub(super) type Contents = Vec<Option<[u8; 32]>>;
 pub(super) struct FileWatch {
     /// The hashes of the files from which the served certificates were read.
     served: Contents,
-    /// The last attempt to serve the present contents of the files, if that attempt failed.
+    /// The last attempt to serve the current contents of the files, if it failed.
     failed: Option<Failed>,
-    /// How often new contents have been served.
+    /// The number of times that new contents have been served.
     generation: u64,
 }
 
@@ -26,8 +26,8 @@ struct Failed {
     retry_at: Instant,
 }
 
-/// How long after a failure unchanged files are tried again: the first pause, and the longest. The
-/// pause doubles after each failure.
+/// The first and the longest pause after which unchanged files are tried again. The pause doubles
+/// after each failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 const MAX_PAUSE: Duration = Duration::from_secs(300);
 
@@ -37,7 +37,7 @@ impl FileWatch {
         FileWatch { served, failed: None, generation: 0 }
     }
 
-    /// Notes that the contents that were found are served now.
+    /// Notes that these contents are served now.
     pub(super) fn on_served(&mut self, found: &Contents) {
         self.served.clone_from(found);
         self.failed = None;
@@ -49,8 +49,9 @@ impl FileWatch {
         self.generation
     }
 
-    /// Compares the contents that were found with those that are served. Returns whether they differ
-    /// and should be tried now. Forgets a failure once the contents are those that are served.
+    /// Compares the contents that were found with those that are served. Returns true if they
+    /// differ and should be tried now. Forgets a failure once the contents are those that are
+    /// served.
     pub(super) fn compare(&mut self, found: &Contents, now: Instant) -> bool {
         if *found == self.served {
             self.failed = None;
@@ -61,8 +62,8 @@ impl FileWatch {
             .is_none_or(|failed| failed.contents != *found || failed.retry_at <= now)
     }
 
-    /// Notes that the contents that were found could not be served. Returns whether this failure
-    /// has not been reported yet.
+    /// Notes that these contents could not be served. Returns true if the failure has not been
+    /// reported yet.
     pub(super) fn on_failure(&mut self, found: Contents, error: String, now: Instant) -> bool {
         let before = self.failed.take();
         let is_new = before.as_ref().is_none_or(|before| before.error != error);
@@ -74,12 +75,12 @@ impl FileWatch {
     }
 }
 
-/// How often files that change while they are read are read again at once.
+/// The number of times that files which change while they are read are read again at once.
 const MAX_READS: usize = 3;
 
-/// Builds something from files, and returns it with the hashes of the contents that it was built
-/// from. Files that are replaced meanwhile are read again; `None` instead of what was built if they
-/// do not come to rest.
+/// Builds a value from files, and returns it with the hashes of the contents from which it was
+/// built. Files that are replaced meanwhile are read again. Returns `None` instead of the value if
+/// the files keep changing.
 pub(super) fn build_unchanged<T>(
     mut hash: impl FnMut() -> Contents,
     mut build: impl FnMut() -> T,
@@ -106,7 +107,7 @@ mod tests {
     fn the_built_value_matches_the_hashed_contents() {
         let file = Cell::new(1);
         let hash = || vec![Some([file.get(); 32])];
-        // The file is replaced while it is read, so many times.
+        // The file is replaced this number of times while it is read.
         for changes in 0..6u8 {
             file.set(1);
             let left = Cell::new(changes);
@@ -147,11 +148,11 @@ mod tests {
             time = failed.retry_at;
         }
         assert_eq!(pauses, [10, 20, 40, 80, 160, 300, 300, 300]);
-        // Other contents are tried at once, and what is wrong with them is said.
+        // Other contents are tried at once, and their error is reported.
         assert!(watch.compare(&contents(3), now));
         assert!(watch.on_failure(contents(3), "never".to_owned(), time));
         assert_eq!(watch.failed.as_ref().unwrap().pause, FIRST_PAUSE);
-        // What is served has come back: nothing has failed any more.
+        // The files have the contents that are served again, so the failure is forgotten.
         assert!(!watch.compare(&contents(1), time));
         assert!(watch.failed.is_none());
     }

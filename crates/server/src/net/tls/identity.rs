@@ -1,4 +1,4 @@
-//! A certificate with its key: read, checked, and what may be wrong with it that is no error.
+//! Loading of a certificate with its key, with checks and warnings.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
@@ -14,19 +14,20 @@ use super::pem::Pem;
 use super::settings::CertificatePair;
 use super::tls_error::{TlsError, TlsPart};
 
-/// A certificate that ends sooner is spoken of: with 90 days, as most have, whatever renews it has failed for two weeks. One that is valid
-/// for days alone has a sixth of them left.
+/// The remaining validity below which a warning is logged. With the usual 90 days, the renewal has
+/// then failed for about two weeks. For certificates that are valid for a few days, it is a sixth
+/// of the validity.
 const EXPIRY_WARNING: Duration = Duration::from_secs(14 * 86_400);
 
-/// A certificate with its key, as rustls wants it.
+/// A certificate with its key, in the form that rustls uses.
 pub(super) struct Identity {
     pub(super) key: Arc<CertifiedKey>,
-    /// The names of hosts that it is for.
+    /// The host names of the certificate.
     pub(super) hosts: Vec<String>,
     pub(super) validity: Validity,
 }
 
-/// From when to when a certificate is valid, and where it came from.
+/// The validity of a certificate, and the name of its file.
 #[derive(Debug)]
 pub(super) struct Validity {
     name: String,
@@ -35,7 +36,7 @@ pub(super) struct Validity {
 }
 
 impl Validity {
-    /// Says what of it is to be said.
+    /// Passes warnings about the validity to `warn`.
     pub(super) fn warn(&self, now: SystemTime, warn: &mut dyn FnMut(String)) {
         let Validity { name, begins, ends } = self;
         let date = |time: SystemTime| fmt_http_date(clamp_to_printable(time));
@@ -59,7 +60,7 @@ impl Validity {
 }
 
 impl Identity {
-    /// Reads a pair; what may be wrong with it goes to `warn`.
+    /// Reads a certificate and its key, and passes warnings to `warn`.
     pub(super) fn read(
         pair: &CertificatePair,
         provider: &CryptoProvider,
@@ -93,7 +94,7 @@ impl Identity {
     }
 }
 
-/// A date that has four digits for its year.
+/// Limits a time to dates whose year has four digits.
 fn clamp_to_printable(time: SystemTime) -> SystemTime {
     let last = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
     time.clamp(SystemTime::UNIX_EPOCH, last)
@@ -104,8 +105,8 @@ fn warn_about_chain(from: &Pem, chain: &[Certificate], warn: &mut dyn FnMut(Stri
     if let [only] = chain {
         if !only.is_self_issued() {
             warn(format!(
-                "{name} contains only the server's own certificate: unless clients trust {} as a root, append \
-                 the intermediate certificates",
+                "{name} contains only the server's own certificate: unless clients trust {} as \
+                 a root, append the intermediate certificates",
                 only.issuer()
             ));
         }
@@ -113,7 +114,8 @@ fn warn_about_chain(from: &Pem, chain: &[Certificate], warn: &mut dyn FnMut(Stri
     for (at, pair) in chain.windows(2).enumerate() {
         if !pair[0].is_issued_by(&pair[1]) {
             warn(format!(
-                "the chain in {name} is out of order: certificate {} must be followed by that of {}, not by that of {}",
+                "the chain in {name} is out of order: certificate {} must be followed \
+                 by that of {}, not by that of {}",
                 at + 1,
                 pair[0].issuer(),
                 pair[1].subject()
@@ -126,7 +128,8 @@ fn warn_about_chain(from: &Pem, chain: &[Certificate], warn: &mut dyn FnMut(Stri
 fn warn_about_permissions(from: &Pem, warn: &mut dyn FnMut(String)) {
     let Some(metadata) = from.path().and_then(|path| std::fs::metadata(path).ok()) else { return };
     let mode = metadata.permissions().mode() & 0o777;
-    // A group that reads it is how Debian's ssl-cert lets servers have keys.
+    // A key that is readable by a group causes no warning, because Debian's group ssl-cert gives
+    // servers access in this way.
     let who = match mode {
         _ if mode & 0o004 != 0 => "can be read by everybody",
         _ if mode & 0o022 != 0 => "can be changed by others",

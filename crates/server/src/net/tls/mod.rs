@@ -1,4 +1,4 @@
-//! TLS: the stream over a socket, and the certificates that it is served with.
+//! TLS streams over sockets, and their certificates.
 
 pub(crate) mod certificate;
 pub(crate) mod certificate_store;

@@ -1,4 +1,4 @@
-//! PEM (RFC 7468), from files or text: what is wanted of it, and what is wrong with it.
+//! Reading of certificates and keys in PEM (RFC 7468), from files or text, with precise errors.
 
 use std::fmt;
 use std::fs::File;
@@ -11,24 +11,26 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::tls_error::{TlsError, TlsPart};
 
-/// Bytes of a file that are read: a bundle of all public roots has 250 KiB.
+/// The maximum number of bytes read from a file. A bundle of all public root certificates has 250
+/// KiB.
 const FILE_BYTES: u64 = 4 << 20;
 
-/// What editors on Windows put before text.
+/// The byte order mark that editors on Windows write at the start of a text.
 const BYTE_ORDER_MARK: &str = "\u{FEFF}";
 
-/// Where PEM is: in a file, which is looked at again for a reload, or here.
+/// The source of PEM: a file, which a reload reads again, or a text.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Pem {
-    /// The path of a file. A relative one is looked up once, when TLS is set up.
+    /// The path of a file. A relative path is resolved once, when TLS is set up.
     File(PathBuf),
-    /// The text itself, as from a vault.
+    /// The PEM text itself, for example from a secret store.
     Text(String),
 }
 
 impl Pem {
-    /// What has a line with which PEM begins is PEM, whatever is before it (RFC 7468, 2); anything else is a path. No path
-    /// has one, and a key that was taken for a path would be in messages.
+    /// Returns PEM text if `text` contains a PEM header line, whatever precedes it (RFC 7468, 2),
+    /// and a path otherwise. No path contains such a line, and a key that was mistaken for a path
+    /// would appear in messages.
     pub fn from_text_or_path(text: &str) -> Pem {
         if text.contains("-----BEGIN ") {
             Pem::Text(text.to_owned())
@@ -37,7 +39,7 @@ impl Pem {
         }
     }
 
-    /// The path, when it is a file.
+    /// Returns the path, if the source is a file.
     pub(super) fn path(&self) -> Option<&Path> {
         match self {
             Pem::File(path) => Some(path),
@@ -45,14 +47,14 @@ impl Pem {
         }
     }
 
-    /// The SHA-256 of what it has; `None` where that cannot be read.
+    /// Returns the SHA-256 of the content, or `None` if it cannot be read.
     pub(super) fn digest(&self) -> Option<[u8; 32]> {
-        // Which part it is makes a difference to errors alone.
+        // The part only matters for errors, which are not used here.
         let bytes = self.bytes(TlsPart::Certificate).ok()?;
         digest(&SHA256, &bytes).as_ref().try_into().ok()
     }
 
-    /// The same wherever the process goes.
+    /// Makes a relative path absolute.
     pub(super) fn make_paths_absolute(&mut self) {
         if let Pem::File(path) = self {
             if let Ok(absolute) = std::path::absolute(&*path) {
@@ -61,7 +63,7 @@ impl Pem {
         }
     }
 
-    /// How it is named in messages.
+    /// Returns the name of the source in messages.
     pub(super) fn name(&self) -> String {
         match self {
             Pem::File(path) => path.display().to_string(),
@@ -69,7 +71,7 @@ impl Pem {
         }
     }
 
-    /// The certificates in it, in their order.
+    /// Returns all certificates, in order.
     pub(super) fn certificates(
         &self,
         part: TlsPart,
@@ -83,10 +85,11 @@ impl Pem {
         }
     }
 
-    /// The first private key in it.
+    /// Returns the first private key.
     pub(super) fn key(&self) -> Result<PrivateKeyDer<'static>, TlsError> {
         let bytes = self.bytes(TlsPart::Key)?;
-        // With the header of OpenSSL's own encryption (RFC 1421) what follows is base64, and no key.
+        // After this header of OpenSSL's own encryption (RFC 1421), the base64 text is not a valid
+        // key.
         if contains(&bytes, b"Proc-Type: 4,ENCRYPTED") {
             return Err(TlsError::Encrypted { from: self.name() });
         }
@@ -109,10 +112,10 @@ impl Pem {
         };
         let unreadable =
             |source: io::Error| TlsError::Unreadable { part, from: self.name(), source };
-        // A FIFO that nobody writes to would be waited for; a folder can be opened, and not be read.
+        // Opening a FIFO without a writer would block, and a folder can be opened but not read.
         let metadata = std::fs::metadata(path).map_err(unreadable)?;
         if metadata.is_dir() {
-            return Err(TlsError::Folder { part, from: self.name() });
+            return Err(TlsError::IsDirectory { part, from: self.name() });
         }
         if !metadata.is_file() {
             return Err(self.malformed(part, &"it is not a regular file"));
@@ -121,16 +124,17 @@ impl Pem {
         File::open(path)
             .and_then(|file| file.take(FILE_BYTES).read_to_end(&mut bytes))
             .map_err(unreadable)?;
-        // With it the first line would begin nothing: the first certificate would be passed over.
+        // With the mark, the first header line would not be recognized, and the first certificate
+        // would be missed.
         if bytes.starts_with(BYTE_ORDER_MARK.as_bytes()) {
             bytes.drain(..BYTE_ORDER_MARK.len());
         }
         Ok(bytes)
     }
 
-    /// It has none of what was wanted.
+    /// Returns the error for content without the wanted section.
     fn missing_section_error(&self, part: TlsPart, bytes: &[u8]) -> TlsError {
-        // A sequence, with which DER and PKCS#12 begin; PEM is text.
+        // DER and PKCS#12 begin with a sequence. PEM is text.
         if bytes.first() == Some(&0x30) {
             return TlsError::Binary { part, from: self.name() };
         }
@@ -144,7 +148,7 @@ impl Pem {
                 sections.push(label.to_owned());
             }
         }
-        TlsError::NotInside { part, from: self.name(), sections }
+        TlsError::MissingSection { part, from: self.name(), sections }
     }
 
     pub(super) fn malformed(&self, part: TlsPart, reason: &dyn fmt::Display) -> TlsError {
@@ -152,7 +156,7 @@ impl Pem {
     }
 }
 
-/// Without the text, which may be a key.
+/// Does not show the text, which may be a key.
 impl fmt::Debug for Pem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pem({})", self.name())

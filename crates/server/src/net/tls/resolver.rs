@@ -1,4 +1,4 @@
-//! Which certificate a client is given: by the name that it asks for.
+//! The choice of a certificate by the host name in a client's TLS handshake.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,12 +9,14 @@ use rustls::sign::CertifiedKey;
 use super::challenges::{ACME_TLS, Challenges};
 use super::identity::Identity;
 
-/// Certificates by the names that they are for; of several for one name the first counts.
+/// The certificates by host name. If several certificates have the same name, the first one is
+/// used.
 #[derive(Debug)]
 pub(super) struct CertificateResolver {
-    /// For clients that ask for none of them; none before there is any.
+    /// The certificate for clients that request another host name or none. `None` until a
+    /// certificate exists.
     first: Option<Arc<CertifiedKey>>,
-    /// By whole names, and by `*.` with the rest of one.
+    /// The certificates by host name, including wildcard names such as `*.example.org`.
     names: HashMap<String, Arc<CertifiedKey>>,
 }
 
@@ -30,18 +32,19 @@ impl CertificateResolver {
         CertificateResolver { first, names }
     }
 
-    /// Whether there is a certificate for a host, or one that says nothing of hosts.
+    /// Returns true if there is a certificate for a host, or one without host names.
     pub(super) fn covers(&self, host: &str) -> bool {
         (self.first.is_some() && self.names.is_empty())
             || self.find(host.strip_suffix('.').unwrap_or(host)).is_some()
     }
 
-    /// Whether a certificate names a host, or an address.
+    /// Returns true if a certificate contains a host name or IP address.
     pub(super) fn names(&self, host: &str) -> bool {
         self.find(host).is_some()
     }
 
-    /// A wildcard stands for one label (RFC 6125, 6.4.3), as such are written in names of hosts.
+    /// Returns the certificate for a host name. A wildcard stands for one label (RFC 6125, 6.4.3),
+    /// which must be a valid label of a host name.
     fn find(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
         let name = name.to_ascii_lowercase();
         self.names.get(&name).or_else(|| {
@@ -60,7 +63,8 @@ impl ResolvesServerCert for CertificateResolver {
     }
 }
 
-/// Gives an authority its answers, and everybody else their certificates.
+/// A certificate resolver that selects a challenge certificate for an ACME authority, and a normal
+/// certificate for any other client.
 #[derive(Debug)]
 pub(super) struct ChallengeResolver {
     pub(super) challenges: Challenges,

@@ -1,47 +1,52 @@
-//! How TLS is set up.
+//! The settings of TLS.
 
 use http::HeaderValue;
 
 use super::challenges::Challenges;
 use super::pem::Pem;
 
-/// How TLS is set up. Files are looked at again when it is reloaded.
+/// The settings of TLS. A reload reads the files again.
 #[derive(Debug, Clone, Default)]
 pub struct TlsSettings {
-    /// The certificates, chosen by the name that a client asks for (RFC 6066, 3). One that asks for none of them, or for no
-    /// name, is given the first.
+    /// The certificates, which are chosen by the server name that a client requests (RFC 6066, 3).
+    /// A client that requests an unknown name or none gets the first.
     pub pairs: Vec<CertificatePair>,
-    /// The certificates that sign those of clients. Without them clients are asked for none.
+    /// The certificate authorities for client certificates. Without them, clients are not asked for
+    /// certificates.
     pub client_ca: Option<Pem>,
-    /// Whether a client may do without one.
+    /// True if a client may connect without a certificate.
     pub client_is_optional: bool,
-    /// The oldest version that is spoken.
+    /// The minimum TLS version.
     pub minimum: TlsVersion,
-    /// Whether HTTP/2 is not offered to clients.
+    /// True if HTTP/2 is not offered to clients.
     pub only_http1: bool,
-    /// Whether clients of HTTP/2 are not told that WebSockets may be opened over it (RFC 8441): they open them over HTTP/1.1 then.
+    /// True if WebSockets over HTTP/2 (RFC 8441) are not offered. Clients then open them over
+    /// HTTP/1.1.
     pub only_http1_websockets: bool,
-    /// What browsers are told of coming by HTTPS alone; none: nothing.
+    /// The value of `Strict-Transport-Security`, by which browsers use only HTTPS for this host.
+    /// `None` omits the header.
     pub hsts: Option<Hsts>,
-    /// What is answered to an authority from which the certificates come while the server runs. Files of [`pairs`](Self::pairs) need
-    /// not be there then, and those behind the first are used in its place, until [`Tls::reload`](crate::tls::Tls::reload) finds them.
+    /// The responses to ACME challenges, if the certificates are obtained by ACME while the server
+    /// runs. The files of the first of [`pairs`](Self::pairs) may then be missing, and the further
+    /// pairs are used instead until [`Tls::reload`](crate::tls::Tls::reload) finds the files.
     pub challenges: Option<Challenges>,
 }
 
-/// `Strict-Transport-Security` (RFC 6797, 6.1), in every reply over TLS to a request whose Host is a name, unless the application has said
-/// so itself. An address is never a host of that kind (8.1.1).
+/// The header `Strict-Transport-Security` (RFC 6797, 6.1). It is added to every response over TLS
+/// to a request whose Host is a name, unless the application has set it. The header has no meaning
+/// for IP addresses (8.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hsts {
-    /// For how many seconds; 0 has browsers forget it.
+    /// The time in seconds for which browsers remember the setting. 0 makes them forget it.
     pub max_age: u32,
-    /// Whether it holds for all names below this one as well.
+    /// True if the setting also applies to all subdomains.
     pub include_subdomains: bool,
-    /// Whether those who make browsers may put the name into them.
+    /// True if browser vendors may include the host in their preload lists.
     pub preload: bool,
 }
 
 impl Hsts {
-    /// The header's value.
+    /// Returns the value of the header.
     pub(super) fn value(self) -> HeaderValue {
         let subdomains = if self.include_subdomains { "; includeSubDomains" } else { "" };
         let preload = if self.preload { "; preload" } else { "" };
@@ -53,16 +58,16 @@ impl Hsts {
 /// A certificate and its key.
 #[derive(Debug, Clone)]
 pub struct CertificatePair {
-    /// The certificate, and behind it those between it and a root, each signed by the next.
+    /// The certificate, followed by its intermediate certificates, each signed by the next.
     pub certificate: Pem,
-    /// Its private key: PKCS#8, PKCS#1 or SEC1, not encrypted.
+    /// The private key in PKCS#8, PKCS#1 or SEC1, not encrypted.
     pub key: Pem,
 }
 
-/// A version of TLS. Older ones have been given up (RFC 8996).
+/// A version of TLS. Older versions are deprecated (RFC 8996).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TlsVersion {
-    /// TLS 1.2 (RFC 5246), with the suites that are still sound.
+    /// TLS 1.2 (RFC 5246), with the cipher suites that are still secure.
     #[default]
     Tls12,
     /// TLS 1.3 (RFC 8446).

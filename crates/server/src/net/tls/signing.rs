@@ -1,6 +1,8 @@
-//! Keys, and what is signed with them: certificates (RFC 5280) and requests for them (RFC 2986).
+//! Keys, and the certificates (RFC 5280) and certificate requests (RFC 2986) that are signed with
+//! them.
 //!
-//! Small enough to write by hand, in DER around a key and a signature of ring's: rcgen needs Rust 1.88.
+//! The encoding is written by hand, in DER around the keys and signatures of ring, because it is
+//! short and rcgen needs Rust 1.88.
 
 use std::fmt;
 use std::io;
@@ -24,10 +26,11 @@ const SERVER_AUTH: &[u8] = &[0x2B, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
 const EXTENSION_REQUEST: &[u8] = &[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x09, 0x0E];
 const ACME_IDENTIFIER: &[u8] = &[0x2B, 0x06, 0x01, 0x05, 0x05, 0x07, 0x01, 0x1F];
 
-/// How long the answer to a challenge is valid; nobody looks.
-const CHALLENGE: Duration = Duration::from_secs(86_400);
+/// The validity of a challenge certificate. Authorities do not check it.
+const CHALLENGE_VALIDITY: Duration = Duration::from_secs(86_400);
 
-/// A key of ECDSA over P-256: 120 us of the I/O thread for each handshake, where RSA takes 400.
+/// An ECDSA key over P-256. A handshake with it takes 120 us of the I/O thread, while RSA takes 400
+/// us.
 pub struct SigningKey {
     pkcs8: Vec<u8>,
     pair: EcdsaKeyPair,
@@ -35,10 +38,10 @@ pub struct SigningKey {
 }
 
 impl SigningKey {
-    /// A new one.
+    /// Generates a key.
     ///
     /// # Errors
-    /// When the system gives no randomness.
+    /// Fails if the system provides no random numbers.
     pub fn generate() -> io::Result<SigningKey> {
         let random = SystemRandom::new();
         let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random)
@@ -49,28 +52,29 @@ impl SigningKey {
         Ok(SigningKey { pkcs8: pkcs8.as_ref().to_vec(), pair, random })
     }
 
-    /// The key in PEM (RFC 7468, 10).
+    /// Returns the key in PEM (RFC 7468, 10).
     pub fn pem(&self) -> String {
         pem("PRIVATE KEY", &self.pkcs8)
     }
 
-    /// A request for a certificate for these names and addresses of hosts, in DER.
+    /// Makes a request, in DER, for a certificate with these host names and IP addresses.
     ///
     /// # Errors
-    /// When the system gives no randomness.
-    pub fn request(&self, hosts: &[&str]) -> io::Result<Vec<u8>> {
+    /// Fails if the system provides no random numbers.
+    pub fn certificate_request(&self, hosts: &[&str]) -> io::Result<Vec<u8>> {
         let extensions = sequence(&[&Extension::for_hosts(hosts).0]);
         let attribute = sequence(&[&oid(EXTENSION_REQUEST), &value(tag::SET, &[&extensions])]);
         self.signed(&sequence(&[
             &value(tag::INTEGER, &[&[0]]),
-            // All of it is in the names: a common name is what authorities are giving up.
+            // The subject is empty, because the hosts are in the alternative names, and authorities
+            // are phasing out common names.
             &sequence(&[]),
             &self.public_key(),
             &value(tag::explicit(0), &[&attribute]),
         ]))
     }
 
-    /// A certificate that it has signed itself, in DER.
+    /// Makes a self-signed certificate in DER.
     pub(super) fn certificate(
         &self,
         common_name: &str,
@@ -79,7 +83,7 @@ impl SigningKey {
     ) -> io::Result<Vec<u8>> {
         let mut serial = [0; 16];
         self.random.fill(&mut serial).map_err(|_| no_randomness())?;
-        // Positive, and of one length (RFC 5280, 4.1.2.2).
+        // The serial number is positive and has a fixed length (RFC 5280, 4.1.2.2).
         serial[0] = serial[0] & 0x7F | 0x40;
         let name = sequence(&[
             &oid(&[0x55, 0x04, 0x03]),
@@ -111,14 +115,15 @@ impl SigningKey {
     }
 }
 
-/// Without the key.
+/// Does not show the key.
 impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SigningKey").finish_non_exhaustive()
     }
 }
 
-/// What an authority is shown over TLS to prove whose a host is (RFC 8737, 3): a certificate for it, with what the authority gave.
+/// Makes the certificate by which the control of a host is proved to an ACME authority over TLS
+/// (RFC 8737, 3). It contains the hash of the key authorization.
 pub(super) fn challenge_certificate(
     host: &str,
     key_authorization: &str,
@@ -131,10 +136,15 @@ pub(super) fn challenge_certificate(
         Extension::new(ACME_IDENTIFIER, true, &key_authorization_hash),
     ];
     let now = SystemTime::now();
-    let der = key.certificate("rookery", now - CHALLENGE..now + CHALLENGE, &extensions)?;
+    let der = key.certificate(
+        "rookery",
+        now - CHALLENGE_VALIDITY..now + CHALLENGE_VALIDITY,
+        &extensions,
+    )?;
     let pkcs8 = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.pkcs8));
     let key = any_ecdsa_type(&pkcs8).map_err(io::Error::other)?;
-    // Not `from_der`, which refuses what it does not know and is critical, as this extension has to be.
+    // `from_der` is not used, because it refuses unknown critical extensions, and this one must be
+    // critical.
     Ok(CertifiedKey::new(vec![CertificateDer::from(der)], key))
 }
 
@@ -147,7 +157,7 @@ impl Extension {
         Extension(sequence(&[&oid(id), &critical, &value(tag::OCTET_STRING, &[content])]))
     }
 
-    /// The alternative names: of hosts, and their addresses.
+    /// Makes the extension with the alternative names: host names and IP addresses.
     pub(super) fn for_hosts(hosts: &[&str]) -> Extension {
         let names: Vec<Vec<u8>> = hosts
             .iter()
@@ -161,12 +171,12 @@ impl Extension {
         Extension::new(&[0x55, 0x1D, 0x11], false, &sequence(&names))
     }
 
-    /// It signs no others.
+    /// Makes the extension that says that the certificate belongs to no authority.
     pub(super) fn not_a_ca() -> Extension {
         Extension::new(&[0x55, 0x1D, 0x13], true, &sequence(&[]))
     }
 
-    /// `digitalSignature`
+    /// Makes the extension for the key usage `digitalSignature`.
     pub(super) fn digital_signature() -> Extension {
         Extension::new(&[0x55, 0x1D, 0x0F], true, &value(tag::BIT_STRING, &[&[7, 0x80]]))
     }
@@ -208,10 +218,10 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// RFC 5280, 4.1.2.5.1; from 2050 on it would be another kind.
+/// Encodes a UTCTime (RFC 5280, 4.1.2.5.1). From 2050 on, certificates use GeneralizedTime.
 fn utc_time(time: SystemTime) -> Vec<u8> {
     let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    // "Sun, 06 Nov 1994 08:49:37 GMT"
+    // Such as "Sun, 06 Nov 1994 08:49:37 GMT".
     let text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds));
     let months = "JanFebMarAprMayJunJulAugSepOctNovDec";
     let month = months.find(&text[8..11]).map_or(1, |at| at / 3 + 1);
@@ -250,7 +260,7 @@ mod tests {
         let made = challenge_certificate("app.example.org", "token.thumbprint").unwrap();
         let der = &made.cert[0];
         assert_eq!(Certificate::parse(der).unwrap().hosts, ["app.example.org"]);
-        // Critical, and the SHA-256 in an octet string of its own (RFC 8737, 3).
+        // The extension is critical, and contains the SHA-256 in an octet string (RFC 8737, 3).
         let key_authorization_hash = digest(&SHA256, b"token.thumbprint");
         let wanted = [
             &oid(ACME_IDENTIFIER)[..],
@@ -265,7 +275,7 @@ mod tests {
     fn openssl_verifies_a_certificate_request() {
         let der = SigningKey::generate()
             .unwrap()
-            .request(&["app.example.org", "192.0.2.1", "2001:db8::1"])
+            .certificate_request(&["app.example.org", "192.0.2.1", "2001:db8::1"])
             .unwrap();
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("request.der");

@@ -1,7 +1,8 @@
-//! TLS over a socket, by rustls's buffered API: bytes go in and out as over the socket itself.
+//! TLS over a socket, by rustls's buffered API. The interface is that of the socket itself.
 //!
-//! rustls does no I/O. Records are read into its buffer (4 KiB, and up to 18 while a record is not whole) and opened there;
-//! what is written is sealed into its own, up to [`WRITE_BYTES`], and leaves from there.
+//! rustls does no I/O. Records are read into its buffer (4 KiB, and up to 18 KiB for an incomplete
+//! record) and decrypted there. Written data are encrypted into another buffer of up to
+//! [`WRITE_BYTES`], from which they are sent.
 
 use std::io::{self, BufRead as _, IoSlice, Write as _};
 use std::sync::Arc;
@@ -13,47 +14,50 @@ use tokio::io::ReadBuf;
 use super::challenges::ACME_TLS;
 use crate::net::socket::Socket;
 
-/// Bytes that are sealed before they have to leave: one whole record (RFC 8446, 5.1).
+/// The maximum number of encrypted bytes before they have to be sent. It is one full record (RFC
+/// 8446, 5.1).
 const WRITE_BYTES: usize = 16 << 10;
 
-/// What a connection holds for TLS at the most, beside what it holds in the clear: a record that is being read with what was
-/// in the one before it, and one that is being written.
+/// The maximum memory of a connection for TLS: a record that is being read, the data of the
+/// previous one, and one record that is being written.
 pub(crate) const TLS_BYTES: usize = 48 << 10;
 
-/// The name of HTTP/2 over TLS (RFC 9113, 3.2).
+/// The ALPN name of HTTP/2 (RFC 9113, 3.2).
 pub(super) const HTTP2: &[u8] = b"h2";
 
-/// How the first bytes of a connection were answered.
+/// The result of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HandshakeResult {
-    /// The handshake is done.
+    /// The handshake is complete.
     Complete,
-    /// They are no TLS but the beginning of a request: the stream is as its socket from now on.
+    /// The client has sent plaintext HTTP instead of a TLS handshake. The stream has no TLS from
+    /// now on.
     PlaintextHttp,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing has been read.
+    /// The initial state, before the first byte was read.
     New,
     Handshake,
     Open,
-    /// Not TLS: what is read and written is the socket's.
+    /// The client does not use TLS. Reads and writes go directly to the socket.
     Plaintext,
-    /// The peer has broken the protocol, and was warned_at: what it sends is thrown away by whoever reads it.
+    /// The peer has violated the protocol and has been sent an alert. Further input is not
+    /// decrypted, and its reader discards it.
     Failed,
 }
 
-/// See the module.
+/// A TLS stream over a socket.
 #[derive(Debug)]
 pub(crate) struct TlsStream {
     tls: ServerConnection,
     state: State,
-    /// Bytes that have been opened and not been read.
+    /// The number of decrypted bytes that have not been read.
     plaintext_bytes: usize,
-    /// Bytes that have been taken to be written, and of which the socket has not taken all.
+    /// The number of accepted bytes that the socket has not completely accepted.
     unsent: usize,
-    /// Whether the peer has said that it sends no more.
+    /// True if the peer's side has ended, with or without `close_notify`.
     is_read_closed: bool,
     socket: Socket,
 }
@@ -76,34 +80,35 @@ impl TlsStream {
         &self.socket
     }
 
-    /// The peer's certificate in DER, when it was asked for one and gave it.
+    /// Returns the client's certificate in DER, if it was requested and sent.
     pub(crate) fn peer_certificate(&self) -> Option<&[u8]> {
         self.tls.peer_certificates().and_then(|chain| chain.first()).map(AsRef::as_ref)
     }
 
-    /// Whether HTTP/2 has been agreed on (RFC 7301).
-    pub(crate) fn speaks_http2(&self) -> bool {
+    /// Returns true if HTTP/2 was negotiated (RFC 7301).
+    pub(crate) fn is_http2(&self) -> bool {
         self.tls.alpn_protocol() == Some(HTTP2)
     }
 
-    /// Whether the peer came to see a certificate and no more (RFC 8737).
+    /// Returns true if the connection only serves to show a challenge certificate (RFC 8737).
     pub(crate) fn is_challenge(&self) -> bool {
         self.tls.alpn_protocol() == Some(ACME_TLS)
     }
 
-    /// The name that the client asked for (RFC 6066, 3).
+    /// Returns the server name that the client requested (RFC 6066, 3).
     pub(crate) fn server_name(&self) -> Option<&str> {
         self.tls.server_name()
     }
 
-    /// Drives the handshake. An error has been said to the peer, as far as it can be.
+    /// Drives the handshake to its end. After an error, an alert has been sent to the peer if
+    /// possible.
     pub(crate) fn poll_handshake(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<HandshakeResult>> {
         while self.state == State::New {
             ready!(self.socket.poll_read_ready(cx))?;
-            // Before rustls sees it: its answer would be on its way.
+            // The first byte is checked before rustls reads it, because rustls would send an alert.
             match self.socket.try_peek() {
                 Ok(Some(byte)) if byte.is_ascii_uppercase() => self.state = State::Plaintext,
                 Ok(Some(_)) => self.state = State::Handshake,
@@ -127,7 +132,7 @@ impl TlsStream {
         }))
     }
 
-    /// Whether there is something to read, or to open.
+    /// Waits until there are decrypted bytes, or input to decrypt.
     pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.plaintext_bytes > 0 || self.is_read_closed {
             Poll::Ready(Ok(()))
@@ -136,8 +141,8 @@ impl TlsStream {
         }
     }
 
-    /// Reads what has been opened, or else waits for it. Nothing is read at the peer's end, with `close_notify` or without:
-    /// HTTP and WebSockets tell by themselves what was cut off.
+    /// Reads decrypted bytes, or waits for them. Reads nothing at the end of the peer's side, with
+    /// or without `close_notify`, because HTTP and WebSockets detect truncation themselves.
     pub(crate) fn poll_read_buf(
         &mut self,
         cx: &mut Context<'_>,
@@ -162,7 +167,7 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// As [`Transport::try_peek`](crate::net::transport::Transport::try_peek).
+    /// Checks for input, like [`Transport::try_peek`](crate::net::transport::Transport::try_peek).
     pub(crate) fn try_peek(&mut self, cx: &mut Context<'_>) -> io::Result<usize> {
         while self.plaintext_bytes == 0 {
             match self.poll_decrypt(cx) {
@@ -177,7 +182,8 @@ impl TlsStream {
         Ok(1)
     }
 
-    /// Reads from the socket once and opens what is whole; `false` at the end.
+    /// Reads from the socket once, and decrypts complete records. Returns false at the end of the
+    /// peer's side.
     fn poll_decrypt(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         if self.is_read_closed {
             return Poll::Ready(Ok(false));
@@ -198,7 +204,7 @@ impl TlsStream {
                 Poll::Ready(Ok(!self.is_read_closed))
             }
             Err(error) => {
-                // The alert that tells the peer. What it does not take now is lost.
+                // Sends the alert. If the socket does not accept it now, the alert is lost.
                 let _ = self.tls.write_tls(&mut WithoutWaiting(&self.socket));
                 self.state = State::Failed;
                 Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)))
@@ -206,7 +212,8 @@ impl TlsStream {
         }
     }
 
-    /// Seals a record when the one before has left, and sends what the socket takes of it.
+    /// Encrypts a record once the previous one has been sent, and sends as much of it as the socket
+    /// accepts.
     pub(crate) fn poll_write_vectored(
         &mut self,
         cx: &mut Context<'_>,
@@ -223,20 +230,20 @@ impl TlsStream {
         self.unsent += n;
         match self.poll_flush(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            // It has been taken: the next write, or `poll_flush`, sees to the rest.
+            // The bytes have been accepted. The next write, or `poll_flush`, sends the rest.
             _ => Poll::Ready(Ok(n)),
         }
     }
 
-    /// Seals a piece as a whole when what was before it has left, so that its records leave in one system call, and sends what the socket
-    /// takes of it.
+    /// Encrypts a whole chunk once earlier data have been sent, so that its records leave in one
+    /// system call. Sends as much as the socket accepts.
     pub(crate) fn poll_write_chunk(
         &mut self,
         cx: &mut Context<'_>,
-        piece: &[u8],
+        chunk: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.tls.set_buffer_limit(None);
-        let written = self.poll_write_vectored(cx, &[IoSlice::new(piece)]);
+        let written = self.poll_write_vectored(cx, &[IoSlice::new(chunk)]);
         self.tls.set_buffer_limit(Some(WRITE_BYTES));
         written
     }
@@ -254,7 +261,8 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes what fits the socket's buffer; what does not is lost.
+    /// Writes as many bytes as fit into the buffer, and sends what the socket accepts without
+    /// waiting. The rest may be lost.
     pub(crate) fn try_write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         if self.state == State::Plaintext {
             return self.socket.try_write_vectored(buffers);
@@ -267,7 +275,8 @@ impl TlsStream {
         Ok(n)
     }
 
-    /// Sends `close_notify`. A peer that has not read what was sent before does not get it: to it, what follows is a cut.
+    /// Sends `close_notify`. If the peer has not read earlier data, the alert may not be sent, and
+    /// the peer sees a truncated stream.
     pub(crate) fn send_close_notify(&mut self) {
         if self.state == State::Open {
             self.tls.send_close_notify();
@@ -275,7 +284,7 @@ impl TlsStream {
         }
     }
 
-    /// Sends what the socket takes without waiting.
+    /// Sends as many bytes as the socket accepts without waiting.
     pub(crate) fn try_flush(&mut self) {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut WithoutWaiting(&self.socket)) {
@@ -292,13 +301,13 @@ impl TlsStream {
     }
 }
 
-/// A socket whose task is woken when it can be read or written again.
+/// A socket whose task is woken when reading or writing is possible again.
 struct WithWaker<'a, 'b> {
     socket: &'a mut Socket,
     cx: &'a mut Context<'b>,
 }
 
-/// What is pending is an error to those who do not wait.
+/// Converts `Pending` to the error `WouldBlock`, for the synchronous I/O traits.
 fn pending_to_would_block<T>(polled: Poll<io::Result<T>>) -> io::Result<T> {
     match polled {
         Poll::Ready(result) => result,
@@ -328,7 +337,7 @@ impl io::Write for WithWaker<'_, '_> {
     }
 }
 
-/// A socket that takes what it can.
+/// A socket that accepts what it can without waiting, and wakes no task.
 struct WithoutWaiting<'a>(&'a Socket);
 
 impl io::Write for WithoutWaiting<'_> {

@@ -1,9 +1,9 @@
-//! Why a certificate or a key cannot be used, each with its remedy.
+//! Errors of certificates and keys, each with its remedy.
 
 use std::fmt;
 use std::io;
 
-/// Which of the two.
+/// The part of the TLS settings to which an error refers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TlsPart {
@@ -11,7 +11,7 @@ pub enum TlsPart {
     Certificate,
     /// The private key.
     Key,
-    /// The certificates that sign those of clients.
+    /// The certificate authorities for client certificates.
     ClientCa,
 }
 
@@ -25,63 +25,64 @@ impl fmt::Display for TlsPart {
     }
 }
 
-/// Why TLS cannot be set up, or not be set up anew. `from` is the path as it was given, or says that it was text.
+/// An error of setting up or reloading TLS. `from` is the path as it was given, or says that the
+/// source was text.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// No certificate was given.
-    Nothing,
-    /// A file that is not there, or may not be read.
+    /// There is no certificate.
+    NoCertificate,
+    /// A file that does not exist or cannot be read.
     Unreadable {
-        /// Which of the two.
+        /// The affected part.
         part: TlsPart,
-        /// Where it was looked for.
+        /// The source.
         from: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A folder in place of a file.
-    Folder {
-        /// Which of the two.
+    /// A folder instead of a file.
+    IsDirectory {
+        /// The affected part.
         part: TlsPart,
-        /// Where it was looked for.
+        /// The source.
         from: String,
     },
-    /// A file without what was wanted.
-    NotInside {
-        /// Which of the two.
+    /// A file without the wanted section.
+    MissingSection {
+        /// The affected part.
         part: TlsPart,
-        /// Where it was looked for.
+        /// The source.
         from: String,
-        /// The labels of the sections that it has instead.
+        /// The labels of the sections that the file contains.
         sections: Vec<String>,
     },
-    /// A key that needs a password.
+    /// A key that is encrypted by a password.
     Encrypted {
-        /// Where it was looked for.
+        /// The source.
         from: String,
     },
-    /// DER or PKCS#12 in place of PEM.
+    /// DER or PKCS#12 instead of PEM.
     Binary {
-        /// Which of the two.
+        /// The affected part.
         part: TlsPart,
-        /// Where it was looked for.
+        /// The source.
         from: String,
     },
-    /// PEM that cannot be read, or holds what is no certificate or no key.
+    /// Malformed PEM, or PEM whose content is not a certificate or key.
     Malformed {
-        /// Which of the two.
+        /// The affected part.
         part: TlsPart,
-        /// Where it was looked for.
+        /// The source.
         from: String,
-        /// What is wrong.
+        /// A description of the fault.
         reason: String,
     },
-    /// The key is another certificate's.
+    /// A key that does not belong to the certificate.
     Mismatch {
-        /// Where the certificate came from.
+        /// The source of the certificate.
         certificate: String,
-        /// Where the key came from.
+        /// The source of the key.
         key: String,
     },
 }
@@ -89,24 +90,27 @@ pub enum TlsError {
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TlsError::Nothing => f.write_str("TLS needs a certificate and its key"),
+            TlsError::NoCertificate => f.write_str("TLS needs a certificate and its key"),
             TlsError::Unreadable { part, from, source }
                 if source.kind() == io::ErrorKind::NotFound =>
             {
                 write!(f, "{part} cannot be read: there is no file {from}")
             }
             TlsError::Unreadable { part, from, source } => {
-                // SAFETY: asks, and touches no memory.
+                // SAFETY: the call accesses no memory.
                 let user = unsafe { libc::geteuid() };
                 write!(
                     f,
-                    "{part} cannot be read: {from}: {source}; this process runs as the user with the id {user}"
+                    "{part} cannot be read: {from}: {source}; this process runs as the user with \
+                     the id {user}"
                 )
             }
-            TlsError::Folder { part, from } => {
+            TlsError::IsDirectory { part, from } => {
                 write!(f, "{part} cannot be read: {from} is a folder; name the file in it")
             }
-            TlsError::NotInside { part, from, sections } => not_inside(f, *part, from, sections),
+            TlsError::MissingSection { part, from, sections } => {
+                missing_section(f, *part, from, sections)
+            }
             TlsError::Encrypted { from } => write!(
                 f,
                 "the key in {from} is encrypted; give its password, or write it without one: \
@@ -115,25 +119,28 @@ impl fmt::Display for TlsError {
             TlsError::Binary { part: TlsPart::Key, from } => write!(
                 f,
                 "the key in {from} is not PEM but DER or PKCS#12; to make it PEM: \
-                 openssl pkey -inform DER -in {from} -out key.pem, or openssl pkcs12 -in {from} -nocerts -nodes -out key.pem"
+                 openssl pkey -inform DER -in {from} -out key.pem, or \
+                 openssl pkcs12 -in {from} -nocerts -nodes -out key.pem"
             ),
             TlsError::Binary { part, from } => write!(
                 f,
                 "{part} in {from} is not PEM but DER or PKCS#12; to make it PEM: \
-                 openssl x509 -inform DER -in {from} -out cert.pem, or openssl pkcs12 -in {from} -nokeys -out cert.pem"
+                 openssl x509 -inform DER -in {from} -out cert.pem, or \
+                 openssl pkcs12 -in {from} -nokeys -out cert.pem"
             ),
             TlsError::Malformed { part, from, reason } => {
                 write!(f, "{part} in {from} is malformed: {reason}")
             }
             TlsError::Mismatch { certificate, key } => write!(
                 f,
-                "the key in {key} is not that of the certificate in {certificate}: has only one of the two been renewed?"
+                "the key in {key} is not that of the certificate in {certificate}: has \
+                 only one of the two been renewed?"
             ),
         }
     }
 }
 
-fn not_inside(
+fn missing_section(
     f: &mut fmt::Formatter<'_>,
     part: TlsPart,
     from: &str,

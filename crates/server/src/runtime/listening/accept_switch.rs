@@ -1,21 +1,23 @@
-//! Whether a listener accepts. Its socket stays open meanwhile, so that nobody is refused: who
-//! connects waits in the queue of the socket, which another process may accept from.
+//! The switch that turns accepting on and off for a listener.
+//!
+//! A paused socket stays open, so that no client is refused. New connections wait in the queue of
+//! the socket, from which another process may accept.
 
 use std::future::pending;
 
 use tokio::sync::watch;
 
-/// Whether connections are accepted.
+/// The position of an [`AcceptSwitch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::runtime) enum AcceptMode {
     On,
-    /// Not for now; the socket stays open.
+    /// Connections are not accepted for now, and the socket stays open.
     Paused,
-    /// Never again; the listener's copy of the socket is closed.
+    /// Connections are never accepted again, and the listener's copy of the socket is closed.
     Stopped,
 }
 
-/// What decides whether a listener accepts.
+/// The switch that turns accepting on and off for a listener.
 #[derive(Debug)]
 pub(in crate::runtime) struct AcceptSwitch(watch::Sender<AcceptMode>);
 
@@ -24,9 +26,9 @@ impl AcceptSwitch {
         AcceptSwitch(watch::channel(mode).0)
     }
 
-    /// Sets whether connections are accepted; [`Never`](AcceptMode::Stopped) is final. On the I/O
-    /// thread, nothing more is accepted once this has returned for anything but
-    /// [`Yes`](AcceptMode::On).
+    /// Sets whether connections are accepted. [`Stopped`](AcceptMode::Stopped) is final. If this
+    /// function is called on the I/O thread with any mode but [`On`](AcceptMode::On), no connection
+    /// is accepted after it has returned.
     pub(in crate::runtime) fn set(&self, mode: AcceptMode) {
         self.0.send_if_modified(|now| {
             let changes = *now != mode && *now != AcceptMode::Stopped;
@@ -37,26 +39,26 @@ impl AcceptSwitch {
         });
     }
 
-    /// Returns what a listener looks at.
+    /// Returns a receiver for changes of the switch.
     pub(in crate::runtime) fn watch(&self) -> AcceptWatch {
         AcceptWatch(self.0.subscribe())
     }
 }
 
-/// What a listener looks at before it accepts.
+/// A receiver for changes of an [`AcceptSwitch`], which the acceptor checks before it accepts.
 #[derive(Debug)]
 pub(in crate::runtime) struct AcceptWatch(watch::Receiver<AcceptMode>);
 
 impl AcceptWatch {
-    /// Returns whether connections are accepted now.
+    /// Returns the current mode, and marks it as seen for [`changed`](Self::changed).
     pub(in crate::runtime) fn mode(&mut self) -> AcceptMode {
         *self.0.borrow_and_update()
     }
 
-    /// Waits until that has changed since it was last asked.
+    /// Waits until the mode has changed since it was last seen.
     pub(in crate::runtime) async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
-            // Nobody is left to change it.
+            // The switch was dropped, so the mode can never change again.
             pending::<()>().await;
         }
     }

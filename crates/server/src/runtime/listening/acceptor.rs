@@ -1,4 +1,4 @@
-//! AcceptMode connections.
+//! The tasks that accept the connections of a listener and check its certificate files.
 
 use std::io;
 use std::rc::Rc;
@@ -16,29 +16,32 @@ use crate::net::listen::WatchedSocket;
 use crate::net::tls::certificate_store::Tls;
 use crate::runtime::io_context::IoContext;
 
-/// How long accepting rests when descriptors or memory have run out.
+/// The pause after descriptors or memory have run out.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a connection past the limit is told.
-const SERVER_FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
-    Content-Type: text/plain\r\nContent-Length: 46\r\n\r\n503 Service Unavailable: too many connections\n";
+/// The response to a connection that exceeds [`Limits::max_connections`](crate::Limits::max_connections).
+const SERVER_FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+    Connection: close\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 46\r\n\r\n\
+    503 Service Unavailable: too many connections\n";
 
-/// What a connection past the limit of its address is told.
-const TOO_MANY_FROM_IP: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
-    Content-Type: text/plain\r\nContent-Length: 64\r\n\r\n503 Service Unavailable: too many connections from this address\n";
+/// The response to a connection that exceeds [`Limits::max_connections_per_ip`](crate::Limits::max_connections_per_ip).
+const TOO_MANY_FROM_IP: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+    Connection: close\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 64\r\n\r\n\
+    503 Service Unavailable: too many connections from this address\n";
 
-/// What either is told over TLS, before there is a session to say it in: the alert `internal_error` (RFC 8446, 6).
+/// The TLS alert `internal_error` (RFC 8446, 6), which rejects a connection before its TLS
+/// handshake.
 const ALERT: &[u8] = &[21, 3, 3, 0, 2, 2, 80];
 
-/// How often the files of certificates are looked at.
+/// The interval between two checks of the certificate files.
 const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Looks at the files of certificates, and at their dates, until it is dropped.
+/// Checks the certificate files and the validity dates periodically. Runs until it is dropped.
 pub(in crate::runtime) async fn watch_certificates(tls: Tls) {
     loop {
         tokio::time::sleep(CERTIFICATE_CHECK_INTERVAL).await;
         let tls = tls.clone();
-        // A panic there leaves the certificates as they are.
+        // After a panic in the closure the certificates stay as they are.
         let _ = tokio::task::spawn_blocking(move || {
             tls.check_files(Instant::now());
             tls.warn_about_dates(SystemTime::now());
@@ -47,7 +50,7 @@ pub(in crate::runtime) async fn watch_certificates(tls: Tls) {
     }
 }
 
-/// Accepts, while the gate is open, until it is dropped.
+/// Accepts connections while the switch is on. Runs until it is dropped.
 pub(in crate::runtime) async fn accept(
     context: Rc<IoContext>,
     mut acceptor: WatchedSocket,
@@ -60,7 +63,7 @@ pub(in crate::runtime) async fn accept(
             acceptor = pause(acceptor, &mut accept_watch).await;
         }
         let accepted = tokio::select! {
-            // In this order: once the gate is closed, nobody is accepted.
+            // The order matters: once the switch is off, no connection is accepted.
             biased;
             () = accept_watch.changed() => continue,
             accepted = acceptor.accept() => accepted,
@@ -71,28 +74,28 @@ pub(in crate::runtime) async fn accept(
                     context
                         .http
                         .handshake_limit
-                        .wait_for_capacity(context.connections.limits.handshakes)
+                        .wait_for_capacity(context.connections.limits.tls_max_handshakes)
                         .await;
                 }
-                // Failing means that the client has gone already.
+                // An error means that the client has already disconnected.
                 let _ = admit(&context, accepted, listener, &config);
             }
             Err(error) if descriptor::is_exhausted(&error) => tokio::time::sleep(RETRY_PAUSE).await,
-            // The client went before it was accepted.
+            // The client disconnected before the connection was accepted.
             Err(_) => {}
         }
     }
 }
 
-/// Leaves a socket alone until the gate is open again.
+/// Unregisters the socket until the switch is on again.
 async fn pause(acceptor: WatchedSocket, accept_watch: &mut AcceptWatch) -> WatchedSocket {
     let mut paused = acceptor.pause();
     loop {
         match accept_watch.mode() {
             AcceptMode::On => match paused.resume() {
                 Ok(acceptor) => return acceptor,
-                Err((again, _)) => {
-                    paused = again;
+                Err((unregistered, _)) => {
+                    paused = unregistered;
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }
             },
@@ -113,24 +116,24 @@ fn admit(
 ) -> io::Result<()> {
     let (connections, limits) = (&context.connections, &context.connections.limits);
     if config.is_supervised() && !accepted.is_from_supervisor() {
-        // It is told nothing.
+        // The connection is closed without a response.
         return Ok(());
     }
     let tls = config.tls.as_ref();
     let refusal = |response| if tls.is_some() { ALERT } else { response };
     let counted = match accepted.remote() {
-        Some(remote) if limits.per_address < usize::MAX => {
-            match context.connections_per_ip.admit(remote.ip(), limits.per_address) {
+        Some(remote) if limits.max_connections_per_ip < usize::MAX => {
+            match context.connections_per_ip.admit(remote.ip(), limits.max_connections_per_ip) {
                 None => return accepted.reject(refusal(TOO_MANY_FROM_IP)),
                 admitted => admitted,
             }
         }
         _ => None,
     };
-    let has_room = connections.admit(Share::Connections, 0, connection_bytes(tls.is_some()));
-    // A supervisor has counted those whom it speaks for.
-    let is_full = connections.len() >= limits.connections && !config.is_supervised();
-    if (is_full || !has_room) && !connections.free_slot() {
+    let has_memory = connections.admit(Share::Connections, 0, connection_bytes(tls.is_some()));
+    // The supervisor has already counted the clients of the requests that it forwards.
+    let is_full = connections.len() >= limits.max_connections && !config.is_supervised();
+    if (is_full || !has_memory) && !connections.free_slot() {
         return accepted.reject(refusal(SERVER_FULL));
     }
     let (transport, addresses) = accepted.into_transport(counted, tls)?;

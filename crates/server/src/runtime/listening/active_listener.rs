@@ -1,4 +1,4 @@
-//! A listener on the I/O thread: its sockets, and the tasks that accept on them.
+//! A listener on the I/O thread, with its sockets and tasks.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -16,25 +16,25 @@ use crate::net::listen::{ListeningSocket, WatchedSocket};
 use crate::runtime::io_context::IoContext;
 use crate::runtime::supervised::supervision::Supervision;
 
-/// A listener with its sockets and tasks.
+/// A listener on the I/O thread, with its sockets and tasks.
 pub(in crate::runtime) struct ActiveListener {
-    /// One for each of its sockets.
+    /// The tasks that accept connections, one for each socket.
     pub(in crate::runtime) accept_tasks: Vec<JoinHandle<()>>,
-    /// Look at the files of certificates.
+    /// The tasks that check certificate files.
     certificate_tasks: Vec<JoinHandle<()>>,
-    /// The sockets that are not public listeners of a supervisor.
+    /// The listener's sockets, except the public listeners of a supervisor.
     sockets: Vec<Rc<ListeningSocket>>,
-    /// Whether it accepts on these.
+    /// The switch that turns accepting on `sockets` on and off.
     pub(in crate::runtime) accept_switch: AcceptSwitch,
-    /// What has a worker accept on public listeners.
+    /// The supervision that turns accepting on the public listeners on and off.
     inherited: Option<Arc<Supervision>>,
 }
 
 impl ActiveListener {
-    /// Accepts on sockets, inside a runtime.
+    /// Starts a listener. Must be called inside the runtime.
     ///
     /// # Errors
-    /// When one cannot be watched.
+    /// Fails if a socket cannot be registered with the runtime.
     pub(in crate::runtime) fn start(
         context: &Rc<IoContext>,
         listener: ListenerId,
@@ -75,27 +75,27 @@ impl ActiveListener {
         Ok(ActiveListener { accept_tasks, certificate_tasks, sockets, accept_switch, inherited })
     }
 
-    /// Returns its sockets once more.
+    /// Returns copies of the listener's sockets.
     pub(in crate::runtime) fn copy_sockets(&self) -> io::Result<Vec<OwnedFd>> {
         self.sockets.iter().map(|socket| socket.as_fd().try_clone_to_owned()).collect()
     }
 
-    /// Stops accepting; when this returns the port is free.
+    /// Stops accepting. The port is free when this function returns.
     pub(in crate::runtime) async fn end(self, connections: &ConnectionTable) {
         if let Some(supervision) = &self.inherited {
-            // What is said to accept from now on is refused.
+            // From now on the supervisor's requests to accept are refused.
             supervision.pause();
             connections.set_public_listener(None);
         }
         for task in &self.certificate_tasks {
             task.abort();
         }
-        for accepting in &self.accept_tasks {
-            accepting.abort();
+        for task in &self.accept_tasks {
+            task.abort();
         }
-        for accepting in self.accept_tasks {
-            // Cancelled, as asked.
-            let _ = accepting.await;
+        for task in self.accept_tasks {
+            // The task was aborted above.
+            let _ = task.await;
         }
     }
 }

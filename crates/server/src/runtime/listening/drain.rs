@@ -1,4 +1,4 @@
-//! Ending the connections of a listener: in order, and those that are late.
+//! Closing the connections of a listener, gracefully at first and forcibly after a timeout.
 
 use std::time::Duration;
 
@@ -6,46 +6,49 @@ use rookery_exchange::ListenerId;
 
 use crate::connections::table::ConnectionTable;
 
-/// Ends what is idle, and the rest when it is done.
+/// Closes idle connections now, and each other connection after its current response.
 pub(in crate::runtime) fn begin(connections: &ConnectionTable, listener: ListenerId) {
-    for peer in connections.of_listener(listener) {
-        peer.stop();
+    for connection in connections.of_listener(listener) {
+        connection.stop();
     }
 }
 
-/// Waits for the end of all but the connections that the application owes a reply, and ends those that are late.
+/// Waits until all connections are closed, except those that wait for the application's response.
+/// Aborts the rest after `timeout`.
 pub(in crate::runtime) async fn finish(
     connections: &ConnectionTable,
     listener: ListenerId,
     timeout: Duration,
 ) {
-    for peer in connections.of_listener(listener) {
-        // The application is the one that waits for this: it makes no more of them meanwhile.
-        if peer.is_cut_by_stop() {
-            peer.abort();
+    for connection in connections.of_listener(listener) {
+        // Such connections would not end by themselves: the application waits for this function and
+        // sends no more chunks meanwhile.
+        if connection.is_cut_by_stop() {
+            connection.abort();
         }
     }
-    let is_done =
-        || connections.of_listener(listener).iter().all(|peer| peer.is_awaiting_response());
+    let is_done = || {
+        connections.of_listener(listener).iter().all(|connection| connection.is_awaiting_response())
+    };
     let all_done = async {
         loop {
-            let gone = connections.removed.notified();
+            let removed = connections.removed.notified();
             if is_done() {
                 return;
             }
-            gone.await;
+            removed.await;
         }
     };
     if tokio::time::timeout(timeout, all_done).await.is_ok() {
         return;
     }
-    for peer in connections.of_listener(listener) {
-        if !peer.is_awaiting_response() {
-            peer.abort();
+    for connection in connections.of_listener(listener) {
+        if !connection.is_awaiting_response() {
+            connection.abort();
         }
     }
     while !is_done() {
-        // Each of them ends when it is polled next.
+        // An aborted connection ends when its task is polled next.
         tokio::task::yield_now().await;
     }
 }

@@ -1,38 +1,40 @@
-//! What a worker has announced to its supervisor, and what of it the supervisor has applied.
+//! The announcements of static paths that a worker sends to its supervisor, and their
+//! confirmations.
 
-/// The announcements of a worker: a state machine that neither sends nor waits.
+/// The announcements of a worker, as a state machine without I/O.
 ///
-/// Each change has a number. The supervisor confirms the number of the last change that it has
-/// applied, and with it all before.
+/// Each change has a number. When the supervisor confirms a number, it has applied that change and
+/// thereby replaced all earlier ones.
 #[derive(Debug, Default)]
 pub(in crate::runtime) struct Announcements {
-    /// The last change.
+    /// The content of the last change.
     bytes: Vec<u8>,
-    /// The number of the last change; 0 before the first.
+    /// The number of the last change, or 0 before the first change.
     number: u64,
-    /// Whether the last change is still to be sent.
+    /// True if the last change has not been sent yet.
     is_pending: bool,
     /// The number of the last change that the supervisor has confirmed.
     applied: u64,
-    /// Whether the supervisor has confirmed nothing since the end of a wait without confirmation.
+    /// True if a wait has timed out and the supervisor has confirmed nothing since.
     is_overdue: bool,
-    /// Whether somebody receives the supervisor's confirmations.
+    /// True while the I/O thread receives the supervisor's confirmations.
     is_receiving: bool,
 }
 
-/// The result of asking whether to wait for the supervisor.
+/// The advice whether to wait for the supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::runtime) enum Wait {
-    /// There is no need to wait: the last change is in force.
+    /// The last change is in force, so there is no need to wait.
     Applied,
-    /// The confirmation of the last change is to be waited for.
+    /// The confirmation of the last change is still expected.
     Pending,
-    /// It is useless to wait: the supervisor has gone, or did not answer in time before.
+    /// A wait would be useless, because the supervisor has disconnected or did not confirm in time
+    /// before.
     Useless,
 }
 
 impl Announcements {
-    /// Replaces what is announced. Returns whether that is a change.
+    /// Replaces the announcement. Returns true if the new content differs.
     pub(in crate::runtime) fn change(&mut self, bytes: Vec<u8>) -> bool {
         let is_change = self.bytes != bytes;
         if is_change {
@@ -43,25 +45,26 @@ impl Announcements {
         is_change
     }
 
-    /// Empties the last change, which is too long to be sent. Returns whether it was not empty.
+    /// Clears the content of the last change, which is too long to be sent. Returns true if the
+    /// content was not empty.
     pub(in crate::runtime) fn empty(&mut self) -> bool {
         let had_some = !self.bytes.is_empty();
         self.bytes.clear();
         had_some
     }
 
-    /// Returns the last change with its number if it is still to be sent.
+    /// Returns the number and the content of the last change if it has not been sent yet.
     pub(in crate::runtime) fn unsent(&self) -> Option<(u64, &[u8])> {
         self.is_pending.then_some((self.number, &self.bytes[..]))
     }
 
-    /// The last change has been sent.
+    /// Notes that the last change has been sent.
     pub(in crate::runtime) fn on_sent(&mut self) {
         self.is_pending = false;
     }
 
-    /// The supervisor has applied the change of this number. A number that was never sent is
-    /// ignored.
+    /// Notes that the supervisor has applied the change with this number. A number that was never
+    /// sent is ignored.
     pub(in crate::runtime) fn on_applied(&mut self, number: u64) {
         if number <= self.number {
             self.applied = self.applied.max(number);
@@ -69,12 +72,13 @@ impl Announcements {
         }
     }
 
-    /// The time to wait for the supervisor is over. No change is waited for until it confirms one.
+    /// Notes that a wait has timed out. [`wait`](Self::wait) then advises against waiting until the
+    /// supervisor confirms a change.
     pub(in crate::runtime) fn on_timeout(&mut self) {
         self.is_overdue = true;
     }
 
-    /// From now on (or no longer) the supervisor's confirmations are received.
+    /// Sets whether the supervisor's confirmations are being received.
     pub(in crate::runtime) fn set_receiving(&mut self, is_receiving: bool) {
         self.is_receiving = is_receiving;
     }
@@ -97,11 +101,11 @@ mod tests {
 
     use super::*;
 
-    /// A supervisor behind a channel of few packets.
+    /// A model of a supervisor behind a channel with little capacity.
     #[derive(Default)]
     struct Model {
         channel: VecDeque<(u64, Vec<u8>)>,
-        /// Confirmations that the worker has not received.
+        /// The confirmations that the worker has not received yet.
         confirmations: VecDeque<u64>,
         /// The announcement in force.
         applied: Vec<u8>,
@@ -120,7 +124,7 @@ mod tests {
             }
         }
 
-        /// Reads all that has come, and applies the last of it.
+        /// Reads all packets, and applies the last one.
         fn apply(&mut self) {
             if let Some((number, bytes)) = self.channel.drain(..).next_back() {
                 self.applied = bytes;
@@ -133,7 +137,7 @@ mod tests {
     fn changes_reported_as_applied_are_in_force_after_any_sequence_of_events() {
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
         let mut chance = |of: u64| {
-            // Xorshift.
+            // An xorshift generator.
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
@@ -146,7 +150,8 @@ mod tests {
             for _ in 0..40 {
                 match chance(12) {
                     0..=2 => {
-                        // Few values, so that some are what was announced before.
+                        // There are few different values, so that some changes restore an earlier
+                        // announcement.
                         model.announced = vec![1; chance(3) as usize];
                         announcements.change(model.announced.clone());
                         model.send(&mut announcements);
@@ -167,7 +172,7 @@ mod tests {
                         is_receiving = chance(4) > 0;
                         announcements.set_receiving(is_receiving);
                     }
-                    // A supervisor that confirms what it was never sent.
+                    // The supervisor confirms a number that was never sent.
                     _ => announcements.on_applied(announcements.number + 1 + chance(9)),
                 }
                 let wait = announcements.wait();
@@ -178,7 +183,7 @@ mod tests {
                     Wait::Useless => assert!(!is_receiving || is_overdue),
                 }
             }
-            // In the end everything is in force, whatever was lost in between.
+            // In the end the last announcement is in force, whatever was lost in between.
             model.apply();
             model.send(&mut announcements);
             model.apply();

@@ -1,4 +1,4 @@
-//! The public listeners of a supervisor, in the worker that may be told to accept on them.
+//! The public listeners that a supervisor passes on to a worker.
 
 use std::io;
 use std::sync::Arc;
@@ -12,14 +12,15 @@ use crate::net::descriptor::close_in_child;
 use crate::net::listen::ListeningSocket;
 use crate::runtime::listening::socket_group::SocketGroup;
 
-/// The public listeners. They stay open while this lives, so that one server after the other can
-/// accept on copies.
+/// The public listeners that a supervisor has passed on. The sockets stay open as long as this
+/// value exists, so that successive servers of the process can accept on copies.
 #[derive(Debug)]
 pub(in crate::runtime) struct PublicListeners {
-    // Before the sockets: a descriptor that was closed may be somebody else's by now.
+    // Dropped before the sockets, because another thread may reuse the number of a closed
+    // descriptor.
     _close_in_child: Vec<CloseInChild>,
     sockets: Vec<ListeningSocket>,
-    /// Those from which requests in the clear are redirected to HTTPS.
+    /// The sockets on which plaintext requests are redirected to HTTPS.
     redirects: Vec<ListeningSocket>,
 }
 
@@ -31,7 +32,8 @@ impl PublicListeners {
         PublicListeners { _close_in_child: close_in_child, sockets, redirects }
     }
 
-    /// Returns copies of the sockets with what they serve: `site`, and redirects to it.
+    /// Returns copies of the sockets: those that are served according to `config`, and those that
+    /// redirect to them.
     pub(in crate::runtime) fn groups(
         &self,
         config: &ListenerConfig,
@@ -46,7 +48,7 @@ impl PublicListeners {
         let mut groups = vec![group(copies(&self.sockets)?, own)];
         let port = self.sockets.iter().find_map(ListeningSocket::port);
         if let (Some(tls), Some(port), false) = (&config.tls, port, self.redirects.is_empty()) {
-            // What is between a client and one port is between it and the other.
+            // A proxy in front of one port is also in front of the other.
             let redirect = ListenerConfig {
                 redirect: Some(Arc::new(Redirect { tls: tls.clone(), port })),
                 proxies: config.proxies.clone(),

@@ -1,4 +1,5 @@
-//! The supervisor of the process: what it asks over the control channel is heard on the I/O thread, whatever the application does.
+//! The connection of a worker to its supervisor: the control channel, which the I/O thread serves
+//! even while the application is busy, the scoreboard, and the public listeners.
 
 use std::fmt;
 use std::io;
@@ -28,35 +29,40 @@ use crate::runtime::listening::accept_switch::{AcceptMode, AcceptSwitch, AcceptW
 use crate::runtime::listening::socket_group::SocketGroup;
 use crate::static_files::StaticFiles;
 
-/// How long a connection of a retiring worker may have no request before it is closed.
+/// The time for which a connection of a retiring worker may stay without a request before it is
+/// closed.
 const UNUSED_GRACE: Duration = Duration::from_millis(250);
 
-/// What a page that comes back costs R, about: so far apart are the WebSockets closed whose pages do.
+/// The pause between closing two WebSockets of a retiring worker. It is about the time that R needs
+/// to serve a page that reconnects.
 const RECONNECT_COST: Duration = Duration::from_millis(50);
 
-/// What a supervisor asks of its worker. What is a question alone is answered here.
+/// A request of the supervisor that the application has to handle. Other messages are handled on
+/// the I/O thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SupervisorRequest {
-    /// To end as a signal has it end.
+    /// Shut down gracefully, as after a signal.
     Drain,
-    /// The same, and to be over within [`EXIT_TIMEOUT`](rookery_worker_protocol::EXIT_TIMEOUT).
+    /// Shut down within [`EXIT_TIMEOUT`](rookery_worker_protocol::EXIT_TIMEOUT).
     Stop,
-    /// To interrupt what the application runs.
+    /// Interrupt the code that the application runs.
     Interrupt,
-    /// To give back memory that nothing refers to any more, when there is nothing else to do.
+    /// Run the garbage collector when the application is idle.
     Collect,
-    /// To reopen the file of the access log.
+    /// Reopen the file of the access log.
     ReopenLog,
-    /// Nothing any more, for it has gone: to be over as after [`Stop`](Self::Stop).
-    Gone,
+    /// The supervisor has disconnected. The process has to end, as after [`Stop`](Self::Stop).
+    Disconnected,
 }
 
-/// What ties the servers of a process to its supervisor ([`Server::watch_supervisor`](crate::Server::watch_supervisor)).
+/// The connection of a worker to its supervisor
+/// ([`Server::watch_supervisor`](crate::Server::watch_supervisor)).
 pub struct Supervision {
-    // Before the descriptors: one that was closed may be somebody else's by now.
+    // Dropped before the descriptors, because another thread may reuse the number of a closed
+    // descriptor.
     _close_in_child: [CloseInChild; 2],
     public: Mutex<Option<PublicListeners>>,
-    /// Whether this process accepts on the public listeners.
+    /// The switch that turns accepting on the public listeners on and off.
     accept_switch: AcceptSwitch,
     log: Option<OwnedFd>,
     cookie: Option<String>,
@@ -64,31 +70,33 @@ pub struct Supervision {
     control: ControlChannel,
     scoreboard: Arc<SharedScoreboard>,
     announcements: Mutex<Announcements>,
-    /// Wakes those who wait for the supervisor's answer to an announcement.
+    /// Wakes threads that wait for the supervisor's confirmation of an announcement.
     confirmed: Condvar,
-    /// Wakes the I/O thread when the channel has no room for an announcement.
+    /// Wakes the I/O thread when the channel had no capacity for an announcement.
     channel_full: Notify,
     on_request: Box<dyn Fn(SupervisorRequest) + Send + Sync>,
 }
 
-/// The time that the supervisor has to apply an announcement. While it does not answer, no request
-/// is passed on either, so that a longer wait would only keep R from its other work.
+/// The maximum time to wait until the supervisor has applied an announcement. A supervisor that
+/// does not respond forwards no requests either, so a longer wait would only keep R from other
+/// work.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How a wait for the supervisor has ended.
+/// The result of waiting for the supervisor's confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Confirmation {
-    /// The supervisor serves what was announced last.
+    /// The supervisor has applied the last announcement.
     Applied,
-    /// The supervisor has not answered in time. Until it does, no announcement is waited for.
+    /// The supervisor did not confirm in time. Later calls do not wait until it does confirm.
     TimedOut,
-    /// There was no wait, because an earlier one has timed out or the supervisor has gone.
+    /// There was no wait, because an earlier one has timed out or the supervisor has disconnected.
     NotAwaited,
 }
 
 impl Supervision {
-    /// Of what the process was given. `hear` is told what the supervisor asks, on the I/O thread, and must not block.
+    /// Makes the supervision of a process from its inherited descriptors. `on_request` is called on
+    /// the I/O thread with each request of the supervisor, and must not block.
     pub fn new(
         inherited: Inherited,
         on_request: impl Fn(SupervisorRequest) + Send + Sync + 'static,
@@ -113,17 +121,17 @@ impl Supervision {
         }
     }
 
-    /// The socket that the process was given, to be listened on.
+    /// Returns a copy of the inherited socket over which the supervisor forwards requests.
     pub(in crate::runtime) fn socket(&self) -> io::Result<UnixListener> {
         self.listener.try_clone()
     }
 
-    /// Returns true if this process may be told to accept on public listeners.
+    /// Returns true if the supervisor may request this process to accept on public listeners.
     pub fn has_public_listeners(&self) -> bool {
         self.public().is_some()
     }
 
-    /// Returns copies of the public listeners, with what they serve where the application has `site`.
+    /// Returns copies of the public listeners, to be served according to `config`.
     pub(in crate::runtime) fn public_groups(
         &self,
         config: &ListenerConfig,
@@ -135,31 +143,31 @@ impl Supervision {
         self.accept_switch.watch()
     }
 
-    /// Accepts nothing more on the public listeners, until it is told to.
+    /// Stops accepting on the public listeners until the supervisor requests it again.
     pub(in crate::runtime) fn pause(&self) {
         self.accept_switch.set(AcceptMode::Paused);
     }
 
-    /// Accepts nothing more on the public listeners, ever. Their sockets stay open until the process
-    /// ends, so that no successor can bind the address while this process still serves.
+    /// Stops accepting on the public listeners forever. The sockets stay open until the process
+    /// ends, so that no successor can bind the address while this process still serves requests.
     fn stop_accepting(&self) {
         self.accept_switch.set(AcceptMode::Stopped);
     }
 
-    /// Closes the public listeners. This process accepts on them never again.
+    /// Closes the public listeners. This process can never accept on them again.
     fn close_public(&self) {
         self.stop_accepting();
         let closed = self.public().take();
         drop(closed);
     }
 
-    /// Returns a copy of what the access log is written to in place of standard output.
+    /// Returns a copy of the descriptor that replaces standard output for the access log.
     pub fn log(&self) -> Option<OwnedFd> {
         self.log.as_ref()?.try_clone().ok()
     }
 
-    /// The cookie by which the supervisor's front end knows the clients of this process, as
-    /// [`COOKIE`](rookery_worker_protocol::COOKIE) has it.
+    /// Returns the session-affinity cookie of this process, in the form that
+    /// [`COOKIE`](rookery_worker_protocol::COOKIE) describes.
     pub fn cookie(&self) -> Option<&str> {
         self.cookie.as_deref()
     }
@@ -168,24 +176,26 @@ impl Supervision {
         self.public.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the supervisor reads what the application does.
+    /// Returns the scoreboard in which the supervisor reads the state of this process.
     pub fn scoreboard(&self) -> &Arc<SharedScoreboard> {
         &self.scoreboard
     }
 
-    /// Tells the supervisor something, from any thread.
+    /// Sends a message to the supervisor. Can be called from any thread.
     ///
     /// # Errors
-    /// When it reads nothing, or has gone; then the I/O thread hears of it as well.
+    /// Fails if the channel is full, and if the supervisor has disconnected. The I/O thread is
+    /// notified of a disconnect as well.
     pub fn send(&self, message: Message) -> io::Result<()> {
         self.control.send(message)
     }
 
-    /// Tells the supervisor which static paths the process serves, from any thread: those that fit into one
-    /// message. It serves them by itself from then on, until it is told others.
+    /// Announces to the supervisor the static paths that this process serves, as far as they fit
+    /// into one message. The supervisor serves those paths itself until the next announcement. Can
+    /// be called from any thread.
     pub fn announce(&self, files: &StaticFiles) {
         let mut announcements = self.announcements();
-        // Under the lock, so that of two changes the later is told last.
+        // The message is sent while the lock is held, so that concurrent changes are sent in order.
         if announcements.change(files.announcement(MAX_ANNOUNCEMENT_SIZE))
             && !self.send_unsent(&mut announcements)
         {
@@ -193,8 +203,8 @@ impl Supervision {
         }
     }
 
-    /// Waits, for a limited time, until the supervisor has applied the last announcement. Not to be
-    /// called on the I/O thread, which receives the supervisor's answer.
+    /// Waits, for a limited time, until the supervisor has applied the last announcement. Must not
+    /// be called on the I/O thread, which receives the confirmation.
     pub fn wait_until_applied(&self) -> Confirmation {
         let is_pending = |announcements: &mut Announcements| announcements.wait() == Wait::Pending;
         let waited =
@@ -210,23 +220,26 @@ impl Supervision {
         }
     }
 
-    /// Sends the last announcement if it is still to be sent. Returns whether nothing is left.
+    /// Sends the last announcement if it has not been sent yet. Returns true if nothing is left to
+    /// send.
     fn send_unsent(&self, announcements: &mut Announcements) -> bool {
         loop {
             let Some((number, bytes)) = announcements.unsent() else { return true };
             match self.control.announce(number, bytes) {
                 Ok(()) => announcements.on_sent(),
-                // A system that takes no such message: the files stay with this process.
+                // The system accepts no message of this length, so the paths are not announced, and
+                // this process serves them.
                 Err(error)
                     if error.kind() == io::ErrorKind::InvalidInput && announcements.empty() => {}
-                // The channel is full; or the supervisor has gone, and the I/O thread receives the end.
+                // The channel is full, or the supervisor has disconnected, which the I/O thread
+                // detects.
                 Err(_) => return false,
             }
         }
     }
 
     fn announcements(&self) -> MutexGuard<'_, Announcements> {
-        // Each change leaves it whole.
+        // A panic leaves the value consistent, because each change is complete.
         self.announcements.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -237,7 +250,7 @@ impl fmt::Debug for Supervision {
     }
 }
 
-/// What the runtime watches.
+/// The control channel, as a descriptor that the runtime can watch.
 struct WatchedChannel(Arc<Supervision>);
 
 impl AsRawFd for WatchedChannel {
@@ -246,39 +259,44 @@ impl AsRawFd for WatchedChannel {
     }
 }
 
-/// Accepts on the public listeners, if there are any and a listener serves them.
+/// Starts accepting on the public listeners, if there are any and a listener serves them. Reports
+/// the result to the supervisor.
 fn start_accepting(connections: &ConnectionTable, supervision: &Supervision, number: u64) {
-    let can = supervision.has_public_listeners() && connections.public_listener().is_some();
-    if can {
+    let can_accept = supervision.has_public_listeners() && connections.public_listener().is_some();
+    if can_accept {
         supervision.accept_switch.set(AcceptMode::On);
     }
-    let response = if can { Message::Accepting(number) } else { Message::NotAccepting(number) };
-    // A supervisor that does not read waits for this no longer than it wants to.
+    let response =
+        if can_accept { Message::Accepting(number) } else { Message::NotAccepting(number) };
+    // A supervisor that does not read gets no report and stops waiting at its own timeout.
     let _ = supervision.send(response);
 }
 
-/// Ends the service of those who have connected on the public listeners.
+/// Drains the connections of the public listeners. If `within` (in ms) is 0, all are closed at
+/// once; if it is [`KEEP_WEBSOCKETS`], WebSockets stay open; otherwise WebSockets are closed one
+/// after the other in that time.
 fn retire(connections: &Rc<ConnectionTable>, supervision: &Supervision, within: u64) {
     supervision.close_public();
     let public = connections.public_clients();
-    for peer in &public {
-        if within == 0 { peer.stop() } else { peer.drain() }
+    for connection in &public {
+        if within == 0 { connection.stop() } else { connection.drain() }
     }
     if within == 0 {
         return;
     }
     let unused = Rc::clone(connections);
     tokio::task::spawn_local(async move {
-        // A client that is about to send a request has sent it by then.
+        // A client that was about to send a request has sent it by now.
         tokio::time::sleep(UNUSED_GRACE).await;
-        for peer in unused.public_clients() {
-            peer.drain();
+        for connection in unused.public_clients() {
+            connection.drain();
         }
     });
     if within == KEEP_WEBSOCKETS {
         return;
     }
-    let sockets: Vec<_> = public.into_iter().filter(|peer| peer.is_websocket()).collect();
+    let sockets: Vec<_> =
+        public.into_iter().filter(|connection| connection.is_websocket()).collect();
     let within = Duration::from_millis(within);
     let all = RECONNECT_COST.saturating_mul(sockets.len().try_into().unwrap_or(u32::MAX));
     let pause = all.min(within * 4 / 5) / u32::try_from(sockets.len().max(1)).unwrap_or(u32::MAX);
@@ -290,7 +308,7 @@ fn retire(connections: &Rc<ConnectionTable>, supervision: &Supervision, within: 
     });
 }
 
-/// Notes that the supervisor's answers are received, as long as this value lives.
+/// A guard that marks the supervisor's confirmations as being received while it exists.
 struct ReceivingGuard(Arc<Supervision>);
 
 impl ReceivingGuard {
@@ -307,23 +325,25 @@ impl Drop for ReceivingGuard {
     }
 }
 
-/// Hears the supervisor until it has gone. Inside a runtime, which may end before: then it is heard by the next.
+/// Receives the supervisor's messages until the supervisor disconnects. Must be called inside a
+/// runtime. If that runtime ends before, the next runtime has to call this function again.
 pub(in crate::runtime) fn receive_messages(
     connections: Rc<ConnectionTable>,
     supervision: Arc<Supervision>,
 ) -> impl Future<Output = ()> {
-    // Before the future is polled: from now on it is worth while to wait for an answer.
+    // Created before the future is first polled, because from now on waiting for a confirmation
+    // makes sense.
     let receiving = ReceivingGuard::begin(supervision);
     async move {
-        // Each time with the events that are of interest.
+        // Each call registers the descriptor for the events that are currently of interest.
         while receiving.0.receive_until_interest_changes(&connections).await.is_continue() {}
     }
 }
 
 impl Supervision {
     /// Receives messages until the channel ends, or until an announcement starts or stops waiting
-    /// for room in the channel. The channel is watched for room only while an announcement waits:
-    /// otherwise each message that the supervisor reads would wake the I/O thread.
+    /// for capacity in the channel. The channel is watched for capacity only while an announcement
+    /// waits, because otherwise each message that the supervisor reads would wake the I/O thread.
     async fn receive_until_interest_changes(
         self: &Arc<Supervision>,
         connections: &Rc<ConnectionTable>,
@@ -334,12 +354,13 @@ impl Supervision {
         } else {
             Interest::READABLE
         };
-        // SAFETY: the descriptor is open and the same for as long as the value that is watched lives.
+        // SAFETY: the watched value owns the descriptor, which stays open and unchanged as long as
+        // that value exists.
         let watched =
             unsafe { AsyncFd::register_with_interest(WatchedChannel(Arc::clone(self)), interest) };
         let Ok(watched) = watched else {
-            // The end of the channel could not be noticed.
-            (self.on_request)(SupervisorRequest::Gone);
+            // Without the registration the end of the channel could not be detected.
+            (self.on_request)(SupervisorRequest::Disconnected);
             return ControlFlow::Break(());
         };
         while self.announcements().unsent().is_some() == waits_for_room {
@@ -350,11 +371,12 @@ impl Supervision {
                     match self.control.receive() {
                         Received::Nothing => ready.clear_ready(),
                         Received::End => {
-                            // First of all: what connects from now on is for the supervisor's successor.
+                            // Accepting stops first, because new connections are meant for the
+                            // supervisor's successor.
                             self.stop_accepting();
-                            // Those who accept on copies of them come to know of it.
+                            // The acceptor tasks see the change of the switch now.
                             tokio::task::yield_now().await;
-                            (self.on_request)(SupervisorRequest::Gone);
+                            (self.on_request)(SupervisorRequest::Disconnected);
                             return ControlFlow::Break(());
                         }
                         received => self.on_received(connections, &received),
@@ -374,7 +396,8 @@ impl Supervision {
 
     fn on_received(&self, connections: &Rc<ConnectionTable>, received: &Received) {
         match received {
-            // A supervisor that does not read gets no answer. If it has gone, the end is received next.
+            // A supervisor that does not read gets no response. If it has disconnected, the end of
+            // the channel is received next.
             Received::Message(Message::Ping(number)) => {
                 let _ = self.send(Message::Pong(*number));
             }
@@ -399,7 +422,8 @@ impl Supervision {
             Received::Message(Message::ReopenLog) => {
                 (self.on_request)(SupervisorRequest::ReopenLog)
             }
-            // What only a worker says, or one of another version: there is nothing that it could be told of it.
+            // These messages are only sent by workers, or come from another version. They need no
+            // response.
             Received::Message(
                 Message::Pong(_)
                 | Message::Ready { .. }

@@ -12,23 +12,23 @@ use crate::static_files::conditional_request::Outcome;
 use crate::static_files::lookup::{Found, FoundNonblocking, Lookup, Reading};
 use crate::static_files::{BodyFraming, RequestHead, Route, StaticFiles, StaticPath};
 
-/// A folder at `/s`, as an I/O thread sees it.
+/// A directory that is mapped to `/s`, with the file cache of an I/O thread.
 struct Folder {
     dir: tempfile::TempDir,
     files: StaticFiles,
     cache: FileCache,
-    /// What is added to the time that it is.
+    /// The time that is added to the real time.
     later: Duration,
 }
 
-/// How a request was answered.
+/// The source of the content of a response.
 #[derive(Debug, PartialEq, Eq)]
 enum By {
-    /// From what is kept.
+    /// The content came from the cache.
     Memory(Vec<u8>),
-    /// From the file, without waiting.
+    /// The content was read from the file without blocking.
     File(Vec<u8>),
-    /// By a thread that may block.
+    /// The content was read by a thread that may block.
     Thread(Vec<u8>),
     Missing,
 }
@@ -54,7 +54,7 @@ impl Folder {
         fs::write(self.path(name), text).unwrap();
     }
 
-    /// What has been written is old by now.
+    /// Advances the clock, so that all files count as unchanged for long enough to be cached.
     fn settle(&mut self) {
         self.later += SETTLED + Duration::from_secs(1);
     }
@@ -75,11 +75,12 @@ impl Folder {
         }
     }
 
-    /// As the server does it.
+    /// Looks for a file as the server does, first without blocking and then with.
     fn get(&mut self, name: &str) -> By {
         let now = SystemTime::now() + self.later;
         let mut found = FoundNonblocking::WouldBlock(self.lookup(name));
-        // A rename anywhere in the system can make it say that it would wait (RESOLVE_CACHED); what is so stays so.
+        // `openat2` with RESOLVE_CACHED may also fail if a file is renamed anywhere in the system
+        // at the same time, so it is repeated.
         for _ in 0..100 {
             let FoundNonblocking::WouldBlock(lookup) = found else { break };
             found = lookup.open_nonblocking(&mut self.cache, now, Some(&mut BytesMut::new()));
@@ -109,7 +110,7 @@ impl Folder {
         }
     }
 
-    /// Its content, whoever answers.
+    /// Returns the content of a file, from whatever source.
     fn text(&mut self, name: &str) -> String {
         match self.get(name) {
             By::Memory(bytes) | By::File(bytes) | By::Thread(bytes) => {
@@ -119,7 +120,7 @@ impl Folder {
         }
     }
 
-    /// Asks until it is kept.
+    /// Requests a file until it is cached.
     fn warm(&mut self, name: &str) {
         self.settle();
         (0..3).for_each(|_| drop(self.get(name)));
@@ -132,7 +133,7 @@ fn set_modified(path: &Path, time: SystemTime) {
 }
 
 #[test]
-fn a_file_is_kept_once_it_is_old_and_read_anew_until_then() {
+fn a_file_is_cached_only_once_it_is_old_enough() {
     let mut folder = Folder::new();
     folder.write("a", "one");
     assert_eq!(folder.get("a"), By::Thread(body("one")), "nobody knows the device");
@@ -162,7 +163,8 @@ fn a_change_is_seen_by_the_next_request() {
             folder.write("new", "renamed over");
             fs::rename(folder.path("new"), folder.path("a")).unwrap();
         }),
-        // The same length and the same time of modification: only what nobody can set is another.
+        // The length and the time of modification stay the same. Only the time of the last status
+        // change (ctime) differs, which programs cannot set.
         ("RENAMED OVER", |folder| {
             let modified = fs::metadata(folder.path("a")).unwrap().modified().unwrap();
             folder.write("a", "RENAMED OVER");
@@ -236,12 +238,12 @@ fn what_is_no_file_is_not_opened() {
     folder.write("a", "one");
     folder.warm("a");
     let fifo = std::ffi::CString::new(folder.path("fifo").to_str().unwrap()).unwrap();
-    // SAFETY: a path that ends with a NUL.
+    // SAFETY: the path ends with a NUL.
     assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
     for _ in 0..3 {
         assert_eq!(folder.get("fifo"), By::Missing);
     }
-    // Opened for reading, it would have let its writer go on.
+    // If the FIFO had been opened for reading, the writer's `open` would succeed.
     let open =
         fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(folder.path("fifo"));
     assert_eq!(open.unwrap_err().raw_os_error(), Some(libc::ENXIO));
@@ -289,7 +291,7 @@ fn with_the_clock_set_back_a_file_is_read() {
     assert!(!folder.cache.is_local(0, UNIX_EPOCH));
 }
 
-/// Keeps a file of so many bytes.
+/// Adds a file of `len` bytes to the cache.
 fn keep(cache: &mut FileCache, name: &str, len: usize) {
     let now = UNIX_EPOCH + Duration::from_secs(1 << 31);
     let state = {
@@ -335,7 +337,7 @@ fn what_is_kept_has_limits() {
     let sum: usize = cache.files.values().map(|kept| kept.bytes).sum();
     assert_eq!(sum, cache.bytes);
     assert!(cache.files.len() < 200 && is_kept(&cache, "page 399"));
-    // The same path again and again is one.
+    // Adding the same path again does not add an entry.
     let (before, order) = (cache.bytes, cache.order.len());
     (0..10).for_each(|_| keep(&mut cache, "page 399", WHOLE as usize));
     assert_eq!((cache.bytes, cache.order.len()), (before, order));

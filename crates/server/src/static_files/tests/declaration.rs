@@ -1,4 +1,5 @@
-//! 5.1: keys, paths, options and their inheritance, and changes while running.
+//! Tests of section 5.1 of `httpuv-compat.md`, which are about keys, paths, the inheritance of
+//! options, and changes while the server runs.
 
 use super::*;
 
@@ -78,7 +79,7 @@ fn changes_are_in_effect_at_once_and_in_every_handle() {
 }
 
 #[test]
-fn a_lookup_under_way_keeps_what_it_began_with() {
+fn a_lookup_in_progress_keeps_its_options() {
     let site = Site::new(&["d/x"], &[("/s", "d")]);
     let Route::Open(lookup) = Ask::get("/s/x").decide(&site.files) else {
         panic!("there is such a path")
@@ -87,8 +88,8 @@ fn a_lookup_under_way_keeps_what_it_began_with() {
     assert!(matches!(lookup.open(), Found::File { len: 3, .. }));
 }
 
-/// The application changes paths while the I/O thread decides: a request gets a directory and the options that were set
-/// with it, or neither.
+/// Tests that a request which is routed while the application changes paths gets a directory
+/// together with the options that were set for it.
 #[test]
 fn readers_see_whole_states() {
     let site = Site::new(&["one/x", "two/x"], &[]);
@@ -117,7 +118,7 @@ fn readers_see_whole_states() {
 }
 
 #[test]
-fn options_left_open_are_the_servers_and_never_those_of_a_shorter_path() {
+fn unset_options_are_inherited_from_the_server_and_not_from_shorter_paths() {
     let site = Site::new(&["d/index.html", "d/sub/index.html"], &[]);
     let charset = |name: &str| Some(Charset::new(name).unwrap());
     let headers = |value| Some(vec![header("X-From", value)]);

@@ -1,4 +1,4 @@
-//! The rules of `httpuv-compat.md`, sections 5.1 to 5.3, each on files of a real directory.
+//! Tests of the rules in `httpuv-compat.md`, sections 5.1 to 5.3, with files in a real directory.
 
 mod declaration;
 mod request;
@@ -14,18 +14,18 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::*;
 
-/// Sun, 06 Nov 1994 08:49:37 GMT: when every file was modified.
+/// The time at which every file was modified, Sun, 06 Nov 1994 08:49:37 GMT.
 const MODIFIED: u64 = 784_111_777;
-/// The same, as headers have it.
+/// The time [`MODIFIED`] as an HTTP date.
 const MODIFIED_DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
-/// A directory with files in it, and static paths.
+/// A directory with files, and the static paths that map to it.
 struct Site {
     dir: tempfile::TempDir,
     files: StaticFiles,
 }
 
-/// What became of a request.
+/// The response to a request, or the decision that the application responds.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Application,
@@ -36,7 +36,8 @@ enum Answer {
 }
 
 impl Answer {
-    /// What a table says: `app`, the status of an error, or the body of a file.
+    /// Returns the short form that tables of expected results use, which is `app`, the status of an
+    /// error, or the body of a file.
     fn brief(&self) -> String {
         match self {
             Answer::Application => "app".into(),
@@ -60,7 +61,7 @@ impl Answer {
     }
 }
 
-/// A request, put together as a test needs it.
+/// A request, as a test builds it.
 struct Ask<'a> {
     head: (&'a str, &'a str),
     is_upgrade: bool,
@@ -71,7 +72,7 @@ struct Ask<'a> {
 
 impl<'a> Ask<'a> {
     fn new(method: &'a str, target: &'a str) -> Ask<'a> {
-        // Tomorrow, as far as the files are concerned.
+        // The current time of a test is one day after the files were modified.
         let now = UNIX_EPOCH + Duration::from_secs(MODIFIED + 86_400);
         Ask {
             head: (method, target),
@@ -138,7 +139,8 @@ impl<'a> Ask<'a> {
 }
 
 impl Site {
-    /// A directory with these files, each holding its own name; static paths as given, relative to the directory.
+    /// Makes a directory with these files, each with its own name as content, and the static paths,
+    /// whose targets are relative to the directory.
     fn new(names: &[&str], paths: &[(&str, &str)]) -> Site {
         let site = Site { dir: tempfile::tempdir().unwrap(), files: StaticFiles::new() };
         for name in names {
@@ -199,7 +201,7 @@ fn header(name: &str, value: &str) -> Header {
     Header::new(name.as_bytes(), value.as_bytes()).unwrap()
 }
 
-/// The path behind an open file.
+/// Returns the path of an open file.
 #[cfg(target_os = "linux")]
 fn path_of(file: &fs::File) -> PathBuf {
     use std::os::fd::AsRawFd;

@@ -1,4 +1,5 @@
-//! 5.2, steps 1 to 9, and 5.3: which requests are served from where.
+//! Tests of section 5.2, steps 1 to 9, and section 5.3 of `httpuv-compat.md`, which are about the
+//! choice between static files and the application.
 
 use super::*;
 
@@ -61,7 +62,7 @@ fn targets_are_decoded_once_and_matched_by_whole_segments() {
 }
 
 #[test]
-fn a_backslash_is_the_applications() {
+fn a_path_with_a_backslash_is_for_the_application() {
     let site = Site::new(&["d/a", "d/a\\b"], &[("/s", "d"), ("/", "d")]);
     site.check(&[
         ("/s\\a", "app"),
@@ -93,7 +94,7 @@ fn the_root_of_the_paths_and_of_the_disk_can_be_mapped() {
 }
 
 #[test]
-fn exclusions_are_the_applications_by_whole_segments() {
+fn exclusions_apply_to_whole_segments() {
     let site = Site::new(&["d/priv/x", "d/private", "d/open", "d/priv/again/y"], &[("/s", "d")]);
     site.exclude("/s/priv");
     site.map("/s/priv/again", "d/priv/again", Overrides::default());
@@ -111,7 +112,8 @@ fn exclusions_are_the_applications_by_whole_segments() {
     }
 }
 
-/// 5.3: httpuv compares keys with one spelling of a path and opens another.
+/// Tests that no spelling of a path evades an exclusion (section 5.3). httpuv compares one spelling
+/// with the keys and opens another.
 #[test]
 fn no_spelling_evades_an_exclusion() {
     for options in
@@ -142,7 +144,7 @@ fn no_spelling_evades_an_exclusion() {
 }
 
 #[test]
-fn climbing_is_refused_before_the_disk_is_asked() {
+fn parent_segments_are_refused_before_any_disk_access() {
     let site = Site::new(&["d/a", "secret"], &[("/s", "d")]);
     site.map("/f", "d", fallthrough());
     for target in [

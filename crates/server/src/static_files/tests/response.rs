@@ -1,4 +1,5 @@
-//! 5.2, steps 10 to 13: what is sent.
+//! Tests of section 5.2, steps 10 to 13, of `httpuv-compat.md`, which are about the content of
+//! responses.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -29,7 +30,7 @@ fn directories_are_served_by_their_index() {
 }
 
 #[test]
-fn what_is_not_there_is_404_or_falls_through() {
+fn a_missing_file_is_404_or_falls_through() {
     let site = Site::new(&["d/a"], &[("/s", "d"), ("/file", "d/a"), ("/gone", "nowhere")]);
     site.map("/f", "d", fallthrough());
     site.map("/ffile", "d/a", fallthrough());
@@ -41,7 +42,7 @@ fn what_is_not_there_is_404_or_falls_through() {
         ("/f/nope", "app"),
         ("/gone", "404"),
         ("/gone/x", "404"),
-        // httpuv: 500 for these four, also where misses fall through.
+        // httpuv responds to the next four with 500, also with `fallthrough`.
         ("/file/x", "404"),
         ("/ffile/x", "app"),
         (&long_static, "404"),
@@ -56,20 +57,21 @@ fn what_is_not_there_is_404_or_falls_through() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_500_even_with_fallthrough() {
+fn a_file_that_cannot_be_opened_is_500_even_with_fallthrough() {
     let site = Site::new(&["d/a"], &[("/s", "d")]);
     site.map("/f", "d", fallthrough());
     symlink("loop", site.path("d/loop")).unwrap();
     site.check(&[("/s/loop", "500"), ("/f/loop", "500")]);
     fs::set_permissions(site.path("d/a"), fs::Permissions::from_mode(0o0)).unwrap();
-    // SAFETY: asks for a number.
+    // SAFETY: `geteuid` has no arguments and cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;
     let expected = if is_root { "d/a" } else { "500" };
     site.check(&[("/s/a", expected), ("/f/a", expected)]);
     assert_eq!(error_body(StatusCode::INTERNAL_SERVER_ERROR), "500 Internal Server Error\n");
 }
 
-/// A FIFO without a writer would hold an ordinary `open` for ever; the test would not end.
+/// Tests that a FIFO is not opened. If it were, `open` would block for ever, because there is no
+/// writer.
 #[test]
 fn only_regular_files_are_served() {
     let site = Site::new(&["d/a"], &[("/s", "d"), ("/null", "/dev/null"), ("/zero", "/dev/zero")]);
@@ -142,7 +144,7 @@ fn types_go_by_the_extension_in_any_case() {
             "{name}"
         );
     }
-    // The type is that of the file, not of the key.
+    // The media type is that of the file on disk, not that of the key.
     site.map("/page.txt", "d/a.html", Overrides::default());
     assert_eq!(site.get("/page.txt").header("Content-Type"), Some("text/html; charset=utf-8"));
 }
@@ -169,7 +171,7 @@ fn a_whole_file_has_these_headers_in_this_order() {
 }
 
 #[test]
-fn what_the_application_says_about_the_file_stands_alone() {
+fn headers_of_the_application_replace_those_of_the_server() {
     let site = Site::new(&["d/a.txt"], &[]);
     let headers = ["content-type", "LAST-MODIFIED", "Etag", "accept-ranges"]
         .map(|name| header(name, "\"mine\""))
@@ -197,7 +199,7 @@ fn not_modified_by_date() {
     for (date, is_modified) in [
         (MODIFIED_DATE, false),
         ("Fri, 01 Jan 2100 00:00:00 GMT", false),
-        // A weekday that does not fit its date is not compared.
+        // The day of the week is not checked.
         ("Mon, 01 Jan 2100 00:00:00 GMT", false),
         ("Wed, 06 Nov 1994 08:49:36 GMT", true),
         ("Sun, 06 Nov 1994 08:49:36 GMT", true),
@@ -223,7 +225,7 @@ fn not_modified_by_date() {
             }
         }
     }
-    // Parts of a second do not count: a client can only repeat what it was told.
+    // Fractions of a second are ignored, because an HTTP date cannot express them.
     site.touch("d/a.txt", UNIX_EPOCH + Duration::from_millis(MODIFIED * 1000 + 999));
     let answer = Ask::get("/s/a.txt").with("if-modified-since", MODIFIED_DATE).of(&site.files);
     assert_eq!(answer.brief(), "304");
@@ -290,7 +292,7 @@ fn one_range_is_a_part_and_anything_else_the_whole() {
 }
 
 #[test]
-fn a_download_goes_on_only_with_the_same_file() {
+fn a_download_resumes_only_with_the_same_file() {
     let site = Site::new(&[], &[("/s", "d")]);
     site.write("d/ten", b"0123456789");
     let etag = site.get("/s/ten").header("ETag").map(String::from).unwrap();
@@ -310,7 +312,8 @@ fn a_download_goes_on_only_with_the_same_file() {
     assert_eq!(rest(MODIFIED_DATE), "9876543210");
 }
 
-/// Within two seconds of a change another one may leave the time as it is.
+/// Tests that validators are weak for two seconds after a change, within which a further change may
+/// leave the time of modification as it is.
 #[test]
 fn validators_of_a_file_just_changed_are_weak() {
     let site = Site::new(&["d/a"], &[("/s", "d")]);
@@ -333,14 +336,14 @@ fn validators_of_a_file_just_changed_are_weak() {
 }
 
 #[test]
-fn times_that_no_date_can_say_do_no_harm() {
+fn times_that_an_http_date_cannot_represent_are_handled() {
     let site = Site::new(&["d/old", "d/future", "d/far"], &[("/s", "d")]);
     site.touch("d/old", UNIX_EPOCH - Duration::from_secs(100));
     site.touch("d/future", UNIX_EPOCH + Duration::from_secs(MODIFIED + 1_000_000));
     site.touch("d/far", UNIX_EPOCH + Duration::from_secs(15_000_000_000));
     let old = Ask::get("/s/old").with("if-modified-since", MODIFIED_DATE).of(&site.files);
     assert_eq!((old.brief().as_str(), old.header("Last-Modified")), ("d/old", None));
-    // Never later than the answer itself.
+    // Last-Modified must not be later than the response.
     for target in ["/s/future", "/s/far"] {
         let answer = site.get(target);
         assert_eq!(
@@ -363,7 +366,7 @@ fn names_need_not_be_text() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_is_opened_is_what_was_asked_for() {
+fn the_opened_file_is_the_requested_one() {
     let site = Site::new(&["d/sub/a.txt"], &[("/s", "d")]);
     let Route::Open(lookup) = Ask::get("/s//sub/./a.txt").decide(&site.files) else {
         panic!("there is such a path")
@@ -371,7 +374,7 @@ fn what_is_opened_is_what_was_asked_for() {
     assert_eq!(lookup.path(), site.path("d/sub/a.txt"));
     let Found::File { file, .. } = lookup.open() else { panic!("it is there") };
     assert_eq!(path_of(&file), site.path("d/sub/a.txt").canonicalize().unwrap());
-    // POSIX leaves open what a path with two slashes in front means.
+    // POSIX does not define the meaning of a path that begins with two slashes.
     site.map("/disk", "/", Overrides::default());
     let Route::Open(lookup) = Ask::get("/disk/etc/hosts").decide(&site.files) else {
         panic!("there is such a path")

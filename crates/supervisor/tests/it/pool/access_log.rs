@@ -8,10 +8,12 @@ use rookery_exchange::{TerminationState, UpstreamLog, UpstreamWorker};
 use rookery_server::access_log::OwnedRecord;
 use rookery_server::{Config, Limits};
 use rookery_supervisor::{PoolLimits, SessionAffinity};
+use rookery_test_support::client::{Client, Response};
+use rookery_test_support::wait_until;
 
 use crate::support::admin::Admin;
 use crate::support::fake_worker::pid_of;
-use crate::support::frontend::{Client, Frontend, Reply, until};
+use crate::support::frontend::Frontend;
 
 fn upstream(line: &OwnedRecord) -> UpstreamLog {
     line.upstream.expect("one that came to the pool")
@@ -22,7 +24,7 @@ fn worker(slot: u32, epoch: u64) -> UpstreamWorker {
 }
 
 fn begun(front: &Frontend, at: usize) {
-    until("it is begun", || front.workers[at].gate.begun.load(Ordering::Relaxed) == 1);
+    wait_until("it is begun", || front.workers[at].gate.begun.load(Ordering::Relaxed) == 1);
 }
 
 #[test]
@@ -94,7 +96,7 @@ fn what_a_worker_died_with_is_a_d() {
     front.join(5);
     let mut client = front.connect();
     client.send("GET /pieces/3 HTTP/1.1\r\nHost: a\r\n\r\n");
-    client.until(b"piece 1\n");
+    client.read_through(b"piece 1\n");
     front.kill(0);
     while client.fill() {}
     let line = log.line();
@@ -122,7 +124,7 @@ fn what_nobody_had_time_for_is_a_q() {
     let log = front.log();
     let mut waits = front.connect();
     waits.send("GET /slot HTTP/1.1\r\nHost: a\r\n\r\n");
-    until("it waits", || {
+    wait_until("it waits", || {
         Admin::of_registry(&front.registry).metric("rookery_queue_length") == Some(1.0)
     });
     assert_eq!(front.connect().get("/slot").status, 503);
@@ -150,7 +152,7 @@ fn what_nobody_had_time_for_is_a_q() {
 
 #[test]
 fn what_took_too_long_is_a_t() {
-    let limits = Limits { request_time: Duration::from_millis(500), ..Limits::default() };
+    let limits = Limits { request_timeout: Duration::from_millis(500), ..Limits::default() };
     let front = Frontend::with(1, PoolLimits::default(), Config { limits, ..Config::default() });
     let log = front.log();
     assert_eq!(front.connect().get("/hold").status, 504);
@@ -170,7 +172,7 @@ fn whose_client_left_is_a_c_with_the_worker_that_had_it() {
             begun(&front, 0);
         } else {
             let admin = Admin::of_registry(&front.registry);
-            until("it waits", || admin.metric("rookery_queue_length") == Some(1.0));
+            wait_until("it waits", || admin.metric("rookery_queue_length") == Some(1.0));
         }
         client.reset_on_close();
         drop(client);
@@ -194,7 +196,7 @@ fn whose_client_left_is_a_c_with_the_worker_that_had_it() {
     let mut client = front.connect();
     front.workers[0].gate.open();
     client.send("GET /bytes/200000000 HTTP/1.1\r\nHost: a\r\n\r\n");
-    client.until(b"xxx");
+    client.read_through(b"xxx");
     client.reset_on_close();
     drop(client);
     let line = log.line();
@@ -256,7 +258,7 @@ fn requests_of_one_client_have_one_session_which_is_not_its_cookie() {
     assert!(!sessions.contains(&session));
 }
 
-fn ask(client: &mut Client, headers: &str) -> Reply {
+fn ask(client: &mut Client, headers: &str) -> Response {
     client.send(format!("GET /slot HTTP/1.1\r\nHost: a\r\n{headers}\r\n"));
-    client.reply("GET")
+    client.response_to("GET").unwrap()
 }

@@ -189,7 +189,7 @@ pub(crate) fn answer(
                 scoreboard.count_done(now());
                 if ticket.is_none() {
                     // Of a client of its own.
-                    let (handed, begun) = exchange.times();
+                    let (handed, begun) = exchange.queue_and_start_times();
                     scoreboard.request_counters().record_response(
                         exchange.response().status(),
                         handed,

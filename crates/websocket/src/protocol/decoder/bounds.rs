@@ -11,7 +11,7 @@ const KEY: Option<MaskKey> = Some(MaskKey([0xA1, 7, 0, 0x5C]));
 /// `as_text()` returned the bytes of another frame as a `&str`.
 #[cfg(all(feature = "tokio", target_pointer_width = "64"))]
 #[test]
-fn a_message_past_4_gib_of_a_buffer_lies_where_its_frame_is() {
+fn a_message_past_4_gib_of_a_buffer_has_the_right_offset() {
     let mut bytes = b"\x81\x05hello\x81\x05there".to_vec();
     let mut decoder = Decoder::new(Role::Client, DecoderLimits::default());
     for before in [0, (1 << 32) - 7, (1 << 32) - 3, 1 << 32, 5 << 32] {
@@ -54,7 +54,7 @@ fn a_whole_frame_is_not_copied_whatever_its_length() {
 /// The last frame of a message is not copied either if the frames before it were empty, and its
 /// text is checked in place.
 #[test]
-fn a_message_whose_first_frames_are_empty_is_checked_where_it_lies() {
+fn a_message_whose_first_frames_are_empty_is_checked_in_place() {
     for (text, violation) in [("h\u{e9}llo".as_bytes(), None), (b"\xC3", Some(Violation::Utf8))] {
         let mut bytes = Vec::new();
         encode_frame(&mut bytes, OpCode::Text, false, KEY, b"");
@@ -172,7 +172,7 @@ fn steps_of_no_bytes_are_steps_of_one() {
 }
 
 #[test]
-fn what_is_longer_than_the_limit_already_is_too_big() {
+fn output_beyond_the_limit_is_too_big() {
     let (plain, bytes) = noise(10);
     let compressed = &bytes[2..];
     for (before, limit, expected) in

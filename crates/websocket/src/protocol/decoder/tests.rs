@@ -147,7 +147,7 @@ fn an_announced_length_reserves_nothing() {
 }
 
 #[test]
-fn a_taken_message_is_not_shown_again() {
+fn a_taken_message_is_not_returned_again() {
     let mut out = Vec::new();
     encode_frame(&mut out, OpCode::Binary, false, KEY, b"ab");
     encode_frame(&mut out, OpCode::Continuation, true, KEY, b"c");
@@ -232,7 +232,7 @@ fn every_split_of_compressed_messages_gives_what_the_whole_gives() {
 }
 
 #[test]
-fn the_reserved_bit_stands_on_a_first_frame_only() {
+fn the_reserved_bit_is_valid_on_a_first_frame_only() {
     let decoder = || {
         Decoder::with_inflater(
             Role::Server,
@@ -295,7 +295,7 @@ fn a_bomb_in_fragments_is_stopped_by_the_sum() {
 }
 
 #[test]
-fn a_message_is_inflated_step_by_step_for_who_wants_it_so() {
+fn a_message_is_inflated_in_steps_on_request() {
     const STRIDE: usize = 1000;
     let config = DeflateConfig::default();
     let agreed = config.choose(b"permessage-deflate").unwrap();
@@ -386,7 +386,7 @@ fn chunks_add_up_to_the_message() {
 }
 
 #[test]
-fn what_is_in_a_lent_buffer_is_not_the_start_of_a_message() {
+fn the_contents_of_a_lent_buffer_are_discarded() {
     let mut decoder = Decoder::new(Role::Client, DecoderLimits::default());
     decoder.lend(b"\xFFnot of this message".to_vec());
     let mut bytes = [0x01, 1, b'o', 0x80, 1, b'k'];
@@ -395,7 +395,7 @@ fn what_is_in_a_lent_buffer_is_not_the_start_of_a_message() {
 }
 
 #[test]
-fn reading_what_is_missing_ends_exactly_with_the_message() {
+fn missing_counts_exactly_the_bytes_of_the_message() {
     // A message of two frames with a ping between them, and another message after it.
     let masked = |first: u8, len: u8| {
         [&[first, 0x80 | len, 0, 0, 0, 0][..], &vec![b'a'; len.into()]].concat()

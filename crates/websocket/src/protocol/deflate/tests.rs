@@ -44,7 +44,7 @@ fn noise(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_deflated_inflates_with_every_window_and_takeover() {
+fn deflate_round_trips_with_every_window_and_takeover() {
     let text = b"{\"name\":\"value\",\"list\":[1,2,3]} ".repeat(if cfg!(miri) { 20 } else { 2000 });
     let noise = noise(if cfg!(miri) { 500 } else { 100_000 });
     let messages: &[&[u8]] = &[b"Hello", b"", b"Hello", &text, &noise, &text, b"", b"", b"x"];
@@ -119,7 +119,7 @@ fn the_limit_itself_is_allowed() {
 }
 
 #[test]
-fn blocks_that_hold_nothing_inflate_to_nothing() {
+fn empty_blocks_inflate_to_nothing() {
     // Each block is empty and marked final, so the next begins a new stream.
     let blocks = [0x03, 0x00].repeat(if cfg!(miri) { 50 } else { 30_000 });
     let mut out = b"before".to_vec();
@@ -130,7 +130,7 @@ fn blocks_that_hold_nothing_inflate_to_nothing() {
 }
 
 #[test]
-fn what_is_no_deflate_stream_is_refused() {
+fn invalid_deflate_streams_are_refused() {
     let mut out = Vec::new();
     let mut inflater = Inflater::new(Takeover::None);
     assert_eq!(inflater.push(&[0xff; 32], &mut out, 1000), Err(Violation::Inflate));

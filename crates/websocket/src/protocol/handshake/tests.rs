@@ -119,7 +119,7 @@ fn client(deflate: Option<DeflateConfig>) -> ClientRequest {
 }
 
 #[test]
-fn both_sides_of_ours_agree() {
+fn client_and_server_agree_on_extensions() {
     let small = DeflateConfig {
         own_bits: WindowBits::new(10).unwrap(),
         peer_bits: WindowBits::new(9).unwrap(),

@@ -39,7 +39,7 @@ fn accepts(accept: &[u8], kind: &[u8]) -> bool {
     })
 }
 
-/// Headers by which a proxy says that the request comes from another client.
+/// Headers by which a proxy passes on the address of its client.
 const FORWARDED: [&[u8]; 5] =
     [b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"];
 
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn by_what_it_accepts() {
+    fn the_accept_header_chooses_the_format() {
         let local = |accept| {
             format_for(Some("127.0.0.1:1"), &[("accept", accept), ("host", "localhost:80")])
         };
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_for_this_machine_only() {
+    fn only_this_machine_gets_a_page() {
         let page = |remote, host, also: &[(&str, &str)]| {
             format_for(remote, &[&[("accept", "text/html"), ("host", host)], also].concat())
         };

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_million_names_stop_at_the_bound_and_warn_once() {
+    fn new_names_beyond_the_maximum_are_refused_with_one_warning() {
         let mut names = HeaderNames::new();
         let mut refused = [0, 0];
         for n in 0..1_000_000 {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_bounded_in_bytes() {
+    fn the_total_size_of_names_is_bounded() {
         let mut names = HeaderNames::new();
         assert_eq!(names.intern(&[b'X'; MAX_NAME_BYTES + 1]), Interned::Refused);
         let taken = (0..4096)

@@ -98,8 +98,8 @@ fn write_chunk(
     given
 }
 
-/// Writes a copy of a chunk; an empty one means that no data is available yet. `may_go_on` says
-/// whether the source can be pulled again at once.
+/// Writes a copy of a chunk; an empty one means that no data is available yet. `may_go_on` is
+/// true if the source can be pulled again at once.
 ///
 /// # Safety
 /// - `start..start + len` is readable for the length of the call.

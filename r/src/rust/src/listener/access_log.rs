@@ -105,15 +105,15 @@ pub unsafe extern "C" fn rk_log_open(path: *const c_char, fd: i32, format: i32) 
     })
 }
 
-/// Returns a new descriptor of the supervisor's access log, for use instead of stdout; -1 if there
-/// is none.
+/// Returns a new descriptor of the supervisor's access log, for use instead of stdout; -1 if
+/// the supervisor has passed no descriptor.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_log_output() -> i32 {
     entry(-1, || core::with(|core| core.log_output().map_or(-1, IntoRawFd::into_raw_fd)))
 }
 
-/// Writes the next record of a log that R reads; returns 0 if there is none. Its bytes are valid
-/// until the next call.
+/// Writes the next record of a log that R reads; returns 0 if no record is queued. Its bytes
+/// are valid until the next call.
 ///
 /// # Safety
 /// - `out` may be written.

@@ -10,7 +10,7 @@ use rookery_server::static_files::{
 
 use crate::{Bytes, core, entry};
 
-/// The results of these functions; after `FAILED`, `rk_error` says why.
+/// The results of these functions; after `FAILED`, `rk_error` has the error message.
 const FAILED: i32 = -1;
 const TAKEN: i32 = 0;
 /// The supervisor has not confirmed a change in time.

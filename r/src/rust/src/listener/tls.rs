@@ -14,7 +14,7 @@ use rookery_websocket_client::Roots;
 
 use crate::{Bytes, core, entry, result};
 
-/// The results of these functions; after `FAILED`, `rk_error` says why.
+/// The results of these functions; after `FAILED`, `rk_error` has the error message.
 const FAILED: i32 = -1;
 const DONE: i32 = 0;
 
@@ -172,9 +172,9 @@ pub unsafe extern "C" fn rk_tls_new(
         let over_tls = settings.client_ca.is_none() || settings.client_is_optional;
         let redirect_from = u16::try_from(redirect_from).ok().filter(|port| *port > 0);
         // SAFETY: guaranteed by the caller, see `# Safety`.
-        let wished = unsafe { acme_settings(acme, acme_count) };
-        let prepared = wished.map(|wished| {
-            let acme = Acme::prepare(wished)?;
+        let acme_settings = unsafe { acme_settings(acme, acme_count) };
+        let prepared = acme_settings.map(|acme_settings| {
+            let acme = Acme::prepare(acme_settings)?;
             let challenges = acme.usable_challenges(redirect_from.is_some(), over_tls)?;
             Ok((acme, challenges))
         });
@@ -221,7 +221,8 @@ pub(crate) unsafe fn from_raw<'a>(tls: *const c_void) -> Option<&'a Https> {
     unsafe { tls.cast::<Https>().as_ref() }
 }
 
-/// Reads the certificates of a listener again. Returns `RK_STALE` if it has none.
+/// Reads the certificates of a listener again. Returns `RK_STALE` if the listener has no
+/// certificates.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_tls_reload(listener: u32) -> i32 {
     entry(FAILED, || {
@@ -282,8 +283,8 @@ pub unsafe extern "C" fn rk_tls_development_certificate(
     })
 }
 
-/// Writes the subject and fingerprint of the client's certificate; returns 0 if there is none. They
-/// are valid while R holds the exchange.
+/// Writes the subject and fingerprint of the client's certificate; returns 0 if the client has
+/// sent none. They are valid while R holds the exchange.
 ///
 /// # Safety
 /// - `subject` and `fingerprint` can be written to.

@@ -10,17 +10,17 @@ use crate::connections::model_testing::for_all_sequences;
 /// Returns time limits with a tick per second.
 fn ticks(min_rate: u32) -> TimeLimits {
     TimeLimits::of(&Limits {
-        handshake_time: Duration::from_secs(10),
-        head_time: Duration::from_secs(30),
-        idle_time: Duration::from_secs(20),
-        body_rate: min_rate,
-        reply_rate: min_rate,
+        tls_handshake_timeout: Duration::from_secs(10),
+        header_timeout: Duration::from_secs(30),
+        idle_timeout: Duration::from_secs(20),
+        min_body_rate: min_rate,
+        min_response_rate: min_rate,
         ..Limits::default()
     })
 }
 
-/// The number of ticks after which every client without progress has timed out: the longest limit
-/// above plus the grace period of the minimum rate.
+/// The number of ticks after which every client without progress has timed out. It is the longest
+/// limit above plus the grace period of the minimum rate.
 const LATEST: u32 = 64;
 
 const PHASES: [Phase; 8] = [

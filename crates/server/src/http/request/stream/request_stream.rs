@@ -71,7 +71,7 @@ impl RequestStream {
         buffer.extend_from_slice(chunk);
         let (id, listener) = (self.id, self.connection.listener);
         shared.dispatch.notify(Event::Body {
-            call: id,
+            exchange: id,
             listener,
             payload: Payload::Pooled(buffer),
         });
@@ -82,7 +82,11 @@ impl RequestStream {
     fn end(&mut self, reason: StreamEnd) {
         if !std::mem::replace(&mut self.is_end_reported, true) {
             let (id, listener) = (self.id, self.connection.listener);
-            self.connection.shared.dispatch.notify(Event::BodyEnd { call: id, listener, reason });
+            self.connection.shared.dispatch.notify(Event::BodyEnd {
+                exchange: id,
+                listener,
+                reason,
+            });
         }
     }
 }
@@ -100,13 +104,13 @@ impl Drop for RequestStream {
     }
 }
 
-/// The next event of a body or its request.
+/// The next event while a body is being received.
 enum Step<E> {
     Chunk(Bytes),
     /// The body is complete.
     Complete,
     Failed(E),
-    Decision(AppDecision),
+    Route(AppDecision),
     Aborted(WaitAborted),
 }
 
@@ -124,7 +128,7 @@ pub(crate) async fn stream_to_application<B: RequestBody>(
     if !context.connection.begin_body_stream() {
         return Err((context, None));
     }
-    let max = context.shared().connections.limits.body_bytes;
+    let max = context.shared().connections.limits.max_body_size;
     let (mut len, mut is_complete) = (0u64, false);
     context.begin_reading();
     let rejection = loop {
@@ -144,7 +148,7 @@ pub(crate) async fn stream_to_application<B: RequestBody>(
                 stream.end(StreamEnd::Done);
                 context.begin_waiting();
             }
-            Step::Decision(AppDecision::Respond(exchange)) => {
+            Step::Route(AppDecision::Respond(exchange)) => {
                 context.set_unread_body(!is_complete);
                 stream.end(StreamEnd::Done);
                 return Ok((context, exchange));
@@ -157,7 +161,7 @@ pub(crate) async fn stream_to_application<B: RequestBody>(
                 break rejection;
             }
             Step::Aborted(WaitAborted::TimedOut) => break Some(Rejection::RequestTimeout),
-            Step::Decision(_) | Step::Aborted(WaitAborted::Disconnected) => break None,
+            Step::Route(_) | Step::Aborted(WaitAborted::Disconnected) => break None,
         }
     };
     if rejection.is_some() {
@@ -183,10 +187,10 @@ fn poll_step<B: RequestBody>(
         // The body is not being read, so only this poll detects a disconnect of the client.
         return Pin::new(pending)
             .poll(cx)
-            .map(|answered| answered.map_or_else(Step::Aborted, Step::Decision));
+            .map(|answered| answered.map_or_else(Step::Aborted, Step::Route));
     }
     if let Some(answer) = pending.take_decision() {
-        return Poll::Ready(Step::Decision(answer));
+        return Poll::Ready(Step::Route(answer));
     }
     loop {
         match ready!(Pin::new(&mut *body).poll_frame(cx)) {

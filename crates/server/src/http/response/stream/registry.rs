@@ -22,7 +22,7 @@ pub(crate) struct ResponseStreams {
     compressed: Rc<Cell<usize>>,
 }
 
-/// The permission to compress a stream, which counts until it is dropped.
+/// A permit to compress a stream. It counts towards [`MAX_COMPRESSED`] until it is dropped.
 #[derive(Debug)]
 pub(crate) struct CompressorPermit(Rc<Cell<usize>>);
 
@@ -52,7 +52,7 @@ impl ResponseStreams {
         self.open.borrow().get(&id).cloned()
     }
 
-    /// Returns the permission to compress another stream, or `None` if the maximum is reached.
+    /// Returns a permit to compress another stream, or `None` if the maximum is reached.
     pub(crate) fn reserve_compressor(&self) -> Option<CompressorPermit> {
         let count = self.compressed.get();
         (count < MAX_COMPRESSED).then(|| {

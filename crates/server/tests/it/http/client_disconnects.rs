@@ -1,0 +1,105 @@
+//! Clients that leave while the application works, and those that only say that they have said all.
+
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rookery_server::{Config, Limits, ListenerConfig};
+
+use crate::support::{App, TEST_TIMEOUT, echo, hello, wait_until};
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// An application that works until its client has gone, or it is told to answer.
+fn worker(answers: &Arc<AtomicBool>) -> App {
+    let answers = Arc::clone(answers);
+    // Probes come every second then.
+    let limits = Limits { idle_timeout: Duration::from_secs(8), ..Limits::default() };
+    App::with(
+        Config { limits, ..Config::default() },
+        ListenerConfig::default(),
+        echo(move |exchange| {
+            let until = Instant::now() + TEST_TIMEOUT;
+            while !exchange.is_client_disconnected() && !answers.load(Ordering::Relaxed) {
+                assert!(Instant::now() < until, "nobody told that the client has gone");
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            hello(exchange);
+        }),
+    )
+}
+
+fn until_idle(app: &App) {
+    wait_until("the connection is let go", || app.listener().connections() == 0);
+}
+
+#[test]
+fn a_close_is_noticed_when_the_peers_system_has_forgotten_the_connection() {
+    let app = worker(&Arc::default());
+    let mut client = app.connect();
+    // A minute, unless a client asks for less.
+    let second: libc::c_int = 1;
+    // SAFETY: an open socket, and a value of the length said.
+    let set = unsafe {
+        let size = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap();
+        let fd = client.socket.as_raw_fd();
+        libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_LINGER2, (&raw const second).cast(), size)
+    };
+    assert_eq!(set, 0);
+    client.send(REQUEST);
+    app.await_event("request");
+    // An ordinary close: all that came has been read.
+    drop(client);
+    until_idle(&app);
+}
+
+#[test]
+fn a_client_that_half_closes_is_answered_however_long_it_takes() {
+    let answers = Arc::new(AtomicBool::new(false));
+    let app = worker(&answers);
+    let mut client = app.connect();
+    client.send(REQUEST);
+    client.socket.shutdown(Shutdown::Write).unwrap();
+    app.await_event("request");
+    // Probes go by, and its system answers them.
+    std::thread::sleep(Duration::from_secs(5));
+    answers.store(true, Ordering::Relaxed);
+    assert_eq!(client.response().unwrap().body, b"Hello, World!");
+    assert!(client.is_closed());
+}
+
+#[test]
+fn on_a_unix_socket_a_close_is_told_from_a_half_close() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let answers = Arc::new(AtomicBool::new(false));
+    let app = worker(&answers);
+    let listener = app.server.listen_unix(&path, None, ListenerConfig::default()).unwrap();
+    // At once, and after a half-close.
+    for half_closes in [false, true] {
+        let mut client = UnixStream::connect(&path).unwrap();
+        client.write_all(REQUEST).unwrap();
+        if half_closes {
+            client.shutdown(Shutdown::Write).unwrap();
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        drop(client);
+        let until = Instant::now() + TEST_TIMEOUT;
+        while listener.connections() > 0 {
+            assert!(Instant::now() < until, "half closed: {half_closes}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+    let mut client = UnixStream::connect(&path).unwrap();
+    client.write_all(REQUEST).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    answers.store(true, Ordering::Relaxed);
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("Hello, World!"), "{answer:?}");
+}

@@ -1,0 +1,14 @@
+//! HTTP/1.1, and what is the same over both versions of HTTP.
+
+mod blocking_work;
+mod client_disconnects;
+mod closure_application;
+mod conditional_responses;
+mod edge_cases;
+mod http1;
+mod proxy_protocol;
+mod queued_requests;
+mod rejected_heads;
+mod spooled_bodies;
+mod static_files;
+pub(crate) mod streamed_request_bodies;

@@ -1,0 +1,173 @@
+//! Listeners whose connections begin with the header of the PROXY protocol.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rookery_exchange::Exchange;
+use rookery_server::{Config, Limits, ListenerConfig, Rejection, TrustedProxies};
+use rookery_test_support::client::tls_session;
+use rookery_test_support::tls::client_config;
+use rustls::ClientConnection;
+
+use crate::support::tls::{settings, site};
+use crate::support::{App, Client, TEST_TIMEOUT, echo, wait_until};
+
+const LINE: &str = "PROXY TCP4 192.0.2.7 198.51.100.1 12345 443\r\n";
+
+/// Says whose the request is, and how it came.
+fn whose(exchange: &mut Exchange) {
+    let end =
+        |end: Option<std::net::SocketAddr>| end.map_or_else(String::new, |end| end.to_string());
+    let text =
+        format!("{} {} {}", end(exchange.remote()), end(exchange.local()), exchange.is_https());
+    exchange.begin_response(200);
+    exchange.set_response_body(text.as_bytes());
+}
+
+fn app_with(limits: Limits, site: ListenerConfig) -> App {
+    App::with(
+        Config { limits, ..Config::default() },
+        ListenerConfig { proxy_protocol: true, ..site },
+        echo(whose),
+    )
+}
+
+fn app() -> App {
+    app_with(Limits::default(), ListenerConfig::default())
+}
+
+fn body(client: &mut Client) -> String {
+    String::from_utf8(client.response().expect("a reply").body).unwrap()
+}
+
+/// A header of version 2 for a client 192.0.2.7:12345 of 198.51.100.1:443.
+fn binary(command: u8) -> Vec<u8> {
+    let ends = [192, 0, 2, 7, 198, 51, 100, 1, 0x30, 0x39, 1, 0xBB];
+    [&b"\r\n\r\n\0\r\nQUIT\n"[..], &[command, 0x11, 0, 12], &ends].concat()
+}
+
+#[test]
+fn a_proxy_names_the_client() {
+    let app = app();
+    let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    for header in [LINE.as_bytes().to_vec(), binary(0x21)] {
+        // With the request in the same segment, and cut in two anywhere.
+        for at in 0..=header.len() {
+            let mut client = app.connect();
+            let all = [&header[..], get.as_bytes()].concat();
+            if at > 0 {
+                client.send(&all[..at]);
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            client.send(&all[at..]);
+            assert_eq!(body(&mut client), "192.0.2.7:12345 198.51.100.1:443 false", "cut at {at}");
+            // It is said once.
+            client.send(get);
+            assert_eq!(body(&mut client), "192.0.2.7:12345 198.51.100.1:443 false");
+        }
+    }
+}
+
+#[test]
+fn a_proxy_that_speaks_for_itself_is_the_client() {
+    let app = app();
+    for header in [b"PROXY UNKNOWN\r\n".to_vec(), binary(0x20)] {
+        let mut client = app.connect();
+        let own = client.socket.local_addr().unwrap();
+        client.send([&header[..], b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"].concat());
+        assert_eq!(body(&mut client), format!("{own} {} false", app.address));
+    }
+}
+
+#[test]
+fn the_header_comes_before_tls() {
+    let app = app_with(Limits::default(), site(settings(&["localhost"])));
+    let mut client = app.connect();
+    client.send(binary(0x21));
+    let mut tls: Box<ClientConnection> =
+        Box::new(tls_session(&Arc::new(client_config(None)), "localhost"));
+    while tls.is_handshaking() {
+        tls.complete_io(&mut client.socket).unwrap();
+    }
+    client.tls = Some(tls);
+    assert_eq!(client.get("/").body, b"192.0.2.7:12345 198.51.100.1:443 true");
+}
+
+#[test]
+fn without_a_header_there_is_no_answer() {
+    let app = app();
+    // None, wrong ones, a line that does not end in time, and more of version 2 than is taken.
+    let wrong = [
+        b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
+        b"PROXY TCP4 nobody\r\n".to_vec(),
+        b"\r\n\r\n\0\r\nQUIX".to_vec(),
+        [&b"PROXY UNKNOWN "[..], &[b'x'; 100]].concat(),
+        [&binary(0x21)[..14], &[0xFF, 0xFF]].concat(),
+        binary(0x22),
+    ];
+    for wrong in &wrong {
+        let mut client = app.connect();
+        client.send(wrong);
+        assert!(client.is_closed(), "{wrong:?}");
+    }
+    wait_until("it is reported", || {
+        app.server.reports().count(Rejection::Proxy) == wrong.len() as u64
+    });
+    assert_eq!(app.requests(), 0);
+}
+
+#[test]
+fn a_header_has_the_time_of_a_handshake_and_an_end_in_it_is_the_end() {
+    let limits = Limits { tls_handshake_timeout: Duration::from_millis(400), ..Limits::default() };
+    let app = app_with(limits, ListenerConfig::default());
+    let began = Instant::now();
+    let mut slow = app.connect();
+    slow.send(&LINE[..20]);
+    assert!(slow.is_closed());
+    assert!(began.elapsed() > Duration::from_millis(390));
+    wait_until("it has gone", || app.listener().connections() == 0);
+    // Far longer than is waited for here.
+    let limits = Limits { tls_handshake_timeout: 10 * TEST_TIMEOUT, ..Limits::default() };
+    let app = app_with(limits, ListenerConfig::default());
+    let mut gone = app.connect();
+    gone.send(&LINE[..20]);
+    gone.socket.shutdown(std::net::Shutdown::Write).unwrap();
+    assert!(gone.is_closed());
+    wait_until("it has gone", || app.listener().connections() == 0);
+}
+
+#[test]
+fn only_proxies_that_are_named_may_send_one() {
+    let of = |proxy| {
+        app_with(
+            Limits::default(),
+            ListenerConfig {
+                proxies: TrustedProxies::parse([proxy]).unwrap(),
+                ..ListenerConfig::default()
+            },
+        )
+    };
+    let refusing = of("192.0.2.1");
+    let mut client = refusing.connect();
+    client.send(LINE);
+    assert!(client.is_closed());
+    let taking = of("127.0.0.0/8");
+    let mut client = taking.connect();
+    // Its word is taken for the scheme as well, though the client is another by then.
+    client.send(format!("{LINE}GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: https\r\n\r\n"));
+    assert_eq!(body(&mut client), "192.0.2.7:12345 198.51.100.1:443 true");
+}
+
+#[test]
+fn curl_speaks_version_1() {
+    let app = app();
+    let mut command = Command::new("curl");
+    command.args(["-sS", "--haproxy-protocol", &format!("http://{}/", app.address)]);
+    let Ok(output) = command.output() else { return println!("NOT TESTED: there is no curl") };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        said.starts_with("127.0.0.1:") && said.ends_with(&format!("{} false", app.address)),
+        "{output:?}"
+    );
+}

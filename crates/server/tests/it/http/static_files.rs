@@ -1,0 +1,401 @@
+//! Static files over real connections: whoever reads them, what the client gets is the same.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rookery_exchange::ResponseBody;
+use rookery_server::access_log::AccessLog;
+use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
+use rookery_server::{Config, Limits, ListenerConfig};
+
+use crate::support::{App, Client, Response, alone, echo, hello, wait_until};
+
+/// A folder that is served at `/s`, and at `/f` with misses for the application.
+struct Folder {
+    app: App,
+    dir: tempfile::TempDir,
+}
+
+impl Folder {
+    fn new() -> Folder {
+        let dir = tempfile::tempdir().unwrap();
+        let files = StaticFiles::new();
+        let overrides = Overrides { fallthrough: Some(true), ..Overrides::default() };
+        let path = |overrides| StaticPath { path: dir.path().into(), overrides };
+        files
+            .set([
+                ("/s".to_owned(), path(Overrides::default())),
+                ("/f".to_owned(), path(overrides)),
+            ])
+            .unwrap();
+        let app = App::with(
+            Config::default(),
+            ListenerConfig { files, ..ListenerConfig::default() },
+            echo(hello),
+        );
+        Folder { app, dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.path(name), bytes).unwrap();
+    }
+
+    /// A file that nothing has happened to for an hour, as far as its time of modification says.
+    fn write_old(&self, name: &str, bytes: &[u8]) {
+        self.write(name, bytes);
+        let old = SystemTime::now() - Duration::from_secs(3600);
+        File::options().write(true).open(self.path(name)).unwrap().set_modified(old).unwrap();
+    }
+}
+
+/// Waits until what has been written is kept when it is asked for.
+fn settle() {
+    std::thread::sleep(Duration::from_millis(2500));
+}
+
+/// Bytes in no order, the same each time.
+fn bytes(len: usize) -> Vec<u8> {
+    let mut state = 1u32;
+    (0..len)
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        })
+        .collect()
+}
+
+fn ask(client: &mut Client, method: &str, target: &str, more: &str) -> Response {
+    client.send(format!("{method} {target} HTTP/1.1\r\nHost: a\r\n{more}\r\n"));
+    let mut reply = client.response_to(method).unwrap();
+    let date = reply.head.lines().find(|line| line.starts_with("Date:")).unwrap().to_owned();
+    reply.head = reply.head.replace(&date, "Date:");
+    reply
+}
+
+/// What may be asked of a file; the last is no file.
+const REQUESTS: [(&str, &str, &str); 14] = [
+    ("GET", "/s/page.html", ""),
+    ("GET", "/s/page.html", "Accept-Encoding: gzip\r\n"),
+    ("GET", "/s/small.css", "Accept-Encoding: gzip\r\n"),
+    ("HEAD", "/s/page.html", ""),
+    ("HEAD", "/s/page.html", "Accept-Encoding: gzip\r\n"),
+    ("GET", "/s/page.html", "Range: bytes=10-19\r\n"),
+    ("GET", "/s/page.html", "Range: bytes=-5\r\nAccept-Encoding: gzip\r\n"),
+    ("GET", "/s/page.html", "Range: bytes=99999999-\r\n"),
+    ("GET", "/s/page.html", "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT\r\n"),
+    ("GET", "/s/page.html", "If-None-Match: *\r\nAccept-Encoding: gzip\r\n"),
+    ("GET", "/s/empty.txt", ""),
+    ("GET", "/s/large.bin", ""),
+    ("GET", "/s/large.bin", "Range: bytes=100000-299999\r\n"),
+    ("GET", "/s/missing", ""),
+];
+
+/// What each of the requests is answered the first time, and then from what is at hand.
+fn answers(folder: &Folder) -> Vec<[Response; 4]> {
+    let mut page = b"<p>".to_vec();
+    page.extend(bytes(20_000).into_iter().map(|byte| b'a' + byte % 7));
+    folder.write_old("page.html", &page);
+    folder.write_old("small.css", &page[..3000]);
+    folder.write_old("empty.txt", b"");
+    folder.write_old("large.bin", &bytes(3_000_000));
+    settle();
+    let mut client = folder.app.connect();
+    REQUESTS
+        .map(|(method, target, more)| {
+            std::array::from_fn(|_| ask(&mut client, method, target, more))
+        })
+        .into()
+}
+
+#[test]
+fn an_answer_is_the_same_from_a_thread_and_from_memory() {
+    let folder = Folder::new();
+    let read = |name: &str| fs::read(folder.path(name)).unwrap();
+    for (request, replies) in REQUESTS.iter().zip(answers(&folder)) {
+        for reply in &replies[1..] {
+            assert!(*reply == replies[0], "{request:?}: {} and {}", replies[0].head, reply.head);
+        }
+        let [reply, ..] = replies;
+        let (method, target, more) = *request;
+        let whole = || read(target.strip_prefix("/s/").unwrap());
+        let expected: (u16, Vec<u8>) = match (method, target, more) {
+            (_, "/s/missing", _) => (404, b"404 Not Found\n".to_vec()),
+            ("HEAD", _, "Accept-Encoding: gzip\r\n") => (200, vec![]),
+            ("HEAD", ..) => {
+                assert_eq!(reply.header("content-length"), Some(&*whole().len().to_string()));
+                (200, vec![])
+            }
+            (.., more) if more.starts_with("If-") => (304, vec![]),
+            (.., "Range: bytes=10-19\r\n") => (206, whole()[10..20].to_vec()),
+            (.., "Range: bytes=100000-299999\r\n") => (206, whole()[100_000..300_000].to_vec()),
+            (.., "Range: bytes=99999999-\r\n") => (416, b"416 Range Not Satisfiable\n".to_vec()),
+            (.., more) if more.starts_with("Range: bytes=-5") => {
+                let page = whole();
+                (206, page[page.len() - 5..].to_vec())
+            }
+            (.., "Accept-Encoding: gzip\r\n") => {
+                assert_eq!(reply.header("content-encoding"), Some("gzip"));
+                assert_eq!(reply.header("vary"), Some("Accept-Encoding"));
+                let mut plain = Vec::new();
+                flate2::read::GzDecoder::new(&reply.body[..]).read_to_end(&mut plain).unwrap();
+                assert!(plain == whole(), "{request:?}");
+                (200, reply.body.clone())
+            }
+            _ => (200, whole()),
+        };
+        assert_eq!(reply.status, expected.0, "{request:?}");
+        assert!(reply.body == expected.1, "{request:?}");
+    }
+}
+
+#[test]
+fn a_kernel_without_these_calls_gives_the_same_answers() {
+    if !alone("files::a_kernel_without_these_calls_gives_the_same_answers") {
+        return;
+    }
+    let folder = Folder::new();
+    let before = answers(&folder);
+    // The last one forbids what the others are tried with.
+    for call in
+        [libc::SYS_preadv2, libc::SYS_sendfile, CACHESTAT, libc::SYS_statx, libc::SYS_openat2]
+    {
+        let files = files_of(&folder);
+        let before = &before;
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                forbid(call);
+                // Another server, none of whose files is kept.
+                let app = App::with(
+                    Config::default(),
+                    ListenerConfig { files, ..ListenerConfig::default() },
+                    echo(hello),
+                );
+                let mut client = app.connect();
+                for ((method, target, more), replies) in REQUESTS.into_iter().zip(before) {
+                    for _ in 0..3 {
+                        let reply = ask(&mut client, method, target, more);
+                        let heads = (&replies[0].head, &reply.head);
+                        assert!(
+                            reply == replies[0],
+                            "{call}: {method} {target} {more:?}: {heads:?}"
+                        );
+                    }
+                }
+            });
+        });
+    }
+}
+
+fn files_of(folder: &Folder) -> StaticFiles {
+    let files = StaticFiles::new();
+    let path = StaticPath { path: folder.dir.path().into(), ..StaticPath::default() };
+    files.set([("/s".to_owned(), path)]).unwrap();
+    files
+}
+
+const CACHESTAT: libc::c_long = 451;
+
+/// Makes a system call fail in this thread and those it starts, as in a sandbox that does not know it.
+fn forbid(call: libc::c_long) {
+    const RETURN_ENOSYS: u32 = 0x0005_0000 | libc::ENOSYS as u32;
+    const ALLOW: u32 = 0x7FFF_0000;
+    let step = |code: u32, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf, k };
+    // If the number of the call is another one, the next step is left out.
+    let mut program = [
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, u32::try_from(call).unwrap()),
+        step(libc::BPF_RET | libc::BPF_K, 0, RETURN_ENOSYS),
+        step(libc::BPF_RET | libc::BPF_K, 0, ALLOW),
+    ];
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: no pointer but that of the filter, which the kernel copies.
+    let done = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) == 0
+    };
+    assert!(done, "{}", std::io::Error::last_os_error());
+    // SAFETY: nothing that could be read or written to is passed.
+    let told = unsafe { libc::syscall(call, -1, 0, 0, 0, 0) };
+    assert_eq!((told, std::io::Error::last_os_error().raw_os_error()), (-1, Some(libc::ENOSYS)));
+}
+
+#[test]
+fn misses_fall_through_with_the_request_as_it_came() {
+    let folder = Folder::new();
+    let mut client = folder.app.connect();
+    for _ in 0..3 {
+        assert_eq!(client.get("/f/missing").body, b"Hello, World!");
+    }
+    folder.write("missing", b"here");
+    assert_eq!(client.get("/f/missing").body, b"here");
+    fs::remove_file(folder.path("missing")).unwrap();
+    assert_eq!(client.get("/f/missing").body, b"Hello, World!");
+}
+
+#[test]
+fn a_change_on_disk_is_seen_by_the_next_request() {
+    let folder = Folder::new();
+    folder.write("a.txt", b"one");
+    settle();
+    let mut client = folder.app.connect();
+    for _ in 0..3 {
+        assert_eq!(client.get("/s/a.txt").body, b"one");
+    }
+    let etag = client.get("/s/a.txt").header("etag").unwrap().to_owned();
+    for round in 0..20 {
+        let text = format!("{round:03}");
+        folder.write("a.txt", text.as_bytes());
+        let reply = client.get("/s/a.txt");
+        assert_eq!(reply.body, text.as_bytes());
+        assert!(reply.header("etag") != Some(&*etag));
+        folder.write("new", b"new");
+        fs::rename(folder.path("new"), folder.path("a.txt")).unwrap();
+        assert_eq!(client.get("/s/a.txt").body, b"new");
+    }
+}
+
+#[test]
+fn a_large_file_arrives_byte_by_byte_and_with_what_is_asked_for_behind_it() {
+    let folder = Folder::new();
+    let (large, odd) = (bytes(5_000_001), bytes(70_001));
+    folder.write("large.bin", &large);
+    folder.write("odd.bin", &odd);
+    folder.write("small.txt", b"small");
+    let mut client = folder.app.connect();
+    for _ in 0..3 {
+        // At once, so that several files are queued for one connection, with heads between them.
+        let get =
+            |target: &str, more: &str| format!("GET {target} HTTP/1.1\r\nHost: a\r\n{more}\r\n");
+        client.send(
+            [
+                get("/s/large.bin", ""),
+                get("/s/odd.bin", ""),
+                get("/s/small.txt", ""),
+                get("/s/large.bin", "Range: bytes=1000001-4000000\r\n"),
+                get("/s/odd.bin", "Range: bytes=-70000\r\n"),
+                get("/f/missing", ""),
+            ]
+            .concat(),
+        );
+        let expected: [&[u8]; 6] =
+            [&large, &odd, b"small", &large[1_000_001..=4_000_000], &odd[1..], b"Hello, World!"];
+        for (at, expected) in expected.into_iter().enumerate() {
+            let reply = client.response().unwrap();
+            assert!(reply.body == expected, "reply {at}: {}", reply.head);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_an_application_sends_arrives_as_it_is() {
+    let content = bytes(3_000_017);
+    let sent = content.clone();
+    let app = App::new(Limits::default(), move |exchange| {
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &sent).unwrap();
+        exchange.begin_response(200);
+        exchange.response_mut().set_body(ResponseBody::File { file, len: sent.len() as u64 });
+    });
+    let mut client = app.connect();
+    for _ in 0..3 {
+        assert!(client.get("/").body == content);
+    }
+}
+
+/// Bytes that the sockets between a server and a client that does not read hold, and more.
+const UNREAD: usize = 24 << 20;
+
+/// What a client gets that reads only after `change` was made to the file that it is being sent.
+fn changed_while_sent(change: impl FnOnce(&Folder)) -> (Vec<u8>, Vec<u8>) {
+    let folder = Folder::new();
+    let content = bytes(UNREAD);
+    folder.write("a.bin", &content);
+    let mut client = folder.app.connect();
+    client.send("GET /s/a.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    while client.read.len() < 1 << 16 {
+        assert!(client.fill());
+    }
+    change(&folder);
+    while client.fill() {}
+    let head = client.read.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+    (content, client.read.split_off(head))
+}
+
+#[test]
+fn a_file_truncated_while_it_is_sent_ends_the_connection() {
+    let (content, got) = changed_while_sent(|folder| {
+        File::options().write(true).open(folder.path("a.bin")).unwrap().set_len(0).unwrap();
+    });
+    assert!(got.len() < content.len());
+    assert!(got == content[..got.len()], "all that came is the file's");
+}
+
+#[test]
+fn a_file_written_anew_while_it_is_sent_ends_the_connection_or_is_the_old_one() {
+    let (content, got) = changed_while_sent(|folder| folder.write("a.bin", &vec![b'x'; 1000]));
+    assert!(got.len() < content.len());
+    assert!(got == content[..got.len()]);
+    let (content, got) = changed_while_sent(|folder| {
+        folder.write("new", &vec![b'x'; UNREAD]);
+        fs::rename(folder.path("new"), folder.path("a.bin")).unwrap();
+    });
+    assert!(got == content, "the one that was opened");
+}
+
+#[test]
+fn the_log_counts_the_bytes_of_large_files() {
+    let folder = Folder::new();
+    let log = Arc::new(AccessLog::read());
+    folder.app.server.set_access_log(Some(Arc::clone(&log)));
+    folder.write("large.bin", &bytes(5_000_001));
+    let mut client = folder.app.connect();
+    ask(&mut client, "GET", "/s/large.bin", "");
+    ask(&mut client, "HEAD", "/s/large.bin", "");
+    ask(&mut client, "GET", "/s/large.bin", "Range: bytes=5-3000004\r\n");
+    // And one that leaves in the middle of it: what its socket and ours have taken counts, and no more.
+    folder.write("unread.bin", &bytes(UNREAD));
+    client.send("GET /s/unread.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    while client.read.len() < 1 << 16 {
+        assert!(client.fill());
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    drop(client);
+    let mut seen = Vec::new();
+    while seen.len() < 4 {
+        seen.extend(log.take().map(|record| record.bytes));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(seen[..3], [5_000_001, 0, 3_000_000]);
+    assert!(seen[3] >= 1 << 16 && seen[3] < UNREAD as u64, "{}", seen[3]);
+}
+
+#[test]
+fn a_client_that_does_not_read_a_large_file_is_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a.bin"), bytes(UNREAD)).unwrap();
+    let files = StaticFiles::new();
+    files
+        .set([("/s".to_owned(), StaticPath { path: dir.path().into(), ..StaticPath::default() })])
+        .unwrap();
+    let limits = Limits { idle_timeout: Duration::from_secs(1), ..Limits::default() };
+    let app = App::with(
+        Config { limits, ..Config::default() },
+        ListenerConfig { files, ..ListenerConfig::default() },
+        echo(hello),
+    );
+    let mut slow = app.connect();
+    slow.send("GET /s/a.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    // Others are served meanwhile.
+    let mut other = app.connect();
+    assert_eq!(other.get("/").body, b"Hello, World!");
+    wait_until("both have been given up", || app.listener().connections() == 0);
+    while slow.fill() {}
+    assert!(slow.read.len() < UNREAD, "the connection has ended");
+}

@@ -1,0 +1,624 @@
+//! What an HTTP/2 peer may do to a server (docs/SECURITY-MODEL.md), by raw frames: the connection ends or the stream does, what is held
+//! stays bounded, and another connection is answered.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use rookery_exchange::{Command, Event, Exchange, Share};
+use rookery_server::{Config, Limits, ListenerConfig, Rejection};
+
+use crate::support::http2::{
+    ACK, END_HEADERS, END_STREAM, Frame, GET, Heard, PREFACE, Peer, block, code, frame, get, kind,
+    ordinary, post, setting,
+};
+use crate::support::tls::{app, settings, site};
+use crate::support::{App, Handler, TEST_TIMEOUT, alone, hello, wait_until};
+
+/// How much longer another connection may wait for its answer while a peer attacks, in time of the I/O thread: that of so many
+/// exchanges. Optimised, one takes it 0.1 ms at the most, so that nobody waits for 20 ms. The most is taken by frames of a byte, of
+/// which 800 are read at once: 70 exchanges.
+const TIMES: u32 = 200;
+
+/// KiB by which the process, whose peers hold a few hundred, may grow while a peer attacks: what its windows and buffers take. Most
+/// attacks send or ask for several times that, if they are let; none has been seen to take 1,500.
+const GROWTH: usize = 6 << 10;
+
+/// KiB of memory that the process has in use.
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// The time that the I/O thread has worked: whatever else the machine does, that of an exchange is what was done before it was answered.
+/// For a process with one server.
+fn worked() -> Duration {
+    let threads =
+        std::fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().path());
+    let is_io = |thread: &std::path::Path| {
+        std::fs::read_to_string(thread.join("comm")).is_ok_and(|name| name == "rookery-io\n")
+    };
+    let thread = threads.into_iter().find(|thread| is_io(thread)).expect("an I/O thread");
+    let id: libc::clockid_t = thread.file_name().unwrap().to_str().unwrap().parse().unwrap();
+    // The clock of a thread of this process, as the kernel makes it of its id (linux/posix-timers.h).
+    let clock = (!id << 3) | 6;
+    // SAFETY: a struct of integers.
+    let mut time: libc::timespec = unsafe { std::mem::zeroed() };
+    // SAFETY: a struct of this function's.
+    assert_eq!(unsafe { libc::clock_gettime(clock, &raw mut time) }, 0);
+    Duration::new(u64::try_from(time.tv_sec).unwrap(), u32::try_from(time.tv_nsec).unwrap())
+}
+
+/// What the I/O thread worked until an exchange over a connection that is open was answered.
+fn exchange(other: &mut crate::support::Client) -> Duration {
+    let began = worked();
+    assert_eq!(other.get("/").status, 200);
+    worked().saturating_sub(began)
+}
+
+/// Lets a peer attack until it has said what it has, while another connection is asked all the time: it is answered within a bound
+/// relative to that of an idle server, and the memory stays as it was. For a test that is [alone].
+pub(crate) fn beside<T: Send + 'static>(
+    app: &App,
+    attack: impl FnOnce(Peer) -> T + Send + 'static,
+) -> T {
+    let mut other = app.secure();
+    let idle = (0..20).map(|_| exchange(&mut other)).max().unwrap();
+    let peer = Peer::new(app);
+    let before = resident();
+    let attacking = std::thread::spawn(move || attack(peer));
+    let (mut worst, mut most) = (Duration::ZERO, before);
+    while !attacking.is_finished() {
+        worst = worst.max(exchange(&mut other));
+        most = most.max(resident());
+    }
+    let growth = most - before;
+    println!("the process has grown by {growth} KiB");
+    // The address sanitizer keeps what has been freed for a while, so memory says nothing under it (`scripts/soundness`).
+    let is_sanitized = std::env::var_os("ASAN_OPTIONS").is_some();
+    assert!(growth < GROWTH || is_sanitized, "{growth} KiB");
+    println!("another waited for {worst:?} of work, and for {idle:?} while nobody attacked");
+    assert!(worst < idle * TIMES, "{worst:?}, and {idle:?} while nobody attacked");
+    attacking.join().unwrap()
+}
+
+/// An application that keeps requests until it is told to answer.
+pub(crate) fn keeping(limits: Limits) -> (App, Sender<()>, Receiver<()>) {
+    let (answer, told) = channel();
+    let (came, comes) = channel();
+    let mut kept: Vec<Box<Exchange>> = Vec::new();
+    let handler: Handler = Box::new(move |link, event| {
+        if let Event::Request(mut exchange) = event {
+            if exchange.path() == b"/plain" {
+                hello(&mut exchange);
+                link.send(Command::Respond(exchange));
+            } else {
+                kept.push(exchange);
+                let _ = came.send(());
+            }
+        }
+        if told.try_recv().is_ok() {
+            for mut exchange in kept.drain(..) {
+                hello(&mut exchange);
+                link.send(Command::Respond(exchange));
+            }
+        }
+    });
+    let config = Config { limits, ..Config::default() };
+    (App::with(config, site(settings(&["localhost"])), handler), answer, comes)
+}
+
+#[test]
+fn requests_that_are_reset_at_once() {
+    if !alone("http2_attacks::requests_that_are_reset_at_once") {
+        return;
+    }
+    let app = app(Limits::default(), hello);
+    let goodbye = beside(&app, |mut peer| {
+        for at in 0..1000 {
+            let stream = 2 * at + 1;
+            let both = [
+                frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, &block(GET)),
+                frame(kind::RST_STREAM, 0, stream, &code::CANCEL.to_be_bytes()),
+            ];
+            if !peer.try_send(both.concat()) {
+                break;
+            }
+        }
+        peer.goodbye()
+    });
+    assert_eq!(goodbye, Some(code::ENHANCE_YOUR_CALM));
+    assert!(app.server.reports().count(Rejection::Http2) >= 1);
+    wait_until("it has gone", || app.listener().connections() <= 1);
+}
+
+#[test]
+fn requests_that_are_reset_when_the_application_has_them() {
+    let (app, answer, comes) =
+        keeping(Limits { http2_max_concurrent_streams: 20, ..Limits::default() });
+    let mut peer = Peer::new(&app);
+    let mut stream = 1;
+    for _ in 0..20 {
+        peer.ask(stream, GET);
+        comes.recv_timeout(TEST_TIMEOUT).expect("the request");
+        peer.reset(stream);
+        stream += 2;
+    }
+    // No stream is open, and the application has as many requests as one peer may have: the next is refused, to be tried again.
+    peer.ask(stream, GET);
+    assert_eq!(peer.outcome(stream), Heard::Reset(code::REFUSED_STREAM));
+    // Another peer is not concerned.
+    let mut other = Peer::new(&app);
+    other.ask(1, &get("/plain"));
+    assert_eq!(other.outcome(1), Heard::Status(200));
+    // When it has given them back there is room again.
+    answer.send(()).unwrap();
+    other.ask(3, &get("/plain"));
+    assert_eq!(other.outcome(3), Heard::Status(200));
+    stream += 2;
+    wait_until("there is room", || {
+        stream += 2;
+        peer.ask(stream, &get("/plain"));
+        peer.outcome(stream) == Heard::Status(200)
+    });
+}
+
+#[test]
+fn a_peer_that_resets_all_it_asks_for_is_sent_off() {
+    let (app, answer, comes) =
+        keeping(Limits { http2_max_concurrent_streams: 1000, ..Limits::default() });
+    let mut peer = Peer::new(&app);
+    let mut stream = 1;
+    while stream < 1000 {
+        if !peer.try_send(frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, &block(GET))) {
+            break;
+        }
+        let is_over = || app.server.reports().count(Rejection::Http2) > 0;
+        wait_until("it comes, or the end", || comes.try_recv().is_ok() || is_over());
+        if is_over() {
+            break;
+        }
+        peer.try_send(frame(kind::RST_STREAM, 0, stream, &code::CANCEL.to_be_bytes()));
+        stream += 2;
+    }
+    assert_eq!(peer.goodbye(), Some(code::ENHANCE_YOUR_CALM));
+    assert!((100..120).contains(&app.requests()), "{}", app.requests());
+    drop(answer);
+}
+
+#[test]
+fn a_head_that_goes_on_and_on() {
+    if !alone("http2_attacks::a_head_that_goes_on_and_on") {
+        return;
+    }
+    let app = app(Limits::default(), hello);
+    let goodbye = beside(&app, |mut peer| {
+        peer.send(frame(kind::HEADERS, END_STREAM, 1, &block(GET)));
+        for _ in 0..10_000 {
+            if !peer.try_send(frame(kind::CONTINUATION, 0, 1, &block(&[("a", "b")]))) {
+                break;
+            }
+        }
+        peer.goodbye()
+    });
+    assert_eq!(goodbye, Some(code::ENHANCE_YOUR_CALM));
+}
+
+#[test]
+fn a_head_that_does_not_end_has_the_time_of_a_head() {
+    let limits = Limits { header_timeout: Duration::from_millis(400), ..Limits::default() };
+    let app = app(limits, hello);
+    let whole = frame(kind::HEADERS, END_HEADERS | END_STREAM, 1, &block(GET));
+    for (sent, what) in [
+        (frame(kind::HEADERS, END_STREAM, 1, &block(GET)), "no CONTINUATION"),
+        (whole[..5].to_vec(), "half the header of a frame"),
+        (whole[..whole.len() - 1].to_vec(), "all but the last byte"),
+    ] {
+        let mut peer = Peer::new(&app);
+        peer.send(sent);
+        let began = Instant::now();
+        assert!(matches!(peer.goodbye(), None | Some(code::NO_ERROR)), "{what}");
+        assert!(began.elapsed() > Duration::from_millis(300), "{what}: sooner than that");
+    }
+    assert_eq!(app.requests(), 0);
+    wait_until("all have gone", || app.listener().connections() == 0);
+}
+
+#[test]
+fn heads_that_are_too_large() {
+    let limits = Limits { max_headers: 200, ..Limits::default() };
+    let app = app(limits, hello);
+    let lines = |count: usize, value: &'static str| [GET, &vec![("a", value); count]].concat();
+    let mut peer = Peer::new(&app);
+    let mut ask = |stream: u32, fields: &[(&str, &str)]| {
+        let block = block(fields);
+        let mut pieces = block.chunks(16 << 10);
+        let first = pieces.next().unwrap();
+        let rest: Vec<_> = pieces.collect();
+        let end = |is_last: bool| if is_last { END_HEADERS } else { 0 };
+        peer.send(frame(kind::HEADERS, END_STREAM | end(rest.is_empty()), stream, first));
+        for (at, piece) in rest.iter().enumerate() {
+            if !peer.try_send(frame(kind::CONTINUATION, end(at + 1 == rest.len()), stream, piece)) {
+                break;
+            }
+        }
+        peer.outcome(stream)
+    };
+    // Lines cost 32 bytes beside their own, so few bytes may be too much.
+    assert_eq!(ask(1, &lines(190, "b")), Heard::Status(200));
+    assert_eq!(ask(3, &lines(210, "b")), Heard::Status(431));
+    assert_eq!(ask(5, &lines(1000, "b")), Heard::Status(431));
+    assert_eq!(ask(7, &[GET, &[("a", &*"b".repeat(31_000))]].concat()), Heard::Status(200));
+    assert_eq!(ask(9, &[GET, &[("a", &*"b".repeat(40_000))]].concat()), Heard::Status(431));
+    assert_eq!(
+        ask(11, &[GET, &[("a", &*"b".repeat(140_000))]].concat()),
+        Heard::Goaway(code::ENHANCE_YOUR_CALM)
+    );
+}
+
+/// A line on the wire of one byte, which refers to a table of headers, costs what it stands for: RFC 9113, 10.5.1.
+#[test]
+fn a_line_of_one_byte_counts_as_what_it_stands_for() {
+    if !alone("http2_attacks::a_line_of_one_byte_counts_as_what_it_stands_for") {
+        return;
+    }
+    let app = app(Limits::default(), hello);
+    let goodbye = beside(&app, |mut peer| {
+        // A field of 4,000 bytes into the table, and then references to it.
+        let mut fields = block(GET);
+        fields.extend_from_slice(&[0x40, 1, b'a', 0x7F, 0xA1, 0x1E]);
+        fields.extend_from_slice(&[b'b'; 127 + 0x21 + 0x1E * 128]);
+        peer.send(frame(kind::HEADERS, END_HEADERS | END_STREAM, 1, &fields));
+        assert_eq!(peer.outcome(1), Heard::Status(200));
+        let bomb = [&block(GET)[..], &[0xBE; 15_000]].concat();
+        peer.send(frame(kind::HEADERS, END_HEADERS | END_STREAM, 3, &bomb));
+        peer.goodbye()
+    });
+    assert_eq!(goodbye, Some(code::ENHANCE_YOUR_CALM));
+}
+
+#[test]
+fn the_table_of_headers_does_not_grow_past_what_was_agreed_on() {
+    let app = app(Limits::default(), hello);
+    let mut peer = Peer::new(&app);
+    // An update of the table's size to 5,000.
+    let fields = [&[0x3F, 0xE9, 0x26][..], &block(GET)].concat();
+    peer.send(frame(kind::HEADERS, END_HEADERS | END_STREAM, 1, &fields));
+    assert!(matches!(peer.goodbye(), Some(code::COMPRESSION_ERROR | code::PROTOCOL_ERROR)));
+}
+
+#[test]
+fn heads_that_are_held_are_charged() {
+    // A fifth of 10 MiB, of which each connection has 80 KiB and each stream 32.
+    let limits = Limits { max_client_memory: Some(10 << 20), ..Limits::default() };
+    let app = app(limits, hello);
+    let room = 2 << 20;
+    let mut peer = Peer::new(&app);
+    let large = "b".repeat(30_000);
+    let fields = [&post("/")[..], &[("a", &*large)]].concat();
+    let mut refused = 0;
+    for at in 0..90 {
+        let stream = 2 * at + 1;
+        let block = block(&fields);
+        let (first, rest) = block.split_at(16 << 10);
+        peer.send(frame(kind::HEADERS, 0, stream, first));
+        peer.send(frame(kind::CONTINUATION, END_HEADERS, stream, rest));
+    }
+    peer.send(frame(kind::PING, 0, 0, &[7; 8]));
+    assert!(peer.frame_of(kind::PING).is_some());
+    assert!(app.server.budget().used(Share::Connections) <= room);
+    assert!(app.server.budget().used(Share::Requests) <= (10 << 20) * 15 / 100);
+    let mut heard = std::mem::take(&mut peer.heard).into_iter();
+    while refused < 10 {
+        let frame = heard.next().or_else(|| peer.frame()).expect("more refusals");
+        refused += usize::from(matches!(frame.kind, kind::RST_STREAM | kind::HEADERS));
+    }
+    drop(peer);
+    let used = |share| app.server.budget().used(share);
+    wait_until("all is given back", || used(Share::Connections) == 0 && used(Share::Requests) == 0);
+}
+
+#[test]
+fn data_that_is_none() {
+    if !alone("http2_attacks::data_that_is_none") {
+        return;
+    }
+    let app = app(Limits::default(), hello);
+    let goodbye = beside(&app, |mut peer| {
+        peer.begin(1, &post("/"));
+        let nothing = frame(kind::DATA, 0, 1, b"").repeat(100);
+        for _ in 0..1000 {
+            if !peer.try_send(&nothing) {
+                break;
+            }
+        }
+        peer.goodbye()
+    });
+    assert_eq!(goodbye, Some(code::ENHANCE_YOUR_CALM));
+}
+
+#[test]
+fn a_body_in_small_pieces_is_none() {
+    if !alone("http2_attacks::a_body_in_small_pieces_is_none") {
+        return;
+    }
+    let app = app(Limits::default(), |exchange| {
+        exchange.begin_response(200);
+        let length = exchange.body().len().to_string();
+        exchange.set_response_body(length.as_bytes());
+    });
+    let data = beside(&app, |mut peer| {
+        peer.begin(1, &post("/"));
+        for _ in 0..200 {
+            peer.send(frame(kind::DATA, 0, 1, b"x").repeat(100));
+        }
+        peer.send(frame(kind::DATA, END_STREAM, 1, b""));
+        assert_eq!(peer.outcome(1), Heard::Status(200));
+        peer.data(1)
+    });
+    assert_eq!(data, b"20000");
+}
+
+#[test]
+fn frames_that_carry_nothing() {
+    if !alone("http2_attacks::frames_that_carry_nothing") {
+        return;
+    }
+    let app = app(Limits::default(), hello);
+    // Of a type that there is not: RFC 9113, 4.1, has them ignored.
+    let unknown = beside(&app, |mut peer| {
+        let large = frame(0x77, 0, 0, &[0; 16 << 10]);
+        let mut sent = 0;
+        while sent < 64 << 20 && peer.try_send(&large) {
+            sent += large.len();
+        }
+        (sent, peer.goodbye())
+    });
+    // Who goes on sending for long does not see why.
+    assert!(matches!(unknown.1, None | Some(code::ENHANCE_YOUR_CALM)), "{unknown:?}");
+    wait_until("it is reported", || app.server.reports().count(Rejection::Http2) == 1);
+    // What the system holds, and what is read so that the peer sees why, included.
+    assert!((8 << 20..48 << 20).contains(&unknown.0), "{unknown:?}");
+    // As many pings as a client of days sends are answered, and so are settings.
+    let mut peer = Peer::new(&app);
+    for round in 0..20 {
+        peer.send(frame(kind::PING, 0, 0, &[round; 8]).repeat(50));
+        for _ in 0..50 {
+            let Frame { flags, payload, .. } = peer.frame_of(kind::PING).expect("an answer");
+            assert_eq!((flags, payload), (ACK, vec![round; 8]));
+        }
+    }
+    peer.ask(1, GET);
+    assert_eq!(peer.outcome(1), Heard::Status(200));
+}
+
+#[test]
+fn a_peer_that_pings_and_does_not_read_is_not_read_either() {
+    if !alone("http2_attacks::a_peer_that_pings_and_does_not_read_is_not_read_either") {
+        return;
+    }
+    let app = app(Limits::default(), hello);
+    let before = beside(&app, |mut peer| {
+        let pings = frame(kind::PING, 0, 0, &[7; 8]).repeat(1000);
+        // What is not taken any more waits in the system.
+        let (done, sent) = channel();
+        std::thread::spawn(move || {
+            let mut all = 0;
+            while all < 64 << 20 && peer.try_send(&pings) {
+                all += pings.len();
+                let _ = done.send(all);
+            }
+        });
+        let mut all = 0;
+        while let Ok(more) = sent.recv_timeout(Duration::from_secs(2)) {
+            all = more;
+        }
+        all
+    });
+    assert!(before < 64 << 20, "all of it was taken");
+}
+
+#[test]
+fn settings_without_end() {
+    if !alone("http2_attacks::settings_without_end") {
+        return;
+    }
+    let app = app(Limits::default(), hello);
+    let (acknowledged, goodbye) = beside(&app, |mut peer| {
+        let settings = frame(kind::SETTINGS, 0, 0, &setting(4, 65_535).repeat(2000));
+        let mut acknowledged = 0;
+        while acknowledged < 10_000 && peer.try_send(&settings) {
+            if peer.frame_of(kind::SETTINGS).is_none() {
+                break;
+            }
+            acknowledged += 1;
+        }
+        (acknowledged, peer.goodbye())
+    });
+    assert_eq!(goodbye, Some(code::ENHANCE_YOUR_CALM));
+    // 8 MiB and what was on its way.
+    assert!((650..1500).contains(&acknowledged), "{acknowledged}");
+}
+
+#[test]
+fn windows_past_their_end() {
+    const MOST: u32 = (1 << 31) - 1;
+    let app = app(Limits::default(), |exchange| {
+        exchange.begin_response(200);
+        exchange.set_response_body(&vec![b'a'; 100_000]);
+    });
+    // Of a stream: it ends, and the connection goes on.
+    let mut peer = Peer::new(&app);
+    peer.ask(1, GET);
+    assert_eq!(peer.outcome(1), Heard::Status(200));
+    peer.heard.retain(|frame| frame.kind != kind::HEADERS);
+    // All of it has been used, so that one is not yet too much.
+    peer.send(frame(kind::WINDOW_UPDATE, 0, 1, &MOST.to_be_bytes()).repeat(2));
+    assert_eq!(peer.outcome(1), Heard::Reset(code::FLOW_CONTROL_ERROR));
+    peer.ask(3, GET);
+    assert_eq!(peer.outcome(3), Heard::Status(200));
+    // Of the connection, by an update and by a setting.
+    peer.send(frame(kind::WINDOW_UPDATE, 0, 0, &MOST.to_be_bytes()).repeat(2));
+    assert_eq!(peer.goodbye(), Some(code::FLOW_CONTROL_ERROR));
+    let mut peer = Peer::with(&app, &setting(4, MOST + 1));
+    // RFC 9113, 6.5.2, has the first.
+    assert!(matches!(peer.goodbye(), Some(code::FLOW_CONTROL_ERROR | code::PROTOCOL_ERROR)));
+    wait_until("all is given back", || app.server.budget().used(Share::Replies) == 0);
+}
+
+#[test]
+fn a_window_that_is_never_opened() {
+    let limits = Limits { idle_timeout: Duration::from_millis(800), ..Limits::default() };
+    let app = app(limits, |exchange| {
+        exchange.begin_response(200);
+        exchange.set_response_body(&vec![b'a'; 1 << 20]);
+    });
+    let mut peer = Peer::with(&app, &setting(4, 0));
+    peer.ask(1, GET);
+    assert_eq!(peer.outcome(1), Heard::Status(200));
+    // It is given up, and the connection goes on.
+    peer.heard.retain(|frame| frame.kind != kind::HEADERS);
+    assert_eq!(peer.outcome(1), Heard::Reset(code::CANCEL));
+    peer.ask(3, &ordinary("HEAD", "/"));
+    assert_eq!(peer.outcome(3), Heard::Status(200));
+    wait_until("nothing of it is held", || app.server.budget().used(Share::Replies) == 0);
+}
+
+#[test]
+fn a_window_that_is_opened_byte_by_byte() {
+    let limits = Limits {
+        min_response_rate: 1000,
+        idle_timeout: Duration::from_millis(800),
+        ..Limits::default()
+    };
+    let app = app(limits, |exchange| {
+        exchange.begin_response(200);
+        exchange.set_response_body(&vec![b'a'; 1 << 20]);
+    });
+    let mut peer = Peer::with(&app, &setting(4, 0));
+    peer.ask(1, GET);
+    let began = Instant::now();
+    while began.elapsed() < TEST_TIMEOUT {
+        peer.send(frame(kind::WINDOW_UPDATE, 0, 1, &1u32.to_be_bytes()));
+        // Each byte comes in a frame of its own, until there is no more.
+        match peer.frame() {
+            Some(Frame { kind: kind::RST_STREAM, payload, .. }) => {
+                assert_eq!(payload, code::CANCEL.to_be_bytes());
+                return;
+            }
+            Some(_) => std::thread::sleep(Duration::from_millis(20)),
+            None => panic!("the connection has ended"),
+        }
+    }
+    panic!("it was waited for");
+}
+
+#[test]
+fn streams_past_the_limit_are_refused() {
+    let (app, answer, comes) =
+        keeping(Limits { http2_max_concurrent_streams: 10, ..Limits::default() });
+    let mut peer = Peer::new(&app);
+    let max = peer.frame_of(kind::SETTINGS).unwrap().payload;
+    assert!(max.windows(6).any(|entry| entry == setting(3, 10)), "{max:?}");
+    for at in 0..10 {
+        peer.ask(2 * at + 1, GET);
+        comes.recv_timeout(TEST_TIMEOUT).expect("the request");
+    }
+    for at in 10..20 {
+        peer.ask(2 * at + 1, GET);
+        assert_eq!(peer.outcome(2 * at + 1), Heard::Reset(code::REFUSED_STREAM));
+    }
+    // Who goes on is sent off.
+    for at in 20..400 {
+        if !peer.try_send(frame(kind::HEADERS, END_HEADERS | END_STREAM, 2 * at + 1, &block(GET))) {
+            break;
+        }
+    }
+    assert_eq!(peer.goodbye(), Some(code::ENHANCE_YOUR_CALM));
+    assert_eq!(app.requests(), 10);
+    drop(answer);
+}
+
+#[test]
+fn a_preface_has_the_time_of_the_handshake() {
+    let limits = Limits { tls_handshake_timeout: Duration::from_millis(400), ..Limits::default() };
+    let app = app(limits, hello);
+    for sent in [&b""[..], &PREFACE[..10]] {
+        let mut peer = Peer::silent(app.address);
+        peer.send(sent);
+        let began = Instant::now();
+        assert_eq!(peer.goodbye(), None);
+        assert!(began.elapsed() > Duration::from_millis(200), "sooner than that");
+    }
+    let mut wrong = Peer::silent(app.address);
+    wrong.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(wrong.goodbye(), None);
+    wait_until("it is reported", || app.server.reports().count(Rejection::Http2) == 1);
+    wait_until("all have gone", || app.listener().connections() == 0);
+}
+
+#[test]
+fn a_connection_without_a_stream_is_closed_after_its_time() {
+    let limits = Limits { idle_timeout: Duration::from_millis(800), ..Limits::default() };
+    let app = app(limits, hello);
+    let mut peer = Peer::new(&app);
+    peer.ask(1, GET);
+    assert_eq!(peer.outcome(1), Heard::Status(200));
+    let began = Instant::now();
+    // Pings are no use of it.
+    while began.elapsed() < TEST_TIMEOUT {
+        if !peer.try_send(frame(kind::PING, 0, 0, &[7; 8])) || peer.frame_of(kind::PING).is_none() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(peer.goodbye(), Some(code::NO_ERROR));
+    assert!(began.elapsed() > Duration::from_millis(700), "sooner than that");
+}
+
+#[test]
+fn a_body_that_stops_is_given_up() {
+    let limits = Limits { idle_timeout: Duration::from_millis(800), ..Limits::default() };
+    let app = app(limits, hello);
+    let mut peer = Peer::new(&app);
+    peer.begin(1, &post("/"));
+    peer.send(frame(kind::DATA, 0, 1, b"Hello"));
+    assert_eq!(peer.outcome(1), Heard::Status(408));
+    assert_eq!(peer.data(1), b"408 Request Timeout\n");
+    peer.ask(3, GET);
+    assert_eq!(peer.outcome(3), Heard::Status(200));
+    assert_eq!(app.requests(), 1);
+}
+
+#[test]
+fn bodies_that_are_not_read_are_held_within_their_window() {
+    // The application looks at heads, and takes its time.
+    let (came, comes) = channel();
+    let mut kept = Vec::new();
+    let handler: Handler = Box::new(move |_, event| {
+        if let Event::Head(exchange) = event {
+            kept.push(exchange);
+            let _ = came.send(());
+        }
+    });
+    let limits = Limits { max_client_memory: Some(64 << 20), ..Limits::default() };
+    let site = ListenerConfig { sees_heads: true, ..site(settings(&["localhost"])) };
+    let app = App::with(Config { limits, ..Config::default() }, site, handler);
+    let mut peer = Peer::new(&app);
+    for at in 0..8 {
+        peer.begin(2 * at + 1, &post("/"));
+        comes.recv_timeout(TEST_TIMEOUT).expect("the head");
+    }
+    // What may come is charged before it does: a window of the connection's at the most.
+    assert_eq!(app.server.budget().used(Share::Requests), 1 << 20);
+    for at in 0..4u32 {
+        for _ in 0..16 {
+            peer.send(frame(kind::DATA, 0, 2 * at + 1, &[7; 16 << 10]));
+        }
+    }
+    // Nothing is granted for what is not read: the next byte breaks the rules.
+    peer.send(frame(kind::DATA, 0, 9, &[7; 1]));
+    assert_eq!(peer.goodbye(), Some(code::FLOW_CONTROL_ERROR));
+    drop(peer);
+    wait_until("it is given back", || app.server.budget().used(Share::Requests) == 0);
+}

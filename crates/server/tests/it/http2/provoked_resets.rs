@@ -1,0 +1,152 @@
+//! What peers provoke over HTTP/2: resets that are the server's own (CVE-2025-8671), and frames that cost them next to nothing.
+
+use std::time::Duration;
+
+use rookery_server::{Limits, Rejection};
+
+use crate::http2::attacks::{beside, keeping};
+use crate::support::http2::{
+    END_HEADERS, END_STREAM, GET, Heard, Peer, block, code, frame, get, kind, post,
+};
+use crate::support::tls::app;
+use crate::support::{TEST_TIMEOUT, alone, hello, wait_until};
+
+const MOST: u32 = (1 << 31) - 1;
+
+// Frames for which the server itself ends a stream that waits for its answer, or the connection.
+
+fn window_past_its_end(stream: u32) -> Vec<u8> {
+    frame(kind::WINDOW_UPDATE, 0, stream, &MOST.to_be_bytes()).repeat(2)
+}
+
+/// A frame about a stream.
+type Frame = fn(u32) -> Vec<u8>;
+
+fn window_update_of_nothing(stream: u32) -> Vec<u8> {
+    frame(kind::WINDOW_UPDATE, 0, stream, &0u32.to_be_bytes())
+}
+
+fn stream_that_depends_on_itself(stream: u32) -> Vec<u8> {
+    frame(kind::PRIORITY, 0, stream, &[&stream.to_be_bytes()[..], &[0]].concat())
+}
+
+fn data_behind_the_end(stream: u32) -> Vec<u8> {
+    frame(kind::DATA, 0, stream, b"more")
+}
+
+#[test]
+fn what_the_server_resets_counts_while_the_application_has_it() {
+    let frames: [(Frame, _, _); 4] = [
+        (window_past_its_end, "a window past its end", false),
+        (stream_that_depends_on_itself, "a stream that depends on itself", false),
+        // For these h2 ends the connection, as it may (RFC 9113, 5.4.2).
+        (window_update_of_nothing, "a window update of nothing", true),
+        (data_behind_the_end, "data behind the end", true),
+    ];
+    for (wrong, what, ends_all) in frames {
+        let (app, answer, comes) =
+            keeping(Limits { http2_max_concurrent_streams: 20, ..Limits::default() });
+        let mut peer = Peer::new(&app);
+        for at in 0..60 {
+            let stream = 2 * at + 1;
+            if !peer.try_send(frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, &block(GET))) {
+                break;
+            }
+            // The last one does not come.
+            let comes_surely = at < if ends_all { 1 } else { 20 };
+            if comes
+                .recv_timeout(if comes_surely { TEST_TIMEOUT } else { Duration::from_secs(1) })
+                .is_err()
+            {
+                break;
+            }
+            if !peer.try_send(wrong(stream)) {
+                break;
+            }
+        }
+        assert_eq!(app.requests(), if ends_all { 1 } else { 20 }, "{what}");
+        // Another peer has room of its own.
+        let mut other = Peer::new(&app);
+        other.ask(1, &get("/plain"));
+        assert_eq!(other.outcome(1), Heard::Status(200), "{what}");
+        drop(answer);
+    }
+}
+
+#[test]
+fn windows_past_their_end_without_end() {
+    if !alone("http2_provoked::windows_past_their_end_without_end") {
+        return;
+    }
+    let app = app(Limits::default(), hello);
+    let goodbye = beside(&app, |mut peer| {
+        for at in 0..400 {
+            let stream = 2 * at + 1;
+            let head = frame(kind::HEADERS, END_HEADERS, stream, &block(&post("/")));
+            if !peer.try_send([head, window_past_its_end(stream)].concat()) {
+                break;
+            }
+        }
+        peer.goodbye()
+    });
+    assert_eq!(goodbye, Some(code::ENHANCE_YOUR_CALM));
+    assert_eq!(app.server.reports().count(Rejection::Http2), 1);
+    wait_until("it has gone", || app.listener().connections() <= 1);
+}
+
+#[test]
+fn streams_that_the_server_is_made_to_reset() {
+    if !alone("http2_provoked::streams_that_the_server_is_made_to_reset") {
+        return;
+    }
+    let app = app(Limits::default(), hello);
+    for what in ["a window update of nothing", "a stream that depends on itself"] {
+        let goodbye = beside(&app, move |mut peer| {
+            for at in 0..400u32 {
+                let stream = 2 * at + 1;
+                let frames = if what.starts_with("a window") {
+                    let head = frame(kind::HEADERS, END_HEADERS, stream, &block(&post("/")));
+                    [head, window_update_of_nothing(stream)].concat()
+                } else {
+                    stream_that_depends_on_itself(stream)
+                };
+                if !peer.try_send(frames) {
+                    break;
+                }
+            }
+            peer.goodbye()
+        });
+        assert!(
+            matches!(goodbye, Some(code::ENHANCE_YOUR_CALM | code::PROTOCOL_ERROR)),
+            "{what}: {goodbye:?}"
+        );
+    }
+}
+
+#[test]
+fn small_frames_that_carry_nothing() {
+    if !alone("http2_provoked::small_frames_that_carry_nothing") {
+        return;
+    }
+    let app = app(Limits::default(), hello);
+    let update = frame(kind::WINDOW_UPDATE, 0, 0, &1u32.to_be_bytes());
+    let priority = frame(kind::PRIORITY, 0, 3, &[0, 0, 0, 1, 7]);
+    for (at, (small, what)) in
+        [(update, "window updates"), (priority, "priorities")].into_iter().enumerate()
+    {
+        let (sent, goodbye) = beside(&app, move |mut peer| {
+            let many = small.repeat(1000);
+            let mut sent = 0;
+            while sent < 64 << 20 && peer.try_send(&many) {
+                sent += many.len();
+            }
+            (sent, peer.goodbye())
+        });
+        // Who goes on sending for long does not see why.
+        assert!(matches!(goodbye, None | Some(code::ENHANCE_YOUR_CALM)), "{what}: {goodbye:?}");
+        assert!((8 << 20..48 << 20).contains(&sent), "{what}: {sent}");
+        wait_until("it is reported", || {
+            app.server.reports().count(Rejection::Http2) == at as u64 + 1
+        });
+    }
+}

@@ -1,0 +1,480 @@
+//! HTTP/2 over TLS: what a client gets is what it gets over HTTP/1.1.
+
+use std::fs;
+use std::process::Command;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::Request;
+use rookery_exchange::{
+    Command as Down, Event, Exchange, PULL_HIGH_MARK, Payload, Share, StreamEnd, StreamOptions,
+};
+use rookery_server::access_log::{AccessLog, Format};
+use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
+use rookery_server::tls::TlsSettings;
+use rookery_server::{Config, Limits, ListenerConfig, Rejection};
+use rookery_test_support::tls_file;
+
+use crate::support::http2::{
+    END_STREAM, GET, Heard, Peer, Two, ask, code, frame, get, kind, ordinary, post, setting, to,
+};
+use crate::support::tls::{app, settings, site};
+use crate::support::{App, Handler, TEST_TIMEOUT, echo, hello, wait_until};
+
+/// Answers with what it was sent.
+fn mirror(exchange: &mut Exchange) {
+    let body: Vec<u8> = exchange.body().segments().collect::<Vec<_>>().concat();
+    let length = exchange.body().len().to_string();
+    exchange.begin_response(200);
+    exchange.push_response_header(b"X-Length", length.as_bytes()).unwrap();
+    exchange.push_response_header(b"Connection", b"close").unwrap();
+    exchange.push_response_header(b"Content-Type", b"application/octet-stream").unwrap();
+    exchange.push_response_header(b"Content-Encoding", b"identity").unwrap();
+    exchange.set_response_body(&body);
+}
+
+fn post_of(body: Vec<u8>, headers: &[(&str, &str)]) -> Request<Vec<u8>> {
+    to("POST", "/", headers).body(body).unwrap()
+}
+
+#[test]
+fn requests_and_replies_of_all_sizes() {
+    let app = app(Limits::default(), mirror);
+    let client = Two::new(&app);
+    for len in [0usize, 1, 1000, 16 << 10, 100_000, 1_000_000] {
+        let body: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+        let answer = client.request(post_of(body.clone(), &[])).unwrap();
+        assert_eq!((answer.status, answer.header("x-length")), (200, Some(&*len.to_string())));
+        assert_eq!(answer.header("content-length"), Some(&*len.to_string()));
+        assert!(answer.body == body && answer.header("date").is_some());
+        assert_eq!(answer.header("connection"), None);
+    }
+    // A reply is let go when it has been written, which its client may see first.
+    let used = |share| app.server.budget().used(share);
+    wait_until("nothing is held", || used(Share::Requests) == 0 && used(Share::Replies) == 0);
+}
+
+#[test]
+fn a_large_upload_goes_to_a_file() {
+    let limits = Limits { body_buffer_size: 100_000, ..Limits::default() };
+    let app = app(limits, |exchange| {
+        let is_file = exchange.body_mut().take_file().is_some();
+        exchange.begin_response(200);
+        exchange.set_response_body(if is_file { b"file" } else { b"memory" });
+    });
+    let client = Two::new(&app);
+    assert_eq!(client.request(post_of(vec![7; 50_000], &[])).unwrap().body, b"memory");
+    assert_eq!(client.request(post_of(vec![7; 5_000_000], &[])).unwrap().body, b"file");
+}
+
+#[test]
+fn a_body_that_is_too_large_is_answered_before_it_has_come() {
+    let app = app(Limits { max_body_size: 100_000, ..Limits::default() }, hello);
+    // By its length, and by what comes of it: the answer, and that the rest is not wanted (RFC 9113, 8.1).
+    let mut peer = Peer::new(&app);
+    peer.begin(1, &[&post("/")[..], &[("content-length", "1000000")]].concat());
+    assert_eq!(peer.outcome(1), Heard::Status(413));
+    assert_eq!(peer.data(1), b"413 Content Too Large\n");
+    peer.begin(3, &post("/"));
+    for _ in 0..7 {
+        peer.send(frame(kind::DATA, 0, 3, &[7; 16_000]));
+    }
+    assert_eq!(peer.outcome(3), Heard::Status(413));
+    for _ in 0..2 {
+        let reset = peer.frame_of(kind::RST_STREAM).unwrap();
+        assert_eq!(reset.payload, code::NO_ERROR.to_be_bytes());
+    }
+    peer.ask(5, GET);
+    assert_eq!(peer.outcome(5), Heard::Status(200));
+    assert_eq!(app.requests(), 1);
+}
+
+#[test]
+fn a_client_that_waits_for_100_hears_it_when_the_body_is_wanted() {
+    let (app_heads, refuse) = {
+        let handler: Handler = Box::new(|link, event| match event {
+            Event::Head(mut exchange) if exchange.path() == b"/no" => {
+                exchange.begin_response(403);
+                link.send(Down::Respond(exchange));
+            }
+            Event::Head(exchange) => link.send(Down::ReadBody(exchange)),
+            Event::Request(mut exchange) => {
+                hello(&mut exchange);
+                link.send(Down::Respond(exchange));
+            }
+            _ => {}
+        });
+        let site = ListenerConfig { sees_heads: true, ..site(settings(&["localhost"])) };
+        (App::with(Config::default(), site, handler), "/no")
+    };
+    let expect = [("expect", "100-continue"), ("content-length", "5")];
+    let mut peer = Peer::new(&app_heads);
+    peer.begin(1, &[&post("/")[..], &expect].concat());
+    // 100 is no status of the static table: it is written out.
+    let interim = peer.frame_of(kind::HEADERS).unwrap();
+    assert_eq!(interim.flags & END_STREAM, 0);
+    assert!(interim.payload[0] & 0xF0 != 0x80, "{interim:?}");
+    peer.send(frame(kind::DATA, END_STREAM, 1, b"Hello"));
+    assert_eq!(peer.outcome(1), Heard::Status(200));
+    peer.begin(3, &[&post(refuse)[..], &expect].concat());
+    assert_eq!(peer.outcome(3), Heard::Status(403));
+    assert_eq!(peer.frame_of(kind::RST_STREAM).unwrap().payload, code::NO_ERROR.to_be_bytes());
+}
+
+#[test]
+fn many_requests_at_a_time_over_one_connection() {
+    let app = app(Limits::default(), mirror);
+    let client = Two::new(&app);
+    client.runtime.block_on(async {
+        let all = (0..300usize).map(|at| {
+            let request = post_of(vec![at as u8; at * 100], &[]);
+            tokio::spawn(ask(client.requests.clone(), request))
+        });
+        for (at, answer) in all.collect::<Vec<_>>().into_iter().enumerate() {
+            let answer = tokio::time::timeout(TEST_TIMEOUT, answer)
+                .await
+                .expect("in time")
+                .unwrap()
+                .unwrap();
+            assert!(answer.status == 200 && answer.body == vec![at as u8; at * 100], "{at}");
+        }
+    });
+    assert_eq!(app.listener().connections(), 1);
+}
+
+#[test]
+fn files_ranges_conditions_and_compression() {
+    let dir = tempfile::tempdir().unwrap();
+    let large: Vec<u8> = (0..3_000_000u32).map(|at| (at % 251) as u8).collect();
+    let text = "compress me ".repeat(20_000);
+    fs::write(dir.path().join("large.bin"), &large).unwrap();
+    fs::write(dir.path().join("small.txt"), "small").unwrap();
+    fs::write(dir.path().join("text.txt"), &text).unwrap();
+    let files = StaticFiles::new();
+    files
+        .set([(
+            "/".to_owned(),
+            StaticPath { path: dir.path().into(), overrides: Overrides::default() },
+        )])
+        .unwrap();
+    let site = ListenerConfig { files, ..site(settings(&["localhost"])) };
+    let app = App::with(Config::default(), site, echo(hello));
+    let client = Two::new(&app);
+    let get = |path: &str, headers: &[(&str, &str)]| {
+        client.request(to("GET", path, headers).body(Vec::new()).unwrap()).unwrap()
+    };
+    // Twice: read, and then from memory.
+    for _ in 0..2 {
+        let small = get("/small.txt", &[]);
+        assert_eq!((small.status, &small.body[..]), (200, &b"small"[..]));
+        let etag = small.header("etag").unwrap().to_owned();
+        let unchanged = get("/small.txt", &[("if-none-match", &etag)]);
+        assert_eq!((unchanged.status, unchanged.body.len()), (304, 0));
+        let whole = get("/large.bin", &[]);
+        assert!(whole.body == large && whole.header("content-length") == Some("3000000"));
+        let part = get("/large.bin", &[("range", "bytes=1000000-1999999")]);
+        assert!(part.status == 206 && part.body == large[1_000_000..2_000_000]);
+        let packed = get("/text.txt", &[("accept-encoding", "gzip")]);
+        assert_eq!(packed.header("content-encoding"), Some("gzip"));
+        let mut unpacked = String::new();
+        std::io::Read::read_to_string(
+            &mut flate2::read::GzDecoder::new(&packed.body[..]),
+            &mut unpacked,
+        )
+        .unwrap();
+        assert_eq!(unpacked, text);
+    }
+    let head = client.request(to("HEAD", "/large.bin", &[]).body(Vec::new()).unwrap()).unwrap();
+    assert_eq!((head.header("content-length"), head.body.len()), (Some("3000000"), 0));
+    assert_eq!(get("/none.txt", &[]).status, 404);
+}
+
+/// Answers each request with a stream: `/pull` is asked for pieces of 10,000 bytes, of which there are a hundred; of `/push` one comes,
+/// and what follows is the test's.
+fn pieces(limits: Limits) -> (App, std::sync::mpsc::Receiver<u64>) {
+    let (opened, opens) = channel();
+    let mut counts = std::collections::HashMap::new();
+    let mut flows = std::collections::HashMap::new();
+    let handler: Handler = Box::new(move |link, event| match event {
+        Event::Request(mut exchange) => {
+            let is_pulled = exchange.path() == b"/pull";
+            let stream = link.stream(StreamOptions { is_pulled, ..StreamOptions::default() });
+            exchange.begin_response(200);
+            exchange.set_response_stream(stream.clone());
+            let id = exchange.id();
+            flows.insert(id, stream.clone());
+            let path = exchange.path().to_vec();
+            link.send(Down::Respond(exchange));
+            if !is_pulled {
+                stream.flow.admit(5);
+                link.send(Down::Chunk {
+                    stream: id,
+                    payload: Payload::Pooled(b"first".to_vec()),
+                    is_pushing: false,
+                });
+                if path == b"/cut" {
+                    // When the head has left with the piece: before that it would be a 500.
+                    link.flush();
+                    std::thread::sleep(Duration::from_millis(200));
+                    link.send(Down::AbortStream {
+                        stream: id,
+                        reason: StreamEnd::Error,
+                        page: Vec::new(),
+                    });
+                }
+            }
+            let _ = opened.send(id);
+        }
+        Event::Pull { stream, .. } => {
+            let count = counts.entry(stream).or_insert(0u32);
+            *count += 1;
+            if *count > 100 {
+                return link.send(Down::EndStream { stream });
+            }
+            flows[&stream].flow.admit(10_000);
+            let payload = Payload::Pooled(vec![*count as u8; 10_000]);
+            link.send(Down::Chunk { stream, payload, is_pushing: false });
+        }
+        _ => {}
+    });
+    (
+        App::with(Config { limits, ..Config::default() }, site(settings(&["localhost"])), handler),
+        opens,
+    )
+}
+
+#[test]
+fn replies_in_pieces() {
+    let (app, opens) = pieces(Limits::default());
+    let client = Two::new(&app);
+    let pulled = client.get("/pull");
+    assert!(
+        pulled.is_whole
+            && pulled.body.len() == 1_000_000
+            && pulled.header("content-length").is_none()
+    );
+    assert!(
+        pulled.body.chunks(10_000).enumerate().all(|(at, piece)| piece == [at as u8 + 1; 10_000])
+    );
+    opens.recv_timeout(TEST_TIMEOUT).unwrap();
+    app.await_event("departed Done");
+    let cut = client.get("/cut");
+    // What came before is there, and that it is not whole as well.
+    assert!(!cut.is_whole && cut.body == b"first", "{cut:?}");
+    app.await_event("departed Error");
+}
+
+/// While there is more, a compressor gives nothing of what compresses to nearly nothing: no write tells that it has left.
+#[test]
+fn pieces_that_wait_and_compress_to_nothing_arrive() {
+    const PIECES: usize = 40;
+    let handler: Handler = Box::new(move |link, event| {
+        let Event::Request(mut exchange) = event else { return };
+        let stream =
+            link.stream(StreamOptions { is_compressible: true, ..StreamOptions::default() });
+        exchange.begin_response(200);
+        exchange.push_response_header(b"Content-Type", b"text/plain").unwrap();
+        exchange.set_response_stream(stream.clone());
+        let id = exchange.id();
+        link.send(Down::Respond(exchange));
+        // All of them are there before the first is taken.
+        for _ in 0..PIECES {
+            stream.flow.admit(20_000);
+            let payload = Payload::Pooled(vec![b'a'; 20_000]);
+            link.send(Down::Chunk { stream: id, payload, is_pushing: false });
+        }
+        link.send(Down::EndStream { stream: id });
+    });
+    let app = App::with(Config::default(), site(settings(&["localhost"])), handler);
+    let client = Two::new(&app);
+    let request = to("GET", "/", &[("accept-encoding", "gzip")]).body(Vec::new()).unwrap();
+    let packed = client.request(request).unwrap();
+    assert_eq!(packed.header("content-encoding"), Some("gzip"));
+    let mut unpacked = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&packed.body[..]), &mut unpacked)
+        .unwrap();
+    assert_eq!(unpacked.len(), PIECES * 20_000);
+    app.await_event("departed Done");
+}
+
+#[test]
+fn who_does_not_take_a_stream_is_not_asked_for_more_of_it() {
+    let (app, opens) = pieces(Limits::default());
+    // No window: what the application has given waits.
+    let mut peer = Peer::with(&app, &setting(4, 0));
+    peer.ask(1, &get("/pull"));
+    opens.recv_timeout(TEST_TIMEOUT).unwrap();
+    assert_eq!(peer.outcome(1), Heard::Status(200));
+    std::thread::sleep(Duration::from_millis(300));
+    let wants = || app.log.lock().unwrap().iter().filter(|line| *line == "want").count();
+    let asked = wants();
+    assert!(asked as u64 * 10_000 <= 2 * PULL_HIGH_MARK as u64, "{asked}");
+    // Another stream of the connection is served meanwhile, and this one when it is taken.
+    peer.ask(3, &ordinary("HEAD", "/pull"));
+    assert_eq!(peer.outcome(3), Heard::Status(200));
+    peer.send(frame(kind::WINDOW_UPDATE, 0, 1, &2_000_000u32.to_be_bytes()));
+    peer.send(frame(kind::WINDOW_UPDATE, 0, 0, &2_000_000u32.to_be_bytes()));
+    assert_eq!(peer.data(1).len(), 1_000_000);
+}
+
+#[test]
+fn a_client_that_gives_a_stream_up_is_noticed() {
+    let (app, opens) = pieces(Limits::default());
+    let mut peer = Peer::new(&app);
+    peer.ask(1, &get("/push"));
+    opens.recv_timeout(TEST_TIMEOUT).unwrap();
+    assert_eq!(peer.outcome(1), Heard::Status(200));
+    peer.reset(1);
+    app.await_event("departed Client");
+    peer.ask(3, &get("/push"));
+    opens.recv_timeout(TEST_TIMEOUT).unwrap();
+    drop(peer);
+    wait_until("both are told", || {
+        app.log.lock().unwrap().iter().filter(|line| *line == "departed Client").count() == 2
+    });
+}
+
+#[test]
+fn a_drain_says_goodbye_and_serves_what_has_begun() {
+    let (answer, told) = channel::<()>();
+    let handler: Handler = Box::new(move |link, event| {
+        if let Event::Request(mut exchange) = event {
+            if exchange.path() == b"/slow" {
+                let _ = told.recv();
+            }
+            hello(&mut exchange);
+            link.send(Down::Respond(exchange));
+        }
+    });
+    let app = App::with(Config::default(), site(settings(&["localhost"])), handler);
+    let mut idle = Peer::new(&app);
+    idle.ask(1, GET);
+    assert_eq!(idle.outcome(1), Heard::Status(200));
+    let mut busy = Peer::new(&app);
+    busy.ask(1, &get("/slow"));
+    app.await_event("request /slow");
+    app.listener().drain();
+    for peer in [&mut idle, &mut busy] {
+        let goaway = peer.frame_of(kind::GOAWAY).expect("GOAWAY");
+        assert_eq!(goaway.payload[4..8], code::NO_ERROR.to_be_bytes());
+        // It is asked whether it has heard.
+        let ping = peer.frame_of(kind::PING).expect("PING");
+        peer.send(frame(kind::PING, 1, 0, &ping.payload));
+    }
+    assert_eq!(idle.goodbye(), Some(code::NO_ERROR));
+    answer.send(()).unwrap();
+    assert_eq!(busy.outcome_past_goaway(1), Heard::Status(200));
+    assert_eq!(busy.goodbye(), Some(code::NO_ERROR));
+    wait_until("all have gone", || app.listener().connections() == 0);
+}
+
+#[test]
+fn a_peer_that_never_hears_of_the_end_is_closed_all_the_same() {
+    let app =
+        app(Limits { ws_close_timeout: Duration::from_millis(400), ..Limits::default() }, hello);
+    let mut peer = Peer::new(&app);
+    peer.ask(1, GET);
+    assert_eq!(peer.outcome(1), Heard::Status(200));
+    app.listener().drain();
+    assert_eq!(peer.goodbye(), Some(code::NO_ERROR));
+}
+
+/// Lines of a log.
+#[derive(Debug, Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn the_access_log_names_the_protocol() {
+    let app = app(Limits::default(), hello);
+    let lines = Lines::default();
+    let log = AccessLog::written(lines.clone(), Format::Common).unwrap();
+    app.server.set_access_log(Some(Arc::new(log)));
+    Two::new(&app).get("/two?a=b");
+    app.secure().get("/one");
+    // One that is refused has its line as well.
+    let mut peer = Peer::new(&app);
+    peer.ask(1, &get("*"));
+    assert_eq!(peer.outcome(1), Heard::Status(400));
+    wait_until("three lines", || lines.text().lines().count() == 3);
+    let text = lines.text();
+    for expected in [
+        "\"GET /two?a=b HTTP/2.0\" 200 13 ",
+        "\"GET /one HTTP/1.1\" 200 13 ",
+        "\"GET * HTTP/2.0\" 400 ",
+    ] {
+        assert!(text.contains(expected), "{text} has no {expected}");
+    }
+}
+
+#[test]
+fn http_1_is_spoken_where_http_2_is_not_wanted() {
+    let only = TlsSettings { only_http1: true, ..settings(&["localhost"]) };
+    let app = App::with(Config::default(), site(only), echo(hello));
+    let mut config = rookery_test_support::tls::client_config(None);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let mut client =
+        crate::support::Client::connect_tls(app.address, &Arc::new(config), "localhost")
+            .expect("a handshake");
+    assert_eq!(client.tls.as_ref().unwrap().alpn_protocol(), Some(&b"http/1.1"[..]));
+    assert_eq!(client.get("/").status, 200);
+}
+
+#[test]
+fn a_host_that_tls_was_told_another_name_for_is_misdirected() {
+    let app = App::with(Config::default(), site(settings(&["localhost", "other"])), echo(hello));
+    let mut peer = Peer::new(&app);
+    peer.ask(1, GET);
+    assert_eq!(peer.outcome(1), Heard::Status(200));
+    peer.ask(3, &[&GET[..3], &[(":authority", "other.example")]].concat());
+    assert_eq!(peer.outcome(3), Heard::Status(421));
+    wait_until("it is reported", || app.server.reports().count(Rejection::Misdirected) == 1);
+}
+
+#[test]
+fn curl_is_served() {
+    let app = app(Limits::default(), mirror);
+    let url = format!("https://localhost:{}/", app.address.port());
+    let resolve = format!("localhost:{}:127.0.0.1", app.address.port());
+    let dir = tempfile::tempdir().unwrap();
+    let body: Vec<u8> = (0..1_000_000u32).map(|at| (at % 251) as u8).collect();
+    fs::write(dir.path().join("up"), &body).unwrap();
+    let mut command = Command::new("curl");
+    command.args(["-sS", "--http2", "--resolve", &resolve, "--cacert"]).arg(tls_file("ca.pem"));
+    command.arg("--data-binary").arg(format!("@{}", dir.path().join("up").display()));
+    command.arg("-o").arg(dir.path().join("down")).args([
+        "-w",
+        "%{http_version} %{http_code}",
+        &url,
+    ]);
+    let Ok(output) = command.output() else { return println!("NOT TESTED: there is no curl") };
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "2 200", "{output:?}");
+    assert!(fs::read(dir.path().join("down")).unwrap() == body);
+}
+
+#[test]
+fn nghttp_is_served() {
+    let app = app(Limits::default(), hello);
+    let mut command = Command::new("nghttp");
+    command.args(["-nv", &format!("https://127.0.0.1:{}/", app.address.port())]);
+    let Ok(output) = command.output() else { return println!("NOT TESTED: there is no nghttp") };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("recv DATA frame") && !said.contains("GOAWAY (0x07) : error"), "{said}");
+}

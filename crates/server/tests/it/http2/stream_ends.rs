@@ -1,0 +1,269 @@
+//! How streams, and connections of them, end: whose ends the application is told of, and that nothing of them is left.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use rookery_exchange::{Command, Event, Payload, Share, StreamEnd, StreamOptions};
+use rookery_server::{Config, Limits};
+
+use crate::http::streamed_request_bodies::{ends, receiving_at, rules};
+use crate::support::http2::{
+    END_STREAM, GET, Heard, Peer, code, frame, get, kind, ordinary, post, setting,
+};
+use crate::support::tls::{app, settings, site};
+use crate::support::{App, Handler, TEST_TIMEOUT, hello, wait_until};
+
+/// What a peer says that takes everything at once, as far as HTTP/2 goes.
+fn greedy(app: &App) -> Peer {
+    let mut peer = Peer::with(app, &setting(4, 1 << 20));
+    peer.send(frame(kind::WINDOW_UPDATE, 0, 0, &(1u32 << 30).to_be_bytes()));
+    peer
+}
+
+#[test]
+fn replies_that_h2_has_whole_end_with_their_connection() {
+    let app = app(Limits::default(), |exchange| {
+        exchange.begin_response(200);
+        exchange.set_response_body(&vec![b'a'; 60_000]);
+    });
+    let mut peer = greedy(&app);
+    peer.shrink_receive_buffer();
+    // More than the systems take of a peer that does not read.
+    for at in 0..200 {
+        peer.ask(2 * at + 1, GET);
+    }
+    wait_until("some have been answered", || app.requests() >= 90);
+    // So that the last of them have been handed over.
+    std::thread::sleep(Duration::from_millis(300));
+    drop(peer);
+    wait_until("the connection has gone", || app.listener().connections() == 0);
+    for share in [Share::Connections, Share::Requests, Share::Replies] {
+        wait_until("all is given back", || app.server.budget().used(share) == 0);
+    }
+}
+
+#[test]
+fn a_drain_waits_for_a_slow_stream_and_says_goodbye_before() {
+    let (opened, opens) = channel();
+    let handler: Handler = Box::new(move |link, event| {
+        if let Event::Request(mut exchange) = event {
+            let stream = link.stream(StreamOptions { is_pulled: true, ..StreamOptions::default() });
+            exchange.begin_response(200);
+            exchange.set_response_stream(stream.clone());
+            let id = exchange.id();
+            link.send(Command::Respond(exchange));
+            let _ = opened.send((id, stream));
+        }
+    });
+    let app = App::with(Config::default(), site(settings(&["localhost"])), handler);
+    let mut peer = Peer::new(&app);
+    peer.ask(1, GET);
+    let (id, stream) = opens.recv_timeout(TEST_TIMEOUT).unwrap();
+    let say = |command| {
+        app.server.link().send(command);
+        app.server.link().flush();
+    };
+    let piece = || {
+        stream.flow.admit(5);
+        say(Command::Chunk {
+            stream: id,
+            payload: Payload::Pooled(b"piece".to_vec()),
+            is_pushing: false,
+        });
+    };
+    piece();
+    assert_eq!(peer.outcome(1), Heard::Status(200));
+    app.listener().drain();
+    let goaway = peer.frame_of(kind::GOAWAY).expect("GOAWAY");
+    assert_eq!(goaway.payload[4..8], code::NO_ERROR.to_be_bytes());
+    let ping = peer.frame_of(kind::PING).expect("PING");
+    peer.send(frame(kind::PING, 1, 0, &ping.payload));
+    // The last one names the last stream that is served.
+    let goaway = peer.frame_of(kind::GOAWAY).expect("GOAWAY");
+    assert_eq!(goaway.payload[..4], 1u32.to_be_bytes());
+    std::thread::sleep(Duration::from_millis(100));
+    piece();
+    say(Command::EndStream { stream: id });
+    assert_eq!(peer.data(1), b"piecepiece");
+    assert_eq!(peer.goodbye(), None);
+    wait_until("it has gone", || app.listener().connections() == 0);
+}
+
+#[test]
+fn a_stop_does_not_wait_for_who_has_nothing_under_way() {
+    // A peer that does not read would be waited for for as long.
+    let limits = Limits {
+        stop_timeout: TEST_TIMEOUT * 10,
+        ws_close_timeout: TEST_TIMEOUT * 10,
+        ..Limits::default()
+    };
+    let mut app = app(limits, hello);
+    let mut peer = Peer::new(&app);
+    peer.ask(1, GET);
+    assert_eq!(peer.outcome(1), Heard::Status(200));
+    assert_eq!(peer.data(1), b"Hello, World!");
+    let silent = Peer::silent(app.address);
+    app.stop();
+    assert_eq!(peer.goodbye(), Some(code::NO_ERROR));
+    drop(silent);
+}
+
+#[test]
+fn a_stop_ends_a_body_that_is_on_its_way() {
+    let close_time = Duration::from_millis(400);
+    let limits = Limits {
+        stop_timeout: TEST_TIMEOUT * 10,
+        ws_close_timeout: close_time,
+        ..Limits::default()
+    };
+    let mut app = receiving_at(limits, &rules(), site(settings(&["localhost"])));
+    let mut peer = Peer::new(&app);
+    peer.begin(1, &post("/"));
+    peer.send(frame(kind::DATA, 0, 1, b"abc"));
+    app.await_event("body 3");
+    app.stop();
+    assert_eq!(peer.outcome_past_goaway(1), Heard::Reset(code::CANCEL));
+    app.await_event("body ended Stop");
+    assert_eq!(ends(&app).len(), 1);
+}
+
+#[test]
+fn a_body_comes_in_pieces() {
+    let rules = rules();
+    let app = receiving_at(Limits::default(), &rules, site(settings(&["localhost"])));
+    let mut peer = Peer::new(&app);
+    for stream in [1, 3] {
+        peer.begin(stream, &post("/"));
+        peer.send(frame(kind::DATA, 0, stream, b"abc"));
+        app.await_event("body 3");
+        peer.send(frame(kind::DATA, END_STREAM, stream, b"def"));
+        assert_eq!(peer.data(stream), b"6 597");
+    }
+    assert_eq!(ends(&app), ["body ended Done"; 2]);
+    // The application deals with none: no more is granted than is read ahead, and a window.
+    rules.holds.store(true, Ordering::Relaxed);
+    peer.begin(5, &post("/"));
+    let mut sent = 0u32;
+    while sent < 256 << 10 {
+        peer.send(frame(kind::DATA, 0, 5, &[1; 16 << 10]));
+        sent += 16 << 10;
+    }
+    // Given up in the middle, the application is told so.
+    peer.reset(5);
+    app.await_event("body ended Client");
+    assert_eq!(ends(&app).len(), 3);
+    // And when the connection goes.
+    peer.begin(7, &post("/"));
+    peer.send(frame(kind::DATA, 0, 7, b"abcd"));
+    app.await_event("body 4");
+    drop(peer);
+    wait_until("both are told", || ends(&app).len() == 4);
+    assert_eq!(ends(&app)[2..], ["body ended Client"; 2]);
+    wait_until("all is given back", || app.server.budget().used(Share::Requests) == 0);
+}
+
+#[test]
+fn what_is_ahead_of_the_application_is_bounded() {
+    let rules = rules();
+    rules.holds.store(true, Ordering::Relaxed);
+    let app = receiving_at(Limits::default(), &rules, site(settings(&["localhost"])));
+    let mut peer = Peer::new(&app);
+    peer.begin(1, &post("/"));
+    // What it is read ahead, its window, and what is granted to it before that is known.
+    let (mut granted, mut sent) = (256u64 << 10, 0);
+    while sent < granted.min(4 << 20) {
+        let len = (granted - sent).min(16 << 10);
+        peer.send(frame(kind::DATA, 0, 1, &vec![1; usize::try_from(len).unwrap()]));
+        sent += len;
+        // Everything that the server says about that comes before the answer to a ping.
+        peer.send(frame(kind::PING, 0, 0, &[7; 8]));
+        assert!(peer.frame_of(kind::PING).is_some());
+        for update in std::mem::take(&mut peer.heard) {
+            if update.kind == kind::WINDOW_UPDATE && update.stream == 1 {
+                granted += u64::from(u32::from_be_bytes(update.payload[..4].try_into().unwrap()));
+            }
+        }
+    }
+    assert!((256 << 10..=1 << 20).contains(&sent), "{sent}");
+}
+
+#[test]
+fn a_reply_without_a_body_has_none() {
+    let app = app(Limits::default(), |exchange| {
+        let status = std::str::from_utf8(&exchange.path()[1..]).unwrap().parse().unwrap_or(200);
+        exchange.begin_response(status);
+        for name in
+            ["TE", "Keep-Alive", "Upgrade", "Transfer-Encoding", "Proxy-Connection", "Trailer"]
+        {
+            exchange.push_response_header(name.as_bytes(), b"chunked").unwrap();
+        }
+        exchange.set_response_body(b"a body all the same");
+    });
+    let mut peer = Peer::new(&app);
+    for (stream, path, status) in [
+        (1, "/204", 204),
+        (3, "/304", 304),
+        // None ends with these: hyper answers the same.
+        (5, "/100", 500),
+        (7, "/101", 500),
+        (9, "/103", 500),
+    ] {
+        peer.ask(stream, &get(path));
+        assert_eq!(peer.outcome(stream), Heard::Status(status));
+        assert_eq!(peer.data(stream), b"", "{path}");
+    }
+    let head = ordinary("HEAD", "/");
+    peer.ask(15, &head);
+    assert_eq!(peer.outcome(15), Heard::Status(200));
+    assert_eq!(peer.data(15), b"");
+    // One that comes with a body, which nobody wants.
+    peer.begin(17, &head);
+    peer.send(frame(kind::DATA, END_STREAM, 17, b"body"));
+    assert_eq!(peer.outcome(17), Heard::Status(200));
+    assert_eq!(peer.data(17), b"");
+    peer.ask(19, GET);
+    assert_eq!(peer.data(19), b"a body all the same");
+}
+
+#[test]
+fn a_stream_that_is_given_up_while_its_reply_is_cut_is_told_once() {
+    let (opened, opens) = channel();
+    let handler: Handler = Box::new(move |link, event| {
+        if let Event::Request(mut exchange) = event {
+            let stream = link.stream(StreamOptions::default());
+            exchange.begin_response(200);
+            exchange.set_response_stream(stream.clone());
+            let id = exchange.id();
+            link.send(Command::Respond(exchange));
+            stream.flow.admit(5);
+            link.send(Command::Chunk {
+                stream: id,
+                payload: Payload::Pooled(b"first".to_vec()),
+                is_pushing: false,
+            });
+            let _ = opened.send(id);
+        }
+    });
+    let app = App::with(Config::default(), site(settings(&["localhost"])), handler);
+    let mut peer = Peer::new(&app);
+    for at in 0..20 {
+        let stream = 2 * at + 1;
+        peer.ask(stream, GET);
+        let id = opens.recv_timeout(TEST_TIMEOUT).unwrap();
+        assert_eq!(peer.outcome(stream), Heard::Status(200));
+        peer.reset(stream);
+        app.server.link().send(Command::AbortStream {
+            stream: id,
+            reason: StreamEnd::Error,
+            page: Vec::new(),
+        });
+        app.server.link().flush();
+    }
+    let told =
+        || app.log.lock().unwrap().iter().filter(|line| line.starts_with("departed")).count();
+    wait_until("all are told", || told() >= 20);
+    peer.ask(101, &get("/again"));
+    opens.recv_timeout(TEST_TIMEOUT).unwrap();
+    assert_eq!(told(), 20);
+}

@@ -1,0 +1,5 @@
+//! Starting and stopping servers and listeners.
+
+mod io_commands;
+mod listeners;
+mod server_end;

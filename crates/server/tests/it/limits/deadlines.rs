@@ -1,0 +1,307 @@
+//! Deadlines hold for every connection, whatever others do and whatever the peer sends in place of a request.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rookery_exchange::{Event, QueueLimits, Share};
+use rookery_server::{Config, Limits, ListenerConfig};
+
+use crate::http2::websocket::Sockets;
+use crate::limits::each_limit::reset;
+use crate::support::http2::{GET, Heard, Peer, frame, kind, setting};
+use crate::support::tls::{settings, site};
+use crate::support::{App, Client, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
+
+/// An application that deals with no message while it is busy, and that one message makes wait.
+struct Busy {
+    app: App,
+    is_busy: Arc<AtomicBool>,
+}
+
+impl Busy {
+    fn new(limits: Limits) -> Busy {
+        Busy::at(limits, site(settings(&["localhost"])))
+    }
+
+    fn at(limits: Limits, site: ListenerConfig) -> Busy {
+        let is_busy = Arc::new(AtomicBool::new(true));
+        let busy = Arc::clone(&is_busy);
+        let mut answer = echo(hello);
+        let queue = QueueLimits { ws_max_receive_queue_messages: 1, ..QueueLimits::default() };
+        let handler = Box::new(move |link: &rookery_exchange::Link, event| {
+            while matches!(event, Event::Message { .. }) && busy.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            answer(link, event);
+        });
+        let app = App::with(Config { limits, queue, ..Config::default() }, site, handler);
+        Busy { app, is_busy }
+    }
+
+    fn be(&self, is_busy: bool) {
+        self.is_busy.store(is_busy, Ordering::Relaxed);
+    }
+
+    /// Whether half a head is given up in time, on a connection that is opened now.
+    fn assert_deadlines(&self) {
+        let mut late = self.app.secure();
+        late.send("GET / HTTP/1.1\r\n");
+        assert_eq!(late.response().expect("it is told").status, 408);
+    }
+
+    fn is_empty(&self) -> bool {
+        let budget = self.app.server.budget();
+        let held = [Share::Connections, Share::Requests, Share::Messages, Share::Queues];
+        self.app.listener().connections() == 0 && held.iter().all(|share| budget.used(*share) == 0)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.be(false);
+    }
+}
+
+fn short_heads() -> Limits {
+    Limits { header_timeout: Duration::from_millis(400), ..Limits::default() }
+}
+
+/// Messages of a WebSocket whose second is not read.
+fn messages(count: usize) -> Vec<u8> {
+    masked_frame(0x81, b"x").repeat(count)
+}
+
+#[test]
+fn a_websocket_over_http2_that_is_paused_when_its_connection_goes_leaves_deadlines_in_force() {
+    let busy = Busy::new(short_heads());
+    let mut sockets = Sockets::at(busy.app.address);
+    sockets.open(1);
+    for _ in 0..5 {
+        sockets.send(1, &messages(3000));
+    }
+    wait_until("it is paused", || busy.app.server.budget().used(Share::Messages) > 0);
+    drop(sockets);
+    wait_until("its connection goes", || busy.app.listener().connections() == 0);
+    let _another = busy.app.secure();
+    // Long enough for a sweep that finds nobody.
+    std::thread::sleep(Duration::from_millis(500));
+    busy.assert_deadlines();
+    wait_until("the stream has gone", || busy.app.server.budget().used(Share::Messages) == 0);
+    busy.be(false);
+    assert_eq!(busy.app.await_event("closed"), "closed 1006");
+}
+
+#[test]
+fn a_websocket_that_is_paused_is_noticed_to_be_reset() {
+    let busy = Busy::at(Limits::default(), ListenerConfig::default());
+    let mut client = busy.app.connect();
+    client.upgrade("/ws");
+    for _ in 0..10 {
+        client.send(messages(20_000));
+    }
+    busy.app.await_event("message");
+    assert_eq!(busy.app.listener().connections(), 1);
+    reset(client.socket);
+    wait_until("it is noticed", || busy.app.listener().connections() == 0);
+    busy.be(false);
+    assert_eq!(busy.app.await_event("closed"), "closed 1006");
+}
+
+#[test]
+fn what_came_before_the_end_of_a_paused_websocket_is_delivered_for_as_long_as_it_may_stall() {
+    const COUNT: usize = 3000;
+    let received =
+        |app: &App| app.log.lock().unwrap().iter().filter(|line| *line == "message 1").count();
+    let busy = Busy::new(short_heads());
+    let mut client = busy.app.secure();
+    client.upgrade("/ws");
+    client.send(messages(COUNT));
+    busy.app.await_event("message");
+    client.socket.shutdown(std::net::Shutdown::Write).unwrap();
+    // Some ticks, at each of which it is looked at.
+    busy.assert_deadlines();
+    busy.be(false);
+    assert_eq!(busy.app.await_event("closed"), "closed 1006");
+    assert_eq!(received(&busy.app), COUNT);
+
+    let busy =
+        Busy::new(Limits { ws_stall_timeout: Duration::from_millis(200), ..Limits::default() });
+    let mut client = busy.app.secure();
+    client.upgrade("/ws");
+    for _ in 0..10 {
+        client.send(messages(1000));
+    }
+    busy.app.await_event("message");
+    client.socket.shutdown(std::net::Shutdown::Write).unwrap();
+    wait_until("it is given up", || busy.app.listener().connections() == 0);
+}
+
+#[test]
+fn an_http2_connection_without_a_stream_is_idle_whatever_frames_it_sends() {
+    let frames: [Vec<u8>; 4] = [
+        frame(kind::PING, 0, 0, b"12345678"),
+        frame(kind::SETTINGS, 0, 0, &setting(3, 100)),
+        frame(kind::WINDOW_UPDATE, 0, 0, &1u32.to_be_bytes()),
+        frame(kind::PRIORITY, 0, 3, &[0, 0, 0, 0, 16]),
+    ];
+    let limits = Limits { idle_timeout: Duration::from_millis(800), ..Limits::default() };
+    let busy = Busy::new(limits);
+    for (at, bytes) in frames.iter().enumerate() {
+        let mut peer = Peer::new(&busy.app);
+        peer.ask(1, GET);
+        assert_eq!(peer.outcome(1), Heard::Status(200));
+        let until = Instant::now() + TEST_TIMEOUT;
+        while peer.try_send(bytes) && busy.app.listener().connections() > 0 {
+            assert!(Instant::now() < until, "frame {at} keeps it");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn a_newcomer_gets_the_place_of_a_connection_that_only_pings() {
+    // Ticks of 100 ms.
+    let limits = Limits {
+        max_connections: 3,
+        ws_ping_interval: Duration::from_millis(400),
+        ..Limits::default()
+    };
+    let busy = Busy::new(limits);
+    let mut pinging: Vec<Peer> = (0..3).map(|_| Peer::new(&busy.app)).collect();
+    for peer in &mut pinging {
+        peer.ask(1, GET);
+        assert_eq!(peer.outcome(1), Heard::Status(200));
+    }
+    let until = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < until {
+        for peer in &mut pinging {
+            peer.send(frame(kind::PING, 0, 0, b"12345678"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(busy.app.secure().get("/").status, 200);
+}
+
+#[test]
+fn an_http1_connection_is_idle_whatever_blank_lines_it_sends() {
+    let limits = Limits {
+        idle_timeout: Duration::from_millis(800),
+        header_timeout: 10 * TEST_TIMEOUT,
+        ..Limits::default()
+    };
+    let app = App::new(limits, hello);
+    let mut client = app.connect();
+    assert_eq!(client.get("/").status, 200);
+    let until = Instant::now() + TEST_TIMEOUT;
+    while app.listener().connections() > 0 {
+        assert!(Instant::now() < until, "blank lines keep it");
+        // Failing means that the server has closed it.
+        let _ = std::io::Write::write_all(&mut client.socket, b"\r\n");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Nobody asked anything, so nothing is said.
+    assert!(client.is_closed());
+}
+
+#[test]
+fn a_request_behind_blank_lines_is_answered_whenever_it_comes() {
+    // Ticks of 10 ms: buffers are given up after two of them.
+    let app = App::new(
+        Limits { ws_close_timeout: Duration::from_millis(40), ..Limits::default() },
+        hello,
+    );
+    for pause in [0, 5, 50, 200] {
+        let mut client: Client = app.connect();
+        for lines in ["\r\n", "\r\n\r\n", "\n", "\r\n\r\n\r\n"] {
+            assert_eq!(client.get("/").status, 200);
+            client.send(lines);
+            std::thread::sleep(Duration::from_millis(pause));
+            client.send(lines);
+            std::thread::sleep(Duration::from_millis(pause));
+            // With the next request, and before it.
+            client.send(format!("{lines}GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+            assert_eq!(client.response().expect("an answer").status, 200, "{pause} {lines:?}");
+        }
+    }
+}
+
+/// What a peer of the model is.
+enum Open {
+    Http1(Client),
+    Http2(Peer),
+    Socket1(Client),
+    Socket2(Sockets),
+}
+
+/// Opens, pauses, closes and ticks in an order of `seed`; deadlines hold at any time, and nothing is left at the end.
+fn in_any_order(seed: u64) {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut below = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 16) as usize % below
+    };
+    let busy = Busy::new(short_heads());
+    let mut open: Vec<Open> = Vec::new();
+    for _ in 0..12 {
+        match below(9) {
+            0 => {
+                busy.be(false);
+                let mut client = busy.app.secure();
+                assert_eq!(client.get("/").status, 200);
+                open.push(Open::Http1(client));
+            }
+            1 => open.push(Open::Http2(Peer::new(&busy.app))),
+            2 => {
+                busy.be(false);
+                let mut client = busy.app.secure();
+                client.upgrade("/ws");
+                open.push(Open::Socket1(client));
+            }
+            3 => {
+                busy.be(false);
+                let mut sockets = Sockets::at(busy.app.address);
+                sockets.open(1);
+                open.push(Open::Socket2(sockets));
+            }
+            4 => {
+                busy.be(true);
+                for _ in 0..3 {
+                    for peer in &mut open {
+                        match peer {
+                            Open::Socket1(client) => client.send(messages(300)),
+                            Open::Socket2(sockets) => sockets.send(1, &messages(300)),
+                            Open::Http2(peer) => peer.send(frame(kind::PING, 0, 0, b"12345678")),
+                            Open::Http1(_) => {}
+                        }
+                    }
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
+            5 | 6 if !open.is_empty() => match open.swap_remove(below(open.len())) {
+                Open::Http1(client) | Open::Socket1(client) if below(2) == 0 => {
+                    reset(client.socket)
+                }
+                _ => {}
+            },
+            // Ticks of 100 ms.
+            7 => std::thread::sleep(Duration::from_millis(below(250) as u64)),
+            _ => busy.assert_deadlines(),
+        }
+    }
+    busy.assert_deadlines();
+    open.clear();
+    busy.assert_deadlines();
+    busy.be(false);
+    wait_until("nothing is left", || busy.is_empty());
+}
+
+#[test]
+fn deadlines_hold_in_any_order_of_opens_pauses_closes_and_ticks() {
+    for seed in 1..=12 {
+        eprintln!("seed {seed}");
+        in_any_order(seed);
+    }
+}

@@ -1,0 +1,386 @@
+//! Every limit, exceeded over a real socket.
+
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rookery_exchange::{BodySource, Command, Event};
+use rookery_server::{Config, Limits, ListenerConfig, Rejection};
+
+use crate::support::{App, Client, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
+
+#[test]
+fn head_bytes() {
+    let app = App::new(Limits { max_header_size: 16 << 10, ..Limits::default() }, hello);
+    let get = |len: usize| {
+        let mut client = app.connect();
+        // Reset while writing counts as refused too.
+        let _ = client.socket.write_all(
+            format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(len)).as_bytes(),
+        );
+        client.response().map(|reply| reply.status)
+    };
+    assert_eq!(get(10_000), Some(200));
+    assert_eq!(get(20_000), Some(431));
+    assert_eq!(app.server.reports().count(Rejection::HeadTooLarge), 1);
+    assert_eq!(app.requests(), 1);
+}
+
+#[test]
+fn the_default_head_takes_a_value_of_80000_bytes_and_not_one_of_200000() {
+    let app = App::new(Limits::default(), hello);
+    for (len, status) in [(80_000, 200), (200_000, 431)] {
+        let mut client = app.connect();
+        let _ = client.socket.write_all(
+            format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(len)).as_bytes(),
+        );
+        assert_eq!(client.response().unwrap().status, status, "{len}");
+    }
+}
+
+#[test]
+fn header_lines() {
+    for (limit, lines, status) in
+        [(2000, 2000, 200), (2000, 2001, 431), (50, 50, 200), (50, 51, 431), (150, 151, 431)]
+    {
+        let app = App::new(Limits { max_headers: limit, ..Limits::default() }, hello);
+        let mut client = app.connect();
+        let head: String =
+            (1..lines).map(|at| format!("X-{at}: {at}\r\n")).collect::<Vec<_>>().concat();
+        client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{head}\r\n"));
+        assert_eq!(client.response().unwrap().status, status, "{lines} of {limit}");
+    }
+}
+
+/// The table of headers has a largest size of its own, and must not be made for a limit without end.
+#[test]
+fn header_lines_without_a_limit() {
+    let limits = Limits { max_headers: usize::MAX, max_header_size: 1 << 20, ..Limits::default() };
+    let app = App::new(limits, hello);
+    for (lines, status) in [(101, 200), (24_576, 200), (24_577, 431), (40_000, 431), (101, 200)] {
+        let mut client = app.connect();
+        let head: String =
+            (1..lines).map(|at| format!("X-{at}: {at}\r\n")).collect::<Vec<_>>().concat();
+        client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{head}\r\n"));
+        assert_eq!(client.response().unwrap().status, status, "{lines}");
+    }
+}
+
+#[test]
+fn body_bytes() {
+    let app = App::new(Limits { max_body_size: 1000, ..Limits::default() }, hello);
+    let mut client = app.connect();
+    client.send(format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n{}",
+        "a".repeat(1000)
+    ));
+    assert_eq!(client.response().unwrap().status, 200);
+    // By its length before it came, and by what came.
+    for request in [
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n".to_owned(),
+        format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n{}\r\n0\r\n\r\n",
+            "a".repeat(1001)
+        ),
+    ] {
+        let mut client = app.connect();
+        client.send(request);
+        assert_eq!(client.response().unwrap().status, 413);
+    }
+    assert_eq!(app.server.reports().count(Rejection::BodyTooLarge), 2);
+    assert_eq!(app.requests(), 1);
+}
+
+#[test]
+fn disk_reserve() {
+    let limits = Limits {
+        body_buffer_size: 10,
+        disk_reserve: u64::MAX / 2,
+        disk_share: 1,
+        ..Limits::default()
+    };
+    let app = App::new(limits, hello);
+    let mut client = app.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789");
+    assert_eq!(client.response().unwrap().status, 200);
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n0123456789a");
+    assert_eq!(client.response().unwrap().status, 507);
+}
+
+#[test]
+fn head_time() {
+    let app =
+        App::new(Limits { header_timeout: Duration::from_millis(200), ..Limits::default() }, hello);
+    let mut client = app.connect();
+    let began = Instant::now();
+    client.send("GET / HTTP/1.1\r\n");
+    // Trickling does not buy time.
+    while began.elapsed() < TEST_TIMEOUT {
+        std::thread::sleep(Duration::from_millis(30));
+        if client.socket.write_all(b"X: a\r\n").is_err() {
+            break;
+        }
+    }
+    assert!(began.elapsed() < TEST_TIMEOUT, "the head went on");
+    assert_eq!(app.server.reports().count(Rejection::HeadTimeout), 1);
+    let mut client = app.connect();
+    client.send("GET / HTTP/1.1\r\n");
+    assert_eq!(client.response().unwrap().status, 408);
+    assert!(client.is_closed());
+}
+
+#[test]
+fn idle_time() {
+    let limits = Limits {
+        idle_timeout: Duration::from_secs(1),
+        // The time of a connection on which nothing is ever sent.
+        header_timeout: Duration::from_millis(1500),
+        ..Limits::default()
+    };
+    let app = App::new(limits, |exchange| {
+        // The application has all the time it wants.
+        std::thread::sleep(Duration::from_millis(if exchange.path() == b"/slow" {
+            2500
+        } else {
+            0
+        }));
+        hello(exchange);
+    });
+    let mut client = app.connect();
+    assert_eq!(client.get("/slow").status, 200);
+    assert_eq!(client.get("/").status, 200);
+    assert!(client.is_closed());
+    // A connection on which nothing is ever sent, and a body that stops coming.
+    assert!(app.connect().is_closed());
+    let mut client = app.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234");
+    assert_eq!(client.response().unwrap().status, 408);
+    assert!(client.is_closed());
+}
+
+#[test]
+fn a_client_that_does_not_read_is_given_up() {
+    let limits = Limits { idle_timeout: Duration::from_millis(300), ..Limits::default() };
+    let page = vec![0u8; 30_000_000];
+    let app = App::new(limits, move |exchange| {
+        exchange.begin_response(200);
+        exchange.set_response_body(&page);
+    });
+    let mut client = app.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let until = Instant::now() + TEST_TIMEOUT;
+    while app.listener().connections() > 0 {
+        assert!(Instant::now() < until, "still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn the_queue_of_requests() {
+    let holds = Arc::new(AtomicBool::new(true));
+    let held = Arc::clone(&holds);
+    let queue = rookery_exchange::QueueLimits { max_queued_requests: 4, ..Default::default() };
+    let mut answer = echo(hello);
+    let app = App::with(
+        Config { queue, ..Config::default() },
+        ListenerConfig::default(),
+        Box::new(move |link, event| {
+            while held.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            answer(link, event);
+        }),
+    );
+    let mut first = app.connect();
+    first.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+    app.await_event("request /held");
+    // The application is busy with the first; four wait; the others are told to come again.
+    let mut clients: Vec<Client> = (0..8).map(|_| app.connect()).collect();
+    for client in &mut clients {
+        client.send("GET /queued HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    let until = Instant::now() + TEST_TIMEOUT;
+    while app.server.reports().count(Rejection::Busy) < 4 {
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    holds.store(false, Ordering::Relaxed);
+    let replies: Vec<_> = clients.iter_mut().map(|client| client.response().unwrap()).collect();
+    assert_eq!(replies.iter().filter(|reply| reply.status == 200).count(), 4);
+    for reply in replies.iter().filter(|reply| reply.status != 200) {
+        assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
+    }
+    assert_eq!(first.response().unwrap().status, 200);
+    // A connection that was told so is not lost.
+    assert!(clients.iter_mut().all(|client| client.get("/again").status == 200));
+}
+
+#[test]
+fn a_request_whose_client_has_been_reset_is_not_for_the_application() {
+    let (seen, count) =
+        (Arc::new(std::sync::Mutex::new(Vec::new())), Arc::new(AtomicBool::new(true)));
+    let (log, holds) = (Arc::clone(&seen), Arc::clone(&count));
+    let app = App::with(
+        Config::default(),
+        ListenerConfig::default(),
+        Box::new(move |link, event| {
+            let Event::Request(mut exchange) = event else { return };
+            log.lock().unwrap().push((exchange.path().to_vec(), exchange.is_client_disconnected()));
+            while exchange.path() == b"/held" && holds.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            hello(&mut exchange);
+            link.send(Command::Respond(exchange));
+        }),
+    );
+    let mut first = app.connect();
+    first.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+    app.await_event("request /held");
+    let mut gone = app.connect();
+    gone.send("GET /gone HTTP/1.1\r\nHost: a\r\n\r\n");
+    gone.wait_until_server_has_read();
+    reset(gone.socket);
+    wait_until("it is noticed", || app.listener().connections() == 1);
+    count.store(false, Ordering::Relaxed);
+    assert_eq!(first.response().unwrap().status, 200);
+    app.await_event("request /gone");
+    assert_eq!(app.connect().get("/after").status, 200);
+    assert!(
+        seen.lock().unwrap().contains(&(b"/gone".to_vec(), true)),
+        "{:?}",
+        seen.lock().unwrap()
+    );
+}
+
+/// Closes so that the peer sees a reset.
+pub(crate) fn reset(socket: TcpStream) {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    // SAFETY: an open socket and a valid option of the size said.
+    unsafe {
+        libc::setsockopt(
+            std::os::fd::AsRawFd::as_raw_fd(&socket),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const linger).cast(),
+            libc::socklen_t::try_from(size_of::<libc::linger>()).unwrap(),
+        );
+    }
+    drop(socket);
+}
+
+#[test]
+fn body_memory() {
+    let app = App::new(Limits { body_buffer_size: 1000, ..Limits::default() }, |exchange| {
+        let is_file = matches!(exchange.body().source(), BodySource::File(_));
+        exchange.begin_response(200);
+        exchange.set_response_body(if is_file { b"file" } else { b"memory" });
+    });
+    let mut client = app.connect();
+    for (len, place) in [(1000, "memory"), (1001, "file")] {
+        client.send(format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n{}",
+            "a".repeat(len)
+        ));
+        assert_eq!(client.response().unwrap().body, place.as_bytes(), "{len}");
+    }
+}
+
+#[test]
+fn frames_of_a_message() {
+    // The fewest, however small the largest message is.
+    let app = App::new(Limits { ws_max_message_size: 1000, ..Limits::default() }, hello);
+    for (more, is_refused) in [(4094, false), (4095, true)] {
+        let mut client = app.connect();
+        client.upgrade("/ws");
+        let mut frames = masked_frame(0x01, b"a");
+        frames.extend(masked_frame(0x00, b"").repeat(more));
+        frames.extend(masked_frame(0x80, b"z"));
+        client.send(frames);
+        let (opcode, payload) = client.frame().unwrap();
+        let expected: (u8, &[u8]) =
+            if is_refused { (8, &1008u16.to_be_bytes()) } else { (1, b"az") };
+        assert_eq!((opcode, &payload[..2]), expected, "{more}");
+    }
+}
+
+#[test]
+fn what_is_read_after_a_refusal() {
+    let refused = |close_time| {
+        let app = App::new(
+            Limits { max_body_size: 10, ws_close_timeout: close_time, ..Limits::default() },
+            hello,
+        );
+        let mut client = app.connect();
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n");
+        assert_eq!(client.response().unwrap().status, 413);
+        (app, client)
+    };
+    // Bytes: what is read, and what the sockets' buffers take.
+    let (_app, mut client) = refused(TEST_TIMEOUT);
+    let piece = vec![0; 1 << 20];
+    let sent = (0..100).take_while(|_| client.socket.write_all(&piece).is_ok()).count();
+    assert!((8..60).contains(&sent), "{sent} MiB");
+    // Time.
+    let (app, mut client) = refused(Duration::from_millis(200));
+    let until = Instant::now() + TEST_TIMEOUT;
+    while app.listener().connections() > 0 {
+        let _ = client.socket.write_all(b"a");
+        assert!(Instant::now() < until, "still read");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn errors_kept_for_the_application() {
+    let app = App::new(Limits::default(), |exchange| {
+        exchange.begin_response(500);
+        exchange.response_mut().set_failure();
+    });
+    let reports = app.server.reports();
+    reports.set_delivery(rookery_error::Delivery::Queue);
+    let mut client = app.connect();
+    for _ in 0..300 {
+        assert_eq!(client.get("/").status, 500);
+    }
+    assert_eq!(reports.count(Rejection::Application), 300);
+    assert_eq!(std::iter::from_fn(|| reports.take()).count(), 256);
+}
+
+#[test]
+fn the_application_has_a_time() {
+    let limits = Limits { request_timeout: Duration::from_secs(1), ..Limits::default() };
+    let held = Arc::new(Mutex::new(Vec::new()));
+    let theirs = Arc::clone(&held);
+    let app = App::with(
+        Config { limits, ..Config::default() },
+        ListenerConfig::default(),
+        Box::new(move |link, event| {
+            let Event::Request(mut exchange) = event else { return };
+            if exchange.path() == b"/slow" {
+                return theirs.lock().unwrap().push(exchange);
+            }
+            hello(&mut exchange);
+            link.send(Command::Respond(exchange));
+        }),
+    );
+    let mut client = app.connect();
+    for _ in 0..2 {
+        let since = Instant::now();
+        let reply = client.get("/slow");
+        assert_eq!(reply.status, 504);
+        assert!(since.elapsed() >= Duration::from_secs(1), "{:?}", since.elapsed());
+        // The connection goes on, and the answer that comes late is nobody's.
+        let mut late = held.lock().unwrap().pop().unwrap();
+        assert!(late.is_client_disconnected());
+        hello(&mut late);
+        app.server.link().send(Command::Respond(late));
+        app.server.link().flush();
+        assert_eq!(client.get("/").body, b"Hello, World!");
+    }
+    // The next request, which is there already, makes no difference.
+    client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.response().unwrap().status, 504);
+    assert_eq!(client.response().unwrap().status, 200);
+}

@@ -1,0 +1,139 @@
+//! How many connections there may be, and who gives a seat up.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rookery_server::{Limits, Rejection};
+
+use crate::support::{App, Client, TEST_TIMEOUT, hello, wait_until};
+
+/// Answers at once, but for `/held`.
+fn held(limits: Limits) -> (App, Arc<AtomicBool>) {
+    let holds = Arc::new(AtomicBool::new(true));
+    let held = Arc::clone(&holds);
+    let app = App::new(limits, move |exchange| {
+        while exchange.path() == b"/held" && held.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        hello(exchange);
+    });
+    (app, holds)
+}
+
+#[test]
+fn a_newcomer_is_told_503_when_all_are_being_served() {
+    let (app, holds) = held(Limits { max_connections: 3, ..Limits::default() });
+    let mut seated: Vec<Client> = (0..3).map(|_| app.connect()).collect();
+    seated[0].send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+    app.await_event("request /held");
+    for client in &mut seated[1..] {
+        client.send("GET /queued HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    for client in &seated[1..] {
+        client.wait_until_server_has_read();
+    }
+    let mut late = app.connect();
+    let reply = late.response().unwrap();
+    assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
+    assert!(late.is_closed());
+    holds.store(false, Ordering::Relaxed);
+    for client in &mut seated {
+        assert_eq!(client.response().unwrap().status, 200);
+    }
+}
+
+#[test]
+fn a_newcomer_gets_the_seat_of_the_slowest() {
+    // A tick is 50 ms: those that wait below have been slow for more than one.
+    let limits = Limits {
+        max_connections: 4,
+        ws_close_timeout: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    let (app, holds) = held(limits);
+    let mut silent = app.connect();
+    wait_until("it is there", || app.listener().connections() == 1);
+    std::thread::sleep(Duration::from_millis(500));
+    let mut half = app.connect();
+    half.send("GET / HT");
+    half.wait_until_server_has_read();
+    std::thread::sleep(Duration::from_millis(500));
+    let mut idle = app.connect();
+    assert_eq!(idle.get("/").status, 200);
+    let mut served = app.connect();
+    served.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+    app.await_event("request /held");
+    std::thread::sleep(Duration::from_millis(500));
+    // One after the other: the one that never spoke, the half head, and the one between two requests.
+    let mut newcomers = Vec::new();
+    for gone in 0..3 {
+        newcomers.push(app.connect());
+        match gone {
+            0 => assert!(silent.is_closed()),
+            1 => assert_eq!(half.response().unwrap().status, 408),
+            _ => assert!(idle.is_closed()),
+        }
+        // The seat that was given up is free.
+        let until = Instant::now() + TEST_TIMEOUT;
+        while app.listener().connections() > 4 {
+            assert!(Instant::now() < until);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        newcomers.last_mut().unwrap().send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    holds.store(false, Ordering::Relaxed);
+    for client in newcomers.iter_mut().chain([&mut served]) {
+        assert_eq!(client.response().unwrap().status, 200);
+    }
+    assert_eq!(app.server.reports().count(Rejection::HeadTimeout), 1);
+}
+
+#[test]
+fn connections_of_one_address() {
+    let app = App::new(Limits { max_connections_per_ip: 2, ..Limits::default() }, hello);
+    let mut seated: Vec<Client> = (0..2).map(|_| app.connect()).collect();
+    for client in &mut seated {
+        assert_eq!(client.get("/").status, 200);
+    }
+    let mut third = app.connect();
+    let reply = third.response().unwrap();
+    assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
+    assert!(String::from_utf8_lossy(&reply.body).contains("from this address"));
+    assert!(third.is_closed());
+    // A WebSocket counts as what it was.
+    assert_eq!(seated[0].upgrade("/ws").status, 101);
+    assert_eq!(app.connect().response().unwrap().status, 503);
+    drop(seated);
+    let until = Instant::now() + TEST_TIMEOUT;
+    loop {
+        let mut client = app.connect();
+        // Turned away while those before have not been missed yet.
+        let _ = client.socket.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        if client.response().is_some_and(|reply| reply.status == 200) {
+            break;
+        }
+        assert!(Instant::now() < until, "no seat came free");
+    }
+}
+
+#[test]
+fn who_has_just_been_answered_keeps_the_seat() {
+    // A tick is a second.
+    let app = App::new(Limits { max_connections: 1, ..Limits::default() }, hello);
+    let mut seated = app.connect();
+    for _ in 0..5 {
+        let answered = Instant::now();
+        assert_eq!(seated.get("/").status, 200);
+        let status = app.connect().response().map(|reply| reply.status);
+        if answered.elapsed() > Duration::from_millis(500) {
+            // On a machine that is busy that was long ago.
+            seated = app.connect();
+            wait_until("there is room", || app.listener().connections() <= 1);
+            continue;
+        }
+        assert_eq!(status, Some(503));
+        assert_eq!(seated.get("/").status, 200);
+    }
+}

@@ -1,0 +1,519 @@
+//! What peers make the server hold, past each share of the budget.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rookery_exchange::{BodySource, Command, Event, MessageKind, Payload, Share};
+use rookery_server::{Config, Limits, ListenerConfig, Rejection, Shares};
+
+use crate::support::{App, Client, TEST_TIMEOUT, hello, masked_frame, wait_until};
+
+/// 40 MiB for peers: 8 for connections, queues and replies each, 6 for requests and messages.
+fn small() -> Limits {
+    Limits { max_client_memory: Some(40 << 20), ..Limits::default() }
+}
+
+fn used(app: &App, share: Share) -> usize {
+    app.server.budget().used(share)
+}
+
+/// Waits until a share has at most `bytes`.
+fn await_used(app: &App, share: Share, bytes: usize) {
+    let until = Instant::now() + TEST_TIMEOUT;
+    while used(app, share) > bytes {
+        assert!(Instant::now() < until, "{share:?}: {} of {bytes}", used(app, share));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What a share has when it has at most `bytes` and is the same 200 ms later.
+fn settled(app: &App, share: Share, bytes: usize) -> usize {
+    let until = Instant::now() + TEST_TIMEOUT;
+    loop {
+        await_used(app, share, bytes);
+        let held = used(app, share);
+        std::thread::sleep(Duration::from_millis(200));
+        if used(app, share) == held {
+            return held;
+        }
+        assert!(Instant::now() < until, "{share:?} does not come to rest");
+    }
+}
+
+/// What has been said to those that something was said to: the beginning of it, which stays unread.
+fn heard<const LEN: usize>(clients: &[Client]) -> Vec<[u8; LEN]> {
+    let of_one = |client: &Client| {
+        let mut said = [0; LEN];
+        client.socket.set_nonblocking(true).unwrap();
+        let is_said = matches!(client.socket.peek(&mut said), Ok(len) if len == LEN);
+        client.socket.set_nonblocking(false).unwrap();
+        is_said.then_some(said)
+    };
+    clients.iter().filter_map(of_one).collect()
+}
+
+/// Waits until the server has refused so many.
+fn await_overloads(app: &App, count: u64) {
+    let until = Instant::now() + TEST_TIMEOUT;
+    while app.server.reports().count(Rejection::Overload) < count {
+        assert!(Instant::now() < until, "{:?}", app.server.budget());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn post(client: &mut Client, len: usize, sent: usize) {
+    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n"));
+    // Reset while writing counts as refused.
+    let _ = client.socket.write_all(&vec![b'a'; sent]);
+}
+
+#[test]
+fn half_sent_bodies() {
+    let app = App::new(small(), hello);
+    let limit = app.server.budget().limit(Share::Requests);
+    assert_eq!(limit, 6 << 20);
+    let mut slow: Vec<Client> = (0..10).map(|_| app.connect()).collect();
+    for client in &mut slow {
+        post(client, 1_000_000, 900_000);
+    }
+    await_overloads(&app, 4);
+    await_used(&app, Share::Requests, limit);
+    // Who holds little is served: the largest gives way.
+    for len in [5000, 50_000, 300_000] {
+        let mut honest = app.connect();
+        post(&mut honest, len, len);
+        assert_eq!(honest.response().unwrap().status, 200, "{len}");
+        assert_eq!(honest.get("/").status, 200);
+    }
+    assert!(used(&app, Share::Requests) <= limit);
+    let refused = usize::try_from(app.server.reports().count(Rejection::Overload)).unwrap();
+    assert!((4..10).contains(&refused), "{refused}");
+    wait_until("who was refused is told", || heard::<12>(&slow).len() == refused);
+    assert!(heard(&slow).iter().all(|answer| answer == b"HTTP/1.1 503"));
+    drop(slow);
+    await_used(&app, Share::Requests, 0);
+}
+
+#[test]
+fn a_body_in_chunks_of_a_byte_costs_no_more_than_its_bytes() {
+    let app = App::new(small(), |exchange| {
+        assert!(matches!(exchange.body().source(), BodySource::Memory));
+        let reply = format!("{} {}", exchange.body().len(), exchange.capacity());
+        exchange.begin_response(200);
+        exchange.set_response_body(reply.as_bytes());
+    });
+    let mut client = app.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.send(b"1\r\na\r\n".repeat(100_000));
+    client.send("0\r\n\r\n");
+    let reply = String::from_utf8(client.response().unwrap().body).unwrap();
+    let (len, capacity) = reply.split_once(' ').unwrap();
+    assert_eq!(len, "100000");
+    // A span each would be 16 bytes more for each.
+    assert!(capacity.parse::<usize>().unwrap() < 4 * 100_000, "{capacity}");
+}
+
+#[test]
+fn long_heads() {
+    let limits = Limits { shares: Shares { connections: 5, ..Shares::default() }, ..small() };
+    let app = App::new(limits, hello);
+    let limit = app.server.budget().limit(Share::Connections);
+    // 2 MiB: 64 connections, or some 20 of them with half a head of 70 KB.
+    let mut slow: Vec<Client> = (0..40).map(|_| app.connect()).collect();
+    for client in &mut slow {
+        let head = format!("GET / HTTP/1.1\r\nX: {}", "a".repeat(70_000));
+        let _ = client.socket.write_all(head.as_bytes());
+    }
+    await_overloads(&app, 5);
+    await_used(&app, Share::Connections, limit);
+    let mut honest = app.connect();
+    assert_eq!(honest.get("/").status, 200);
+    drop((slow, honest));
+    await_used(&app, Share::Connections, 0);
+}
+
+#[test]
+fn connections_that_are_all_being_served() {
+    // Of 32 KiB each.
+    let limits = Limits { max_client_memory: Some(3 * (32 << 10) * 5), ..Limits::default() };
+    let goes = Arc::new(AtomicBool::new(false));
+    let go = Arc::clone(&goes);
+    let app = App::new(limits, move |exchange| {
+        while !go.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        hello(exchange);
+    });
+    let mut seated: Vec<Client> = (0..3).map(|_| app.connect()).collect();
+    for client in &mut seated {
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    for client in &seated {
+        client.wait_until_server_has_read();
+    }
+    assert_eq!(app.connect().response().unwrap().status, 503);
+    goes.store(true, Ordering::Relaxed);
+    for client in &mut seated {
+        assert_eq!(client.response().unwrap().status, 200);
+    }
+}
+
+#[test]
+fn half_sent_messages() {
+    let app = App::new(small(), hello);
+    let limit = app.server.budget().limit(Share::Messages);
+    let mut slow: Vec<Client> = (0..10).map(|_| app.connect()).collect();
+    for client in &mut slow {
+        client.upgrade("/ws");
+        let message = masked_frame(0x82, &vec![7; 1_100_000]);
+        let _ = client.socket.write_all(&message[..1_000_000]);
+    }
+    await_overloads(&app, 4);
+    await_used(&app, Share::Messages, limit);
+    let mut honest = app.connect();
+    honest.upgrade("/ws");
+    honest.send(masked_frame(0x82, &vec![7; 300_000]));
+    assert_eq!(honest.frame().unwrap().1.len(), 300_000);
+    let refused = usize::try_from(app.server.reports().count(Rejection::Overload)).unwrap();
+    assert!(refused < 10, "{refused}");
+    wait_until("who was refused is told", || heard::<4>(&slow).len() == refused);
+    let is_overload =
+        |frame: &[u8; 4]| (frame[0], &frame[2..]) == (0x88, &1013u16.to_be_bytes()[..]);
+    assert!(heard(&slow).iter().all(is_overload));
+    drop(slow);
+    await_used(&app, Share::Messages, 0);
+}
+
+#[test]
+fn queues_of_peers_that_do_not_read() {
+    // 16 MiB for queues, which one of 15 MB fills.
+    let app = App::with(
+        Config {
+            limits: Limits { max_client_memory: Some(80 << 20), ..small() },
+            ..Config::default()
+        },
+        ListenerConfig::default(),
+        Box::new(|link, event| match event {
+            Event::Request(mut exchange) => {
+                exchange.begin_response(101);
+                link.send(Command::Respond(exchange));
+            }
+            Event::Message { socket, payload, .. } => {
+                // More than the sockets' buffers take, for those that ask for it.
+                let count = if payload.as_bytes() == b"much" { 150 } else { 1 };
+                for _ in 0..count {
+                    let payload = Payload::Pooled(vec![0; 100_000]);
+                    link.send(Command::Send { socket, kind: MessageKind::Binary, payload });
+                }
+            }
+            _ => {}
+        }),
+    );
+    let limit = app.server.budget().limit(Share::Queues);
+    let mut slow: Vec<Client> = (0..8).map(|_| app.connect()).collect();
+    for client in &mut slow {
+        client.upgrade("/ws");
+        client.send(masked_frame(0x81, b"much"));
+    }
+    await_overloads(&app, 2);
+    await_used(&app, Share::Queues, limit);
+    let mut honest = app.connect();
+    honest.upgrade("/ws");
+    honest.send(masked_frame(0x81, b"little"));
+    assert_eq!(honest.frame().unwrap().1.len(), 100_000);
+    assert!(app.server.reports().count(Rejection::Overload) < 8);
+    drop(slow);
+    await_used(&app, Share::Queues, 0);
+}
+
+#[test]
+fn replies_that_are_not_read() {
+    let app = pages();
+    let limit = app.server.budget().limit(Share::Replies);
+    // Each counts as a quarter of the share at most: there is room for four.
+    let mut slow: Vec<Client> = (0..6).map(|_| app.connect()).collect();
+    for (at, client) in slow.iter_mut().enumerate() {
+        client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        if at >= 4 {
+            assert_eq!(client.response().unwrap().status, 503, "{at}");
+        }
+    }
+    assert_eq!(used(&app, Share::Replies), limit);
+    // A page of ordinary size costs the newest of the large ones.
+    let mut honest = app.connect();
+    assert_eq!(honest.get("/").body.len(), 20_000);
+    await_used(&app, Share::Replies, limit / 4 * 3);
+    assert_eq!(slow[0].response().unwrap().body.len(), 30_000_000, "the oldest is served");
+    drop(slow);
+    await_used(&app, Share::Replies, 0);
+}
+
+#[test]
+fn compressors() {
+    let page = b"compress me ".repeat(50_000);
+    for (percent, encoding) in [(5, Some("gzip")), (0, None)] {
+        let limits =
+            Limits { shares: Shares { compressors: percent, ..Shares::default() }, ..small() };
+        let page = page.clone();
+        let app = App::new(limits, move |exchange| {
+            exchange.begin_response(200);
+            exchange.set_response_body(if exchange.path() == b"/small" {
+                &page[..1000]
+            } else {
+                &page
+            });
+        });
+        let mut client = app.connect();
+        for (path, encoding) in [("/", encoding), ("/small", Some("gzip"))] {
+            client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n"));
+            assert_eq!(
+                client.response().unwrap().header("content-encoding"),
+                encoding,
+                "{percent} {path}"
+            );
+        }
+        await_used(&app, Share::Compressors, 0);
+    }
+}
+
+#[test]
+fn messages_that_wait_for_the_application() {
+    // In the first case the share of the budget is less than the limit of the queue.
+    let queue =
+        rookery_exchange::QueueLimits { ws_max_receive_queue_size: 2 << 20, ..Default::default() };
+    reading_stops(Config { limits: small(), ..Config::default() });
+    reading_stops(Config { queue, ..Config::default() });
+}
+
+/// Asserts that the server stops reading a WebSocket whose messages the application does not take.
+fn reading_stops(config: Config) {
+    let holds = Arc::new(AtomicBool::new(true));
+    let held = Arc::clone(&holds);
+    let app = App::with(
+        config,
+        ListenerConfig::default(),
+        Box::new(move |link, event| match event {
+            Event::Request(mut exchange) => {
+                exchange.begin_response(101);
+                link.send(Command::Respond(exchange));
+            }
+            Event::Message { .. } => {
+                while held.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            _ => {}
+        }),
+    );
+    let mut client = app.connect();
+    client.upgrade("/ws");
+    client.socket.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    let message = masked_frame(0x82, &vec![1; 60_000]);
+    // 2 MiB, and what the sockets' buffers take: less than 60 MB.
+    let sent = (0..1000).take_while(|_| client.socket.write_all(&message).is_ok()).count();
+    holds.store(false, Ordering::Relaxed);
+    assert!(sent < 1000, "the server read on");
+}
+
+#[test]
+fn the_pool_of_exchanges() {
+    let limit = 256 << 10;
+    let app = App::new(Limits { pool_bytes: limit, ..Limits::default() }, |exchange| {
+        // All are in flight at once.
+        std::thread::sleep(Duration::from_millis(20));
+        hello(exchange);
+    });
+    let mut clients: Vec<Client> = (0..20).map(|_| app.connect()).collect();
+    for client in &mut clients {
+        post(client, 60_000, 60_000);
+    }
+    for client in &mut clients {
+        assert_eq!(client.response().unwrap().status, 200);
+    }
+    let pooled = used(&app, Share::Pool);
+    assert!(pooled > 50_000 && pooled <= limit, "{pooled}");
+    // What is taken out is not counted any more, and comes back.
+    assert_eq!(clients[0].get("/").status, 200);
+    assert!(used(&app, Share::Pool) <= limit);
+}
+
+/// Answers `/large` with 30 MB, everything else with 20 KB.
+fn pages() -> App {
+    let page = vec![b'x'; 30_000_000];
+    App::new(Limits { max_client_memory: Some(200 << 20), ..Limits::default() }, move |exchange| {
+        let len = if exchange.path() == b"/large" { page.len() } else { 20_000 };
+        exchange.begin_response(200);
+        exchange.set_response_body(&page[..len]);
+    })
+}
+
+#[test]
+fn replies_behind_which_the_body_of_the_next_request_trickles() {
+    let app = pages();
+    let limit = app.server.budget().limit(Share::Replies);
+    let mut slow: Vec<Client> = (0..4).map(|_| app.connect()).collect();
+    for client in &mut slow {
+        client.send(
+            "GET /large HTTP/1.1\r\nHost: a\r\n\r\nPOST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\na",
+        );
+    }
+    let until = Instant::now() + TEST_TIMEOUT;
+    while used(&app, Share::Replies) < limit {
+        assert!(Instant::now() < until, "{:?}", app.server.budget());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Until the body of the second request is what is waited for.
+    std::thread::sleep(Duration::from_millis(300));
+    let mut honest = app.connect();
+    assert_eq!(honest.get("/").status, 200, "four peers keep everybody else from replies");
+    drop(slow);
+    await_used(&app, Share::Replies, 0);
+}
+
+/// As many listeners as there are threads for files, each with a folder whose complaint holds its thread up.
+fn stalled_disk(app: &App, notice: fn(&str)) -> (Vec<rookery_server::Listener>, Vec<Client>) {
+    let mut listeners = Vec::new();
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        let spool = Arc::new(rookery_server::SpoolFolder::new("/nowhere/at/all", notice));
+        let site = ListenerConfig { spool, ..ListenerConfig::default() };
+        let listener = app.server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
+        let mut client = Client::connect(listener.local_addr().unwrap());
+        post(&mut client, 2_000_000, 2_000_000);
+        listeners.push(listener);
+        clients.push(client);
+    }
+    (listeners, clients)
+}
+
+#[test]
+fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone() {
+    static HOLDS: AtomicBool = AtomicBool::new(true);
+    static STALLED: AtomicUsize = AtomicUsize::new(0);
+    /// A test that fails must not wait for the threads.
+    struct Release;
+    impl Drop for Release {
+        fn drop(&mut self) {
+            HOLDS.store(false, Ordering::SeqCst);
+        }
+    }
+    let page = b"compress me ".repeat(50_000);
+    // 18 MiB for requests: room for the four that hold the threads up, and some more.
+    let limits = Limits { max_client_memory: Some(120 << 20), ..Limits::default() };
+    let app = App::new(limits, move |exchange| {
+        exchange.begin_response(200);
+        exchange.set_response_body(if exchange.path() == b"/small" {
+            &page[..30_000]
+        } else {
+            &page
+        });
+    });
+    let stalled = stalled_disk(&app, |_| {
+        STALLED.fetch_add(1, Ordering::SeqCst);
+        while HOLDS.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    let release = Release;
+    let until = Instant::now() + TEST_TIMEOUT;
+    while STALLED.load(Ordering::SeqCst) < 4 {
+        assert!(Instant::now() < until, "{STALLED:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Compressors, of a large reply and of a small one.
+    for (path, held) in [("/", 512 << 10), ("/small", 30_000)] {
+        let asked = used(&app, Share::Compressors);
+        let mut client = app.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n"));
+        app.await_event(&format!("request {path}"));
+        let until = Instant::now() + TEST_TIMEOUT;
+        while used(&app, Share::Compressors) < asked + held {
+            assert!(Instant::now() < until, "{:?}", app.server.budget());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // With a reset, which is noticed whatever the server does.
+        let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+        // SAFETY: an open socket and a valid option of the size said.
+        unsafe {
+            libc::setsockopt(
+                std::os::fd::AsRawFd::as_raw_fd(&client.socket),
+                libc::SOL_SOCKET,
+                libc::SO_LINGER,
+                (&raw const linger).cast(),
+                libc::socklen_t::try_from(size_of::<libc::linger>()).unwrap(),
+            );
+        }
+        drop(client);
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(used(&app, Share::Compressors), asked + held, "{path}");
+    }
+    // Uploads: each has a megabyte in a batch that waits. What they fill is the share, not the memory.
+    for _ in 0..20 {
+        let mut client = app.connect();
+        post(&mut client, 2_000_000, 1_500_000);
+    }
+    await_overloads(&app, 1);
+    // Those that were told to go are counted until they have gone. What of theirs waits for the disk stays.
+    let limit = app.server.budget().limit(Share::Requests);
+    let held = settled(&app, Share::Requests, limit);
+    assert!(held > limit / 2 && held <= limit, "{held} of {limit}");
+    drop((release, stalled));
+    await_used(&app, Share::Requests, 0);
+    await_used(&app, Share::Compressors, 0);
+    // All is as before.
+    let mut client = app.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n");
+    assert_eq!(client.response().unwrap().header("content-encoding"), Some("gzip"));
+}
+
+#[test]
+fn a_websocket_that_has_gone_holds_nothing_while_the_application_is_busy() {
+    let holds = Arc::new(AtomicBool::new(true));
+    let held = Arc::clone(&holds);
+    let queue = rookery_exchange::QueueLimits {
+        ws_max_receive_queue_messages: 1,
+        ..rookery_exchange::QueueLimits::default()
+    };
+    let app = App::with(
+        Config {
+            limits: Limits { max_client_memory: Some(80 << 20), ..Limits::default() },
+            queue,
+            ..Config::default()
+        },
+        ListenerConfig::default(),
+        Box::new(move |link, event| match event {
+            Event::Request(mut exchange) => {
+                exchange.begin_response(101);
+                link.send(Command::Respond(exchange));
+            }
+            Event::Message { socket, .. } => {
+                let payload = Payload::Pooled(vec![0; 10_000_000]);
+                link.send(Command::Send { socket, kind: MessageKind::Binary, payload });
+                link.flush();
+                while held.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            _ => {}
+        }),
+    );
+    let mut client = app.connect();
+    client.upgrade("/ws");
+    client.send(masked_frame(0x81, b"one"));
+    let until = Instant::now() + TEST_TIMEOUT;
+    while used(&app, Share::Queues) == 0 {
+        assert!(Instant::now() < until, "nothing queued");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // The application takes none of these, so the server waits for room.
+    for _ in 0..3 {
+        client.send(masked_frame(0x81, b"more"));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // With the reply unread: a reset.
+    drop(client);
+    await_used(&app, Share::Queues, 0);
+    holds.store(false, Ordering::Relaxed);
+}

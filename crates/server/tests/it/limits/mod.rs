@@ -1,0 +1,9 @@
+//! The limits that clients cannot exceed.
+
+mod deadlines;
+pub(crate) mod each_limit;
+mod eviction;
+mod limit_table;
+mod memory_budget;
+mod minimum_rates;
+mod rejection_reports;

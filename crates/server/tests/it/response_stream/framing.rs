@@ -1,0 +1,331 @@
+//! Pieces, the head before them, and how a client knows where they end.
+
+use std::io::{ErrorKind, Read as _};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rookery_exchange::{ChunkAdmission, Command, Event, Exchange, Payload, StreamOptions};
+use rookery_server::{Config, Limits, ListenerConfig};
+
+use super::{
+    GET, PULLED, PUSHED, ask, departures, ends_with, ok, pulling, pushing, read_to, rest,
+    streaming, ten,
+};
+use crate::support::{App, wait_until};
+
+#[test]
+fn pieces_come_in_their_order_and_the_connection_goes_on() {
+    let (app, _opened) = pulling(Limits::default(), |open, n| {
+        if n < 5 {
+            open.give(n.to_string());
+        } else {
+            open.end();
+        }
+    });
+    let mut client = app.connect();
+    for _ in 0..3 {
+        let reply = client.get("/");
+        assert_eq!(
+            (reply.header("transfer-encoding"), reply.body.as_slice()),
+            (Some("chunked"), &b"01234"[..])
+        );
+    }
+    assert_eq!(client.get("/plain").body, b"Hello, World!");
+    wait_until("told of each end", || departures(&app) == ["departed Done"; 3]);
+}
+
+#[test]
+fn a_pipelined_request_waits_for_the_end_of_a_stream() {
+    let (app, opened) = pushing(Limits::default());
+    let (mut client, open) =
+        ask(&app, &opened, &(GET.to_owned() + "GET /plain HTTP/1.1\r\nHost: a\r\n\r\n"));
+    open.give("one");
+    read_to(&mut client, "one");
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(app.requests(), 1);
+    open.end();
+    assert_eq!(client.response().unwrap().body, b"one");
+    assert_eq!(client.response().unwrap().body, b"Hello, World!");
+}
+
+#[test]
+fn pipelined_streams_come_one_after_the_other_to_a_client_that_reads_byte_by_byte() {
+    let (app, opened) = pulling(Limits::default(), |open, n| {
+        if n < 3 {
+            open.give(format!("<{n}>"));
+        } else {
+            open.end();
+        }
+    });
+    let mut client = app.connect();
+    client.send(GET.repeat(5));
+    let mut text = Vec::new();
+    while text.windows(5).filter(|window| *window == b"0\r\n\r\n").count() < 5 {
+        let mut byte = [0];
+        assert_eq!(client.socket.read(&mut byte).unwrap(), 1);
+        text.push(byte[0]);
+    }
+    client.read = text;
+    for _ in 0..5 {
+        assert_eq!(client.response().unwrap().body, b"<0><1><2>");
+    }
+    assert_eq!(opened.iter().take(5).count(), 5);
+    wait_until("told of each end", || departures(&app) == ["departed Done"; 5]);
+}
+
+#[test]
+fn what_was_sent_behind_a_stream_is_served_however_much_it_is() {
+    let (app, _opened) = pulling(Limits::default(), |open, n| {
+        if n < 2 {
+            open.give(n.to_string());
+        } else {
+            open.end();
+        }
+    });
+    let mut client = app.connect();
+    // A head of many bytes has hyper read as many at a time: more than its first buffer takes lie there behind it.
+    let long = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Long: {}\r\n\r\n", "x".repeat(20 << 10));
+    let other = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Long: {}\r\n\r\n", "y".repeat(900));
+    client.send(long + &other.repeat(25) + "GET /plain HTTP/1.1\r\nHost: a\r\n\r\n");
+    for n in 0..26 {
+        assert_eq!(client.response().unwrap().body, b"01", "the reply to request {n}");
+    }
+    assert_eq!(client.response().unwrap().body, b"Hello, World!");
+}
+
+#[test]
+fn nothing_yet_is_asked_again_after_a_while() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let times = Arc::clone(&asked);
+    let (app, _opened) = pulling(Limits::default(), move |open, n| {
+        times.lock().unwrap().push(Instant::now());
+        match n {
+            0..5 => drop(open.give("")),
+            5 => drop(open.give("x")),
+            _ => open.end(),
+        }
+    });
+    assert_eq!(app.connect().get("/").body, b"x");
+    let times = asked.lock().unwrap();
+    assert_eq!(times.len(), 7);
+    assert!(
+        times[..6].windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_millis(9)),
+        "{times:?}"
+    );
+}
+
+#[test]
+fn a_large_piece_is_not_copied_or_reordered() {
+    let (app, _opened) = pulling(Limits::default(), |open, n| match n {
+        0 => drop(open.give((0..5_000_000u32).map(|at| (at % 251) as u8).collect::<Vec<u8>>())),
+        1 => drop(open.give("end")),
+        _ => open.end(),
+    });
+    let body = app.connect().get("/").body;
+    assert_eq!(body.len(), 5_000_003);
+    assert!(body[..5_000_000].iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8));
+    assert_eq!(&body[5_000_000..], b"end");
+}
+
+/// Less than a head waits for its first piece.
+const AT_ONCE: Duration = Duration::from_millis(900);
+
+/// Whether it does not take as long as what waits for a head does: once in so many times, since the machine may be busy.
+fn is_at_once(mut what: impl FnMut()) -> bool {
+    (0..20).any(|_| {
+        let since = Instant::now();
+        what();
+        since.elapsed() < AT_ONCE
+    })
+}
+
+#[test]
+fn the_head_leaves_with_the_first_piece() {
+    let (app, opened) = pushing(Limits::default());
+    // A machine that is busy may let that time go by.
+    let is_in_one_write = (0..20).any(|_| {
+        let since = Instant::now();
+        let (mut client, open) = ask(&app, &opened, GET);
+        std::thread::sleep(Duration::from_millis(200));
+        client.socket.set_nonblocking(true).unwrap();
+        let read = client.socket.read(&mut [0; 1]);
+        let is_none = read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+        assert!(is_none || since.elapsed() >= AT_ONCE, "not before");
+        client.socket.set_nonblocking(false).unwrap();
+        open.give("first");
+        client.fill() && is_none && ends_with(&client.read, "\r\n\r\n5\r\nfirst\r\n")
+    });
+    assert!(is_in_one_write);
+}
+
+#[test]
+fn a_head_waits_for_a_second_at_most() {
+    let (app, opened) = pushing(Limits::default());
+    let since = Instant::now();
+    let (mut client, open) = ask(&app, &opened, GET);
+    assert!(client.fill());
+    assert!(ends_with(&client.read, "\r\n\r\n"));
+    assert!(since.elapsed() >= Duration::from_millis(900), "{:?}", since.elapsed());
+    open.give("late");
+    open.end();
+    assert_eq!(client.response().unwrap().body, b"late");
+}
+
+#[test]
+fn a_head_leaves_when_it_is_told_to_and_at_once_where_that_is_the_rule() {
+    let (app, opened) = pushing(Limits::default());
+    assert!(is_at_once(|| {
+        let (mut client, open) = ask(&app, &opened, GET);
+        open.tell(Command::SendHead { stream: open.id });
+        assert!(client.fill());
+        assert!(ends_with(&client.read, "\r\n\r\n"));
+    }));
+    let rules = StreamOptions { sends_head_first: true, ..PUSHED };
+    let (app, opened) = streaming(Config::default(), rules, ok, Box::new(|_, _| unreachable!()));
+    assert!(is_at_once(|| {
+        let (mut client, _open) = ask(&app, &opened, GET);
+        assert!(client.fill());
+        assert!(ends_with(&client.read, "\r\n\r\n"));
+    }));
+}
+
+#[test]
+fn without_a_body_nobody_is_asked() {
+    fn of_path(exchange: &mut Exchange) {
+        let status = match exchange.path() {
+            b"/204" => 204,
+            b"/304" => 304,
+            _ => 200,
+        };
+        exchange.begin_response(status);
+        exchange.push_response_header(b"X-Kept", b"yes").unwrap();
+    }
+    let (app, _opened) =
+        streaming(Config::default(), PULLED, of_path, Box::new(|_, _| unreachable!()));
+    let mut client = app.connect();
+    for (method, path, status) in [("HEAD", "/", 200), ("GET", "/204", 204), ("GET", "/304", 304)] {
+        client.send(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let reply = client.response_to(method).unwrap();
+        assert_eq!((reply.status, reply.header("x-kept")), (status, Some("yes")));
+        assert_eq!(reply.header("content-length"), None, "what is not known is not told");
+    }
+    wait_until("told of each end", || departures(&app) == ["departed Done"; 3]);
+}
+
+#[test]
+fn a_length_that_is_told_is_kept() {
+    let (app, opened) = streaming(Config::default(), PUSHED, ten, Box::new(|_, _| unreachable!()));
+    let (mut client, open) = ask(&app, &opened, GET);
+    open.give("01234");
+    open.give("56789");
+    open.end();
+    let reply = client.response().unwrap();
+    assert_eq!(
+        (reply.header("content-length"), reply.header("transfer-encoding")),
+        (Some("10"), None)
+    );
+    assert_eq!(reply.body, b"0123456789");
+    assert_eq!(client.get("/plain").status, 200);
+    client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let head = client.response_to("HEAD").unwrap();
+    assert_eq!(head.header("content-length"), Some("10"));
+}
+
+#[test]
+fn a_length_that_is_not_kept_is_an_error() {
+    let (app, opened) = streaming(Config::default(), PUSHED, ten, Box::new(|_, _| unreachable!()));
+    let (mut client, open) = ask(&app, &opened, GET);
+    open.give("01234");
+    read_to(&mut client, "01234");
+    assert_eq!(open.give("567890"), ChunkAdmission::ExceedsLength);
+    let (bytes, is_fin) = rest(&mut client);
+    assert!(ends_with(&bytes, "\r\n\r\n01234") && !is_fin);
+    let (mut client, open) = ask(&app, &opened, GET);
+    open.give("01234");
+    read_to(&mut client, "01234");
+    open.end();
+    let (bytes, is_fin) = rest(&mut client);
+    assert!(ends_with(&bytes, "\r\n\r\n01234") && !is_fin);
+    wait_until("both were errors", || departures(&app) == ["departed Error"; 2]);
+}
+
+#[test]
+fn nothing_is_waited_for_where_the_length_is_none() {
+    fn none(exchange: &mut Exchange) {
+        ok(exchange);
+        exchange.push_response_header(b"Content-Length", b"0").unwrap();
+    }
+    for rules in [PULLED, PUSHED] {
+        let (app, _opened) =
+            streaming(Config::default(), rules, none, Box::new(|_, _| unreachable!()));
+        let mut client = app.connect();
+        assert!(is_at_once(|| {
+            let reply = client.get("/");
+            assert_eq!((reply.header("content-length"), reply.body.len()), (Some("0"), 0));
+        }));
+        assert_eq!(client.get("/plain").status, 200);
+        app.await_event("departed Done");
+    }
+}
+
+#[test]
+fn http_10_reads_until_the_close() {
+    let (app, opened) = pushing(Limits::default());
+    let (mut client, open) = ask(
+        &app,
+        &opened,
+        "GET / HTTP/1.0\r\nConnection: keep-alive\r\nAccept-Encoding: gzip\r\n\r\n",
+    );
+    open.give("one");
+    open.give("two");
+    open.end();
+    let (bytes, is_fin) = rest(&mut client);
+    let text = String::from_utf8(bytes).unwrap();
+    assert!(is_fin && text.ends_with("\r\n\r\nonetwo"), "{text}");
+    assert!(
+        text.to_lowercase().contains("connection: close")
+            && !text.to_lowercase().contains("transfer-encoding")
+    );
+    app.await_event("departed Done");
+}
+
+#[test]
+fn a_stream_that_is_the_answer_to_a_head_is_whole() {
+    let site = ListenerConfig { sees_heads: true, ..ListenerConfig::default() };
+    for (len, is_stream) in [(5 << 20, false), (5 << 20, true)] {
+        let app = App::with(
+            Config::default(),
+            site.clone(),
+            Box::new(move |link, event| {
+                if let Event::Head(mut exchange) = event {
+                    ok(&mut exchange);
+                    if !is_stream {
+                        exchange.set_response_body(&vec![b'x'; len]);
+                        return link.send(Command::Respond(exchange));
+                    }
+                    let stream = link.stream(PUSHED);
+                    exchange.set_response_stream(stream.clone());
+                    let id = exchange.id();
+                    link.send(Command::Respond(exchange));
+                    stream.flow.admit(len);
+                    link.send(Command::Chunk {
+                        stream: id,
+                        payload: Payload::Pooled(vec![b'x'; len]),
+                        is_pushing: false,
+                    });
+                    link.send(Command::EndStream { stream: id });
+                    link.flush();
+                }
+            }),
+        );
+        let mut client = app.connect();
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n");
+        client.send(vec![b'y'; 1000]);
+        std::thread::sleep(Duration::from_millis(300));
+        let body = client.response().unwrap().body;
+        assert_eq!(body.len(), len);
+        if is_stream {
+            app.await_event("departed Done");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! A small application over the link, and a client of plain sockets.
+
+pub(crate) mod http2;
+pub(crate) mod tls;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use rookery_exchange::{Command, Event, Exchange, Link};
+use rookery_server::{Config, Limits, Listener, ListenerConfig, Server};
+pub(crate) use rookery_test_support::client::{Client, Response, masked_frame};
+pub(crate) use rookery_test_support::{TEST_TIMEOUT, wait_until};
+
+use crate::application::{Application, NoWaker};
+
+/// A server with an application on a thread of its own.
+pub(crate) struct App {
+    pub(crate) server: Server,
+    listener: Option<Listener>,
+    pub(crate) address: SocketAddr,
+    application: Option<Application>,
+    pub(crate) log: Arc<Mutex<Vec<String>>>,
+}
+
+/// What is done with an event; `true` when it has been dealt with.
+pub(crate) type Handler = Box<dyn FnMut(&Link, Event) + Send>;
+
+impl App {
+    /// Starts a server on a free port whose application answers by `reply`.
+    pub(crate) fn new(limits: Limits, reply: impl FnMut(&mut Exchange) + Send + 'static) -> App {
+        App::with(Config { limits, ..Config::default() }, ListenerConfig::default(), echo(reply))
+    }
+
+    pub(crate) fn with(config: Config, site: ListenerConfig, mut handler: Handler) -> App {
+        let server = Server::new(config, Box::new(NoWaker));
+        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
+        let address = listener.local_addr().unwrap();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let events = Arc::clone(&log);
+        let application = Application::start(&server, move |link, event| {
+            events.lock().unwrap().push(describe(&event));
+            handler(link, event);
+        });
+        App { server, listener: Some(listener), address, application: Some(application), log }
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    pub(crate) fn listener(&self) -> &Listener {
+        self.listener.as_ref().unwrap()
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.listener.take().unwrap().stop();
+    }
+
+    /// Waits until the application has seen an event whose description starts with `start`.
+    pub(crate) fn await_event(&self, start: &str) -> String {
+        let find = || self.log.lock().unwrap().iter().find(|line| line.starts_with(start)).cloned();
+        wait_until(start, || find().is_some());
+        find().unwrap()
+    }
+
+    pub(crate) fn requests(&self) -> usize {
+        self.log.lock().unwrap().iter().filter(|line| line.starts_with("request")).count()
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        drop(self.application.take());
+        drop(self.listener.take());
+    }
+}
+
+fn describe(event: &Event) -> String {
+    match event {
+        Event::Request(exchange) => format!("request {}", String::from_utf8_lossy(exchange.path())),
+        Event::Head(exchange) => format!("head {}", String::from_utf8_lossy(exchange.path())),
+        Event::Message { payload, .. } => format!("message {}", payload.as_bytes().len()),
+        Event::Closed { code, reason, .. } if reason.is_empty() => format!("closed {code}"),
+        Event::Closed { code, reason, is_clean, .. } => {
+            format!("closed {code} {reason:?} {is_clean}")
+        }
+        Event::Drained { .. } => "drained".to_owned(),
+        Event::Body { payload, .. } => format!("body {}", payload.as_bytes().len()),
+        Event::BodyEnd { reason, .. } => format!("body ended {reason:?}"),
+        Event::Pull { .. } => "want".to_owned(),
+        Event::Writable { .. } => "room".to_owned(),
+        Event::StreamEnded { reason, .. } => format!("departed {reason:?}"),
+    }
+}
+
+/// Answers requests by `reply`, accepts WebSockets and echoes their messages. A message `close` closes.
+pub(crate) fn echo(mut reply: impl FnMut(&mut Exchange) + Send + 'static) -> Handler {
+    Box::new(move |link, event| match event {
+        Event::Request(mut exchange) => {
+            if exchange.is_upgrade() {
+                exchange.begin_response(101);
+            } else {
+                reply(&mut exchange);
+            }
+            link.send(Command::Respond(exchange));
+        }
+        Event::Head(exchange) => link.send(Command::ReadBody(exchange)),
+        Event::Message { socket, kind, payload, .. } => {
+            if payload.as_bytes() == b"close" {
+                link.send(Command::Close { socket, code: 4000, reason: b"bye".to_vec() });
+            } else {
+                link.send(Command::Send { socket, kind, payload });
+            }
+        }
+        _ => {}
+    })
+}
+
+/// Runs a test in a process of its own, whose limits may be changed. `true` in that process.
+pub(crate) fn alone(name: &str) -> bool {
+    if std::env::var_os("ROOKERY_TEST_ALONE").is_some() {
+        return true;
+    }
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", name, "--nocapture"]).env("ROOKERY_TEST_ALONE", "1");
+    assert!(child.status().unwrap().success());
+    false
+}
+
+/// The usual reply.
+pub(crate) fn hello(exchange: &mut Exchange) {
+    exchange.begin_response(200);
+    exchange.push_response_header(b"Content-Type", b"text/plain").unwrap();
+    exchange.set_response_body(b"Hello, World!");
+}

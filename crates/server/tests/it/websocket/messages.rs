@@ -1,0 +1,514 @@
+//! WebSockets as clients see them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rookery_exchange::{Command, Event, Link, MessageKind, Payload};
+use rookery_server::{Config, Limits, ListenerConfig, OriginPolicy};
+
+use crate::support::{App, Handler, TEST_TIMEOUT, echo, hello, masked_frame};
+
+/// Accepts each WebSocket, and does `then` with it at once.
+fn accepting(then: fn(&Link, u64)) -> Handler {
+    Box::new(move |link, event| {
+        let Event::Request(mut exchange) = event else { return };
+        let socket = exchange.id();
+        exchange.begin_response(101);
+        link.send(Command::Respond(exchange));
+        then(link, socket);
+    })
+}
+
+#[test]
+fn frames_in_the_segment_of_the_handshake_are_delivered() {
+    let app = App::new(Limits::default(), hello);
+    let mut client = app.connect();
+    let mut also = masked_frame(0x81, b"first");
+    also.extend(masked_frame(0x82, &[0, 1, 2]));
+    let reply = client.upgrade_with("/ws", "", &also);
+    assert_eq!(reply.status, 101);
+    assert_eq!(reply.header("sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+    assert_eq!(client.frame(), Some((1, b"first".to_vec())));
+    assert_eq!(client.frame(), Some((2, vec![0, 1, 2])));
+    client.send(masked_frame(0x88, &[0x03, 0xE8]));
+    assert_eq!(client.frame(), Some((8, vec![0x03, 0xE8])));
+    assert!(client.is_closed());
+    assert_eq!(app.await_event("closed"), "closed 1000");
+}
+
+#[test]
+fn handshakes_that_proxies_have_changed_are_accepted() {
+    let app = App::new(Limits::default(), hello);
+    for connection in ["", "Connection: close\r\n", "Connection: keep-alive, Upgrade\r\n"] {
+        for method in ["GET", "POST"] {
+            let mut client = app.connect();
+            client.send(format!(
+                "{method} /ws HTTP/1.1\r\nHost: a\r\n{connection}Upgrade: WebSocket\r\nSec-WebSocket-Key: x\r\n\r\n"
+            ));
+            assert_eq!(client.response().unwrap().status, 101, "{method} {connection:?}");
+            client.send(masked_frame(0x81, b"hello"));
+            assert_eq!(client.frame(), Some((1, b"hello".to_vec())), "{method} {connection:?}");
+        }
+    }
+}
+
+#[test]
+fn an_upgrade_to_something_else_is_answered_as_a_request() {
+    let app = App::new(Limits::default(), hello);
+    let mut client = app.connect();
+    for upgrade in
+        ["Upgrade: h2c\r\nConnection: Upgrade\r\n", "Upgrade: websocket\r\nConnection: Upgrade\r\n"]
+    {
+        client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{upgrade}\r\n"));
+        assert_eq!(client.response().unwrap().body, b"Hello, World!");
+    }
+}
+
+#[test]
+fn a_refused_handshake_is_answered_and_the_connection_kept() {
+    let app = App::with(
+        Config::default(),
+        ListenerConfig::default(),
+        Box::new(|link, event| {
+            let Event::Request(mut exchange) = event else { return };
+            exchange.begin_response(403);
+            exchange.set_response_body(b"no");
+            link.send(Command::Respond(exchange));
+        }),
+    );
+    let mut client = app.connect();
+    let reply = client.upgrade("/ws");
+    assert_eq!((reply.status, &reply.body[..]), (403, &b"no"[..]));
+    assert_eq!(client.get("/").status, 403);
+}
+
+#[test]
+fn messages_of_every_size_come_back() {
+    let app = App::new(Limits::default(), hello);
+    let mut client = app.connect();
+    client.upgrade("/ws");
+    for len in [0, 1, 125, 126, 16_384, 65_535, 65_536, 1_000_000, 20_000_000] {
+        let bytes: Vec<u8> = (0..len).map(|at: u32| (at % 251) as u8).collect();
+        client.send(masked_frame(0x82, &bytes));
+        let (opcode, payload) = client.frame().unwrap();
+        assert!(opcode == 2 && payload == bytes, "{len}");
+    }
+}
+
+#[test]
+fn a_message_in_fragments_with_a_ping_between_is_one() {
+    let app = App::new(Limits::default(), hello);
+    let mut client = app.connect();
+    client.upgrade("/ws");
+    for frame in
+        [masked_frame(0x01, b"frag"), masked_frame(0x89, b"ping"), masked_frame(0x80, b"ments")]
+    {
+        for byte in frame {
+            client.send([byte]);
+        }
+    }
+    assert_eq!(client.frame(), Some((10, b"ping".to_vec())));
+    assert_eq!(client.frame(), Some((1, b"fragments".to_vec())));
+}
+
+#[test]
+fn what_is_sent_with_the_acceptance_arrives() {
+    let app = App::with(
+        Config::default(),
+        ListenerConfig::default(),
+        accepting(|link, socket| {
+            let payload = Payload::Pooled(b"welcome".to_vec());
+            link.send(Command::Send { socket, kind: MessageKind::Text, payload });
+            link.send(Command::Close { socket, code: 1011, reason: Vec::new() });
+        }),
+    );
+    for _ in 0..100 {
+        let mut client = app.connect();
+        client.upgrade("/ws");
+        assert_eq!(client.frame(), Some((1, b"welcome".to_vec())));
+        assert_eq!(client.frame(), Some((8, 1011u16.to_be_bytes().to_vec())));
+    }
+}
+
+#[test]
+fn a_breach_of_the_protocol_is_closed_with_its_code() {
+    let app = App::new(Limits { ws_max_message_size: 1000, ..Limits::default() }, hello);
+    let table: &[(&str, Vec<u8>, u16)] = &[
+        ("reserved bits", masked_frame(0xC1, b""), 1002),
+        ("a reserved opcode", masked_frame(0x83, b""), 1002),
+        ("no mask", vec![0x81, 1, b'a'], 1002),
+        ("a continuation of nothing", masked_frame(0x80, b"a"), 1002),
+        ("text that is not UTF-8", masked_frame(0x81, &[0xFF]), 1007),
+        ("a close of one byte", masked_frame(0x88, &[3]), 1002),
+        ("a code that must not be sent", masked_frame(0x88, &[0x03, 0xED]), 1002),
+        ("a message past the limit", masked_frame(0x82, &[0; 1001]), 1009),
+        (
+            "2^63 bytes announced",
+            vec![0x82, 0xFF, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0],
+            1009,
+        ),
+        (
+            "fragments past the limit",
+            [masked_frame(0x02, &[0; 600]), masked_frame(0x80, &[0; 600])].concat(),
+            1009,
+        ),
+    ];
+    for (what, bytes, code) in table {
+        let mut client = app.connect();
+        client.upgrade("/ws");
+        client.send(bytes);
+        let (opcode, payload) = client.frame().unwrap();
+        assert_eq!((opcode, &payload[..2]), (8, &code.to_be_bytes()[..]), "{what}");
+        client.send(masked_frame(0x88, &code.to_be_bytes()));
+        assert!(client.is_closed(), "{what}");
+    }
+}
+
+#[test]
+fn a_message_comes_in_as_many_frames_as_its_bytes_may_need() {
+    // One for each 64 bytes of the largest message.
+    const MOST: usize = (1 << 20) / 64;
+    let app = App::new(Limits { ws_max_message_size: 1 << 20, ..Limits::default() }, hello);
+    for (frames, is_taken) in [(MOST, true), (MOST + 1, false)] {
+        let mut client = app.connect();
+        client.upgrade("/ws");
+        let mut bytes = masked_frame(0x02, b"a");
+        for _ in 2..frames {
+            bytes.extend(masked_frame(0x00, b""));
+        }
+        bytes.extend(masked_frame(0x80, b"b"));
+        client.send(bytes);
+        let (opcode, payload) = client.frame().unwrap();
+        if is_taken {
+            assert_eq!((opcode, payload), (2, b"ab".to_vec()));
+        } else {
+            assert_eq!((opcode, &payload[..2]), (8, &1008u16.to_be_bytes()[..]));
+        }
+    }
+}
+
+#[test]
+fn every_accepted_websocket_is_closed_once_however_it_ended() {
+    let app = App::new(Limits::default(), hello);
+    // A FIN without a close frame, a close without a code, and a close by the application.
+    let mut broken = app.connect();
+    broken.upgrade("/ws");
+    drop(broken);
+    assert_eq!(app.await_event("closed"), "closed 1006");
+    let mut silent = app.connect();
+    silent.upgrade("/ws");
+    silent.send(masked_frame(0x88, b""));
+    assert_eq!(silent.frame(), Some((8, Vec::new())));
+    assert_eq!(app.await_event("closed 1005"), "closed 1005");
+    let mut closed = app.connect();
+    closed.upgrade("/ws");
+    closed.send(masked_frame(0x81, b"close"));
+    let (opcode, payload) = closed.frame().unwrap();
+    assert_eq!(
+        (opcode, &payload[2..], &payload[..2]),
+        (8, &b"bye"[..], &4000u16.to_be_bytes()[..])
+    );
+    closed.send(masked_frame(0x88, &payload[..2]));
+    assert!(closed.is_closed());
+    assert_eq!(app.await_event("closed 4000"), "closed 4000");
+    assert_eq!(app.log.lock().unwrap().iter().filter(|line| line.starts_with("closed")).count(), 3);
+}
+
+#[test]
+fn a_peer_that_never_answers_a_close_is_dropped() {
+    let app = App::new(
+        Limits { ws_close_timeout: Duration::from_millis(200), ..Limits::default() },
+        hello,
+    );
+    let mut client = app.connect();
+    client.upgrade("/ws");
+    client.send(masked_frame(0x81, b"close"));
+    assert_eq!(client.frame().unwrap().0, 8);
+    assert!(client.is_closed());
+    assert_eq!(app.await_event("closed"), "closed 1006");
+}
+
+#[test]
+fn a_silent_connection_is_pinged() {
+    let app = App::new(
+        Limits { ws_ping_interval: Duration::from_millis(100), ..Limits::default() },
+        hello,
+    );
+    let mut client = app.connect();
+    client.upgrade("/ws");
+    // Numbered, so that an answer tells which one it is to.
+    assert_eq!(client.frame(), Some((9, vec![0, 0, 0, 1])));
+    assert_eq!(client.frame(), Some((9, vec![0, 0, 0, 2])));
+}
+
+#[test]
+fn a_peer_that_answers_no_ping_is_dropped_and_any_byte_is_an_answer() {
+    let time = Duration::from_secs(1);
+    let app = App::new(
+        Limits { ws_ping_interval: time, ws_ping_timeout: 3 * time, ..Limits::default() },
+        hello,
+    );
+    let mut silent = app.connect();
+    silent.upgrade("/ws");
+    let mut talks = app.connect();
+    talks.upgrade("/ws");
+    // One message, a byte at a time and never whole, for longer than the other has.
+    let message = masked_frame(0x81, &[b'a'; 100]);
+    let began = Instant::now();
+    let mut sent = 0;
+    while silent.frame_within(Duration::from_millis(1)).is_some() || sent < 12 {
+        talks.send([message[sent]]);
+        sent += 1;
+        std::thread::sleep(time / 2);
+        if app.log.lock().unwrap().iter().any(|line| line == "closed 1006") {
+            break;
+        }
+        assert!(sent < message.len() && began.elapsed() < TEST_TIMEOUT, "never dropped");
+    }
+    assert!(began.elapsed() > 3 * time, "{:?}", began.elapsed());
+    app.await_event("closed 1006");
+    talks.send(&message[sent..]);
+    loop {
+        match talks.frame().expect("it was not dropped") {
+            (9, payload) => talks.send(masked_frame(0x8A, &payload)),
+            (opcode, payload) => break assert_eq!((opcode, payload.len()), (1, 100)),
+        }
+    }
+    assert_eq!(app.log.lock().unwrap().iter().filter(|line| line.starts_with("closed")).count(), 1);
+}
+
+#[test]
+fn a_pause_of_the_application_is_no_silence_of_the_peer() {
+    let time = Duration::from_millis(250);
+    let queue =
+        rookery_exchange::QueueLimits { ws_max_receive_queue_messages: 1, ..Default::default() };
+    let limits = Limits { ws_ping_interval: time, ws_ping_timeout: 4 * time, ..Limits::default() };
+    let mut answer = echo(hello);
+    let app = App::with(
+        Config { limits, queue, ..Config::default() },
+        ListenerConfig::default(),
+        Box::new(move |link, event| {
+            if matches!(event, Event::Message { .. }) {
+                std::thread::sleep(8 * time);
+            }
+            answer(link, event);
+        }),
+    );
+    let mut client = app.connect();
+    client.upgrade("/ws");
+    // The application is busy with the first while the second waits: so nothing more is read, the answers to pings neither.
+    client.send(
+        [masked_frame(0x81, b"1"), masked_frame(0x81, b"2"), masked_frame(0x81, b"3")].concat(),
+    );
+    let mut got = 0;
+    while got < 3 {
+        match client.frame().expect("it was not dropped") {
+            (9, payload) => client.send(masked_frame(0x8A, &payload)),
+            (opcode, _) => {
+                assert_eq!(opcode, 1);
+                got += 1;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_page_of_another_origin_is_refused_before_the_application_is_asked() {
+    let policy = OriginPolicy::Hosts(vec!["*.example.org".to_owned()]);
+    let site = |origins| ListenerConfig { origins, ..ListenerConfig::default() };
+    let (any, same, listed) = (None, Some(OriginPolicy::SameHost), Some(policy));
+    let table = [
+        (&any, "Origin: https://evil.org\r\n", 101),
+        (&same, "", 101),
+        (&same, "Origin: http://here:80\r\n", 101),
+        (&same, "Origin: https://here\r\n", 101),
+        (&same, "Origin: https://evil.org\r\n", 403),
+        (&same, "Origin: https://www.example.org\r\n", 403),
+        (&same, "Origin: null\r\n", 403),
+        (&same, "Origin: http://here\r\nOrigin: http://here\r\n", 403),
+        (&listed, "Origin: https://www.example.org\r\n", 101),
+        (&listed, "Origin: http://here\r\n", 101),
+        (&listed, "Origin: https://evilexample.org\r\n", 403),
+    ];
+    for (policy, origin, status) in table {
+        let app = App::with(Config::default(), site(policy.clone()), echo(hello));
+        let mut client = app.connect();
+        client.send(format!(
+            "GET /ws HTTP/1.1\r\nHost: here\r\n{origin}Upgrade: websocket\r\nSec-WebSocket-Key: x\r\n\r\n"
+        ));
+        assert_eq!(client.response().unwrap().status, status, "{policy:?} {origin}");
+        assert_eq!(app.requests(), usize::from(status == 101), "{policy:?} {origin}");
+        // Requests that open no WebSocket are not looked at.
+        let mut client = app.connect();
+        client.send(format!("GET / HTTP/1.1\r\nHost: here\r\n{origin}\r\n"));
+        assert_eq!(client.response().unwrap().status, 200);
+    }
+}
+
+#[test]
+fn a_peer_that_pings_and_never_reads_does_not_fill_memory() {
+    let limits = Limits { ws_stall_timeout: Duration::from_millis(500), ..Limits::default() };
+    let app = App::new(limits, hello);
+    let mut client = app.connect();
+    client.shrink_receive_buffer();
+    client.upgrade("/ws");
+    let pings = masked_frame(0x89, &[b'p'; 125]).repeat(1000);
+    // Megabytes of pongs, one by one: with everything checked and little processor that takes long.
+    let until = Instant::now() + 6 * TEST_TIMEOUT;
+    client.socket.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
+    // Until the server has given it up: it writes nothing, so it stands still.
+    while std::io::Write::write_all(&mut client.socket, &pings).is_ok() && Instant::now() < until {}
+    app.await_event("closed 1006");
+}
+
+#[test]
+fn the_application_hears_when_a_backlog_has_been_written() {
+    let app = App::new(Limits::default(), hello);
+    let mut client = app.connect();
+    client.upgrade("/ws");
+    client.send(masked_frame(0x82, &vec![7; 8 << 20]));
+    assert_eq!(client.frame().unwrap().1.len(), 8 << 20);
+    app.await_event("drained");
+}
+
+#[test]
+fn the_application_hears_why_a_websocket_was_closed() {
+    let app = App::new(Limits::default(), hello);
+    let longest = "\u{e9}".repeat(61) + "!";
+    for (reason, shown) in [("bye \u{fc}", "bye \u{fc}"), (longest.as_str(), longest.as_str())] {
+        let mut client = app.connect();
+        client.upgrade("/ws");
+        client.send(masked_frame(0x88, &[&4001u16.to_be_bytes()[..], reason.as_bytes()].concat()));
+        assert_eq!(client.frame(), Some((8, 4001u16.to_be_bytes().to_vec())));
+        app.await_event(&format!("closed 4001 {shown:?} true"));
+    }
+    // A close frame behind a breach of the protocol says nothing.
+    let mut client = app.connect();
+    client.upgrade("/ws");
+    client.send([masked_frame(0x83, b""), masked_frame(0x88, b"\x03\xe8late")].concat());
+    assert_eq!(client.frame().unwrap().0, 8);
+    app.await_event("closed 1006");
+    assert!(app.log.lock().unwrap().iter().all(|line| !line.contains("late")));
+}
+
+/// A counting application that sends until it is told to wait, waits until it is told to go on, and so on.
+#[test]
+fn an_application_that_counts_waits_and_is_told_to_go_on() {
+    const ROUNDS: usize = 5;
+    let mut backlog = None;
+    let mut rounds = 0;
+    let mut fill =
+        move |link: &rookery_exchange::Link, socket, backlog: &rookery_exchange::SendBacklog| {
+            rounds += 1;
+            let mut waits = rounds > ROUNDS;
+            while !waits {
+                waits = backlog.count_sent(100_000) == Some(false);
+                // Past a megabyte by one message at most, however fast the client takes them meanwhile.
+                assert!(backlog.waiting() <= (1 << 20) + 100_000, "{}", backlog.waiting());
+                let payload = Payload::Pooled(vec![7; 100_000]);
+                link.send(Command::Send { socket, kind: MessageKind::Binary, payload });
+            }
+            if rounds > ROUNDS {
+                link.send(Command::Close { socket, code: 1000, reason: Vec::new() });
+            }
+        };
+    let app = App::with(
+        Config::default(),
+        ListenerConfig::default(),
+        Box::new(move |link, event| match event {
+            Event::Request(mut exchange) => {
+                let (socket, own) = (exchange.id(), Arc::clone(exchange.backlog().unwrap()));
+                exchange.begin_response(101);
+                link.send(Command::Respond(exchange));
+                fill(link, socket, &own);
+                backlog = Some(own);
+            }
+            Event::Drained { socket, .. } => {
+                let own = backlog.as_deref().unwrap();
+                assert!(own.waiting() < 1 << 20, "{}", own.waiting());
+                fill(link, socket, own);
+            }
+            Event::Closed { .. } => assert_eq!(backlog.as_deref().unwrap().count_sent(1), None),
+            _ => {}
+        }),
+    );
+    let mut client = app.connect();
+    client.upgrade("/ws");
+    let mut bytes = 0;
+    loop {
+        let (opcode, payload) = client.frame().unwrap();
+        if opcode == 8 {
+            break;
+        }
+        bytes += payload.len();
+    }
+    assert!(bytes >= ROUNDS << 20, "{bytes}");
+    client.send(masked_frame(0x88, &1000u16.to_be_bytes()));
+    app.await_event("closed 1000");
+}
+
+#[test]
+fn the_application_may_ping() {
+    let app = App::with(
+        Config::default(),
+        ListenerConfig::default(),
+        accepting(|link, socket| {
+            link.send(Command::Ping { socket });
+            link.send(Command::Close { socket, code: 1000, reason: Vec::new() });
+            link.send(Command::Ping { socket });
+        }),
+    );
+    let mut client = app.connect();
+    client.upgrade("/ws");
+    assert_eq!(client.frame().unwrap().0, 9);
+    assert_eq!(client.frame().unwrap().0, 8);
+    client.send(masked_frame(0x88, &1000u16.to_be_bytes()));
+    assert!(client.is_closed());
+    app.await_event("closed 1000");
+}
+
+#[test]
+fn reading_pauses_while_the_application_does_not_take_messages() {
+    let holds = Arc::new(AtomicBool::new(true));
+    let held = Arc::clone(&holds);
+    let queue =
+        rookery_exchange::QueueLimits { ws_max_receive_queue_messages: 16, ..Default::default() };
+    let mut answer = echo(hello);
+    let app = App::with(
+        Config { queue, ..Config::default() },
+        ListenerConfig::default(),
+        Box::new(move |link, event| {
+            while matches!(event, Event::Message { .. }) && held.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            answer(link, event);
+        }),
+    );
+    let mut client = app.connect();
+    client.upgrade("/ws");
+    let message = masked_frame(0x82, &vec![1; 60_000]);
+    client.socket.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    let mut sent = 0;
+    let mut partly = 0;
+    // Until the sockets' buffers are full: the server has stopped reading.
+    'full: while sent < 2000 {
+        partly = 0;
+        while partly < message.len() {
+            match std::io::Write::write(&mut client.socket, &message[partly..]) {
+                Ok(n) => partly += n,
+                Err(_) => break 'full,
+            }
+        }
+        sent += 1;
+    }
+    assert!(sent < 2000, "the server read on");
+    holds.store(false, Ordering::Relaxed);
+    client.socket.set_write_timeout(None).unwrap();
+    // The echoes have to be read for the server to go on.
+    for _ in 0..sent {
+        assert_eq!(client.frame().unwrap().1.len(), 60_000);
+    }
+    client.send(&message[partly..]);
+    assert_eq!(client.frame().unwrap().1.len(), 60_000);
+}

@@ -1,0 +1,8 @@
+//! WebSockets.
+
+mod close_events;
+pub(crate) mod compression;
+mod messages;
+mod send_queue;
+mod stalled_clients;
+mod tunnel;

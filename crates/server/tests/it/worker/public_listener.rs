@@ -1,0 +1,275 @@
+//! A worker that accepts on the public listeners of its supervisor, while it is told to.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rookery_exchange::Exchange;
+use rookery_server::access_log::AccessLog;
+use rookery_server::{Config, Limits, ListenerConfig, SupervisorRequest};
+use rookery_test_support::tls::client_config;
+use rookery_worker_protocol::{KEEP_WEBSOCKETS, Message, PublicSockets, Received, WORKER_HEADER};
+
+use crate::support::tls::{settings, site};
+use crate::support::{App, Client, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
+use crate::worker::Worker;
+
+/// The supervisor's side of a public listener.
+struct Public {
+    socket: TcpListener,
+    address: SocketAddr,
+}
+
+impl Public {
+    fn new() -> Public {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let address = socket.local_addr().unwrap();
+        Public { socket, address }
+    }
+
+    fn copy(&self) -> OwnedFd {
+        OwnedFd::from(self.socket.try_clone().unwrap())
+    }
+
+    /// What a worker inherits that is given this alone.
+    fn alone(&self) -> PublicSockets {
+        PublicSockets { sockets: vec![self.copy()], redirects: Vec::new() }
+    }
+}
+
+/// Says whether a request came from the supervisor, and waits in `/slow`.
+fn who(exchange: &mut Exchange) {
+    let is_slow = exchange.path() == b"/slow";
+    if is_slow {
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    exchange.begin_response(200);
+    let text = format!(
+        "{} {}",
+        exchange.remote().is_some(),
+        exchange.header(WORKER_HEADER.as_bytes()).is_some()
+    );
+    exchange.set_response_body(text.as_bytes());
+}
+
+fn worker(public: &Public) -> Worker {
+    Worker::with(Config::default(), echo(who), public.alone())
+}
+
+fn says(worker: &Worker, message: Message, answer: Message) {
+    worker.control.send(message).unwrap();
+    assert_eq!(worker.told(), Received::Message(answer));
+}
+
+/// Has a worker accept; the number is of no interest.
+fn accepts(worker: &Worker) {
+    says(worker, Message::Accept(1), Message::Accepting(1));
+}
+
+#[test]
+fn connections_wait_in_the_queue_until_the_worker_is_told_to_accept() {
+    let public = Public::new();
+    let worker = worker(&public);
+    let mut early = Client::connect(public.address);
+    early.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    // It waits for whoever accepts, and is served by neither before.
+    assert!(early.frame_within(Duration::from_millis(200)).is_none());
+    accepts(&worker);
+    assert_eq!(early.response().unwrap().body, b"true false");
+    assert_eq!(worker.board.read().connections, 1);
+    // What only a supervisor says is a header like any other.
+    early.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{WORKER_HEADER}: x\r\n\r\n"));
+    assert_eq!(early.response().unwrap().body, b"true true");
+    says(&worker, Message::StopAccepting(2), Message::NotAccepting(2));
+    // Now the supervisor accepts on the same socket.
+    let late = Client::connect(public.address);
+    wait_until("the supervisor accepts", || public.socket.accept().is_ok());
+    // A connection stays where it was accepted.
+    assert_eq!(early.get("/").body, b"true false");
+    drop((early, late));
+    wait_until("none is left", || worker.board.read().connections == 0);
+    // And back once more.
+    says(&worker, Message::Accept(3), Message::Accepting(3));
+    assert_eq!(Client::connect(public.address).get("/").body, b"true false");
+    // Beside it the supervisor's own socket works as ever.
+    assert_eq!(worker.connect().get("/").body, b"false false");
+}
+
+#[test]
+fn nobody_is_lost_while_two_processes_take_turns_at_accepting() {
+    let public = Public::new();
+    let worker = worker(&public);
+    let other = App::with(Config::default(), ListenerConfig::default(), echo(hello));
+    let mut given = rookery_server::InheritedSockets::default();
+    given.push_tcp(public.socket.try_clone().unwrap());
+    let front = other.server.listen_inherited(&given, ListenerConfig::default()).unwrap();
+    let address = public.address;
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            std::thread::spawn(move || {
+                let ask = |_| usize::from(Client::connect(address).get("/").body == b"true false");
+                (0..300).map(ask).sum::<usize>()
+            })
+        })
+        .collect();
+    for number in 0..40 {
+        front.set_accepting(false);
+        says(&worker, Message::Accept(number), Message::Accepting(number));
+        std::thread::sleep(Duration::from_millis(2));
+        says(&worker, Message::StopAccepting(number), Message::NotAccepting(number));
+        front.set_accepting(true);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // All 1,200 have been answered, by the one or the other.
+    let by_worker: usize = clients.into_iter().map(|client| client.join().unwrap()).sum();
+    assert!(by_worker > 0 && by_worker < 1200, "{by_worker}");
+}
+
+#[test]
+fn a_worker_without_a_listener_refuses_to_accept() {
+    let public = Public::new();
+    let mut worker = worker(&public);
+    accepts(&worker);
+    // R ends its server.
+    worker.listener.take().unwrap().stop();
+    says(&worker, Message::Accept(2), Message::NotAccepting(2));
+    let _waits = Client::connect(public.address);
+    wait_until("the supervisor accepts", || public.socket.accept().is_ok());
+    // And begins another.
+    worker.listen(ListenerConfig::default());
+    says(&worker, Message::Accept(3), Message::Accepting(3));
+    assert_eq!(Client::connect(public.address).get("/").status, 200);
+    // One that has inherited none never can.
+    let none = Worker::with(Config::default(), echo(hello), PublicSockets::default());
+    says(&none, Message::Accept(1), Message::NotAccepting(1));
+}
+
+#[test]
+fn a_worker_that_retires_ends_connections_with_their_next_reply_and_keeps_websockets() {
+    let public = Public::new();
+    let limits = Limits { ws_close_timeout: Duration::from_secs(1), ..Limits::default() };
+    let worker = Worker::with(Config { limits, ..Config::default() }, echo(who), public.alone());
+    accepts(&worker);
+    let [mut used, mut idle, mut slow, mut socket] =
+        [(); 4].map(|()| Client::connect(public.address));
+    for client in [&mut used, &mut idle] {
+        assert_eq!(client.get("/").header("connection"), None);
+    }
+    assert_eq!(socket.upgrade("/ws").status, 101);
+    let mut relayed = worker.connect();
+    assert_eq!(relayed.get("/").status, 200);
+    slow.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    wait_until("all are there", || {
+        worker.board.read().connections == 4 && worker.board.read().handed == 5
+    });
+    worker.control.send(Message::Retire(KEEP_WEBSOCKETS)).unwrap();
+    // The socket is closed: what connects now is the supervisor's, whatever is said.
+    says(&worker, Message::Accept(9), Message::NotAccepting(9));
+    used.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let reply = slow.response().unwrap();
+    assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
+    assert!(slow.is_closed());
+    let reply = used.response().unwrap();
+    assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
+    assert!(used.is_closed());
+    // One that is not used ends by itself after a while.
+    assert!(idle.is_closed());
+    socket.send(masked_frame(0x81, b"still here"));
+    assert_eq!(socket.frame(), Some((1, b"still here".to_vec())));
+    // What the supervisor passes on is not affected.
+    assert_eq!(relayed.get("/").header("connection"), None);
+    wait_until("the WebSocket alone is left", || worker.board.read().connections == 1);
+    worker.control.send(Message::Retire(200)).unwrap();
+    let (opcode, payload) = socket.frame().unwrap();
+    assert_eq!((opcode, &payload[..2]), (8, &1012_u16.to_be_bytes()[..]));
+}
+
+#[test]
+fn after_the_end_of_the_supervisor_nothing_is_accepted_and_the_address_stays_taken() {
+    let public = Public::new();
+    let mut worker = worker(&public);
+    accepts(&worker);
+    let mut client = Client::connect(public.address);
+    assert_eq!(client.get("/").status, 200);
+    let address = public.address;
+    // The supervisor is killed: all that it has is closed.
+    let (nobody, _) = rookery_worker_protocol::ControlChannel::pair().unwrap();
+    drop(public);
+    drop(std::mem::replace(&mut worker.control, nobody));
+    assert_eq!(worker.asked.recv_timeout(TEST_TIMEOUT), Ok(SupervisorRequest::Disconnected));
+    // The worker finishes what it has, and no successor binds meanwhile.
+    assert_eq!(TcpListener::bind(address).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+    let _late = TcpStream::connect(address).unwrap();
+    assert_eq!(client.get("/").status, 200);
+    assert_eq!(worker.board.read().connections, 1);
+    drop(client);
+    drop(worker);
+    wait_until("a successor binds", || TcpListener::bind(address).is_ok());
+}
+
+#[test]
+fn public_listeners_speak_tls_and_redirect_while_the_supervisor_is_spoken_to_in_the_clear() {
+    let (public, redirect) = (Public::new(), Public::new());
+    let sockets = PublicSockets { sockets: vec![public.copy()], redirects: vec![redirect.copy()] };
+    let mut worker = Worker::with(Config::default(), echo(who), sockets);
+    drop(worker.listener.take());
+    worker.listen(site(settings(&["localhost"])));
+    accepts(&worker);
+    let mut client =
+        Client::connect_tls(public.address, &Arc::new(client_config(None)), "localhost").unwrap();
+    assert_eq!(client.get("/").body, b"true false");
+    assert_eq!(worker.connect().get("/").body, b"false false");
+    let mut client = Client::connect(redirect.address);
+    client.send("GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let reply = client.response().unwrap();
+    let place = format!("https://localhost:{}/x", public.address.port());
+    assert_eq!((reply.status, reply.header("location")), (308, Some(&*place)));
+}
+
+#[test]
+fn the_log_of_a_worker_has_the_requests_of_its_own_clients_alone() {
+    let public = Public::new();
+    let worker = worker(&public);
+    accepts(&worker);
+    let log = Arc::new(AccessLog::read());
+    worker.server.set_access_log(Some(Arc::clone(&log)));
+    worker.connect().get("/passed-on");
+    Client::connect(public.address).get("/own");
+    worker.connect().get("/passed-on");
+    let mut record = None;
+    wait_until("a line", || {
+        record = log.take();
+        record.is_some()
+    });
+    assert_eq!(record.unwrap().path, b"/own");
+    assert!(log.take().is_none());
+}
+
+#[test]
+fn clients_that_take_all_seats_leave_room_for_the_supervisor() {
+    let public = Public::new();
+    let limits = Limits { max_connections: 2, ..Limits::default() };
+    let worker = Worker::with(Config { limits, ..Config::default() }, echo(who), public.alone());
+    accepts(&worker);
+    let mut clients = [(); 2].map(|()| Client::connect(public.address));
+    for client in &mut clients {
+        client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    wait_until("both are served", || worker.board.read().handed == 2);
+    let mut third = Client::connect(public.address);
+    assert_eq!(third.response().unwrap().status, 503);
+    assert_eq!(worker.connect().get("/").status, 200);
+    for client in &mut clients {
+        assert_eq!(client.response().unwrap().status, 200);
+    }
+}
+
+#[test]
+fn a_supervisor_may_ask_for_the_log_to_be_reopened() {
+    let public = Public::new();
+    let worker = worker(&public);
+    worker.control.send(Message::ReopenLog).unwrap();
+    assert_eq!(worker.asked.recv_timeout(TEST_TIMEOUT), Ok(SupervisorRequest::ReopenLog));
+}

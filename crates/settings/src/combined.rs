@@ -1,0 +1,416 @@
+//! The combination of the settings from all sources.
+
+use std::collections::BTreeMap;
+
+use crate::kind::{Raw, Value};
+use crate::setting::{Default, Section, Setting, Shown};
+use crate::table;
+
+/// The source of a value. The variants are in the order of precedence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// An option of the program.
+    CommandLine,
+    /// An argument of an R function.
+    Argument,
+    /// An environment variable `ROOKERY_*`.
+    Environment,
+    /// `_server.yml`.
+    File,
+    /// An option of R.
+    Option,
+    /// An environment variable of the hosting service, such as `PORT`.
+    Platform,
+    /// The default of the setting.
+    Default,
+}
+
+impl Source {
+    /// Returns the name of the source in the output of `rookery config`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::CommandLine => "command line",
+            Source::Argument => "argument",
+            Source::Environment | Source::Platform => "environment",
+            Source::File => "_server.yml",
+            Source::Option => "option",
+            Source::Default => "default",
+        }
+    }
+
+    /// Returns the setting in the spelling of this source, in backticks.
+    pub fn show(self, setting: &Setting) -> String {
+        match self {
+            Source::CommandLine if setting.shown == Shown::No => {
+                format!("`--limit {}`", setting.name)
+            }
+            Source::CommandLine if setting.is_on_by_default() => {
+                format!("`--no-{}`", setting.option())
+            }
+            Source::CommandLine => format!("`--{}`", setting.option()),
+            Source::Environment => format!("`{}`", setting.variable()),
+            Source::File => format!("`{}:`", setting.path()),
+            Source::Option => format!("`rookery.{}`", setting.name),
+            Source::Argument => format!("`{}`", setting.key),
+            Source::Platform | Source::Default => format!("`{}`", setting.name),
+        }
+    }
+}
+
+/// A value that a source gives to a setting.
+#[derive(Debug, Clone)]
+pub struct GivenValue {
+    /// The setting.
+    pub setting: &'static Setting,
+    /// The value.
+    pub value: Value,
+    /// The source of the value.
+    pub source: Source,
+    /// The position within the source for messages, such as a file and its line.
+    pub place: Option<String>,
+}
+
+impl GivenValue {
+    /// Returns the setting in the spelling of its source, in backticks.
+    pub fn name(&self) -> String {
+        self.source.show(self.setting)
+    }
+
+    /// Returns a message about the value that names its position.
+    fn message(&self, message: &str) -> String {
+        match &self.place {
+            Some(place) => format!("In {place}: {message}"),
+            None => message.to_owned(),
+        }
+    }
+}
+
+/// The values of all sources, of which those with the highest precedence are used.
+#[derive(Debug, Clone, std::default::Default)]
+pub struct Settings {
+    given: BTreeMap<&'static str, GivenValue>,
+    overridden: Vec<GivenValue>,
+}
+
+/// A conflict between settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// The source of the setting that conflicts with others.
+    pub source: Source,
+    /// A sentence about the conflict.
+    pub message: String,
+}
+
+impl Settings {
+    /// Combines the values of the sources. If a source gives several values, the last one is used.
+    ///
+    /// The HTTPS settings of a source belong to its certificates. If a source with higher
+    /// precedence names other certificates, all HTTPS settings of the former are ignored. The HTTPS
+    /// settings of a source without certificates are added to those of the others.
+    pub fn combine(given: impl IntoIterator<Item = GivenValue>) -> Settings {
+        let mut all: Vec<GivenValue> = given.into_iter().collect();
+        let is_certificate =
+            |given: &GivenValue| matches!(given.setting.name, "tls" | "tls_cert" | "domain");
+        let named: Vec<Source> =
+            all.iter().filter(|given| is_certificate(given)).map(|given| given.source).collect();
+        let strongest = named.iter().min().copied();
+        let is_of_other_certificates = |given: &GivenValue| {
+            let is_https = given.setting.name == "tls"
+                || matches!(given.setting.section, Section::Tls | Section::Acme);
+            is_https
+                && named.contains(&given.source)
+                && strongest.is_some_and(|strongest| given.source > strongest)
+        };
+        let mut settings = Settings::default();
+        all.sort_by_key(|given| given.source);
+        for given in all {
+            match settings.given.get(given.setting.name) {
+                _ if is_of_other_certificates(&given) => settings.overridden.push(given),
+                Some(stronger) if stronger.source < given.source => settings.overridden.push(given),
+                _ => {
+                    settings.given.insert(given.setting.name, given);
+                }
+            }
+        }
+        settings
+    }
+
+    /// Returns these settings with a different default for one of them.
+    #[must_use]
+    pub fn with_default(mut self, name: &'static str, value: Value) -> Settings {
+        let setting = table::row(name);
+        let given = GivenValue { setting, value, source: Source::Default, place: None };
+        self.given.entry(name).or_insert(given);
+        self
+    }
+
+    /// Returns these settings, with the values of `running` for the rows that `is_kept` accepts.
+    /// Also returns those rows whose values differ.
+    #[must_use]
+    pub fn with_values_kept(
+        mut self,
+        running: &Settings,
+        is_kept: impl Fn(&Setting) -> bool,
+    ) -> (Settings, Vec<&'static Setting>) {
+        let kept = table::all().filter(|row| is_kept(row));
+        let differ =
+            kept.clone().filter(|row| self.value(row.name) != running.value(row.name)).collect();
+        for row in kept {
+            match running.given.get(row.name) {
+                Some(given) => self.given.insert(row.name, given.clone()),
+                None => self.given.remove(row.name),
+            };
+        }
+        (self, differ)
+    }
+
+    /// Returns the value that was given for a setting.
+    pub fn given(&self, name: &str) -> Option<&GivenValue> {
+        self.given.get(name)
+    }
+
+    /// Returns true if a source gives a value for the setting.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.given.contains_key(name)
+    }
+
+    /// Returns all given values, by name.
+    pub fn all(&self) -> impl Iterator<Item = &GivenValue> {
+        self.given.values()
+    }
+
+    /// Returns the value of a setting, which is its default if no source gives one. Returns `None`
+    /// for a setting without a value, or with a default that the server determines when it starts.
+    pub fn value(&self, name: &str) -> Option<Value> {
+        if let Some(given) = self.given.get(name) {
+            return Some(given.value.clone());
+        }
+        let setting = table::row(name);
+        match setting.default {
+            Default::Nothing => None,
+            Default::Is(text) => setting.read(&Raw::from(text)).ok(),
+            Default::Derived { value, .. } => value(self),
+        }
+    }
+
+    /// Returns true for a flag that is on.
+    pub fn flag(&self, name: &str) -> bool {
+        self.value(name).and_then(|value| value.flag()).unwrap_or(false)
+    }
+
+    /// Returns the value of a number; infinity means no limit.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.value(name)?.number()
+    }
+
+    /// Returns the value of a text.
+    pub fn text(&self, name: &str) -> Option<String> {
+        match self.value(name)? {
+            Value::Text(text) => Some(text),
+            Value::Word(word) => Some(word.to_owned()),
+            _ => None,
+        }
+    }
+
+    /// Returns the values of a list, which is empty by default.
+    pub fn list(&self, name: &str) -> Vec<String> {
+        match self.value(name) {
+            Some(Value::List(list)) => list,
+            _ => Vec::new(),
+        }
+    }
+
+    /// Checks the settings for conflicts.
+    ///
+    /// # Errors
+    /// Fails with the first conflict.
+    pub fn check(&self) -> Result<(), Conflict> {
+        for given in self.given.values() {
+            let conflict = |message: String| Conflict {
+                source: given.source,
+                message: given.message(&message),
+            };
+            let show = |name: &&str| given.source.show(table::row(name));
+            let needs = given.setting.needs;
+            if !needs.is_empty() && !needs.iter().any(|name| self.is_given(name)) {
+                let needed: Vec<String> = needs.iter().map(show).collect();
+                return Err(conflict(format!("{} needs {}.", given.name(), needed.join(" or "))));
+            }
+            let is_on = given.value != Value::Flag(false);
+            let mut others = given.setting.excludes.iter().filter_map(|name| self.given(name));
+            if let Some(other) = others.find(|other| is_on && other.value != Value::Flag(false)) {
+                let message = format!("{} and {} exclude one another.", given.name(), other.name());
+                return Err(conflict(message));
+            }
+            if let Some(rule) = given.setting.rule {
+                rule(self, given).map_err(conflict)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns messages about environment variables that override a different value in
+    /// `_server.yml`. In earlier releases the file had precedence.
+    pub fn notes(&self) -> Vec<String> {
+        let overridden = self.overridden.iter().filter(|weaker| weaker.source == Source::File);
+        let differs = overridden.filter_map(|weaker| {
+            let stronger = self.given.get(weaker.setting.name)?;
+            let is_new = stronger.source == Source::Environment && stronger.value != weaker.value;
+            is_new.then(|| {
+                let place = weaker.place.as_deref().unwrap_or("_server.yml");
+                format!(
+                    "{} in the environment overrides {} in {place}, which had precedence in \
+                     earlier releases",
+                    stronger.name(),
+                    weaker.name(),
+                )
+            })
+        });
+        differs.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(source: Source, name: &str, text: &str) -> GivenValue {
+        let setting = table::row(name);
+        GivenValue { setting, value: setting.read(&Raw::from(text)).unwrap(), source, place: None }
+    }
+
+    fn conflict(given: &[(Source, &str, &str)]) -> String {
+        let given = given.iter().map(|(source, name, text)| self::given(*source, name, text));
+        Settings::combine(given)
+            .check()
+            .map_or_else(|conflict| conflict.message, |()| "fine".to_owned())
+    }
+
+    #[test]
+    fn uses_the_source_with_highest_precedence_and_its_last_value() {
+        use Source::{Argument, CommandLine, Environment, File, Option, Platform};
+        let order = [Platform, Option, File, Environment, Argument, CommandLine];
+        let mut all = Vec::new();
+        for (at, source) in (0_u32..).zip(order) {
+            all.push(given(source, "port", &at.to_string()));
+            for sources in [all.clone(), all.iter().rev().cloned().collect()] {
+                assert_eq!(Settings::combine(sources).number("port"), Some(f64::from(at)));
+            }
+        }
+        let twice = [given(CommandLine, "port", "1"), given(CommandLine, "port", "2")];
+        assert_eq!(Settings::combine(twice).number("port"), Some(2.0));
+        assert_eq!(Settings::combine([]).number("port"), Some(8000.0));
+    }
+
+    #[test]
+    fn lists_replace_and_limits_merge() {
+        let settings = Settings::combine([
+            given(Source::File, "trusted_proxies", "10.0.0.1,10.0.0.2"),
+            given(Source::CommandLine, "trusted_proxies", "unix"),
+            given(Source::File, "max_body_size", "1MB"),
+            given(Source::CommandLine, "idle_timeout", "5"),
+        ]);
+        assert_eq!(settings.list("trusted_proxies"), ["unix"]);
+        assert_eq!(
+            (settings.number("max_body_size"), settings.number("idle_timeout")),
+            (Some(1e6), Some(5.0))
+        );
+    }
+
+    #[test]
+    fn certificates_of_a_source_with_precedence_replace_all_https_settings() {
+        let settings = Settings::combine([
+            given(Source::File, "tls_cert", "file.pem"),
+            given(Source::File, "hsts", "300"),
+            given(Source::File, "port", "1"),
+            given(Source::CommandLine, "tls_cert", "own.pem"),
+        ]);
+        assert_eq!(settings.value("tls_cert"), Some(Value::Paths(vec!["own.pem".into()])));
+        assert!(!settings.is_given("hsts") && settings.is_given("port"));
+        // The settings of a source without certificates are added to those of the others.
+        let settings = Settings::combine([
+            given(Source::File, "acme_dir", "/kept"),
+            given(Source::CommandLine, "domain", "a.org"),
+        ]);
+        assert!(settings.is_given("acme_dir"));
+        let settings = Settings::combine([
+            given(Source::File, "tls_cert", "file.pem"),
+            given(Source::CommandLine, "hsts", "300"),
+        ]);
+        assert!(settings.is_given("tls_cert") && settings.is_given("hsts"));
+    }
+
+    #[test]
+    fn messages_about_conflicts_use_the_spelling_of_the_source() {
+        use Source::{CommandLine, Environment, File};
+        for (settings, message) in [
+            (&[(CommandLine, "hsts", "300")][..], "`--hsts` needs `--tls-cert` or `--domain`."),
+            (&[(File, "hsts", "300")], "`tls.hsts:` needs `tls.cert:` or `tls.acme.domain:`."),
+            (&[(Environment, "tls_key", "k")], "`ROOKERY_TLS_KEY` needs `ROOKERY_TLS_CERT`."),
+            (&[(CommandLine, "http2", "off")], "`--no-http2` needs `--tls-cert` or `--domain`."),
+            (
+                &[(CommandLine, "tls", "dev"), (CommandLine, "tls_cert", "c")],
+                "`--tls` and `--tls-cert` exclude one another.",
+            ),
+            (
+                &[(CommandLine, "domain", "a.org"), (CommandLine, "tls_cert", "c")],
+                "`--tls-cert` and `--domain` exclude one another.",
+            ),
+            (
+                &[(CommandLine, "tls_cert", "c"), (CommandLine, "tls_client_auth", "optional")],
+                "`--tls-client-auth` needs `--tls-client-ca`.",
+            ),
+            (&[(CommandLine, "tls_cert", "c"), (CommandLine, "hsts", "300")], "fine"),
+            (&[(CommandLine, "email", "a@b")], "`--email` needs `--domain`."),
+            (
+                &[
+                    (File, "domain", "a.org"),
+                    (File, "acme_staging", "yes"),
+                    (File, "acme_directory", "https://acme.test"),
+                ],
+                "`tls.acme.staging:` and `tls.acme.directory:` exclude one another.",
+            ),
+        ] {
+            assert_eq!(conflict(settings), message, "{settings:?}");
+        }
+    }
+
+    #[test]
+    fn values_that_need_a_restart_are_kept_and_named() {
+        let of = |port, drain, limit| {
+            Settings::combine([
+                given(Source::CommandLine, "host", "127.0.0.1"),
+                given(Source::File, "port", port),
+                given(Source::File, "drain", drain),
+                given(Source::File, "max_body_size", limit),
+            ])
+        };
+        let running = of("9000", "5s", "1MB");
+        let is_kept = |row: &Setting| row.applies == crate::Applies::AtRestart;
+        let (settings, differ) = of("9001", "6s", "2MB").with_values_kept(&running, is_kept);
+        assert_eq!(differ.iter().map(|row| row.name).collect::<Vec<_>>(), ["port"]);
+        assert_eq!((settings.number("port"), settings.number("drain")), (Some(9000.0), Some(6.0)));
+        // A row is also kept if one of the two gives no value.
+        let without = Settings::combine([given(Source::CommandLine, "host", "127.0.0.1")]);
+        let (settings, differ) = without.clone().with_values_kept(&running, is_kept);
+        assert_eq!((settings.number("port"), differ.len()), (Some(9000.0), 1));
+        let (settings, differ) = of("8000", "5s", "1MB").with_values_kept(&without, is_kept);
+        assert!(!settings.is_given("port") && differ.is_empty());
+    }
+
+    #[test]
+    fn reports_variables_that_override_the_file() {
+        let differing = |text| {
+            Settings::combine([
+                given(Source::Environment, "max_body_size", text),
+                given(Source::File, "max_body_size", "1"),
+            ])
+        };
+        assert_eq!(differing("1 B").notes(), [""; 0]);
+        assert_eq!(
+            differing("2").notes(),
+            ["`ROOKERY_MAX_BODY_SIZE` in the environment overrides `limits.max_body_size:` in \
+                 _server.yml, which had precedence in earlier releases"]
+        );
+    }
+}

@@ -1,0 +1,154 @@
+//! Checks across several settings, besides the lists of needed and excluded settings in each row.
+
+use crate::combined::{GivenValue, Settings};
+use crate::kind::Value;
+use crate::table;
+use crate::text_forms::UNIX;
+
+pub(crate) fn one_key_for_each_certificate(
+    settings: &Settings,
+    keys: &GivenValue,
+) -> Result<(), String> {
+    let certificates = settings.value("tls_cert");
+    let count = |value: Option<&Value>| value.and_then(Value::paths).map_or(0, <[_]>::len);
+    let (certificates, given) = (count(certificates.as_ref()), count(Some(&keys.value)));
+    if certificates == given {
+        return Ok(());
+    }
+    let certificate = keys.source.show(table::row("tls_cert"));
+    Err(format!(
+        "{} must be given once for each {certificate}: {certificates} times, not {given}.",
+        keys.name()
+    ))
+}
+
+pub(crate) fn clients_need_another_port(
+    settings: &Settings,
+    domain: &GivenValue,
+) -> Result<(), String> {
+    let is_required = settings.text("tls_client_auth").is_some_and(|how| how == "required");
+    let redirects = settings.value("redirect_from").is_some_and(|port| !port.is_word("none"));
+    if !settings.is_given("tls_client_ca") || !is_required || redirects {
+        return Ok(());
+    }
+    let port = domain.source.show(table::row("redirect_from"));
+    Err(format!(
+        "{} needs {port}, usually port 80, if clients need a certificate, because the authority \
+         has none.",
+        domain.name()
+    ))
+}
+
+pub(crate) fn redirects_need_a_port(
+    settings: &Settings,
+    redirect: &GivenValue,
+) -> Result<(), String> {
+    let is_socket = settings.text("host").is_some_and(|host| host.starts_with(UNIX));
+    if !is_socket || redirect.value.is_word("none") {
+        return Ok(());
+    }
+    Err(format!(
+        "{} cannot be used with a Unix socket: leave it out, or use a port.",
+        redirect.name()
+    ))
+}
+
+pub(crate) fn no_more_ready_than_workers(
+    settings: &Settings,
+    ready: &GivenValue,
+) -> Result<(), String> {
+    // The number for `auto` is not known here.
+    let (Some(workers), Some(number)) = (settings.number("workers"), ready.value.number()) else {
+        return Ok(());
+    };
+    if number <= workers {
+        return Ok(());
+    }
+    Err(format!(
+        "{} must be at most the number of workers, {workers}, not `{number}`.",
+        ready.name()
+    ))
+}
+
+pub(crate) fn shares_are_a_whole(settings: &Settings, _: &GivenValue) -> Result<(), String> {
+    let shares = table::all().filter(|row| row.name.starts_with("share_"));
+    let total: f64 = shares.filter_map(|row| settings.number(row.name)).sum();
+    if total <= 100.0 {
+        return Ok(());
+    }
+    Err(format!(
+        "The shares of `max_client_memory` add up to {total} %: together they must be at most 100 \
+         %."
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::combined::{GivenValue, Settings, Source};
+    use crate::kind::Raw;
+    use crate::table;
+
+    fn conflict(given: &[(&str, &str)]) -> String {
+        let given = given.iter().map(|(name, text)| {
+            let setting = table::row(name);
+            let raw = if setting.kind.is_list() && text.contains(' ') {
+                Raw::List(text.split(' ').map(Raw::from).collect())
+            } else {
+                Raw::from(*text)
+            };
+            GivenValue {
+                setting,
+                value: setting.read(&raw).unwrap(),
+                source: Source::CommandLine,
+                place: None,
+            }
+        });
+        Settings::combine(given)
+            .check()
+            .map_or_else(|conflict| conflict.message, |()| "fine".to_owned())
+    }
+
+    #[test]
+    fn checks_settings_against_each_other() {
+        for (given, message) in [
+            (
+                &[("tls_cert", "a b"), ("tls_key", "k")][..],
+                "`--tls-key` must be given once for each `--tls-cert`: 2 times, not 1.",
+            ),
+            (&[("tls_cert", "a b"), ("tls_key", "k l")], "fine"),
+            (
+                &[("domain", "a.org"), ("port", "444"), ("tls_client_ca", "c")],
+                "`--domain` needs `--redirect-from`, usually port 80, if clients need a \
+                 certificate, because the authority has none.",
+            ),
+            (&[("domain", "a.org"), ("tls_client_ca", "c")], "fine"),
+            (
+                &[
+                    ("domain", "a.org"),
+                    ("port", "444"),
+                    ("tls_client_ca", "c"),
+                    ("tls_client_auth", "optional"),
+                ],
+                "fine",
+            ),
+            (
+                &[("tls_cert", "c"), ("host", "unix:/s"), ("redirect_from", "80")],
+                "`--redirect-from` cannot be used with a Unix socket: leave it out, or use a port.",
+            ),
+            (&[("tls_cert", "c"), ("host", "unix:/s"), ("redirect_from", "none")], "fine"),
+            (
+                &[("workers", "2"), ("min_ready", "3")],
+                "`--min-ready` must be at most the number of workers, 2, not `3`.",
+            ),
+            (&[("workers", "auto"), ("min_ready", "3")], "fine"),
+            (
+                &[("share_replies", "50"), ("share_queues", "50")],
+                "The shares of `max_client_memory` add up to 160 %: together they must be at most \
+                 100 %.",
+            ),
+            (&[("share_replies", "10")], "fine"),
+        ] {
+            assert_eq!(conflict(given), message, "{given:?}");
+        }
+    }
+}

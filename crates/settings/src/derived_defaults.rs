@@ -1,0 +1,75 @@
+//! Defaults that depend on other settings.
+#![expect(clippy::unnecessary_wraps, reason = "a row holds any of these functions")]
+
+use crate::combined::Settings;
+use crate::kind::Value;
+use crate::text_forms::UNIX;
+
+/// Returns `None` for a default that the server or R determines when it starts.
+pub(crate) fn found_at_start(_: &Settings) -> Option<Value> {
+    None
+}
+
+pub(crate) fn port(settings: &Settings) -> Option<Value> {
+    Some(Value::Number(if settings.is_given("domain") { 443.0 } else { 8000.0 }))
+}
+
+/// Returns port 80 for a server with a certificate for a public name on the default port.
+pub(crate) fn redirect_from(settings: &Settings) -> Option<Value> {
+    let is_socket = settings.text("host").is_some_and(|host| host.starts_with(UNIX));
+    let is_usual = settings.is_given("domain") && !settings.is_given("port") && !is_socket;
+    Some(if is_usual { Value::Number(80.0) } else { Value::Word("none") })
+}
+
+/// Returns no retries for an app under development, whose mistake should be reported at once.
+pub(crate) fn start_retries(settings: &Settings) -> Option<Value> {
+    Some(Value::Number(if settings.flag("reload") { 0.0 } else { 3.0 }))
+}
+
+/// Returns a short time for an app under development, whose new version should be served at once.
+pub(crate) fn drain(settings: &Settings) -> Option<Value> {
+    Some(Value::Number(if settings.flag("reload") { 1.0 } else { 60.0 }))
+}
+
+pub(crate) fn drain_sessions(settings: &Settings) -> Option<Value> {
+    settings.value("drain")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::combined::{GivenValue, Settings, Source};
+    use crate::kind::{Raw, Value};
+    use crate::table;
+
+    fn settings(given: &[(&str, &str)]) -> Settings {
+        Settings::combine(given.iter().map(|(name, text)| {
+            let setting = table::row(name);
+            let value = setting.read(&Raw::from(*text)).unwrap();
+            GivenValue { setting, value, source: Source::CommandLine, place: None }
+        }))
+    }
+
+    #[test]
+    fn defaults_depend_on_other_settings() {
+        let with_domain = settings(&[("domain", "a.org")]);
+        assert_eq!(
+            (with_domain.number("port"), with_domain.number("redirect_from")),
+            (Some(443.0), Some(80.0))
+        );
+        let elsewhere = settings(&[("domain", "a.org"), ("port", "444")]);
+        assert_eq!(elsewhere.value("redirect_from"), Some(Value::Word("none")));
+        assert_eq!(settings(&[]).value("redirect_from"), Some(Value::Word("none")));
+        let reload = settings(&[("reload", "on")]);
+        assert_eq!(
+            (reload.number("start_retries"), reload.number("drain")),
+            (Some(0.0), Some(1.0))
+        );
+        assert_eq!(reload.number("drain_sessions"), Some(1.0));
+        assert_eq!(settings(&[("drain", "5s")]).number("drain_sessions"), Some(5.0));
+        assert_eq!(
+            (settings(&[]).number("start_retries"), settings(&[]).number("drain")),
+            (Some(3.0), Some(60.0))
+        );
+        assert_eq!(settings(&[]).value("max_client_memory"), None);
+    }
+}

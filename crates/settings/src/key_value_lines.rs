@@ -1,0 +1,62 @@
+//! The format of settings that the program and R exchange: lines `key=value`, in which `%` and line
+//! ends are percent-encoded.
+
+use std::os::unix::ffi::OsStrExt as _;
+
+use crate::kind::{Raw, Value};
+
+/// Lines for R, which `cli_read()` and `typed_values()` parse. The key of a value begins with its
+/// type, as in `number:port=8000`. A list has one line for each value.
+#[derive(Debug, Default)]
+pub struct Lines(Vec<u8>);
+
+impl Lines {
+    /// Adds a line.
+    pub fn line(&mut self, key: &str, value: &[u8]) {
+        self.0.extend_from_slice(key.as_bytes());
+        self.0.push(b'=');
+        for byte in value {
+            match byte {
+                b'%' => self.0.extend_from_slice(b"%25"),
+                b'\n' => self.0.extend_from_slice(b"%0A"),
+                other => self.0.push(*other),
+            }
+        }
+        self.0.push(b'\n');
+    }
+
+    /// Adds a value under a name, with `place` as a prefix of its type.
+    pub fn value(&mut self, place: &str, name: &str, value: &Value) {
+        let mut add = |kind: &str, text: &[u8]| self.line(&format!("{place}{kind}:{name}"), text);
+        match value {
+            Value::Flag(is_on) => add("flag", if *is_on { b"TRUE" } else { b"FALSE" }),
+            Value::Number(number) if number.is_infinite() => add("number", b"Inf"),
+            Value::Number(number) => add("number", number.to_string().as_bytes()),
+            Value::Word(word) => add("word", word.as_bytes()),
+            Value::Text(text) => add("text", text.as_bytes()),
+            Value::Path(path) => add("text", path.as_os_str().as_bytes()),
+            Value::List(list) => list.iter().for_each(|one| add("text", one.as_bytes())),
+            Value::Paths(paths) => {
+                paths.iter().for_each(|one| add("text", one.as_os_str().as_bytes()))
+            }
+            Value::Fields(fields) => {
+                for (field, value) in fields {
+                    self.value(place, &format!("{name}.{field}"), value);
+                }
+            }
+        }
+    }
+
+    /// Returns the lines as text.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+/// Returns the value in lines that R wrote, one for each value of a list; `None` if there are no
+/// lines.
+pub fn raw<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<Raw> {
+    let decoded = |line: &str| Raw::Text(line.replace("%0A", "\n").replace("%25", "%"));
+    let mut values: Vec<Raw> = lines.into_iter().map(decoded).collect();
+    if values.len() > 1 { Some(Raw::List(values)) } else { values.pop() }
+}

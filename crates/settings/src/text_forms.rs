@@ -1,0 +1,142 @@
+//! The forms of texts, such as addresses, host names, origins and URL paths.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::kind::Form;
+
+/// The prefix of an address that is a Unix socket.
+pub const UNIX: &str = "unix:";
+
+pub(crate) static HOST: Form = Form {
+    wanted: "localhost, an IP address of this machine (0.0.0.0 or :: for all), or \
+             unix:/path/of/a/socket",
+    accepts: |text| match text.strip_prefix(UNIX) {
+        Some(path) => !path.is_empty(),
+        None => is_plain(text),
+    },
+};
+
+pub(crate) static ADMIN: Form = Form {
+    wanted: "an address with a port, such as 127.0.0.1:9100, or unix:/path/of/a/socket",
+    accepts: |text| match text.strip_prefix(UNIX) {
+        Some(path) => !path.is_empty(),
+        None => text.parse::<SocketAddr>().is_ok(),
+    },
+};
+
+pub(crate) static PROXIES: Form = Form {
+    wanted: "addresses such as 192.0.2.1, networks such as 10.0.0.0/8, or unix",
+    accepts: is_proxy,
+};
+
+pub(crate) static ORIGINS: Form = Form {
+    wanted: "same, or hosts such as example.org, *.example.org or localhost:8000 without https://",
+    accepts: is_origin,
+};
+
+pub(crate) static PATHS_OF_REQUESTS: Form = Form {
+    wanted: "paths that begin with / and contain no spaces, separated by commas",
+    // Characters that would end the request line or begin a fragment are rejected.
+    accepts: |text| {
+        text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#')
+    },
+};
+
+/// The name is short, because each request carries the cookie that contains it.
+pub(crate) static NAME: Form = Form {
+    wanted: "1 to 64 letters, digits, `-`, `_` or `.`",
+    accepts: |text| {
+        text.len() <= 64
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+    },
+};
+
+pub(crate) static DOMAINS: Form =
+    Form { wanted: "host names, such as app.example.org", accepts: is_plain };
+
+pub(crate) static EMAILS: Form =
+    Form { wanted: "e-mail addresses, such as ops@example.org", accepts: is_plain };
+
+pub(crate) static URL: Form = Form {
+    wanted: "a URL that begins with https://",
+    accepts: |text| text.strip_prefix("https://").is_some_and(is_plain),
+};
+
+pub(crate) static WORD: Form = Form { wanted: "a word", accepts: is_plain };
+
+/// A password may contain spaces.
+pub(crate) static SECRET: Form = Form { wanted: "a text", accepts: |text| !text.is_empty() };
+
+fn is_plain(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|letter| !letter.is_whitespace() && !letter.is_control())
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn is_proxy(text: &str) -> bool {
+    if text == "unix" {
+        return true;
+    }
+    let (address, bits) =
+        text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+    let Ok(address) = address.parse::<IpAddr>() else { return false };
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    bits.is_none_or(|bits| is_digits(bits) && bits.parse::<u8>().is_ok_and(|bits| bits <= most))
+}
+
+/// Returns true for `same`, a host name that may begin with `*.`, or an IP address, with or without
+/// a port.
+fn is_origin(text: &str) -> bool {
+    if let Some((address, rest)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        let is_rest = rest.is_empty() || rest.strip_prefix(':').is_some_and(is_digits);
+        let is_of_addresses = |byte: u8| byte.is_ascii_hexdigit() || b":.".contains(&byte);
+        return is_rest && !address.is_empty() && address.bytes().all(is_of_addresses);
+    }
+    let (name, is_rest) = match text.split_once(':') {
+        Some((name, port)) => (name, is_digits(port)),
+        None => (text, true),
+    };
+    let name = name.strip_prefix("*.").unwrap_or(name);
+    let is_of_names = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    is_rest && !name.is_empty() && name.bytes().all(is_of_names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(form: &Form, accepted: &[&str], refused: &[&str]) {
+        for text in accepted {
+            assert!((form.accepts)(text), "{text}");
+        }
+        for text in refused {
+            assert!(!(form.accepts)(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn checks_the_forms_of_texts() {
+        check(&HOST, &["127.0.0.1", "::", "localhost", "unix:/a b"], &["unix:", "a b", ""]);
+        check(
+            &ADMIN,
+            &["127.0.0.1:9100", "[::1]:9100", "unix:a"],
+            &["9100", "127.0.0.1", "unix:", "localhost:1"],
+        );
+        check(
+            &PROXIES,
+            &["192.0.2.1", "10.0.0.0/8", "unix", "::1", "fd00::/8", "::/128"],
+            &["10.0.0.0/33", "10.0.0.0/", "10.0.0.0/+8", "proxy", "unix:", "::/129"],
+        );
+        check(
+            &ORIGINS,
+            &["same", "example.org", "*.example.org", "localhost:8000", "[::1]", "[::1]:80"],
+            &["https://a.org", "a.org:", "a.org:x", "[]", "*.", "a b", "[::1]x"],
+        );
+        check(&PATHS_OF_REQUESTS, &["/", "/predict?x=1"], &["a", "/a b", "/a#b", "/\u{e9}"]);
+        check(&NAME, &["billing", "a.b-c_1"], &["a;b", "\u{e9}", &"a".repeat(65)]);
+        check(&URL, &["https://acme.test/dir"], &["http://acme.test", "https://", "https://a b"]);
+    }
+}
