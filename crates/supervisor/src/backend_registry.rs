@@ -1,5 +1,5 @@
-//! The registry of backends: the workers that are running, as the supervisor reports them to the pool. It holds state
-//! and no commands, so that it does not matter when the pool reads it.
+//! The registry of backends: the workers that are running, as the supervisor reports them to the
+//! pool. It holds state and no commands, so that it does not matter when the pool reads it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -52,7 +52,8 @@ pub struct Backend {
     sees_heads: AtomicBool,
     /// The requests that R had begun when the worker exceeded the worker timeout last.
     timed_out: Mutex<BegunRequests>,
-    /// The time in milliseconds within which the worker's WebSockets are to be closed; 0 if they stay open.
+    /// The time in milliseconds within which the worker's WebSockets are to be closed; 0 if they
+    /// stay open.
     session_close_time: AtomicU64,
     /// The static paths that the worker has announced.
     static_paths: Mutex<StaticPaths>,
@@ -134,7 +135,8 @@ impl Backend {
         self.timed_out.lock().unwrap_or_else(PoisonError::into_inner).contains(ticket)
     }
 
-    /// Returns the time within which the worker's WebSockets are to be closed; `None` if they stay open.
+    /// Returns the time within which the worker's WebSockets are to be closed; `None` if they stay
+    /// open.
     pub(crate) fn session_close_time(&self) -> Option<Duration> {
         let time = self.session_close_time.load(Ordering::Acquire);
         (time > 0).then(|| Duration::from_millis(time))
@@ -150,20 +152,22 @@ impl Backend {
         }
     }
 
-    /// Returns the number of unfinished requests that came through the front end, and the number of all WebSockets.
+    /// Returns the number of unfinished requests that came through the front end, and the number of
+    /// all WebSockets.
     pub fn load(&self) -> (usize, usize) {
         let Load { in_flight, sessions, .. } = &self.load;
         let own = usize::try_from(self.scoreboard.read().sessions).unwrap_or(usize::MAX);
         (in_flight.load(Ordering::Relaxed), sessions.load(Ordering::Relaxed).max(own))
     }
 
-    /// Returns the number of open connections that the worker has accepted itself, including WebSockets.
+    /// Returns the number of open connections that the worker has accepted itself, including
+    /// WebSockets.
     pub fn connections(&self) -> usize {
         usize::try_from(self.scoreboard.read().connections).unwrap_or(usize::MAX)
     }
 
-    /// Returns the number of requests that the worker has responded to, including those on connections that it has
-    /// accepted itself.
+    /// Returns the number of requests that the worker has responded to, including those on
+    /// connections that it has accepted itself.
     pub fn responses(&self) -> u64 {
         self.load.responses.load(Ordering::Relaxed).max(self.scoreboard.read().done)
     }
@@ -173,8 +177,9 @@ impl Backend {
     }
 }
 
-/// Returns the static paths that the front end serves if its workers have announced these. A path that differs between
-/// workers is excluded. Its requests then go to a worker, and a shorter path does not apply to them.
+/// Returns the static paths that the front end serves if its workers have announced these. A path
+/// that differs between workers is excluded. Its requests then go to a worker, and a shorter path
+/// does not apply to them.
 fn common_static_paths(announced: &[&StaticPaths]) -> StaticPaths {
     let excluded = || StaticPath {
         path: PathBuf::new(),
@@ -248,7 +253,8 @@ impl BackendRegistry {
         self.transition(backend, &[Availability::Ready], Availability::Suspended);
     }
 
-    /// Suspends a worker whose R process has been busy with one task for too long. Requests that R has begun get 504.
+    /// Suspends a worker whose R process has been busy with one task for too long. Requests that R
+    /// has begun get 504.
     pub fn time_out(&self, backend: &Backend) {
         let begun = backend.scoreboard.begun_requests();
         *backend.timed_out.lock().unwrap_or_else(PoisonError::into_inner) = begun;
@@ -260,8 +266,8 @@ impl BackendRegistry {
         self.transition(backend, &[Availability::Suspended], Availability::Ready);
     }
 
-    /// Sets the availability of a worker if it is one of `from`. So a dead worker stays dead, and a draining worker does
-    /// not become ready.
+    /// Sets the availability of a worker if it is one of `from`. So a dead worker stays dead, and a
+    /// draining worker does not become ready.
     fn transition(&self, backend: &Backend, from: &[Availability], to: Availability) {
         for from in from {
             let (from, to) = (*from as u8, to as u8);
@@ -275,7 +281,8 @@ impl BackendRegistry {
         self.changed.notify_one();
     }
 
-    /// Has the WebSockets of a worker closed, one after the other, within a time after which the worker ends.
+    /// Has the WebSockets of a worker closed, one after the other, within a time after which the
+    /// worker ends.
     pub fn close_sessions(&self, backend: &Backend, within: Duration) {
         let time = (within.as_millis() as u64).max(1);
         if backend.session_close_time.swap(time, Ordering::AcqRel) == 0 {
@@ -283,8 +290,8 @@ impl BackendRegistry {
         }
     }
 
-    /// Removes a worker that has ended. Its [`Scoreboard`](rookery_worker_protocol::Scoreboard) shows which requests R had
-    /// begun, and does not change any more.
+    /// Removes a worker that has ended. Its [`Scoreboard`](rookery_worker_protocol::Scoreboard)
+    /// shows which requests R had begun, and does not change any more.
     pub fn remove(&self, backend: &Backend) {
         backend.availability.store(Availability::Dead as u8, Ordering::Release);
         let mut backends = self.lock();
@@ -294,26 +301,28 @@ impl BackendRegistry {
         self.changed.notify_one();
     }
 
-    /// Returns a handle to the static paths that the front end serves, which change with the workers.
+    /// Returns a handle to the static paths that the front end serves, which change with the
+    /// workers.
     pub fn files(&self) -> StaticFiles {
         self.files.clone()
     }
 
-    /// Replaces the static paths that a worker has announced. A worker that has not been added changes nothing before it
-    /// is.
+    /// Replaces the static paths that a worker has announced. A worker that has not been added
+    /// changes nothing before it is.
     pub fn set_static_paths(&self, backend: &Backend, paths: BTreeMap<String, StaticPath>) {
         let backends = self.lock();
         *backend.lock_static_paths() = paths;
         self.publish_static_paths(&backends);
     }
 
-    /// Serves the static paths that all workers have in common, including draining workers, because their clients still
-    /// send requests.
+    /// Serves the static paths that all workers have in common, including draining workers, because
+    /// their clients still send requests.
     fn publish_static_paths(&self, backends: &[Arc<Backend>]) {
         let announced: Vec<_> =
             backends.iter().map(|backend| backend.lock_static_paths()).collect();
         let announced: Vec<&StaticPaths> = announced.iter().map(|paths| &**paths).collect();
-        // The paths were checked when they were read. If they are refused nevertheless, the workers serve them.
+        // The paths were checked when they were read. If they are refused nevertheless, the workers
+        // serve them.
         if self.files.replace(common_static_paths(&announced)).is_err() {
             let _ = self.files.replace(StaticPaths::new());
         }
