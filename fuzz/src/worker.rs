@@ -31,7 +31,8 @@ pub fn cookie(data: &[u8]) {
     assert!(!names, "signed by chance");
     if let Some(others) = others {
         assert!(
-            others.len() < data.len() && rookery_supervisor::read_cookies_for_fuzzer(&others).1.is_none()
+            others.len() < data.len()
+                && rookery_supervisor::read_cookies_for_fuzzer(&others).1.is_none()
         );
     }
 }
