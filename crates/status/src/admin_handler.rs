@@ -44,7 +44,7 @@ pub trait StatusSource: Send + Sync {
     fn not_started(&self) -> Option<&'static str>;
 }
 
-/// AdminHandler on the admin listener.
+/// `AdminHandler` on the admin listener.
 #[derive(Clone)]
 pub struct AdminHandler(Arc<dyn StatusSource>);
 

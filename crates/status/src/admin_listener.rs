@@ -49,7 +49,7 @@ pub struct AdminListener {
 }
 
 impl AdminListener {
-    /// AdminHandler at the address, if there is one.
+    /// `AdminHandler` at the address, if there is one.
     ///
     /// # Errors
     /// When it cannot be had.
@@ -73,7 +73,7 @@ impl AdminListener {
         Ok(AdminListener { server, listeners: Mutex::new(listener.into_iter().collect()) })
     }
 
-    /// AdminHandler in a folder, too, where `rookery status` looks.
+    /// `AdminHandler` in a folder, too, where `rookery status` looks.
     ///
     /// # Errors
     /// When it cannot.

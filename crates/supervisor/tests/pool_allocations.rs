@@ -17,7 +17,7 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 const REPLY: &[u8] =
     b"HTTP/1.1 200 OK\r\ndate: Sat, 21 Nov 2026 00:00:00 GMT\r\ncontent-type: text/plain\r\ncontent-length: 13\r\n\r\nHello, World!";
 
-/// AdminHandler every request with the same, and every frame with one of a server's.
+/// `AdminHandler` every request with the same, and every frame with one of a server's.
 fn serve(mut connection: UnixStream) {
     allocator::process::exclude_current_thread();
     let mut buffer = [0; 4096];

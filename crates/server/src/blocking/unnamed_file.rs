@@ -38,7 +38,7 @@ impl Drop for UnnamedFile {
         // panic again and abort the process.
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) if !std::thread::panicking() => {
-                drop(runtime.spawn_blocking(move || drop(file)))
+                drop(runtime.spawn_blocking(move || drop(file)));
             }
             _ => drop(file),
         }
