@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use hyper::body::{Body as _, Bytes};
 use hyper::client::conn::http1;
 use hyper::rt::{Read, ReadBufCursor, Write};
-use rookery_supervisor::{ReadReply, read_reply_for_fuzzer};
+use rookery_supervisor::{ParsedResponse, parse_response_for_fuzzer};
 
 /// Reads a response. The first byte is odd if the request is HEAD, the next two say where the
 /// response is cut, and the response follows.
@@ -20,9 +20,9 @@ pub fn response(data: &[u8]) {
 /// Checks that the result does not depend on the cut, and that hyper reads the same if we accept
 /// the response.
 pub fn check(response: &[u8], at: usize, is_head: bool) {
-    let whole = read_reply_for_fuzzer(&[response], is_head);
+    let whole = parse_response_for_fuzzer(&[response], is_head);
     assert_eq!(
-        read_reply_for_fuzzer(&[&response[..at], &response[at..]], is_head),
+        parse_response_for_fuzzer(&[&response[..at], &response[at..]], is_head),
         whole,
         "cut at {at}"
     );
@@ -99,7 +99,7 @@ impl hyper::body::Body for EmptyBody {
     }
 }
 
-fn by_hyper(response: &[u8], is_head: bool) -> Option<ReadReply> {
+fn by_hyper(response: &[u8], is_head: bool) -> Option<ParsedResponse> {
     let mut cx = Context::from_waker(Waker::noop());
     let mut builder = http1::Builder::new();
     builder.max_headers(1000).max_buf_size(512 << 10);

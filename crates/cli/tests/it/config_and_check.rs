@@ -1,4 +1,4 @@
-//! `rookery config` and `rookery check`, with a shell script in R's place.
+//! Tests of `rookery config` and `rookery check`, with a shell script in place of R.
 
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;

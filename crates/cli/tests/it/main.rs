@@ -1,4 +1,4 @@
-//! The program as a shell runs it.
+//! Tests of the program as users start it from a shell.
 
 #[path = "../../../acme/tests/authority/mod.rs"]
 mod authority;

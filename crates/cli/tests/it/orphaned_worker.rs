@@ -1,5 +1,5 @@
-//! The address of a server whose supervisor was killed, which its last worker still has. A process that
-//! sleeps stands for that worker; the whole is in r/tests/testthat/test-workers-direct.R.
+//! Tests of the address of a server whose supervisor was killed. A sleeping process stands in for
+//! the worker that still has the address. r/tests/testthat/test-workers-direct.R tests this with R.
 
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,7 +9,7 @@ use std::process::{Child, Command};
 
 use crate::support::{Running, folder, get, rookery};
 
-/// A process that has a listener and accepts nothing.
+/// A process that has a listener and accepts no connections.
 struct Holder(Child);
 
 impl Holder {
@@ -22,11 +22,11 @@ impl Holder {
             command.env("ROOKERY_INTERNAL_CONTROL_FD", "9");
         }
         let keep = move || {
-            // SAFETY: async-signal-safe, of a descriptor that is open.
+            // SAFETY: the call is async-signal-safe, and the descriptor is open.
             unsafe { libc::fcntl(number, libc::F_SETFD, 0) };
             Ok(())
         };
-        // SAFETY: it allocates nothing and takes no lock.
+        // SAFETY: the closure allocates nothing and takes no lock.
         unsafe { command.pre_exec(keep) };
         Holder(command.spawn().unwrap())
     }

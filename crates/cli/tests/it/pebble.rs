@@ -1,10 +1,11 @@
-//! A site with a certificate from Pebble, as in a shell. tests/conformance/pebble.py builds Pebble and runs this, with its programs'
-//! folder in `PEBBLE`.
+//! A static site with a certificate from Pebble. tests/conformance/pebble.py builds Pebble and runs
+//! this test, with the folder of its programs in `PEBBLE`.
 
+use rookery_test_support::tls_file;
 use std::fs;
 use std::process::Command;
 
-use crate::authority::{Pebble, file, free_port};
+use crate::authority::{Pebble, free_port};
 use crate::support::{Running, ask, folder, rookery};
 
 fn curl(words: &[&str]) -> (String, bool) {
@@ -26,7 +27,7 @@ fn a_static_site_orders_and_stores_a_certificate() {
     let mut pebble = Pebble::reserve();
     let (http, tls) = (free_port(), free_port());
     let directory = pebble.directory();
-    let ca = file("ca.pem").display().to_string();
+    let ca = tls_file("ca.pem").display().to_string();
     let options = [
         "--host=127.0.0.1",
         "--log=none",
@@ -48,7 +49,7 @@ fn a_static_site_orders_and_stores_a_certificate() {
     it.await_line(&format!("Serving on https://app.example.org:{tls} "));
     it.await_line("ACME: ordering a certificate for app.example.org from 127.0.0.1");
     it.await_line("ACME: received a certificate for app.example.org, valid until ");
-    // Whoever trusts the authority is served.
+    // Clients that trust the authority are served.
     let (root, done) =
         curl(&["--cacert", &ca, &format!("https://127.0.0.1:{}/roots/0", pebble.management)]);
     assert!(done, "{root}");
@@ -68,7 +69,7 @@ fn a_static_site_orders_and_stores_a_certificate() {
     it.signal(libc::SIGTERM);
     assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
 
-    // The authority is gone, and the server starts with what it has.
+    // The authority no longer runs, and the server starts with the stored certificate.
     assert_eq!(pebble.orders(), 1);
     drop(pebble);
     let mut it = serve();

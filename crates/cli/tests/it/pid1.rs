@@ -1,14 +1,16 @@
-//! The program as the first process of a container: in a process namespace of its own, where that is allowed.
+//! Tests of the program as PID 1 of a process namespace, where such namespaces are allowed.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::r_processes::Installed;
-use crate::support::{Running, TIMEOUT, executable, folder};
+use crate::support::{Running, TEST_TIMEOUT, executable, folder};
 
-/// Puts a command into a namespace in which it is process 1; `None`, with the reason told, where that is not allowed.
+/// Wraps a command so that it runs as PID 1 of a new namespace. Returns `None`, and prints the
+/// reason, where that is not allowed.
 fn as_first(program: &std::path::Path) -> Option<Command> {
-    // The host's files, with a /proc of its own; what ends `unshare` ends it.
+    // The namespace has the host's files and a /proc of its own. Killing `unshare` kills the
+    // command.
     let wrapped = |command: &mut Command| {
         command.args(["--pid", "--fork", "--mount-proc", "--kill-child"]);
     };
@@ -34,9 +36,9 @@ fn as_first(program: &std::path::Path) -> Option<Command> {
     Some(command)
 }
 
-/// The process whose number is 1 in the namespace that `unshare` has made.
+/// Returns the process that is PID 1 in the namespace of `unshare`.
 fn first_of(unshare: u32) -> i32 {
-    let until = Instant::now() + TIMEOUT;
+    let until = Instant::now() + TEST_TIMEOUT;
     loop {
         let children =
             std::fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).unwrap();
@@ -49,7 +51,7 @@ fn first_of(unshare: u32) -> i32 {
 }
 
 fn signal(pid: i32, number: i32) {
-    // SAFETY: passes no memory; a process of this test's.
+    // SAFETY: the call takes no pointers, and the process belongs to this test.
     assert_eq!(unsafe { libc::kill(pid, number) }, 0);
 }
 
@@ -73,7 +75,7 @@ fn sockets_and_watchdog_of_pid_1_reach_the_server() {
     let (notify, tcp) =
         (site.path().join("notify"), std::net::TcpListener::bind("127.0.0.1:0").unwrap());
     let manager = std::os::unix::net::UnixDatagram::bind(&notify).unwrap();
-    manager.set_read_timeout(Some(TIMEOUT)).unwrap();
+    manager.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let port = tcp.local_addr().unwrap().port();
     crate::service_manager::hand_over(&mut command, vec![tcp.into()]);
     command.envs([("LISTEN_PID", "1"), ("WATCHDOG_PID", "1"), ("WATCHDOG_USEC", "200000")]);
@@ -98,7 +100,7 @@ fn pid_1_reaps_orphans_and_exits_with_the_status_of_r() {
     let installed = Installed::new();
     executable(
         &installed.r(),
-        // What it leaves behind ends later, and its parent has gone by then.
+        // The background processes outlive their parent.
         "#!/bin/bash\n(sleep 0.2 & sleep 0.3 &)\necho started as $$ >&2\nwhile [ ! -e end ]; do \
          sleep 0.05; done\nexit 9\n",
     );
@@ -113,13 +115,13 @@ fn pid_1_reaps_orphans_and_exits_with_the_status_of_r() {
     loop {
         let children =
             std::fs::read_to_string(format!("/proc/{first}/task/{first}/children")).unwrap();
-        // Only the supervisor is left, and no orphan that sleeps or is dead.
+        // Only the supervisor is left, and neither a running nor a dead orphan.
         if children.split_ascii_whitespace().count() == 1
             && began.elapsed() > Duration::from_secs(1)
         {
             break;
         }
-        assert!(began.elapsed() < TIMEOUT, "{children}");
+        assert!(began.elapsed() < TEST_TIMEOUT, "{children}");
         std::thread::sleep(Duration::from_millis(20));
     }
     std::fs::write(app.path().join("end"), "").unwrap();

@@ -1,4 +1,4 @@
-//! What the program hands over to R, with a shell script in R's place.
+//! Tests of how R processes are started, with a shell script in place of R.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,7 +8,8 @@ use std::process::Command;
 
 use crate::support::{Running, executable, folder, restore_signals};
 
-/// A package folder with the program in it, and a folder with an `R` that says how it was called.
+/// A package folder that contains the program, and a folder with an `R` that prints how it was
+/// started.
 pub(crate) struct Installed {
     root: tempfile::TempDir,
 }
@@ -25,7 +26,7 @@ impl Installed {
         fs::copy(env!("CARGO_BIN_EXE_rookery"), installed.program()).unwrap();
         executable(
             &installed.root.path().join("bin/R"),
-            // As R's own: dash would let blocked signals in.
+            // bash, like R, keeps blocked signals blocked; dash does not.
             "#!/bin/bash\nprintf '%s\\n' \"$$\" \"$PWD\" \"$R_LIBS\" \"$R_TESTS\" \"$*\" \
              \"$ROOKERY_INTERNAL_SETTINGS\"\ngrep -E 'Sig(Blk|Ign)' /proc/self/status\nexit 7\n",
         );
@@ -36,7 +37,7 @@ impl Installed {
         self.root.path().join("lib of r/rookery")
     }
 
-    /// Where its `R` is.
+    /// Returns the path of the installation's `R`.
     pub(crate) fn r(&self) -> PathBuf {
         self.root.path().join("bin/R")
     }
@@ -45,7 +46,7 @@ impl Installed {
         self.package().join("exec/rookery")
     }
 
-    /// Has its `R` be the one that is found.
+    /// Makes the installation's `R` the first one on PATH.
     pub(crate) fn on_path<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         restore_signals(command);
         let path = format!("{}:/usr/bin:/bin", self.root.path().join("bin").display());
@@ -63,7 +64,7 @@ impl Installed {
 fn workers_run_in_the_folder_of_the_app() {
     let installed = Installed::new();
     let app = folder(&[("my app/app.R", "1")]);
-    // As install_cli() does.
+    // Like `install_cli()`.
     let link = installed.root.path().join("bin/rookery");
     std::os::unix::fs::symlink(installed.program(), &link).unwrap();
     let mut command = Command::new(&link);
@@ -81,7 +82,7 @@ fn workers_run_in_the_folder_of_the_app() {
         installed.run(command.current_dir(app.path()).env("R_TESTS", "startup.Rs"));
     assert_eq!(status, Some(7), "{printed}");
     assert!(printed.contains("has failed: it ended with status 7"), "{printed}");
-    // The lines of a single worker are as it has written them.
+    // With a single worker, the output contains the worker's lines unchanged.
     let lines: Vec<&str> = out.lines().collect();
     let root = fs::canonicalize(app.path()).unwrap();
     assert_eq!(Path::new(lines[1]), root.join("my app"), "{out}");
@@ -93,7 +94,7 @@ fn workers_run_in_the_folder_of_the_app() {
         format!("--no-echo --no-restore --no-save --file={}/serve/cli.R", package.display())
     );
     assert_eq!(lines[5], format!("target={}/my app/app.R", root.display()));
-    // It logs what it answers while it is the one that accepts connections.
+    // The worker writes the access log while it accepts connections.
     assert!(
         out.contains(&format!("\nlog=file\nlog_file={}/access.log\n", root.display())),
         "{out}"
@@ -130,7 +131,7 @@ fn a_program_r_in_the_apps_folder_is_not_run() {
     executable(&app.path().join("R"), "#!/bin/sh\necho hijacked\n");
     for path in ["", ".", "::", "/nowhere:"] {
         let mut command = Command::new(installed.program());
-        // The folder in which it is given is another one.
+        // The command is started in another folder.
         command
             .arg("serve")
             .arg(app.path())
@@ -142,7 +143,7 @@ fn a_program_r_in_the_apps_folder_is_not_run() {
         assert_eq!((status.code(), out.as_str()), (Some(1), ""), "{path:?}: {}", it.stderr);
         assert!(it.stderr.starts_with("rookery: R was not found"), "{}", it.stderr);
     }
-    // A folder of that name, and a file that nobody may run, are none.
+    // A folder with the name `R`, and a file that is not executable, do not count.
     let odd = folder(&[("first/R/none", ""), ("second/R", "")]);
     let path =
         ["first", "second"].map(|name| odd.path().join(name).display().to_string()).join(":");
@@ -171,7 +172,7 @@ fn reports_missing_r_and_missing_package() {
     );
     assert_eq!(it.end().0.code(), Some(1));
     assert!(it.stderr.starts_with("rookery: R was not found: install it"), "{}", it.stderr);
-    // A program that lies alone.
+    // A program outside a package.
     let alone = installed.root.path().join("bin/rookery");
     fs::copy(env!("CARGO_BIN_EXE_rookery"), &alone).unwrap();
     let (status, _, printed) =

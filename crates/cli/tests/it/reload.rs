@@ -1,16 +1,17 @@
-//! What a reload does with a `_server.yml` that has changed, with a shell script in R's place.
+//! Tests of reloads with a changed `_server.yml`, with a shell script in place of R.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
+
+use rookery_test_support::tls_file;
 
 use tempfile::TempDir;
 
 use crate::r_processes::Installed;
-use crate::support::{Running, TIMEOUT, executable, folder};
+use crate::support::{Running, TEST_TIMEOUT, executable, folder};
 
-/// Replaces `R` by a script that notes its generation and what it was given, and goes on. What it
-/// would write on stderr is held back while no worker is ready.
+/// Replaces `R` by a script that writes its generation and its settings to a file and keeps
+/// running. A file is used because output on stderr is held back while no worker is ready.
 fn print_settings(installed: &Installed) {
     executable(
         &installed.r(),
@@ -19,9 +20,9 @@ fn print_settings(installed: &Installed) {
     );
 }
 
-/// Waits until a worker has noted `words`, and returns the line.
+/// Waits until a worker has written `words`, and returns the line.
 fn await_note(app: &TempDir, words: &str) -> String {
-    let until = Instant::now() + TIMEOUT;
+    let until = Instant::now() + TEST_TIMEOUT;
     loop {
         let text = notes(app);
         if let Some(line) =
@@ -77,7 +78,7 @@ fn sighup_reads_the_file_again_and_names_settings_that_need_a_restart() {
     ] {
         assert!(line.contains(given), "{given}: {line}");
     }
-    // The environment and the command line count as before.
+    // The environment and the command line have not changed.
     write(
         &app,
         "  port: 64999\n  reconnect: never\n  error_detail: full\n  admin: 127.0.0.1:0\n  sticky: \
@@ -112,7 +113,7 @@ fn a_mistake_in_the_file_cancels_the_reload() {
         ),
         ("  port: 0\n  tls: {cert: /nowhere/cert.pem}\n", "there is no file /nowhere/cert.pem"),
         ("  port: 0\n  host: app.test\n", "must be `localhost` or an IP address of this machine"),
-        // TEST-NET-1 of RFC 5737: nobody's.
+        // RFC 5737 reserves this address (TEST-NET-1) for documentation.
         ("  port: 0\n  host: 192.0.2.1\n", "Cannot listen on 192.0.2.1 port 0"),
         ("  host: unix:app.R\n", "a file that is not a socket has this path"),
         ("  port: 0\n  admin: 192.0.2.1:9100\n", "Cannot listen for `--admin` on 192.0.2.1:9100"),
@@ -161,10 +162,9 @@ fn a_changed_file_triggers_a_reload_with_watching() {
 #[test]
 fn a_reload_applies_new_certificates_but_does_not_turn_https_on() {
     let installed = Installed::new();
-    let tls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
     let options = |name: &str| {
-        let tls = tls.display();
-        format!("  port: 0\n  tls: {{cert: {tls}/{name}.pem, key: {tls}/{name}.key}}\n")
+        let [cert, key] = ["pem", "key"].map(|kind| tls_file(&format!("{name}.{kind}")));
+        format!("  port: 0\n  tls: {{cert: {}, key: {}}}\n", cert.display(), key.display())
     };
     let app = app(&options("localhost"));
     let mut it = serve(&installed, &app, &[]);

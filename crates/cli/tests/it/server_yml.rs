@@ -1,4 +1,5 @@
-//! `_server.yml`, and what has precedence over it, with a shell script in R's place.
+//! Tests of `_server.yml` and of the sources with higher precedence, with a shell script in place
+//! of R.
 
 use std::process::Command;
 
@@ -7,14 +8,14 @@ use tempfile::TempDir;
 use crate::r_processes::Installed;
 use crate::support::{executable, folder};
 
-/// Replaces `R` by a script that tells what it was given, and ends.
+/// Replaces `R` by a script that prints its settings and exits.
 fn print_settings(installed: &Installed) {
     let script = "#!/bin/bash\necho \"R: ${ROOKERY_WORKER_COUNT-alone} $(echo \
                   $ROOKERY_INTERNAL_SETTINGS)\" >&2\nexit 7\n";
     executable(&installed.r(), script);
 }
 
-/// Makes an app with these options in its `_server.yml`.
+/// Creates an app with these options in its `_server.yml`.
 fn app(options: &str) -> TempDir {
     let text = format!("engine: rookery\napp: app.R\noptions:\n{options}");
     folder(&[("_server.yml", text.as_str()), ("app.R", "1")])
@@ -78,7 +79,7 @@ fn the_file_sets_one_worker_unless_the_command_line_does() {
     ] {
         assert!(printed.contains(field), "{field}: {printed}");
     }
-    // Certificates of the command line replace all that the file says of HTTPS.
+    // Certificates on the command line replace all HTTPS settings of the file.
     assert!(!printed.contains("tls:number:hsts"), "{printed}");
     let words =
         ["--tls=dev", "--host=127.0.0.1", "--log=-", "--log-format=common", "--restart=never"];

@@ -1,4 +1,4 @@
-//! The program under a service manager: what it is told, and sockets that it is handed.
+//! Tests with a service manager: notifications, socket activation, logs and `rookery status`.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -11,19 +11,19 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::r_processes::Installed;
-use crate::support::{Running, TIMEOUT, executable, folder, get, rookery};
+use crate::support::{Running, TEST_TIMEOUT, executable, folder, get, rookery};
 
-/// What a service manager hears.
+/// The socket of a service manager.
 struct Manager(UnixDatagram);
 
 impl Manager {
     fn at(path: &Path) -> Manager {
         let socket = UnixDatagram::bind(path).unwrap();
-        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         Manager(socket)
     }
 
-    /// The next that is no sign of life.
+    /// Returns the next notification that is not a watchdog ping.
     fn next(&self) -> String {
         loop {
             let mut bytes = [0; 4096];
@@ -35,7 +35,7 @@ impl Manager {
         }
     }
 
-    /// Waits for a sign of life.
+    /// Waits for a watchdog ping.
     fn hears_a_sign(&self) {
         let mut bytes = [0; 4096];
         loop {
@@ -47,29 +47,29 @@ impl Manager {
     }
 }
 
-/// Has a command be handed these sockets, as a service manager does.
+/// Makes a command inherit these sockets, as a service manager does.
 pub(crate) fn hand_over(command: &mut Command, sockets: Vec<OwnedFd>) {
     command.env("LISTEN_FDS", sockets.len().to_string());
     let hand_over = move || {
-        // Above all that lie where they are to be.
+        // Copied first to numbers above those that the sockets will have.
         let mut above = Vec::new();
         for socket in &sockets {
-            // SAFETY: plain calls.
+            // SAFETY: the calls take no pointers.
             above.push(unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD, 100) });
         }
         for (to, from) in (3..).zip(above) {
-            // SAFETY: as above; the copy is not closed in what the process becomes.
+            // SAFETY: as above. The copy stays open after `exec`.
             unsafe { libc::dup2(from, to) };
             // SAFETY: as above.
             unsafe { libc::close(from) };
         }
         Ok(())
     };
-    // SAFETY: there is one more thread at most, which takes no lock that allocating needs.
+    // SAFETY: at most one more thread exists, and it takes no lock that allocating needs.
     unsafe { command.pre_exec(hand_over) };
 }
 
-/// A command in whose environment its own process id is that of `LISTEN_PID`, which nobody knows before.
+/// Returns a command that sets `LISTEN_PID` to its own process id, which is not known in advance.
 fn with_own_pid(program: &Path) -> Command {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", "LISTEN_PID=$$ exec \"$0\" \"$@\""]).arg(program);
@@ -78,7 +78,7 @@ fn with_own_pid(program: &Path) -> Command {
 
 fn ask_unix(path: &Path) -> String {
     let mut stream = UnixStream::connect(path).unwrap();
-    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -136,7 +136,7 @@ fn inherited_sockets_are_served_and_not_removed() {
     let unix = UnixListener::bind(&path).unwrap();
     let port = tcp.local_addr().unwrap().port();
     for round in 0..2 {
-        // Asked before anybody serves: it waits.
+        // A client that connects before the server runs has to wait.
         let waits = std::thread::spawn(move || get(port, "/"));
         let mut command = with_own_pid(env!("CARGO_BIN_EXE_rookery").as_ref());
         command.arg("serve").arg(site.path()).args(["--no-log", "--port", "1"]);
@@ -154,7 +154,7 @@ fn inherited_sockets_are_served_and_not_removed() {
         assert!(ask_unix(&path).ends_with("home"));
         it.signal(libc::SIGTERM);
         assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
-        // The file is the manager's.
+        // The socket file belongs to the service manager.
         assert!(path.exists());
     }
 }
@@ -207,7 +207,7 @@ fn workers_do_not_inherit_the_service_managers_variables() {
         let manager = Manager::at(&app.path().join("notify"));
         let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut command = with_own_pid(&installed.program());
-        // The port is not tried: the manager has it.
+        // The program does not bind the port, which the service manager has.
         let port = tcp.local_addr().unwrap().port().to_string();
         command.args(["serve", ".", "--workers", workers, "--no-log", "--port", &port]);
         command.env("NOTIFY_SOCKET", app.path().join("notify")).env("WATCHDOG_USEC", "60000000");
@@ -215,7 +215,8 @@ fn workers_do_not_inherit_the_service_managers_variables() {
         let mut it = Running::start(installed.on_path(&mut command));
         let printed = it.await_line("heard: ");
         assert!(printed.trim_end().ends_with("heard:"), "{printed}");
-        // Its own listener and its control channel, and the manager's socket if it may accept connections itself.
+        // A worker inherits its own listener, its control channel and, if it may accept
+        // connections, the service manager's socket.
         let count = if workers == "1" { 3 } else { 2 };
         assert!(
             it.await_line("sockets: ").ends_with(&format!("sockets: {count}\n")),
@@ -240,7 +241,7 @@ fn sigusr1_reopens_a_renamed_log() {
     let has =
         |path: &Path, word: &str| fs::read_to_string(path).is_ok_and(|text| text.contains(word));
     let until = |what: &dyn Fn() -> bool| {
-        let until = Instant::now() + TIMEOUT;
+        let until = Instant::now() + TEST_TIMEOUT;
         while !what() {
             assert!(Instant::now() < until);
             std::thread::sleep(Duration::from_millis(5));
@@ -249,7 +250,7 @@ fn sigusr1_reopens_a_renamed_log() {
     until(&|| has(&log, "/first"));
     fs::rename(&log, &old).unwrap();
     it.signal(libc::SIGUSR1);
-    // A signal takes a moment; until then lines go where they went.
+    // The signal is handled with a delay; until then lines go to the renamed file.
     until(&|| {
         get(port, "/second");
         has(&log, "/second")
@@ -305,15 +306,15 @@ fn a_second_signal_kills_workers_and_terminates_the_server() {
         command
             .args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"])
             .current_dir(app.path());
-        // A core that SIGQUIT writes is nobody's.
-        // SAFETY: a system call alone, with a limit that lies here.
+        // Prevents SIGQUIT from writing a core file. SAFETY: the closure makes only a system call,
+        // with a limit that is on the stack.
         let no_core = || match unsafe {
             libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 })
         } {
             0 => Ok(()),
             _ => Err(std::io::Error::last_os_error()),
         };
-        // SAFETY: see above; it allocates nothing.
+        // SAFETY: see above; the closure allocates nothing.
         unsafe { command.pre_exec(no_core) };
         command.env("NOTIFY_SOCKET", app.path().join("notify"));
         let mut it = Running::start(installed.on_path(&mut command));
@@ -323,7 +324,7 @@ fn a_second_signal_kills_workers_and_terminates_the_server() {
         assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing the requests in progress");
         it.signal(second);
         assert_eq!(it.end().0.signal(), Some(second), "{first}: {}", it.stderr);
-        let until = Instant::now() + TIMEOUT;
+        let until = Instant::now() + TEST_TIMEOUT;
         while fs::read_to_string(format!("/proc/{pid}/stat"))
             .is_ok_and(|stat| !stat.contains(") Z "))
         {
@@ -344,17 +345,17 @@ fn sigusr1_reopens_the_log_with_several_workers() {
     command.args(["serve", ".", "--workers", "2", "--host", "unix:s", "--log", "access.log"]);
     let mut it = Running::start(installed.on_path(command.current_dir(app.path())));
     it.await_line("started");
-    // What is refused before anybody is asked is logged as well.
+    // A request that the front end refuses is logged as well.
     let ask = || {
         let mut stream = UnixStream::connect(&path).unwrap();
-        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.write_all(b"no request\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     };
     let until = |file: &Path| {
-        let until = Instant::now() + TIMEOUT;
+        let until = Instant::now() + TEST_TIMEOUT;
         while fs::read_to_string(file).unwrap_or_default().is_empty() {
             assert!(Instant::now() < until, "nothing in {}", file.display());
             ask();
@@ -362,7 +363,8 @@ fn sigusr1_reopens_the_log_with_several_workers() {
         }
     };
     until(&log);
-    // With what several workers' lines have behind it: here nobody was asked.
+    // The line has the fields of several workers, which are empty because no worker got the
+    // request.
     let text = fs::read_to_string(&log).unwrap();
     let line = text.lines().next().unwrap();
     assert!(
@@ -452,7 +454,7 @@ fn status_finds_servers_by_process_app_and_address() {
         assert!(printed.contains("starting"), "{printed}");
     }
     assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
-    // One that hangs is not taken for none.
+    // A server that does not respond is not reported as missing.
     it.signal(libc::SIGSTOP);
     let mut status = rookery();
     status.args(["status", "my app"]).current_dir(app.path()).env("TMPDIR", app.path().join("tmp"));
@@ -466,9 +468,9 @@ fn status_finds_servers_by_process_app_and_address() {
         )),
         "{printed}"
     );
-    // What nobody reads is not put by.
+    // A response that the client does not read is not kept.
     let mut stream = UnixStream::connect(&socket).unwrap();
-    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream
         .write_all(
             b"POST /status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n",
@@ -485,7 +487,7 @@ fn status_finds_servers_by_process_app_and_address() {
 #[test]
 fn reports_crash_loops_and_exits_with_fail_fast() {
     let installed = Installed::new();
-    // An app that starts, serves nothing and ends.
+    // An app that starts and exits without serving.
     executable(&installed.r(), "#!/bin/bash\nexit 9\n");
     let app = folder(&[("app.R", "1")]);
     let start = |words: &[&str]| {

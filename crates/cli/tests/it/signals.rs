@@ -1,4 +1,4 @@
-//! What signals ask for, with a shell script in R's place.
+//! Tests of signals, with a shell script in place of R.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -6,18 +6,18 @@ use std::process::Command;
 use crate::r_processes::Installed;
 use crate::support::{Running, executable, folder, get, rookery};
 
-/// Has a command ignore a signal, as `nohup` does.
+/// Makes a command start with an ignored signal, as `nohup` does.
 fn ignores(command: &mut Command, number: libc::c_int) {
     let ignore = move || {
-        // SAFETY: async-signal-safe, and the number is that of a signal.
+        // SAFETY: the call is async-signal-safe, and the number is that of a signal.
         unsafe { libc::signal(number, libc::SIG_IGN) };
         Ok(())
     };
-    // SAFETY: it allocates nothing and takes no lock.
+    // SAFETY: the closure allocates nothing and takes no lock.
     unsafe { command.pre_exec(ignore) };
 }
 
-/// A program in R's place that says that it has started, and no more.
+/// Replaces R by a program that only prints that it has started.
 fn quiet(installed: &Installed) {
     executable(
         &installed.r(),
@@ -83,7 +83,7 @@ fn automatic_workers_work_on_one_processor() {
     quiet(&installed);
     let app = folder(&[("app.R", "1")]);
     let mut command = Command::new(installed.program());
-    // As deploy/systemd/rookery.service has it.
+    // The options of deploy/systemd/rookery.service.
     command.args(["serve", ".", "--workers", "auto", "--drain", "60s", "--port", "0"]);
     command.args(["--admin", "unix:admin", "--log", "access.log"]).current_dir(app.path());
     command.env("WEB_CONCURRENCY", "1");

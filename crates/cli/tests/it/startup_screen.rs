@@ -1,4 +1,5 @@
-//! What a terminal shows: the start-up screen, `--open`, `rookery new` and `rookery --version --verbose`.
+//! Tests of terminal output: the start-up screen, `--open`, `rookery new` and `rookery --version
+//! --verbose`.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -8,9 +9,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::r_processes::Installed;
-use crate::support::{Running, TIMEOUT, executable, folder, get, rookery};
+use crate::support::{Running, TEST_TIMEOUT, executable, folder, get, rookery};
 
-/// Returns what a site shows at its start, in an environment without variables about colour.
+/// Returns the start-up screen of a static site, without environment variables about colour.
 fn shown(words: &[&str], variables: &[(&str, &str)]) -> (String, u16) {
     let site = folder(&[("index.html", "home")]);
     let mut command = rookery();
@@ -19,7 +20,7 @@ fn shown(words: &[&str], variables: &[(&str, &str)]) -> (String, u16) {
     }
     command.arg("serve").arg(site.path()).args(["-p", "0", "--log", "none"]).args(words);
     let mut it = Running::start(command.envs(variables.iter().copied()));
-    // The second line, in which colour stands around the address.
+    // On the second line, colour codes surround the address.
     let line = it.await_line("Serving on ");
     let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
     let port = line.split("//").nth(1).and_then(|rest| rest.rsplit(':').next()).map(digits);
@@ -87,12 +88,12 @@ fn opens_the_browser_once_the_server_is_ready() {
     if cfg!(not(target_os = "macos")) {
         let mut it = start(&[("DISPLAY", ":0")]);
         let port = it.port();
-        let until = Instant::now() + TIMEOUT;
+        let until = Instant::now() + TEST_TIMEOUT;
         while !url_file.exists() {
             assert!(Instant::now() < until, "no browser is opened: {}", it.stderr);
             std::thread::sleep(Duration::from_millis(5));
         }
-        // The browser has none of the program's own variables.
+        // The browser does not inherit the variables of the program.
         let text = fs::read_to_string(&url_file).unwrap();
         assert_eq!(text, format!("1 http://127.0.0.1:{port} []\n"));
         assert!(get(port, "/").ends_with("home"));
@@ -153,10 +154,11 @@ fn the_verbose_version_names_r_and_the_package_but_no_environment() {
     assert!(!out.contains("hush-hush") && !out.contains("more"), "{out}");
 }
 
-/// Returns what a site shows on a terminal, up to the end of the line with the address.
+/// Returns the start-up screen of a static site on a terminal, up to the line with the address.
 fn shown_on_terminal(variables: &[(&str, &str)]) -> String {
     let (mut master, mut slave) = (-1, -1);
-    // SAFETY: room for two descriptors; neither a name nor settings of the terminal are asked for.
+    // SAFETY: both descriptors have space, and neither a name nor settings of the terminal are
+    // requested.
     let opened = unsafe {
         libc::openpty(
             &raw mut master,
@@ -167,7 +169,7 @@ fn shown_on_terminal(variables: &[(&str, &str)]) -> String {
         )
     };
     assert_eq!(opened, 0);
-    // SAFETY: just opened, and owned by nobody else.
+    // SAFETY: the descriptors were just opened, and no other code owns them.
     let (master, slave) = unsafe { (fs::File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
     let site = folder(&[("index.html", "home")]);
     let mut command = rookery();
@@ -176,7 +178,7 @@ fn shown_on_terminal(variables: &[(&str, &str)]) -> String {
     }
     command.arg("serve").arg(site.path()).args(["-p", "0", "--log", "none"]).env("TERM", "xterm");
     let mut it = command.envs(variables.iter().copied()).stderr(slave).spawn().unwrap();
-    // The command has a copy of the terminal, which would keep it from ending.
+    // The command has a copy of the terminal, which would otherwise stay open.
     drop(command);
     let (lines, receiver) = mpsc::channel();
     std::thread::spawn(move || {
@@ -189,7 +191,7 @@ fn shown_on_terminal(variables: &[(&str, &str)]) -> String {
     });
     let mut text = String::new();
     while !text.contains("Ctrl-C stops") {
-        match receiver.recv_timeout(TIMEOUT) {
+        match receiver.recv_timeout(TEST_TIMEOUT) {
             Ok(line) => text.extend([&line, "\n"]),
             Err(_) => break,
         }

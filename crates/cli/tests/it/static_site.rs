@@ -1,4 +1,4 @@
-//! A folder with `index.html`, served by the program itself.
+//! Tests of static sites, which the program serves without R.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::authority::free_port;
-use crate::support::{Running, TIMEOUT, ask, connect, folder, get, rookery};
+use crate::support::{Running, TEST_TIMEOUT, ask, connect, folder, get, rookery};
 
 fn serve(folder: &tempfile::TempDir, options: &[&str]) -> Running {
-    // Nothing of R's, or of anybody else's, is found.
+    // PATH contains neither R nor any other program.
     Running::start(rookery().arg("serve").arg(folder.path()).args(options).env("PATH", "/nowhere"))
 }
 
@@ -33,7 +33,7 @@ fn files_are_served_and_logged_until_sigterm() {
     assert!(get(port, "/a/style.css").ends_with("b{}"));
     assert!(get(port, "/none").starts_with("HTTP/1.1 404 "));
     assert!(get(port, "/../Cargo.toml").starts_with("HTTP/1.1 400 "));
-    // There is no application that could take these.
+    // A static site has no application that could handle these requests.
     let handshake = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, close\r\nUpgrade: \
                      websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: \
                      dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
@@ -86,7 +86,7 @@ fn finishes_responses_after_a_signal_and_stops_at_a_second_one() {
 #[test]
 fn serves_without_a_reader_of_its_output() {
     let folder = folder(&[("index.html", "home")]);
-    // What it writes to has no reader any more; or is closed.
+    // Standard output and standard error have no reader, or are closed.
     for redirections in ["", ">&- 2>&-"] {
         let socket = folder.path().join("site.sock");
         let mut shell = Command::new("/bin/sh");
@@ -94,7 +94,7 @@ fn serves_without_a_reader_of_its_output() {
         shell.arg(env!("CARGO_BIN_EXE_rookery")).arg(folder.path()).arg(&socket);
         let mut it = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop((it.stdout.take(), it.stderr.take()));
-        let until = Instant::now() + TIMEOUT;
+        let until = Instant::now() + TEST_TIMEOUT;
         let mut stream = loop {
             match UnixStream::connect(&socket) {
                 Ok(stream) => break stream,
@@ -107,7 +107,7 @@ fn serves_without_a_reader_of_its_output() {
         let mut answer = [0; 512];
         let read = stream.read(&mut answer).unwrap();
         assert!(answer.starts_with(b"HTTP/1.1 200 "), "{redirections}: {read} bytes");
-        // SAFETY: a child that has not been waited for: the id is its.
+        // SAFETY: the child has not been waited for, so the process id is its own.
         assert_eq!(unsafe { libc::kill(i32::try_from(it.id()).unwrap(), libc::SIGTERM) }, 0);
         drop(stream);
         assert_eq!(it.wait().unwrap().code(), Some(0), "{redirections}");
@@ -147,7 +147,7 @@ fn uses_limits_and_proxies_from_options_and_environment() {
         };
         assert!(is_right, "{options:?} {variables:?}: {answer:?}");
     }
-    // Whose id is believed is in the log.
+    // The log shows the request id only of a trusted proxy.
     for (options, variables, is_believed) in [
         (&[][..], &[][..], false),
         (&["--trusted-proxies", "127.0.0.1"], &[], true),
@@ -210,7 +210,7 @@ fn sighup_reads_certificates_again() {
     assert!(it.stderr.contains(&format!("Serving on https://127.0.0.1:{port} ")), "{}", it.stderr);
     it.await_line("Made a certificate for localhost: ");
     let certificate = data.path().join("R/rookery/tls/localhost.pem");
-    // In the clear it is told what was meant, so TLS is spoken.
+    // The response to plaintext HTTP shows that the port uses TLS.
     assert!(get(port, "/").starts_with("HTTP/1.1 400 "));
     it.signal(libc::SIGHUP);
     it.await_line("TLS: the certificates have been read again");
@@ -253,7 +253,7 @@ fn redirects_plaintext_http() {
     it.signal(libc::SIGTERM);
     assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
 
-    // A port that is taken, and a socket, which has none.
+    // A port in use, and a Unix socket, which has no port to redirect from.
     let mut taken =
         serve(&folder, &[&words[..], &["--redirect-from", &other.to_string()]].concat());
     assert_eq!(taken.end().0.code(), Some(4));
@@ -297,7 +297,7 @@ fn reports_a_busy_port_with_its_owner() {
     );
 }
 
-/// Pages of its memory that are in the machine's, in bytes.
+/// Returns the resident memory of a process in bytes.
 fn resident(process: u32) -> usize {
     let text = fs::read_to_string(format!("/proc/{process}/statm")).unwrap();
     text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
@@ -306,7 +306,7 @@ fn resident(process: u32) -> usize {
 #[test]
 fn idle_connections_return_their_memory() {
     const CROWD: usize = 800;
-    // What ten connections cost is what a server allocates once.
+    // The first ten connections allocate memory that is needed only once.
     const MOST_EACH: usize = 6 << 10;
     let folder = folder(&[("index.html", "<p>home")]);
     let mut it = serve(&folder, &["--port", "0", "--log=none"]);
@@ -329,7 +329,7 @@ fn idle_connections_return_their_memory() {
     let few = kept(10);
     let before = resident(it.id());
     let crowd = kept(CROWD);
-    let until = Instant::now() + TIMEOUT;
+    let until = Instant::now() + TEST_TIMEOUT;
     loop {
         let each = resident(it.id()).saturating_sub(before) / CROWD;
         if each < MOST_EACH {

@@ -1,5 +1,5 @@
-//! Standard streams that nobody reads: whoever is behind them may have stopped, as a log shipper
-//! that hangs or a terminal after Ctrl-S, and the server goes on and ends all the same.
+//! Tests of standard streams that are not read, for example because a log shipper hangs or a
+//! terminal is stopped by Ctrl-S. The server must keep serving, and stop on request.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -8,38 +8,31 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
+use rookery_test_support::wait_until;
+
 use crate::authority::free_port;
 use crate::r_processes::Installed;
-use crate::support::{TIMEOUT, executable, folder, get, rookery};
+use crate::support::{TEST_TIMEOUT, executable, folder, get, rookery};
 
-/// Makes a pipe that is full: what reads it, and an end to write to.
+/// Makes a full pipe. Returns its reader and its writer.
 fn full_pipe() -> (fs::File, OwnedFd) {
     let mut ends = [-1; 2];
-    // SAFETY: room for two descriptors.
+    // SAFETY: `ends` has space for two descriptors.
     assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
-    // SAFETY: just made, and owned by nobody else.
+    // SAFETY: the descriptors were just created, and no other code owns them.
     let (reader, writer) =
         unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
     let mut writer = fs::File::from(writer);
     let set = |flags: libc::c_int| {
-        // SAFETY: flags of a descriptor that is open.
+        // SAFETY: the call only sets flags of an open descriptor.
         assert_eq!(unsafe { libc::fcntl(ends[1], libc::F_SETFL, flags) }, 0);
     };
     set(libc::O_NONBLOCK);
     while writer.write(&[b'x'; 4096]).is_ok() {}
-    // Less than a page may be left, and no byte is to be.
+    // Writes single bytes, because the last page may have some space left.
     while writer.write(b"x").is_ok() {}
     set(0);
     (fs::File::from(reader), writer.into())
-}
-
-/// Waits until something is so.
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let until = Instant::now() + TIMEOUT;
-    while !is_so() {
-        assert!(Instant::now() < until, "it never was so: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// A process that is killed when a test fails.
@@ -47,13 +40,13 @@ struct Running(Child);
 
 impl Running {
     fn signal(&self, number: i32) {
-        // SAFETY: a child that has not been waited for: the id is its.
+        // SAFETY: the child has not been waited for, so the process id is its own.
         assert_eq!(unsafe { libc::kill(i32::try_from(self.0.id()).expect("an id"), number) }, 0);
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     fn end(&mut self) -> ExitStatus {
-        let until = Instant::now() + TIMEOUT;
+        let until = Instant::now() + TEST_TIMEOUT;
         loop {
             if let Some(status) = self.0.try_wait().expect("our child") {
                 return status;
@@ -79,7 +72,7 @@ fn a_static_site_works_while_its_output_is_unread() {
     let mut command = rookery();
     command.args(["serve", ".", "--port", &port.to_string()]).current_dir(site.path());
     let mut it = Running(command.stdout(out).stderr(err).spawn().expect("it starts"));
-    until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    wait_until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     for _ in 0..100 {
         assert!(get(port, "/").ends_with("hello"));
     }
@@ -87,7 +80,7 @@ fn a_static_site_works_while_its_output_is_unread() {
     assert_eq!(it.end().code(), Some(0));
 }
 
-/// Returns how long the fastest of three ends of a server takes.
+/// Returns the shortest time in which one of three servers stops.
 fn fastest_end(start: impl Fn() -> Running) -> Duration {
     let end = || {
         let mut it = start();
@@ -112,11 +105,11 @@ fn the_exit_waits_once_for_all_unread_outputs() {
             .current_dir(app.path());
         let command = installed.on_path(&mut command).env("LOUD_DIR", started.path());
         let it = Running(command.stdout(out).stderr(err).spawn().expect("it starts"));
-        until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        wait_until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
         if what == "site" {
             get(port, "/");
         } else {
-            until("the worker runs", || those_done(started.path()).len() == 1);
+            wait_until("the worker runs", || those_done(started.path()).len() == 1);
         }
         it
     };
@@ -126,22 +119,22 @@ fn the_exit_waits_once_for_all_unread_outputs() {
         let ((_unread, out), (_unread_too, err)) = (full_pipe(), full_pipe());
         let copy = |end: &OwnedFd| end.try_clone().expect("a copy").into();
         let unread = fastest_end(|| start(what, copy(&out), copy(&err)));
-        // One second, and less than the two that two waits would take.
+        // The exit waits for one second in total, and not once for each output.
         assert!(unread < read + Duration::from_millis(1700), "{what}: {unread:?}, else {read:?}");
     }
 }
 
-/// A program in R's place that writes more than pipes hold, and then that it has.
+/// A program in place of R that writes more than pipes hold, and then a file.
 const LOUD: &str = "#!/bin/bash\nfor i in {1..900}; do printf '%01000d\\n' $i; printf \
                     '%01000d\\n' $i >&2; done\ntouch \"$LOUD_DIR/$$\"\nexec sleep 1000\n";
 
-/// The workers that have written all that they had to.
+/// Returns the workers that have written all their output.
 fn those_done(folder: &Path) -> Vec<i32> {
     let entries = fs::read_dir(folder).expect("a folder").flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Starts two loud workers, whose supervisor has these streams.
+/// Starts two workers with much output. Their supervisor has these streams.
 fn loud(installed: &Installed, [done, app]: [&Path; 2], out: OwnedFd, err: OwnedFd) -> Running {
     executable(&installed.r(), LOUD);
     let mut command = Command::new(installed.program());
@@ -156,12 +149,12 @@ fn workers_are_supervised_while_the_output_is_unread() {
     let (done, app) = (folder(&[]), folder(&[("app.R", "1")]));
     let ((_unread, out), (_unread_too, err)) = (full_pipe(), full_pipe());
     let mut it = loud(&installed, [done.path(), app.path()], out, err);
-    until("both have written all", || those_done(done.path()).len() == 2);
+    wait_until("both have written all", || those_done(done.path()).len() == 2);
     for pid in those_done(done.path()) {
-        // SAFETY: a process that the supervisor has not waited for, since it lives.
+        // SAFETY: the supervisor is alive and has not waited for the process.
         assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
     }
-    until("others have taken their places", || those_done(done.path()).len() == 4);
+    wait_until("others have taken their places", || those_done(done.path()).len() == 4);
     it.signal(libc::SIGTERM);
     assert_eq!(it.end().code(), Some(0));
 }
@@ -172,7 +165,7 @@ fn a_second_signal_stops_a_supervisor_with_unread_output() {
     let (done, app) = (folder(&[]), folder(&[("app.R", "1")]));
     let ((_unread, out), (_unread_too, err)) = (full_pipe(), full_pipe());
     let mut it = loud(&installed, [done.path(), app.path()], out, err);
-    until("both have written all", || those_done(done.path()).len() == 2);
+    wait_until("both have written all", || those_done(done.path()).len() == 2);
     it.signal(libc::SIGTERM);
     it.signal(libc::SIGINT);
     it.end();
@@ -184,7 +177,7 @@ fn lost_lines_are_counted() {
     let (done, app) = (folder(&[]), folder(&[("app.R", "1")]));
     let ((_unread, out), (mut late, err)) = (full_pipe(), full_pipe());
     let mut it = loud(&installed, [done.path(), app.path()], out, err);
-    until("both have written all", || those_done(done.path()).len() == 2);
+    wait_until("both have written all", || those_done(done.path()).len() == 2);
     let reading = std::thread::spawn(move || {
         let mut printed = Vec::new();
         late.read_to_end(&mut printed).expect("it is read to its end");

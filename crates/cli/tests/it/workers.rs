@@ -1,6 +1,7 @@
-//! Workers, with a shell script in R's place: what happens before an R serves. Those that do are in r/tests/testthat/test-workers.R.
+//! Tests of workers before they are ready, with a shell script in place of R.
+//! r/tests/testthat/test-workers.R tests workers that serve.
 
-use std::path::Path;
+use rookery_test_support::tls_file;
 use std::process::Command;
 
 use crate::r_processes::Installed;
@@ -31,14 +32,16 @@ fn exits_with_status_3_and_the_apps_message_if_no_worker_is_ready() {
     command.args(["--request-timeout", "90s", "--trusted-proxies", "unix"]);
     let (status, out, printed) = installed.run(command.current_dir(app.path()));
     assert_eq!(status, Some(3), "{printed}");
-    // Once, and not once for each worker and each retry; and first in what is printed at the end.
+    // The app's message occurs once, and not once per worker and retry. It begins the final
+    // message.
     let words: Vec<&str> = printed.lines().filter(|line| line.starts_with('[')).collect();
     assert!(words.len() == 1 && words[0].contains("no such package ("), "{printed}");
     assert_eq!(printed.matches("it is started again").count(), 3, "{printed}");
     let last = printed.split("rookery: ").last().expect("there are lines");
     assert!(last.starts_with("The app did not start: no such package ("), "{printed}");
     assert!(last.contains("No worker became ready"), "{printed}");
-    // What a worker is told is what R is for; what is between the client and the supervisor is the supervisor's.
+    // A worker behind the front end gets the settings that apply in R, and no settings of the front
+    // end.
     for line in [
         "/my app",
         "target=",
@@ -196,13 +199,13 @@ fn a_signal_stops_workers_that_are_not_ready() {
 #[test]
 fn a_signal_forwarded_by_the_parent_session_is_no_second_signal() {
     let installed = Installed::new();
-    // It goes on after a SIGTERM, so that the program is still ending when the second one comes.
+    // The worker ignores SIGTERM, so that the program is still stopping at the second signal.
     executable(
         &installed.r(),
         "#!/bin/bash\ntrap '' TERM\necho started >&2\nfor i in {1..1000}; do sleep 0.1; done\n",
     );
     let app = folder(&[("app.R", "1")]);
-    // A shell that passes SIGTERM on, as an R session does that has started the program.
+    // A shell that forwards SIGTERM, like an R session that started the program.
     let script = "\"$0\" serve . --workers 2 --port 0 --no-log & child=$!\ntrap 'kill -TERM \
                   $child; echo passed-on >&2' TERM\necho \"child $child\" >&2\nuntil wait $child; \
                   code=$?; ((code < 128)) || ! kill -0 $child 2>/dev/null; do :; done\necho \
@@ -216,19 +219,19 @@ fn a_signal_forwarded_by_the_parent_session_is_no_second_signal() {
     let line = it.await_line("child ");
     let child: libc::pid_t = line.trim().trim_start_matches("child ").parse().unwrap();
     it.await_line("started");
-    // SAFETY: plain calls; the process is a child of the shell, which has not waited for it yet.
+    // SAFETY: the calls take no pointers. The shell has not waited for the process yet.
     unsafe { libc::kill(child, libc::SIGTERM) };
     it.signal(libc::SIGTERM);
     it.await_line("passed-on");
     it.await_line("status ");
-    // A second signal would end the program by SIGTERM, which a shell shows as 143.
+    // A second signal would terminate the program by SIGTERM, which a shell reports as 143.
     assert!(it.stderr.contains("status 0"), "{}", it.stderr);
 }
 
 #[test]
 fn workers_that_are_starting_are_killed_if_they_do_not_stop() {
     let installed = Installed::new();
-    // As an R process that is busy in C code, which no signal interrupts.
+    // Like an R process in C code that no signal interrupts.
     executable(
         &installed.r(),
         "#!/bin/bash\ntrap '' TERM\necho started >&2\nfor i in {1..1000}; do sleep 0.1; done\n",
@@ -244,7 +247,7 @@ fn workers_that_are_starting_are_killed_if_they_do_not_stop() {
     it.signal(libc::SIGTERM);
     it.await_line("stopping: no worker is ready yet");
     assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
-    // A worker that serves has 15 s to end.
+    // A worker that is ready has 15 s to stop.
     assert!(requested.elapsed() < std::time::Duration::from_secs(12), "{:?}", requested.elapsed());
 }
 
@@ -253,22 +256,21 @@ fn workers_do_not_inherit_variables_of_the_program() {
     let installed = Installed::new();
     executable(&installed.r(), "#!/bin/bash\nenv | grep ^ROOKERY_ | cut -d= -f1 >&2\nexit 3\n");
     let app = folder(&[("app.R", "1")]);
-    let tls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
     for several in ["1", "2"] {
         let mut command = Command::new(installed.program());
         command.args(["serve", "."]).current_dir(app.path());
         for (name, value) in [
             ("HOST", "127.0.0.1"),
             ("PORT", "0"),
-            ("TLS_CERT", tls.join("localhost.pem").to_str().unwrap()),
-            ("TLS_KEY", tls.join("localhost.key").to_str().unwrap()),
+            ("TLS_CERT", tls_file("localhost.pem").to_str().unwrap()),
+            ("TLS_KEY", tls_file("localhost.key").to_str().unwrap()),
             ("HSTS", "60"),
             ("WORKERS", several),
             ("DRAIN", "5s"),
             ("START_RETRIES", "0"),
             ("LOG", "none"),
             ("PROXY_PROTOCOL", "off"),
-            // This one is for R as well.
+            // This setting is also meant for R.
             ("ERROR_DETAIL", "full"),
         ] {
             command.env(format!("ROOKERY_{name}"), value);
@@ -278,7 +280,7 @@ fn workers_do_not_inherit_variables_of_the_program() {
         let has = |name: &str| printed.lines().any(|line| line.ends_with(name));
         assert!(has("ROOKERY_INTERNAL_SETTINGS") && has("ROOKERY_ERROR_DETAIL"), "{printed}");
         for name in rookery_settings::environment::program_variables() {
-            // A worker's own variable has this name for one more release.
+            // The supervisor sets a variable with this name for workers, for one more release.
             assert!(!has(&name) || name == "ROOKERY_WORKERS", "{name}: {printed}");
         }
     }

@@ -3,14 +3,15 @@
 use std::io::Write as _;
 use std::time::Instant;
 
+use rookery_test_support::TEST_TIMEOUT;
 use rookery_websocket::protocol::OpCode;
 use rookery_websocket_client::{STOP_TIMEOUT, SendOutcome, Settings};
 
 use crate::messages::echo;
-use crate::support::{Bench, PATIENCE, Peer, SHORT, client_frame, close_frame, drain, frame};
+use crate::support::{Bench, Peer, SHORT, client_frame, close_frame, drain, frame};
 
 #[test]
-fn the_servers_code_and_reason_are_told() {
+fn the_servers_close_code_and_reason_are_reported() {
     for (bytes, wanted) in [
         (close_frame(4001, "äöü, bye"), (4001, "äöü, bye", true)),
         (close_frame(1000, ""), (1000, "", true)),
@@ -47,7 +48,7 @@ fn an_end_without_a_close_frame_is_not_clean() {
 }
 
 #[test]
-fn a_server_that_breaks_the_protocol_is_told_so() {
+fn a_protocol_violation_is_reported_to_the_server() {
     let table: [(&[u8], u16, &str); 4] = [
         (&[0x81, 0x81, 0, 0, 0, 0, b'x'], 1002, "wrong masking"),
         (&[0xC1, 0x00], 1002, "reserved bits set"),
@@ -69,7 +70,7 @@ fn a_server_that_breaks_the_protocol_is_told_so() {
 }
 
 #[test]
-fn one_that_does_not_answer_a_close_is_left_in_time() {
+fn a_server_that_ignores_a_close_is_dropped_in_time() {
     // One server reads and sends nothing; the other does not even read.
     let listens = Peer::upgraded(|mut socket| drain(&mut socket));
     let deaf = Peer::upgraded(|socket| {
@@ -89,14 +90,14 @@ fn one_that_does_not_answer_a_close_is_left_in_time() {
             closed,
             (1006, "the server did not respond to the close frame".to_owned(), false)
         );
-        assert!(began.elapsed() >= SHORT && began.elapsed() < PATIENCE);
+        assert!(began.elapsed() >= SHORT && began.elapsed() < TEST_TIMEOUT);
     }
     listens.end();
     deaf.end();
 }
 
 #[test]
-fn one_that_is_silent_is_noticed() {
+fn a_silent_server_is_detected() {
     let peer = Peer::upgraded(|mut socket| {
         let ping = client_frame(&mut socket).unwrap();
         drain(&mut socket);
@@ -115,7 +116,7 @@ fn one_that_is_silent_is_noticed() {
 }
 
 #[test]
-fn one_that_was_abandoned_is_closed_and_not_heard_of() {
+fn an_abandoned_client_is_closed_and_sends_no_events() {
     let peer = Peer::upgraded(|mut socket| {
         let _ = socket.write_all(&frame(OpCode::Text, b"unread"));
         let told = client_frame(&mut socket);
@@ -134,13 +135,13 @@ fn one_that_was_abandoned_is_closed_and_not_heard_of() {
         bench.open(&format!("ws://{}/", silent.local_addr().unwrap()), Settings::default());
     bench.clients.abandon(client);
     let (mut taken, _) = silent.accept().unwrap();
-    taken.set_read_timeout(Some(PATIENCE)).unwrap();
+    taken.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     drain(&mut taken);
     assert_eq!(bench.clients.next_event(0), None);
 }
 
 #[test]
-fn a_stop_ends_all_of_them_soon() {
+fn stop_ends_all_clients_soon() {
     let (_server, _listener, url) = echo();
     let deaf = Peer::upgraded(|socket| {
         std::thread::sleep(2 * STOP_TIMEOUT);

@@ -15,7 +15,7 @@ pub(crate) fn echo() -> (Server, Listener, String) {
 }
 
 #[test]
-fn messages_go_and_come_in_order() {
+fn messages_keep_their_order_in_both_directions() {
     let (_server, _listener, url) = echo();
     for compresses in [false, true] {
         let mut bench = Bench::new();
@@ -44,7 +44,7 @@ fn messages_go_and_come_in_order() {
 }
 
 #[test]
-fn clients_are_told_apart() {
+fn events_name_their_client() {
     let (_server, _listener, url) = echo();
     let mut bench = Bench::new();
     let clients: Vec<u64> = (0..20).map(|_| bench.opened(&url, Settings::default())).collect();
@@ -62,7 +62,7 @@ fn clients_are_told_apart() {
 }
 
 #[test]
-fn nothing_is_sent_before_it_is_open() {
+fn messages_before_the_opening_are_refused() {
     let (_server, _listener, url) = echo();
     let mut bench = Bench::new();
     let client = bench.open(&url, Settings::default());

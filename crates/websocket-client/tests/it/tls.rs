@@ -3,31 +3,27 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rookery_server::tls::{CertificatePair, Pem, Tls, TlsSettings};
 use rookery_server::{Config, Listener, ListenerConfig, Server};
+use rookery_test_support::tls_file;
 use rookery_websocket_client::{Clients, Content, Event, OpenError, Roots, RootsError, Settings};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::support::{Bench, Peer, SHORT, drain};
 
-fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls").join(name)
-}
-
 fn roots(name: &str) -> Roots {
-    Roots::Custom(file(name).display().to_string())
+    Roots::Custom(tls_file(name).display().to_string())
 }
 
 /// Starts a server that returns each message and has the certificate with this name; returns its
 /// port.
 fn secure_echo(name: &str) -> (Server, Listener, u16) {
     let pair = CertificatePair {
-        certificate: Pem::File(file(&format!("{name}.pem"))),
-        key: Pem::File(file(&format!("{name}.key"))),
+        certificate: Pem::File(tls_file(&format!("{name}.pem"))),
+        key: Pem::File(tls_file(&format!("{name}.key"))),
     };
     let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
     let site = ListenerConfig {
@@ -47,9 +43,9 @@ fn failed(url: &str, roots: &Roots) -> String {
 }
 
 #[test]
-fn wss_with_an_own_authority() {
+fn wss_works_with_a_private_authority() {
     let (_server, _listener, port) = secure_echo("localhost");
-    let text = std::fs::read_to_string(file("ca.pem")).unwrap();
+    let text = std::fs::read_to_string(tls_file("ca.pem")).unwrap();
     for roots in [roots("ca.pem"), Roots::Custom(text)] {
         let mut bench = Bench::new();
         let client =
@@ -79,7 +75,7 @@ fn the_error_for_an_untrusted_authority_names_a_remedy() {
 }
 
 #[test]
-fn a_certificate_is_for_a_name() {
+fn a_certificate_for_another_name_is_rejected() {
     let (_server, _listener, port) = secure_echo("other");
     let message = failed(&format!("wss://localhost:{port}/"), &roots("ca.pem"));
     assert!(
@@ -89,11 +85,11 @@ fn a_certificate_is_for_a_name() {
 }
 
 #[test]
-fn one_that_has_expired_is_refused() {
+fn an_expired_certificate_is_rejected() {
     // The project's own server does not start with such a certificate.
     let peer = Peer::new(|socket: TcpStream| {
-        let certificate = CertificateDer::from_pem_file(file("expired.pem")).unwrap();
-        let key = PrivateKeyDer::from_pem_file(file("expired.key")).unwrap();
+        let certificate = CertificateDer::from_pem_file(tls_file("expired.pem")).unwrap();
+        let key = PrivateKeyDer::from_pem_file(tls_file("expired.key")).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -126,7 +122,7 @@ fn the_error_for_a_server_without_tls_suggests_ws() {
 }
 
 #[test]
-fn one_that_never_shakes_hands_is_given_up() {
+fn a_tls_handshake_without_response_times_out() {
     let peer = Peer::new(|mut socket: TcpStream| drain(&mut socket));
     let url = peer.url().replace("ws://127.0.0.1", "wss://localhost");
     let mut bench = Bench::new();
@@ -137,7 +133,7 @@ fn one_that_never_shakes_hands_is_given_up() {
 }
 
 #[test]
-fn roots_that_are_none_are_an_error_at_once() {
+fn invalid_roots_are_an_error_at_once() {
     let mut clients = Clients::new(Box::new(|_| ()));
     let mut open = |roots: Roots| {
         let address = rookery_websocket_client::Address::parse("wss://localhost:1/").unwrap();

@@ -31,7 +31,7 @@ fn send(end: &OwnedFd, bytes: &[u8]) {
 }
 
 #[test]
-fn messages_go_both_ways_and_what_is_none_is_told_apart() {
+fn messages_pass_in_both_directions_and_malformed_packets_are_detected() {
     let (ours, theirs) = ControlChannel::pair().unwrap();
     assert_eq!(ours.receive(), Received::Nothing);
     for wrong in [&b"Rk"[..], &[0; 16], &[0; 17], &[b'x'; 10_000]] {
@@ -58,7 +58,7 @@ fn messages_go_both_ways_and_what_is_none_is_told_apart() {
 }
 
 #[test]
-fn an_announcement_has_any_bytes_up_to_a_limit() {
+fn an_announcement_carries_any_bytes_up_to_a_limit() {
     let (ours, theirs) = ControlChannel::pair().unwrap();
     let theirs = ControlChannel::attach(theirs).unwrap();
     for (number, len) in
@@ -81,7 +81,7 @@ fn an_announcement_has_any_bytes_up_to_a_limit() {
 }
 
 #[test]
-fn an_announcement_of_a_wrong_length_is_none_and_what_follows_is_heard() {
+fn an_announcement_of_a_wrong_length_is_malformed_and_later_packets_arrive() {
     let (ours, theirs) = ControlChannel::pair().unwrap();
     send(&theirs, &[b"Rk\x01S", &vec![0; 8 + MAX_ANNOUNCEMENT_SIZE + 1][..]].concat());
     // Also packets that are too short to contain the number.
@@ -95,7 +95,7 @@ fn an_announcement_of_a_wrong_length_is_none_and_what_follows_is_heard() {
 }
 
 #[test]
-fn an_end_that_left_something_unread_is_an_end() {
+fn an_end_that_leaves_packets_unread_is_detected() {
     let (ours, theirs) = ControlChannel::pair().unwrap();
     ours.send(Message::Ping(1)).unwrap();
     drop(theirs);
@@ -103,14 +103,14 @@ fn an_end_that_left_something_unread_is_an_end() {
 }
 
 #[test]
-fn who_does_not_read_is_not_waited_for() {
+fn sending_does_not_wait_for_a_reader() {
     let (ours, _theirs) = ControlChannel::pair().unwrap();
     let refused = (0..1_000_000).find_map(|number| ours.send(Message::Ping(number)).err());
     assert_eq!(refused.unwrap().kind(), io::ErrorKind::WouldBlock);
 }
 
 #[test]
-fn descriptors_that_come_along_are_not_taken() {
+fn descriptors_in_packets_are_not_received() {
     let (ours, theirs) = ControlChannel::pair().unwrap();
     let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let passed = io::stderr();
@@ -144,7 +144,7 @@ fn descriptors_that_come_along_are_not_taken() {
 }
 
 #[test]
-fn nothing_else_is_a_control_channel() {
+fn other_descriptors_are_rejected_as_control_channels() {
     let folder = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(folder.path().join("listener")).unwrap();
     // SAFETY: `socket` takes only numbers.
@@ -165,14 +165,14 @@ fn nothing_else_is_a_control_channel() {
 }
 
 #[test]
-fn the_end_of_a_process_is_the_end_of_its_channel() {
-    let mut worker = start("control_channel::answers", "");
+fn the_channel_ends_with_its_process() {
+    let mut worker = start("control_channel::responds_to_pings", "");
     worker.control.send(Message::Ping(5)).unwrap();
     assert_eq!(wait(&worker.control), Received::Message(Message::Pong(5)));
     worker.process.kill().unwrap();
     assert_eq!(wait(&worker.control), Received::End);
     // In the other direction, the worker exits because its supervisor is gone.
-    let mut worker = start("control_channel::answers", "");
+    let mut worker = start("control_channel::responds_to_pings", "");
     let (nobody, _) = ControlChannel::pair().unwrap();
     drop(std::mem::replace(&mut worker.control, nobody));
     assert!(worker.process.wait().unwrap().success());
@@ -181,7 +181,7 @@ fn the_end_of_a_process_is_the_end_of_its_channel() {
 /// Runs in the worker process: responds to pings until the supervisor closes the channel.
 #[test]
 #[ignore = "started by the test above"]
-fn answers() {
+fn responds_to_pings() {
     // SAFETY: no other thread uses the environment, and the descriptors belong to nothing else.
     let control = unsafe { Inherited::take() }.unwrap().unwrap().control;
     loop {

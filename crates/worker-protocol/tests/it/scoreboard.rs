@@ -18,7 +18,7 @@ const SIZE: u64 = size_of::<Scoreboard>() as u64;
 const KILLS: u32 = 25;
 
 #[test]
-fn after_a_kill_what_r_has_begun_is_known() {
+fn after_a_kill_the_begun_requests_are_known() {
     let mut begun_but_undone = 0;
     for kill in 0..KILLS {
         let mut worker = start("scoreboard::handles_requests", "");
@@ -48,7 +48,7 @@ fn after_a_kill_what_r_has_begun_is_known() {
         assert!(!worker.scoreboard.has_begun(ticket(done + 2)), "{done}");
         let read = worker.scoreboard.read();
         assert!(read.taken >= done && read.taken <= done + 1, "{read:?}, {done}");
-        assert_eq!((read.r, read.pid), (RState::Busy, worker.process.id()));
+        assert_eq!((read.r_state, read.pid), (RState::Busy, worker.process.id()));
     }
     println!("begun and nothing done yet: {begun_but_undone} of {KILLS}");
 }
@@ -59,19 +59,19 @@ fn after_a_kill_what_r_has_begun_is_known() {
 fn handles_requests() {
     // SAFETY: no other thread uses the environment, and the descriptors belong to nothing else.
     let scoreboard = unsafe { Inherited::take() }.unwrap().unwrap().scoreboard;
-    scoreboard.introduce(std::process::id(), 0);
-    scoreboard.r_is(RState::Busy, now());
+    scoreboard.set_process(std::process::id(), 0);
+    scoreboard.set_r_state(RState::Busy, now());
     // Bypasses the buffer of the test harness, so that each line is written with one system call.
     let mut out = File::from(io::stdout().lock_fd());
     out.write_all(b"\nbegins\n").unwrap();
     for sequence in 1.. {
-        scoreboard.hand();
-        scoreboard.take();
+        scoreboard.count_handed();
+        scoreboard.count_taken();
         assert!(scoreboard.begin(Ticket::new(sequence, (sequence % 5) as usize).unwrap()));
         if out.write_all(format!("{sequence}\n").as_bytes()).is_err() {
             return;
         }
-        scoreboard.done(now());
+        scoreboard.count_done(now());
     }
 }
 
@@ -87,7 +87,7 @@ impl LockFd for io::Stdout {
 }
 
 #[test]
-fn a_hostile_worker_cannot_take_the_memory_away_nor_write_what_is_not_understood() {
+fn a_hostile_worker_can_neither_truncate_the_memory_nor_write_unhandled_values() {
     let (scoreboard, memory) = SharedScoreboard::create().unwrap();
     let memory = File::from(memory);
     for len in [0, SIZE - 1, SIZE + 1] {
@@ -112,9 +112,9 @@ fn a_hostile_worker_cannot_take_the_memory_away_nor_write_what_is_not_understood
         let _ = (
             read.queued(),
             read.pending(),
-            read.lasts(now()),
+            read.elapsed(now()),
             read.is_idle(now()),
-            read.busy_by(now()),
+            read.busy_time(now()),
         );
         let _ = held.iter().filter(|held| scoreboard.has_begun(held.ticket())).count();
     }
@@ -144,7 +144,7 @@ fn memory(size: u64, begin: &[u8], seals: libc::c_int) -> OwnedFd {
 }
 
 #[test]
-fn a_worker_takes_no_other_memory() {
+fn a_worker_rejects_other_memory() {
     let all = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     let (scoreboard, real) = SharedScoreboard::create().unwrap();
     let mut sign = [0; 16];
@@ -172,13 +172,13 @@ fn a_worker_takes_no_other_memory() {
 
 /// Both mappings are the same memory.
 #[test]
-fn what_one_writes_the_other_reads() {
+fn both_mappings_share_the_memory() {
     let (scoreboard, memory) = SharedScoreboard::create().unwrap();
     let theirs = SharedScoreboard::attach(&memory).unwrap();
     let ticket = Ticket::new(9, 4).unwrap();
-    theirs.r_is(RState::Busy, 5);
+    theirs.set_r_state(RState::Busy, 5);
     assert!(theirs.begin(ticket));
-    assert_eq!((scoreboard.read().r, scoreboard.read().since), (RState::Busy, 5));
+    assert_eq!((scoreboard.read().r_state, scoreboard.read().since), (RState::Busy, 5));
     assert!(scoreboard.has_begun(ticket));
     drop(theirs);
     assert!(scoreboard.has_begun(ticket));

@@ -31,13 +31,13 @@ fn descriptors(process: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_worker_has_three_descriptors_and_its_children_none() {
+fn a_worker_inherits_three_descriptors_and_its_children_none() {
     // A descriptor without the close-on-exec flag, as the supervisor may have inherited from its
     // own parent. SAFETY: an open descriptor is duplicated.
     let copied = unsafe { libc::dup(std::io::stderr().as_fd().as_raw_fd()) };
     // SAFETY: the descriptor has just been opened and belongs to nothing else.
     let _leaky = unsafe { OwnedFd::from_raw_fd(copied) };
-    let mut worker = start("worker_environment::tells_what_it_has", "");
+    let mut worker = start("worker_environment::reports_its_descriptors", "");
     let mut said = String::new();
     worker.process.stdout.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(worker.process.wait().unwrap().success(), "{said}");
@@ -51,7 +51,7 @@ fn a_worker_has_three_descriptors_and_its_children_none() {
 /// Runs in the worker process.
 #[test]
 #[ignore = "started by the test above"]
-fn tells_what_it_has() {
+fn reports_its_descriptors() {
     let mut before = descriptors("self");
     assert_eq!(before.len(), 3, "{before:?}");
     // SAFETY: no other thread uses the environment, and the descriptors belong to nothing else.
@@ -78,7 +78,7 @@ fn tells_what_it_has() {
         of_child.split_whitespace().all(|fd| matches!(fd, "0" | "1" | "2" | "10" | "255")),
         "{of_child}"
     );
-    inherited.scoreboard.introduce(std::process::id(), 0);
+    inherited.scoreboard.set_process(std::process::id(), 0);
     inherited.control.send(Message::Pong(17)).unwrap();
     assert_eq!(inherited.control.receive(), Received::Nothing);
     assert!(
@@ -90,7 +90,7 @@ fn tells_what_it_has() {
 }
 
 #[test]
-fn a_worker_accepts_on_public_listeners_that_it_inherits_and_its_children_do_not_have_them() {
+fn a_worker_accepts_on_inherited_public_listeners_and_its_children_lack_them() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let sockets = [OwnedFd::from(listener)];
@@ -105,7 +105,7 @@ fn a_worker_accepts_on_public_listeners_that_it_inherits_and_its_children_do_not
         log: Some(log.as_fd()),
         cookie: Some("name=value"),
     };
-    let mut worker = start_with("worker_environment::accepts_on_what_it_was_given", "", public);
+    let mut worker = start_with("worker_environment::accepts_on_inherited_listeners", "", public);
     let mut said = String::new();
     client.read_to_string(&mut said).unwrap();
     assert_eq!(said, "from the worker");
@@ -119,7 +119,7 @@ fn a_worker_accepts_on_public_listeners_that_it_inherits_and_its_children_do_not
 /// Runs in the worker process.
 #[test]
 #[ignore = "started by the test above"]
-fn accepts_on_what_it_was_given() {
+fn accepts_on_inherited_listeners() {
     // SAFETY: no other thread uses the environment, and the descriptors belong to nothing else.
     let inherited = unsafe { Inherited::take() }.unwrap().unwrap();
     assert_eq!((inherited.public.sockets.len(), inherited.public.redirects.len()), (1, 1));
