@@ -341,14 +341,9 @@ pub(crate) mod tests {
         let (short, long) = (printed(&["-h"]), printed(&["--help"]));
         assert!(listed(&short).iter().all(|option| listed(&long).contains(option)));
         for row in rookery_settings::table::all() {
-            let no = if row.is_on_by_default() { "no-" } else { "" };
+            let option = format!("--{}", row.long_option());
             let has_option = row.shown != rookery_settings::Shown::No;
-            assert_eq!(
-                listed(&long).contains(&format!("--{no}{}", row.option()).as_str()),
-                has_option,
-                "{}",
-                row.name
-            );
+            assert_eq!(listed(&long).contains(&option.as_str()), has_option, "{}", row.name);
         }
         assert!(!long.contains("--no-log") && !long.contains("  version  "), "{long}");
         assert_eq!(printed(&["help"]), long);
@@ -387,8 +382,7 @@ pub(crate) mod tests {
         for row in
             rookery_settings::table::all().filter(|row| row.shown != rookery_settings::Shown::No)
         {
-            let no = if row.is_on_by_default() { "no-" } else { "" };
-            let option = format!("--{no}{}", row.option()).replace('-', "\\-");
+            let option = format!("--{}", row.long_option()).replace('-', "\\-");
             assert!(page.contains(&format!("\\fB{option}\\fR")), "{option}");
         }
         // The page must not refer to other pages, because the commands have no pages of their own.

@@ -86,22 +86,14 @@ fn settings_for_r(
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsString;
     use std::path::Path;
 
     use super::*;
-    use crate::command_line::{self, CommandLine};
+    use crate::command_line::tests::served;
     use crate::failure::message_of;
 
     fn asked(args: &[&str]) -> ServeSettings {
-        let args = ["rookery", "serve", "."].iter().chain(args);
-        match command_line::read(args.map(OsString::from)) {
-            Ok(CommandLine::Serve(command)) => {
-                ServeSettings::of(rookery_settings::Settings::combine(command.options.given), false)
-                    .unwrap()
-            }
-            other => panic!("{other:?}"),
-        }
+        served(&[&["serve", "."], args].concat())
     }
 
     /// Returns the settings that R gets, in the folder of these tests.

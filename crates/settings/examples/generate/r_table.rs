@@ -36,7 +36,7 @@ fn entry(row: &Setting) -> String {
          {},\n    paragraph = {}\n  )",
         text(row.name),
         text(former.map_or("", |former| former.name)),
-        text(row.r_argument),
+        text(&row.r_argument().unwrap_or_default()),
         logical(row.places.has(Places::OPTION)),
         logical(row.section == Section::Limits),
         text(row.stability.name()),
