@@ -36,8 +36,8 @@ pub struct Setting {
     pub places: Places,
     /// Whether only the program reads the environment variable, so that workers do not inherit it.
     pub is_program_variable: bool,
-    /// The R function that has an argument for the setting, or the field of an app with a `$`; empty
-    /// if R has neither.
+    /// The R function that has an argument for the setting, or the field of an app with a `$`;
+    /// empty if R has neither.
     pub r_function: &'static str,
     /// Whether the value is masked in output.
     pub is_secret: bool,
