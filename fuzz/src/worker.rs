@@ -25,13 +25,13 @@ pub fn header(data: &[u8]) {
 
 /// A query that may name a worker, and a `Cookie`: it names a worker only if it was signed here, which chance is not, and what the app is shown has none of ours.
 pub fn cookie(data: &[u8]) {
-    let (names_one, is_alone) = rookery_supervisor::told_for_fuzzer(data);
+    let (names_one, is_alone) = rookery_supervisor::read_query_for_fuzzer(data);
     assert!(!is_alone || data.starts_with(b"?w=") && (names_one || data.len() == 3));
-    let (names, others) = rookery_supervisor::read_for_fuzzer(data);
+    let (names, others) = rookery_supervisor::read_cookies_for_fuzzer(data);
     assert!(!names, "signed by chance");
     if let Some(others) = others {
         assert!(
-            others.len() < data.len() && rookery_supervisor::read_for_fuzzer(&others).1.is_none()
+            others.len() < data.len() && rookery_supervisor::read_cookies_for_fuzzer(&others).1.is_none()
         );
     }
 }

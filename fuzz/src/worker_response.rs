@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use hyper::body::{Body as _, Bytes};
 use hyper::client::conn::http1;
 use hyper::rt::{Read, ReadBufCursor, Write};
-use rookery_supervisor::{ReadReply, read_reply_for_fuzzer};
+use rookery_supervisor::{ParsedResponse, parse_response_for_fuzzer};
 
 /// Whether a head alone is asked for (the first byte is odd), where the reply is cut (the next two), and the reply.
 pub fn response(data: &[u8]) {
@@ -18,9 +18,9 @@ pub fn response(data: &[u8]) {
 
 /// It is the same however it is cut; and what we take for a reply hyper takes for the same.
 pub fn check(reply: &[u8], at: usize, asks_for_head: bool) {
-    let whole = read_reply_for_fuzzer(&[reply], asks_for_head);
+    let whole = parse_response_for_fuzzer(&[reply], asks_for_head);
     assert_eq!(
-        read_reply_for_fuzzer(&[&reply[..at], &reply[at..]], asks_for_head),
+        parse_response_for_fuzzer(&[&reply[..at], &reply[at..]], asks_for_head),
         whole,
         "cut at {at}"
     );
@@ -96,7 +96,7 @@ impl hyper::body::Body for Nothing {
     }
 }
 
-fn by_hyper(reply: &[u8], asks_for_head: bool) -> Option<ReadReply> {
+fn by_hyper(reply: &[u8], asks_for_head: bool) -> Option<ParsedResponse> {
     let mut cx = Context::from_waker(Waker::noop());
     let mut builder = http1::Builder::new();
     builder.max_headers(1000).max_buf_size(512 << 10);

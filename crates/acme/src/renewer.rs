@@ -509,10 +509,8 @@ mod tests {
 
     #[test]
     fn rejects_issued_certificates_that_cannot_be_served() {
-        let read = |name: &str| {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
-            std::fs::read_to_string(folder.join(name)).unwrap()
-        };
+        let read =
+            |name: &str| std::fs::read_to_string(rookery_test_support::tls_file(name)).unwrap();
         let domains =
             |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let pem = read("localhost.pem") + &read("localhost.key");

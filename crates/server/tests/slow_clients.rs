@@ -6,7 +6,6 @@ mod application;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
 use std::process::{Child, Command as Process, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -41,9 +40,8 @@ fn descriptors() -> usize {
     usize::try_from(limit.rlim_max).unwrap_or(usize::MAX)
 }
 
-/// A file of crates/server/tests/tls.
 fn file(name: &str) -> Pem {
-    Pem::File(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls").join(name))
+    Pem::File(rookery_test_support::tls_file(name))
 }
 
 fn secure() -> ListenerConfig {

@@ -40,7 +40,7 @@ pub struct RProcess {
 /// Returns what R does by its scoreboard, and for how long. R was started at `started`.
 pub fn r_activity(read: &Snapshot, started: SystemTime) -> (&'static str, Duration) {
     let now = now();
-    let state = match read.r {
+    let state = match read.r_state {
         RState::Starting => "starting",
         RState::Idle if read.is_idle(now) => "idle",
         // It has not said for a while that it waits, so it does not: see `IDLE_RENEWAL_INTERVAL`.
@@ -48,7 +48,7 @@ pub fn r_activity(read: &Snapshot, started: SystemTime) -> (&'static str, Durati
     };
     // What it was given before is not what it starts with.
     let lasts =
-        if read.since == 0 { started.elapsed().unwrap_or_default() } else { read.lasts(now) };
+        if read.since == 0 { started.elapsed().unwrap_or_default() } else { read.elapsed(now) };
     (state, lasts)
 }
 

@@ -77,7 +77,7 @@ pub struct Standalone {
     busy_ratio: AtomicU64,
     watching: Mutex<Option<JoinHandle<()>>>,
     is_over: AtomicBool,
-    tally: RequestCounters,
+    counters: RequestCounters,
 }
 
 impl Standalone {
@@ -98,7 +98,7 @@ impl Standalone {
             busy_ratio: AtomicU64::new(0.0_f64.to_bits()),
             watching: Mutex::default(),
             is_over: AtomicBool::new(false),
-            tally: RequestCounters::default(),
+            counters: RequestCounters::default(),
         });
         let watched = Arc::downgrade(&one);
         // It takes no signals, as the threads of the server.
@@ -169,14 +169,14 @@ impl Standalone {
         exchange.set_started_at(now);
         // One that comes twice waits once.
         if !is_head {
-            self.tally.begin(handed, now);
+            self.counters.record_begin(handed, now);
         }
     }
 
     /// R, or who refuses it in R's place, has answered a request.
     pub fn answers(&self, exchange: &Exchange, now: u64) {
         let (handed, begun) = exchange.queue_and_start_times();
-        self.tally.answer(exchange.response().status(), handed, begun, now);
+        self.counters.record_response(exchange.response().status(), handed, begun, now);
     }
 
     // ---- what is looked at ----
@@ -218,7 +218,7 @@ impl Standalone {
             pid: own_pid(),
             state: self.course().state(),
             started: self.started,
-            requests: self.tally.answered.read().iter().sum(),
+            requests: self.counters.responses.read().iter().sum(),
             sessions: read.sessions,
             in_flight: read.pending(),
             busy_ratio: self.busy_ratio(),
@@ -277,8 +277,8 @@ impl StatusSource for Standalone {
     fn metrics(&self) -> String {
         let mut text = Metrics::default();
         let process = self.process();
-        let RequestCounters { answered, waited, took, answered_in } = &self.tally;
-        text.requests(answered, waited, took, answered_in);
+        let RequestCounters { responses, queue_time, upstream_time, request_time } = &self.counters;
+        text.requests(responses, queue_time, upstream_time, request_time);
         text.gauge("queue_length", "Requests that wait for R.", process.queued);
         let (limit, refused) = {
             let seen = lock(&self.seen);
@@ -326,7 +326,7 @@ fn watch(one: &Weak<Standalone>) {
     let mut share = Utilization::default();
     while let Some(one) = one.upgrade() {
         let time = now();
-        let ratio = share.look(one.scoreboard.read().busy_by(time), time);
+        let ratio = share.look(one.scoreboard.read().busy_time(time), time);
         one.busy_ratio.store(ratio.to_bits(), Ordering::Relaxed);
         one.look();
         if one.is_over.load(Ordering::Acquire) {

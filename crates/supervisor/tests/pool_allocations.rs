@@ -1,8 +1,5 @@
 //! What a request and a WebSocket message through the pool allocate on the I/O thread at steady state.
 
-#[path = "../../server/tests/counting/mod.rs"]
-mod counting;
-
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -11,14 +8,18 @@ use std::time::Duration;
 
 use rookery_server::{Config, ListenerConfig, Server};
 use rookery_supervisor::{Backend, BackendRegistry, PoolLimits, WorkerId, pool};
+use rookery_test_support::allocator::{self, CountingAllocator};
 use rookery_worker_protocol::{RState, SharedScoreboard, now};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const REPLY: &[u8] =
     b"HTTP/1.1 200 OK\r\ndate: Sat, 21 Nov 2026 00:00:00 GMT\r\ncontent-type: text/plain\r\ncontent-length: 13\r\n\r\nHello, World!";
 
 /// AdminHandler every request with the same, and every frame with one of a server's.
 fn serve(mut connection: UnixStream) {
-    counting::leave_this_thread_out();
+    allocator::process::exclude_current_thread();
     let mut buffer = [0; 4096];
     let mut is_open = false;
     while let Ok(n) = connection.read(&mut buffer) {
@@ -65,13 +66,13 @@ fn head(socket: &mut TcpStream) -> usize {
 
 #[test]
 fn steady_state_allocates_little() {
-    counting::leave_this_thread_out();
+    allocator::process::exclude_current_thread();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("worker");
     let listener = UnixListener::bind(&path).unwrap();
     // It ends with the process.
     std::thread::spawn(move || {
-        counting::leave_this_thread_out();
+        allocator::process::exclude_current_thread();
         for connection in listener.incoming() {
             let connection = connection.unwrap();
             std::thread::spawn(move || serve(connection));
@@ -79,11 +80,11 @@ fn steady_state_allocates_little() {
     });
     let (scoreboard, memory) = SharedScoreboard::create().unwrap();
     let theirs = SharedScoreboard::attach(&memory).unwrap();
-    theirs.r_is(RState::Idle, now());
+    theirs.set_r_state(RState::Idle, now());
     std::thread::spawn(move || {
-        counting::leave_this_thread_out();
+        allocator::process::exclude_current_thread();
         loop {
-            theirs.r_is(RState::Idle, now());
+            theirs.set_r_state(RState::Idle, now());
             std::thread::sleep(Duration::from_millis(20));
         }
     });
@@ -94,7 +95,7 @@ fn steady_state_allocates_little() {
     );
     let listener =
         server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
-    registry.join(&Backend::new((0, 1), 1, WorkerId::new().unwrap(), path, scoreboard));
+    registry.add(&Backend::new((0, 1), 1, WorkerId::new().unwrap(), path, scoreboard));
     let connect = || {
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         socket.set_nodelay(true).unwrap();
@@ -120,9 +121,9 @@ fn steady_state_allocates_little() {
             6
         };
         ask(&mut socket, request, answer_len, 200);
-        let before = counting::allocations_everywhere();
+        let before = allocator::process::allocations();
         ask(&mut socket, request, answer_len, 2000);
-        let spent = counting::allocations_everywhere() - before;
+        let spent = allocator::process::allocations() - before;
         // A timer's wheel may grow; and on a busy machine R may not have said for long that it is idle, which is looked after then.
         assert!(spent <= allowed * 2000 + 100, "{what}: {spent} allocations in 2,000");
     }

@@ -96,7 +96,7 @@ pub struct Scoreboard {
     begun: [AtomicU64; MAX_TICKETS],
     /// Metrics of the requests of clients whose connections this worker has accepted itself. R's
     /// thread writes them.
-    tally: RequestCounters,
+    counters: RequestCounters,
 }
 
 /// Aligns a value to a cache line of its own, so that the two threads that write to different lines
@@ -118,8 +118,7 @@ struct Rs {
     done: AtomicU64,
     /// The nanoseconds for which R was busy before the current activity began.
     busy: AtomicU64,
-    /// The part of `busy` that was spent on requests, in nanoseconds.
-    answering: AtomicU64,
+    busy_with_requests: AtomicU64,
 }
 
 /// The numbers that the I/O thread writes.
@@ -143,7 +142,7 @@ const _: () = {
     );
     assert!(std::mem::offset_of!(Scoreboard, begun) == 192);
     assert!(
-        std::mem::offset_of!(Scoreboard, tally) == 192 + 8 * MAX_TICKETS
+        std::mem::offset_of!(Scoreboard, counters) == 192 + 8 * MAX_TICKETS
             && size_of::<RequestCounters>() == 8 * 53
     );
     assert!(
@@ -156,7 +155,7 @@ const _: () = {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Snapshot {
     /// The activity of R.
-    pub r: RState,
+    pub r_state: RState,
     /// The time at which R's activity began, according to [`now`].
     pub since: u64,
     /// Whether the worker has received a request to stop, from any source.
@@ -184,7 +183,7 @@ pub struct Snapshot {
     pub busy: Duration,
     /// The part of `busy` that was spent on requests, that is, not on [`RState::Messages`], at
     /// least up to the last request that is [done](Self::done).
-    pub answering: Duration,
+    pub busy_with_requests: Duration,
 }
 
 impl Snapshot {
@@ -200,20 +199,20 @@ impl Snapshot {
     }
 
     /// Returns how long the current activity has lasted, or zero if its start is in the future.
-    pub fn lasts(&self, now: u64) -> Duration {
+    pub fn elapsed(&self, now: u64) -> Duration {
         Duration::from_nanos(now.saturating_sub(self.since))
     }
 
     /// Returns true if R is idle, and has renewed this state recently enough.
     pub fn is_idle(&self, now: u64) -> bool {
-        self.r == RState::Idle && self.lasts(now) <= IDLE_VALIDITY
+        self.r_state == RState::Idle && self.elapsed(now) <= IDLE_VALIDITY
     }
 
     /// Returns the time for which R has been busy since it began to serve, including the current
     /// activity.
-    pub fn busy_by(&self, now: u64) -> Duration {
-        let is_busy = self.r != RState::Starting && !self.is_idle(now);
-        self.busy.saturating_add(if is_busy { self.lasts(now) } else { Duration::ZERO })
+    pub fn busy_time(&self, now: u64) -> Duration {
+        let is_busy = self.r_state != RState::Starting && !self.is_idle(now);
+        self.busy.saturating_add(if is_busy { self.elapsed(now) } else { Duration::ZERO })
     }
 }
 
@@ -246,21 +245,21 @@ impl Scoreboard {
             r: Line::default(),
             io: Line::default(),
             begun: [const { AtomicU64::new(0) }; MAX_TICKETS],
-            tally: RequestCounters::default(),
+            counters: RequestCounters::default(),
         };
-        scoreboard.sign();
+        scoreboard.write_signature();
         scoreboard
     }
 
     /// Writes the magic number, the version and the size.
-    pub(crate) fn sign(&self) {
+    pub(crate) fn write_signature(&self) {
         self.version.store(VERSION, Relaxed);
         self.size.store(size_of::<Scoreboard>() as u32, Relaxed);
         self.magic.store(MAGIC, Release);
     }
 
     /// Returns true if the magic number, the version and the size are those of this layout.
-    pub(crate) fn is_signed(&self) -> bool {
+    pub(crate) fn has_valid_signature(&self) -> bool {
         self.magic.load(Acquire) == MAGIC
             && self.version.load(Relaxed) == VERSION
             && self.size.load(Relaxed) as usize == size_of::<Scoreboard>()
@@ -275,10 +274,10 @@ impl Scoreboard {
         let done = self.r.0.done.load(Acquire);
         let taken = self.r.0.taken.load(Acquire);
         // `answering` is read after `done`, so that it includes the time of all completed requests.
-        let answering = self.r.0.answering.load(Acquire);
+        let busy_with_requests = self.r.0.busy_with_requests.load(Acquire);
         let (state, busy) = self.state();
         Snapshot {
-            r: RState::of_bits(state),
+            r_state: RState::of_bits(state),
             since: state >> STATE_BITS,
             is_stopping: self.is_stopping.load(Relaxed) != 0,
             pid: self.pid.load(Relaxed),
@@ -289,7 +288,7 @@ impl Scoreboard {
             sessions: self.io.0.sessions.load(Relaxed),
             connections: self.io.0.connections.load(Acquire),
             busy: Duration::from_nanos(busy),
-            answering: Duration::from_nanos(answering),
+            busy_with_requests: Duration::from_nanos(busy_with_requests),
         }
     }
 
@@ -331,26 +330,26 @@ impl Scoreboard {
 
     /// Returns the metrics of the requests of clients whose connections the worker has accepted
     /// itself. R's thread writes them.
-    pub fn tally(&self) -> &RequestCounters {
-        &self.tally
+    pub fn request_counters(&self) -> &RequestCounters {
+        &self.counters
     }
 
     // ---- called by the worker ----
 
     /// Records the process id and the calling thread, which must be R's thread.
-    pub fn introduce_self(&self) {
-        self.introduce(std::process::id(), rookery_system::signals::thread_id());
+    pub fn set_own_process(&self) {
+        self.set_process(std::process::id(), rookery_system::signals::thread_id());
     }
 
     /// Records the process id and the thread on which R runs.
-    pub fn introduce(&self, pid: u32, r_thread: u32) {
+    pub fn set_process(&self, pid: u32, r_thread: u32) {
         self.pid.store(pid, Relaxed);
         self.r_thread.store(r_thread, Relaxed);
     }
 
     /// Records that R begins an activity at the time `since`, according to [`now`]. The time since
     /// the previous call counts for the previous activity. Called on R's thread.
-    pub fn r_is(&self, r: RState, since: u64) {
+    pub fn set_r_state(&self, r: RState, since: u64) {
         let line = &self.r.0;
         let state = line.state.load(Relaxed);
         let lasted = (since << STATE_BITS >> STATE_BITS).saturating_sub(state >> STATE_BITS);
@@ -365,13 +364,13 @@ impl Scoreboard {
             add(&line.busy, lasted);
         }
         if is_for_requests {
-            add(&line.answering, lasted);
+            add(&line.busy_with_requests, lasted);
         }
         line.state.store(since << STATE_BITS | r.bits(), Release);
     }
 
     /// Counts a request that R has taken from the queue. Called on R's thread.
-    pub fn take(&self) {
+    pub fn count_taken(&self) {
         add(&self.r.0.taken, 1);
     }
 
@@ -398,23 +397,23 @@ impl Scoreboard {
     /// Records that R has responded to a request at the time `now`, according to [`now`]. A new
     /// activity begins at this time, and readers can see how long the request took before they can
     /// see the response. Called on R's thread.
-    pub fn done(&self, now: u64) {
+    pub fn count_done(&self, now: u64) {
         match RState::of_bits(self.r.0.state.load(Relaxed)) {
             // A promise has produced the response while R was waiting, and the wait continues.
             RState::Idle => {}
-            r => self.r_is(r, now),
+            r => self.set_r_state(r, now),
         }
         add(&self.r.0.done, 1);
     }
 
     /// Counts a request that is about to be passed to R. Called on the I/O thread.
-    pub fn hand(&self) {
+    pub fn count_handed(&self) {
         add(&self.io.0.handed, 1);
     }
 
     /// Reverts [`hand`](Self::hand) for a request that was not passed to R because the queue is
     /// full. Called on the I/O thread.
-    pub fn take_back(&self) {
+    pub fn uncount_handed(&self) {
         add(&self.io.0.handed, u64::MAX);
     }
 
@@ -450,4 +449,215 @@ fn add(number: &AtomicU64, n: u64) {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let scoreboard = Scoreboard::new();
+        assert!(scoreboard.has_valid_signature());
+        let first = scoreboard.read();
+        assert_eq!(
+            (first.r_state, first.since, first.pid, first.is_stopping),
+            (RState::Starting, 0, 0, false)
+        );
+        scoreboard.set_process(12, 13);
+        for _ in 0..3 {
+            scoreboard.count_handed();
+        }
+        scoreboard.uncount_handed();
+        scoreboard.open_session();
+        scoreboard.open_session();
+        scoreboard.close_session();
+        scoreboard.open_connection();
+        scoreboard.open_connection();
+        scoreboard.close_connection();
+        scoreboard.set_r_state(RState::Busy, 1_000_000);
+        scoreboard.count_taken();
+        scoreboard.stop();
+        let read = scoreboard.read();
+        assert_eq!(
+            (read.r_state, read.since, read.pid, read.r_thread),
+            (RState::Busy, 1_000_000, 12, 13)
+        );
+        assert_eq!((read.handed, read.taken, read.done, read.sessions), (2, 1, 0, 1));
+        assert_eq!(read.connections, 1);
+        assert_eq!((read.queued(), read.pending()), (1, 1));
+        assert!(read.is_stopping);
+        assert_eq!(read.elapsed(1_000_500), Duration::from_nanos(500));
+        scoreboard.count_done(1_000_700);
+        assert_eq!(scoreboard.read().pending(), 0);
+    }
+
+    #[test]
+    fn what_r_was_busy_with_is_summed() {
+        let ms = |ms: u64| ms * 1_000_000;
+        let sums = |scoreboard: &Scoreboard, now| {
+            let read = scoreboard.read();
+            [read.busy_time(ms(now)).as_millis(), read.busy_with_requests.as_millis()]
+        };
+        let scoreboard = Scoreboard::new();
+        scoreboard.set_r_state(RState::Starting, ms(5));
+        // What it took to start is none of it.
+        scoreboard.set_r_state(RState::Busy, ms(1_000));
+        assert_eq!(sums(&scoreboard, 1_000), [0, 0]);
+        assert_eq!(sums(&scoreboard, 1_004), [4, 0]);
+        // A request of 7 ms, behind it something of 2, a wait of 100, messages of 30 in two, and another request of 1.
+        scoreboard.set_r_state(RState::Busy, ms(1_010));
+        scoreboard.count_done(ms(1_017));
+        assert_eq!(sums(&scoreboard, 1_017), [17, 17]);
+        scoreboard.set_r_state(RState::Idle, ms(1_019));
+        assert_eq!(sums(&scoreboard, 1_119), [19, 19]);
+        scoreboard.set_r_state(RState::Messages, ms(1_119));
+        assert_eq!(sums(&scoreboard, 1_129), [29, 19]);
+        scoreboard.set_r_state(RState::Messages, ms(1_129));
+        scoreboard.set_r_state(RState::Busy, ms(1_149));
+        scoreboard.count_done(ms(1_150));
+        scoreboard.set_r_state(RState::Idle, ms(1_150));
+        assert_eq!(sums(&scoreboard, 1_400), [50, 20]);
+        // Answered by a promise, in a wait that is none of R's being busy.
+        scoreboard.count_done(ms(1_200));
+        assert_eq!((sums(&scoreboard, 1_250), scoreboard.read().since), ([50, 20], ms(1_150)));
+        // A wait that has not been renewed is a callback, and for no request.
+        assert_eq!(sums(&scoreboard, 1_450), [50, 20]);
+        assert_eq!(sums(&scoreboard, 1_451), [351, 20]);
+        scoreboard.set_r_state(RState::Busy, ms(1_550));
+        assert_eq!(sums(&scoreboard, 1_550), [450, 20]);
+        // A clock that goes back takes nothing away.
+        scoreboard.set_r_state(RState::Idle, ms(1_540));
+        assert_eq!(sums(&scoreboard, 1_540), [450, 20]);
+    }
+
+    #[test]
+    fn idle_is_idle_while_it_is_renewed() {
+        let scoreboard = Scoreboard::new();
+        scoreboard.set_r_state(RState::Idle, 1_000_000_000);
+        let read = scoreboard.read();
+        assert!(read.is_idle(1_000_000_000) && read.is_idle(1_300_000_000));
+        assert!(!read.is_idle(1_300_000_001));
+        // A time that has not come, of a worker that lies: no panic, and idle for no time.
+        assert!(read.is_idle(5) && read.elapsed(5).is_zero());
+        scoreboard.set_r_state(RState::Busy, 1_000_000_000);
+        assert!(!scoreboard.read().is_idle(1_000_000_000));
+    }
+
+    #[test]
+    fn of_a_place_the_latest_request_that_was_begun_counts() {
+        let scoreboard = Scoreboard::new();
+        let ticket = |sequence| Ticket::new(sequence, 7).unwrap();
+        assert!(!scoreboard.has_begun(ticket(1)));
+        assert!(scoreboard.begin(ticket(5)) && scoreboard.begin(ticket(5)));
+        assert!(scoreboard.has_begun(ticket(5)) && !scoreboard.has_begun(ticket(6)));
+        assert!(!scoreboard.has_begun(Ticket::new(5, 8).unwrap()));
+        assert!(scoreboard.begin(ticket(6)));
+        // An abandoned one, late: nobody waits for it, and what was begun stays begun.
+        assert!(!scoreboard.begin(ticket(5)));
+        assert!(scoreboard.has_begun(ticket(6)) && !scoreboard.has_begun(ticket(7)));
+    }
+
+    #[test]
+    fn a_request_is_begun_or_withdrawn_and_never_both() {
+        let scoreboard = Scoreboard::new();
+        let ticket = |sequence| Ticket::new(sequence, 7).unwrap();
+        assert!(
+            scoreboard.withdraw(ticket(1))
+                && scoreboard.withdraw(ticket(1))
+                && !scoreboard.has_begun(ticket(1))
+        );
+        assert!(!scoreboard.begin(ticket(1)));
+        assert!(
+            scoreboard.begin(ticket(2))
+                && !scoreboard.withdraw(ticket(2))
+                && scoreboard.has_begun(ticket(2))
+        );
+        // A withdrawal of an earlier request changes nothing.
+        assert!(!scoreboard.withdraw(ticket(1)) && scoreboard.has_begun(ticket(2)));
+        let last = if cfg!(miri) { 100 } else { 20_000 };
+        for sequence in 3..last {
+            let ticket = ticket(sequence);
+            let (is_begun, is_withdrawn) = std::thread::scope(|scope| {
+                let begins = scope.spawn(|| scoreboard.begin(ticket));
+                (scoreboard.withdraw(ticket), begins.join().unwrap())
+            });
+            assert_ne!(is_begun, is_withdrawn, "{sequence}");
+        }
+    }
+
+    #[test]
+    fn every_word_that_somebody_may_write_means_something() {
+        let scoreboard = Scoreboard::new();
+        for word in [0, 1, 2, 3, u64::MAX, u64::MAX - 1, 1 << 63, 0x5555_5555_5555_5555] {
+            scoreboard.r.0.state.store(word, Relaxed);
+            let rs = &scoreboard.r.0;
+            let numbers = [
+                &rs.taken,
+                &rs.done,
+                &rs.busy,
+                &rs.busy_with_requests,
+                &scoreboard.io.0.handed,
+                &scoreboard.io.0.sessions,
+            ];
+            for number in numbers {
+                number.store(word, Relaxed);
+            }
+            scoreboard.r.0.taken.store(word.wrapping_add(1), Relaxed);
+            scoreboard.begun[3].store(word, Relaxed);
+            let read = scoreboard.read();
+            let _ = (
+                read.queued(),
+                read.pending(),
+                read.elapsed(0),
+                read.elapsed(u64::MAX),
+                read.is_idle(17),
+            );
+            let _ = (read.busy_time(0), read.busy_time(u64::MAX));
+            let _ = scoreboard.has_begun(Ticket::new(u64::MAX >> 10, 3).unwrap());
+            let _ = scoreboard.begin(Ticket::new(1, 3).unwrap());
+            let _ = scoreboard.withdraw(Ticket::new(1, 3).unwrap());
+            scoreboard.close_session();
+            scoreboard.count_handed();
+            scoreboard.set_r_state(RState::Idle, 5);
+            scoreboard.count_done(u64::MAX);
+            let _ = scoreboard.read().busy_time(u64::MAX);
+        }
+        scoreboard.version.store(VERSION + 1, Relaxed);
+        assert!(!scoreboard.has_valid_signature());
+    }
+
+    #[test]
+    fn a_reader_finds_no_more_taken_than_handed_and_no_more_done_than_taken() {
+        let scoreboard = Scoreboard::new();
+        let rounds = if cfg!(miri) { 200 } else { 200_000 };
+        std::thread::scope(|scope| {
+            let (handed, taker) = std::sync::mpsc::sync_channel(4);
+            let scoreboard = &scoreboard;
+            scope.spawn(move || {
+                for sequence in 1..=rounds {
+                    scoreboard.count_handed();
+                    handed.send(Ticket::new(sequence, (sequence % 8) as usize).unwrap()).unwrap();
+                }
+            });
+            scope.spawn(move || {
+                for ticket in taker {
+                    scoreboard.set_r_state(RState::Busy, 2 * ticket.sequence() - 1);
+                    scoreboard.count_taken();
+                    assert!(scoreboard.begin(ticket));
+                    scoreboard.count_done(2 * ticket.sequence());
+                }
+            });
+            loop {
+                let read = scoreboard.read();
+                assert!(read.done <= read.taken && read.taken <= read.handed, "{read:?}");
+                // Each takes a nanosecond, and R is busy in between as well.
+                assert!(read.busy_with_requests >= Duration::from_nanos(read.done), "{read:?}");
+                let most = Duration::from_nanos(2 * rounds);
+                assert!(read.busy <= most && read.busy_with_requests <= most, "{read:?}");
+                if read.done == rounds {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+        });
+        assert!(scoreboard.has_begun(Ticket::new(rounds, (rounds % 8) as usize).unwrap()));
+    }
+}

@@ -6,11 +6,12 @@
 
 use std::fs::{self, File};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use rookery_test_support::tls_file;
 use tempfile::TempDir;
 
 /// How long Pebble may take to listen on a busy machine.
@@ -30,11 +31,6 @@ pub(crate) fn free_port() -> u16 {
             return port;
         }
     }
-}
-
-/// Returns the path of a file in crates/server/tests/tls.
-pub(crate) fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls").join(name)
 }
 
 /// A running authority, and a DNS server that resolves all names to this machine. Dropping this
@@ -64,7 +60,7 @@ impl Pebble {
         let programs = std::env::var_os("PEBBLE")
             .map(PathBuf::from)
             .expect("PEBBLE names the folder of its programs");
-        let path = |name: &str| file(name).display().to_string();
+        let path = |name: &str| tls_file(name).display().to_string();
         let config = format!(
             r#"{{"pebble": {{
                 "listenAddress": "127.0.0.1:{}", "managementListenAddress": "127.0.0.1:{}",

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use rookery_acme::{Challenge, RetrySchedule, Settings};
+use rookery_test_support::tls_file;
 
-use crate::authority::file;
 use crate::support::{Client, Served, logged, roots, settings, wait_for, wait_for_line};
 
 /// The response to an order: a status line with headers, and a body.
@@ -238,8 +238,8 @@ fn a_certificate_that_the_authority_wants_gone_is_renewed_at_once() {
     let fake = Fake::start(0, "409 Conflict", problem);
     let folder = tempfile::tempdir().unwrap();
     let it = Served::start(settings(&["localhost"], &fake.directory(), folder.path()));
-    let both =
-        ["localhost.pem", "localhost.key"].map(|name| std::fs::read_to_string(file(name)).unwrap());
+    let both = ["localhost.pem", "localhost.key"]
+        .map(|name| std::fs::read_to_string(tls_file(name)).unwrap());
     std::fs::write(it.certificate_file(), both.concat()).unwrap();
     drop(it);
     let it = served(&fake, "localhost", &folder, RetrySchedule::default());
@@ -270,8 +270,8 @@ fn a_name_that_is_added_does_not_cost_the_others() {
     let fake = Fake::start(0, "403 Forbidden", r#"{"detail":"no such name"}"#);
     let folder = tempfile::tempdir().unwrap();
     let before = Served::start(settings(&["localhost"], &fake.directory(), folder.path()));
-    let both =
-        ["localhost.pem", "localhost.key"].map(|name| std::fs::read_to_string(file(name)).unwrap());
+    let both = ["localhost.pem", "localhost.key"]
+        .map(|name| std::fs::read_to_string(tls_file(name)).unwrap());
     std::fs::write(before.certificate_file(), both.concat()).unwrap();
     let names = ["localhost", "added.example.org"];
     let mut it = Served::start(settings(&names, &fake.directory(), folder.path()));
@@ -285,11 +285,12 @@ fn a_name_that_is_added_does_not_cost_the_others() {
         line.ends_with("Until then, stored certificates for some of the names are used"),
         "{line}"
     );
-    let trusted = roots(&std::fs::read(file("ca.pem")).unwrap());
+    let trusted = roots(&std::fs::read(tls_file("ca.pem")).unwrap());
     let address = it.secure.local_addr().unwrap();
     Client::connect(address, "localhost", Some(trusted)).unwrap().get();
     // An expired certificate, or one for other hosts, is not used.
-    std::fs::write(before.certificate_file(), std::fs::read(file("expired.pem")).unwrap()).unwrap();
+    std::fs::write(before.certificate_file(), std::fs::read(tls_file("expired.pem")).unwrap())
+        .unwrap();
     let it = Served::start(settings(&names, &fake.directory(), folder.path()));
     assert!(it.shown("localhost").is_none());
     std::fs::write(before.certificate_file(), both.concat()).unwrap();

@@ -7,14 +7,15 @@ use std::time::{Duration, SystemTime};
 
 use rookery_acme::{Challenge, RetrySchedule, Settings};
 use rookery_server::tls::IssuedCertificate;
+use rookery_test_support::tls_file;
 use tempfile::TempDir;
 
-use crate::authority::{Pebble, file, free_port};
+use crate::authority::{Pebble, free_port};
 use crate::support::{Client, Served, logged, roots, settings, wait_for, wait_for_line};
 
 /// Returns the root certificate of Pebble.
 fn root(pebble: &Pebble) -> Vec<u8> {
-    let trusted = roots(&fs::read(file("ca.pem")).unwrap());
+    let trusted = roots(&fs::read(tls_file("ca.pem")).unwrap());
     let address = ([127, 0, 0, 1], pebble.management).into();
     let client = Client::connect(address, "localhost", Some(trusted)).unwrap();
     client.whole("/roots/0").into_bytes()
@@ -57,7 +58,7 @@ fn by_http_with_refused_nonces_and_nothing_is_ordered_twice() {
                 .get()
                 .starts_with("HTTP/1.1 200 ")
         );
-        let foreign = roots(&fs::read(file("ca.pem")).unwrap());
+        let foreign = roots(&fs::read(tls_file("ca.pem")).unwrap());
         assert!(Client::connect(address, name, Some(foreign)).is_err());
     }
     assert_eq!(pebble.orders(), 1);

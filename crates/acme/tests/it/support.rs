@@ -9,17 +9,13 @@ use std::time::{Duration, Instant};
 use rookery_acme::{Acme, Challenge, Renewer, RetrySchedule, Settings};
 use rookery_server::tls::{Pem, Tls, TlsSettings};
 use rookery_server::{Config, Listener, ListenerConfig, Redirect, Server};
+use rookery_test_support::tls::accept_any_certificate;
+use rookery_test_support::tls_file;
 use rookery_websocket_client::Roots;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-    StreamOwned,
-};
-
-use crate::authority::file;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 /// How long anything may take on a busy machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(90);
@@ -62,7 +58,7 @@ pub(crate) fn settings(domains: &[&str], directory: &str, folder: &Path) -> Sett
     Settings {
         agrees_to_terms: true,
         directory: directory.to_owned(),
-        roots: Roots::Custom(file("ca.pem").display().to_string()),
+        roots: Roots::Custom(tls_file("ca.pem").display().to_string()),
         retry: RetrySchedule { divisor: 60, check_interval: Duration::from_millis(200) },
         ..Settings::new(
             domains.iter().map(|name| (*name).to_owned()).collect(),
@@ -154,10 +150,7 @@ impl Client {
             .unwrap();
         let config = match roots {
             Some(roots) => builder.with_root_certificates(roots).with_no_client_auth(),
-            None => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Anybody))
-                .with_no_client_auth(),
+            None => accept_any_certificate(),
         };
         let name = ServerName::try_from(host.to_owned()).unwrap();
         let mut tls = ClientConnection::new(Arc::new(config), name).unwrap();
@@ -202,42 +195,4 @@ pub(crate) fn roots(pem: &[u8]) -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
     roots
-}
-
-#[derive(Debug)]
-struct Anybody;
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        default_provider().signature_verification_algorithms.supported_schemes()
-    }
 }

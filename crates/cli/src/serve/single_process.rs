@@ -86,8 +86,6 @@ fn settings_for_r(
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::command_line::tests::served;
     use crate::failure::message_of;
@@ -136,9 +134,8 @@ mod tests {
 
     #[test]
     fn passes_https_settings_to_r() {
-        let tls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
-        let [cert, key] =
-            ["pem", "key"].map(|kind| tls.join(format!("localhost.{kind}")).display().to_string());
+        let [cert, key] = ["localhost.pem", "localhost.key"]
+            .map(|name| rookery_test_support::tls_file(name).display().to_string());
         let files = ["--tls-cert", &cert, "--tls-key", &key, "--no-http2-websockets"];
         let text = lines_for_r(
             &[&files[..], &["--hsts=31536000,subdomains", "--redirect-from=8080"]].concat(),
@@ -148,7 +145,7 @@ mod tests {
                       tls:number:hsts.max_age=31536000\ntls:flag:hsts.include_subdomains=TRUE\n\
                       tls:flag:hsts.preload=FALSE\ntls:number:redirect_from=8080\n";
         assert!(text.contains(wanted), "{text}");
-        let ca = tls.join("ca.pem").display().to_string();
+        let ca = rookery_test_support::tls_file("ca.pem").display().to_string();
         let acme = [
             "--domain=b.example.org",
             "--agree-tos",

@@ -85,18 +85,18 @@ pub(crate) fn pool_limits(
     };
     let cookie_suffix = workers.cookie_suffix.clone();
     PoolLimits {
-        queue: config.queue.max_queued_requests,
-        queue_time: workers.queue_timeout,
-        in_flight: workers.max_in_flight,
-        stream_bytes: config.queue.max_stream_queue_size,
-        sessions: workers
+        max_queued_requests: config.queue.max_queued_requests,
+        queue_timeout: workers.queue_timeout,
+        max_in_flight: workers.max_in_flight,
+        max_stream_queue_size: config.queue.max_stream_queue_size,
+        max_sessions: workers
             .max_sessions
             .and_then(|most| usize::try_from(most).ok())
             .unwrap_or(usize::MAX),
-        retries_begun: workers.retry_safe_methods,
-        keeps_half_closed: workers.keep_half_closed,
-        name: cookie_suffix.unwrap_or_else(|| server_name(&target.path, &of_address)),
-        sticky: match workers.sticky {
+        retry_safe_methods: workers.retry_safe_methods,
+        keep_half_closed: workers.keep_half_closed,
+        cookie_suffix: cookie_suffix.unwrap_or_else(|| server_name(&target.path, &of_address)),
+        session_affinity: match workers.sticky {
             workers::Sticky::Auto => SessionAffinity::Auto,
             workers::Sticky::None => SessionAffinity::None,
             workers::Sticky::Cookie => SessionAffinity::Cookie,

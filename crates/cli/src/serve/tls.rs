@@ -312,8 +312,8 @@ mod tests {
     fn checks_acme_settings_before_sending_requests() {
         let folder = tempfile::tempdir().unwrap();
         let dir = format!("--acme-dir={}", folder.path().join("acme").display());
-        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
-        let client_ca = format!("--tls-client-ca={}", tests.join("ca.pem").display());
+        let client_ca =
+            format!("--tls-client-ca={}", rookery_test_support::tls_file("ca.pem").display());
         // Without this option the redirect port would be 80.
         let defaults = ["--domain=app.example.org", "--redirect-from=none", &dir];
         let checked = |words: &[&str]| check(&settings(&[&defaults[..], words].concat()));

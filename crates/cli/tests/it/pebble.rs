@@ -1,10 +1,11 @@
 //! A static site with a certificate from Pebble. tests/conformance/pebble.py builds Pebble and runs
 //! this test, with the folder of its programs in `PEBBLE`.
 
+use rookery_test_support::tls_file;
 use std::fs;
 use std::process::Command;
 
-use crate::authority::{Pebble, file, free_port};
+use crate::authority::{Pebble, free_port};
 use crate::support::{Running, ask, folder, rookery};
 
 fn curl(words: &[&str]) -> (String, bool) {
@@ -26,7 +27,7 @@ fn a_static_site_orders_and_stores_a_certificate() {
     let mut pebble = Pebble::reserve();
     let (http, tls) = (free_port(), free_port());
     let directory = pebble.directory();
-    let ca = file("ca.pem").display().to_string();
+    let ca = tls_file("ca.pem").display().to_string();
     let options = [
         "--host=127.0.0.1",
         "--log=none",

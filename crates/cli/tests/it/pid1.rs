@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::r_processes::Installed;
-use crate::support::{Running, TIMEOUT, executable, folder};
+use crate::support::{Running, TEST_TIMEOUT, executable, folder};
 
 /// Wraps a command so that it runs as PID 1 of a new namespace. Returns `None`, and prints the
 /// reason, where that is not allowed.
@@ -38,7 +38,7 @@ fn as_first(program: &std::path::Path) -> Option<Command> {
 
 /// Returns the process that is PID 1 in the namespace of `unshare`.
 fn first_of(unshare: u32) -> i32 {
-    let until = Instant::now() + TIMEOUT;
+    let until = Instant::now() + TEST_TIMEOUT;
     loop {
         let children =
             std::fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).unwrap();
@@ -75,7 +75,7 @@ fn sockets_and_watchdog_of_pid_1_reach_the_server() {
     let (notify, tcp) =
         (site.path().join("notify"), std::net::TcpListener::bind("127.0.0.1:0").unwrap());
     let manager = std::os::unix::net::UnixDatagram::bind(&notify).unwrap();
-    manager.set_read_timeout(Some(TIMEOUT)).unwrap();
+    manager.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let port = tcp.local_addr().unwrap().port();
     crate::service_manager::hand_over(&mut command, vec![tcp.into()]);
     command.envs([("LISTEN_PID", "1"), ("WATCHDOG_PID", "1"), ("WATCHDOG_USEC", "200000")]);
@@ -121,7 +121,7 @@ fn pid_1_reaps_orphans_and_exits_with_the_status_of_r() {
         {
             break;
         }
-        assert!(began.elapsed() < TIMEOUT, "{children}");
+        assert!(began.elapsed() < TEST_TIMEOUT, "{children}");
         std::thread::sleep(Duration::from_millis(20));
     }
     std::fs::write(app.path().join("end"), "").unwrap();

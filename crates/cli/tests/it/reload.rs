@@ -1,13 +1,14 @@
 //! Tests of reloads with a changed `_server.yml`, with a shell script in place of R.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
+
+use rookery_test_support::tls_file;
 
 use tempfile::TempDir;
 
 use crate::r_processes::Installed;
-use crate::support::{Running, TIMEOUT, executable, folder};
+use crate::support::{Running, TEST_TIMEOUT, executable, folder};
 
 /// Replaces `R` by a script that writes its generation and its settings to a file and keeps
 /// running. A file is used because output on stderr is held back while no worker is ready.
@@ -21,7 +22,7 @@ fn print_settings(installed: &Installed) {
 
 /// Waits until a worker has written `words`, and returns the line.
 fn await_note(app: &TempDir, words: &str) -> String {
-    let until = Instant::now() + TIMEOUT;
+    let until = Instant::now() + TEST_TIMEOUT;
     loop {
         let text = notes(app);
         if let Some(line) =
@@ -161,10 +162,9 @@ fn a_changed_file_triggers_a_reload_with_watching() {
 #[test]
 fn a_reload_applies_new_certificates_but_does_not_turn_https_on() {
     let installed = Installed::new();
-    let tls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
     let options = |name: &str| {
-        let tls = tls.display();
-        format!("  port: 0\n  tls: {{cert: {tls}/{name}.pem, key: {tls}/{name}.key}}\n")
+        let [cert, key] = ["pem", "key"].map(|kind| tls_file(&format!("{name}.{kind}")));
+        format!("  port: 0\n  tls: {{cert: {}, key: {}}}\n", cert.display(), key.display())
     };
     let app = app(&options("localhost"));
     let mut it = serve(&installed, &app, &[]);

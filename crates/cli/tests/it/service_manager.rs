@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::r_processes::Installed;
-use crate::support::{Running, TIMEOUT, executable, folder, get, rookery};
+use crate::support::{Running, TEST_TIMEOUT, executable, folder, get, rookery};
 
 /// The socket of a service manager.
 struct Manager(UnixDatagram);
@@ -19,7 +19,7 @@ struct Manager(UnixDatagram);
 impl Manager {
     fn at(path: &Path) -> Manager {
         let socket = UnixDatagram::bind(path).unwrap();
-        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         Manager(socket)
     }
 
@@ -78,7 +78,7 @@ fn with_own_pid(program: &Path) -> Command {
 
 fn ask_unix(path: &Path) -> String {
     let mut stream = UnixStream::connect(path).unwrap();
-    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -241,7 +241,7 @@ fn sigusr1_reopens_a_renamed_log() {
     let has =
         |path: &Path, word: &str| fs::read_to_string(path).is_ok_and(|text| text.contains(word));
     let until = |what: &dyn Fn() -> bool| {
-        let until = Instant::now() + TIMEOUT;
+        let until = Instant::now() + TEST_TIMEOUT;
         while !what() {
             assert!(Instant::now() < until);
             std::thread::sleep(Duration::from_millis(5));
@@ -324,7 +324,7 @@ fn a_second_signal_kills_workers_and_terminates_the_server() {
         assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing the requests in progress");
         it.signal(second);
         assert_eq!(it.end().0.signal(), Some(second), "{first}: {}", it.stderr);
-        let until = Instant::now() + TIMEOUT;
+        let until = Instant::now() + TEST_TIMEOUT;
         while fs::read_to_string(format!("/proc/{pid}/stat"))
             .is_ok_and(|stat| !stat.contains(") Z "))
         {
@@ -348,14 +348,14 @@ fn sigusr1_reopens_the_log_with_several_workers() {
     // A request that the front end refuses is logged as well.
     let ask = || {
         let mut stream = UnixStream::connect(&path).unwrap();
-        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.write_all(b"no request\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     };
     let until = |file: &Path| {
-        let until = Instant::now() + TIMEOUT;
+        let until = Instant::now() + TEST_TIMEOUT;
         while fs::read_to_string(file).unwrap_or_default().is_empty() {
             assert!(Instant::now() < until, "nothing in {}", file.display());
             ask();
@@ -470,7 +470,7 @@ fn status_finds_servers_by_process_app_and_address() {
     );
     // A response that the client does not read is not kept.
     let mut stream = UnixStream::connect(&socket).unwrap();
-    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream
         .write_all(
             b"POST /status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n",

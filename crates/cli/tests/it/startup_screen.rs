@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::r_processes::Installed;
-use crate::support::{Running, TIMEOUT, executable, folder, get, rookery};
+use crate::support::{Running, TEST_TIMEOUT, executable, folder, get, rookery};
 
 /// Returns the start-up screen of a static site, without environment variables about colour.
 fn shown(words: &[&str], variables: &[(&str, &str)]) -> (String, u16) {
@@ -88,7 +88,7 @@ fn opens_the_browser_once_the_server_is_ready() {
     if cfg!(not(target_os = "macos")) {
         let mut it = start(&[("DISPLAY", ":0")]);
         let port = it.port();
-        let until = Instant::now() + TIMEOUT;
+        let until = Instant::now() + TEST_TIMEOUT;
         while !url_file.exists() {
             assert!(Instant::now() < until, "no browser is opened: {}", it.stderr);
             std::thread::sleep(Duration::from_millis(5));
@@ -191,7 +191,7 @@ fn shown_on_terminal(variables: &[(&str, &str)]) -> String {
     });
     let mut text = String::new();
     while !text.contains("Ctrl-C stops") {
-        match receiver.recv_timeout(TIMEOUT) {
+        match receiver.recv_timeout(TEST_TIMEOUT) {
             Ok(line) => text.extend([&line, "\n"]),
             Err(_) => break,
         }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::authority::free_port;
-use crate::support::{Running, TIMEOUT, ask, connect, folder, get, rookery};
+use crate::support::{Running, TEST_TIMEOUT, ask, connect, folder, get, rookery};
 
 fn serve(folder: &tempfile::TempDir, options: &[&str]) -> Running {
     // PATH contains neither R nor any other program.
@@ -94,7 +94,7 @@ fn serves_without_a_reader_of_its_output() {
         shell.arg(env!("CARGO_BIN_EXE_rookery")).arg(folder.path()).arg(&socket);
         let mut it = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop((it.stdout.take(), it.stderr.take()));
-        let until = Instant::now() + TIMEOUT;
+        let until = Instant::now() + TEST_TIMEOUT;
         let mut stream = loop {
             match UnixStream::connect(&socket) {
                 Ok(stream) => break stream,
@@ -329,7 +329,7 @@ fn idle_connections_return_their_memory() {
     let few = kept(10);
     let before = resident(it.id());
     let crowd = kept(CROWD);
-    let until = Instant::now() + TIMEOUT;
+    let until = Instant::now() + TEST_TIMEOUT;
     loop {
         let each = resident(it.id()).saturating_sub(before) / CROWD;
         if each < MOST_EACH {

@@ -9,8 +9,7 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long anything may take on a busy machine.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) use rookery_test_support::TEST_TIMEOUT;
 
 /// Returns a command that runs the program.
 pub(crate) fn rookery() -> Command {
@@ -45,7 +44,7 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Running {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let until = Instant::now() + TIMEOUT;
+        let until = Instant::now() + TEST_TIMEOUT;
         let mut child = loop {
             match command.spawn() {
                 Ok(child) => break child,
@@ -86,7 +85,7 @@ impl Running {
                 events: libc::POLLIN,
                 revents: 0,
             };
-            let timeout = i32::try_from(TIMEOUT.as_millis()).expect("a minute");
+            let timeout = i32::try_from(TEST_TIMEOUT.as_millis()).expect("a minute");
             // SAFETY: `of` is one valid entry with an open descriptor.
             let ready = unsafe { libc::poll(&raw mut of, 1, timeout) };
             assert!(ready != 0, "it does not print {words:?}, but:\n{}", self.stderr);
@@ -114,7 +113,7 @@ impl Running {
 
     /// Waits for the end of the program. Returns its status and its standard output.
     pub(crate) fn end(&mut self) -> (ExitStatus, String) {
-        let until = Instant::now() + TIMEOUT;
+        let until = Instant::now() + TEST_TIMEOUT;
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("it is our child") {
                 break status;
@@ -167,7 +166,7 @@ pub(crate) fn get(port: u16, path: &str) -> String {
 
 pub(crate) fn connect(port: u16) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-    stream.set_read_timeout(Some(TIMEOUT)).expect("a time");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a time");
     stream
 }
 

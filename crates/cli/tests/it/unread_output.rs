@@ -8,9 +8,11 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
+use rookery_test_support::wait_until;
+
 use crate::authority::free_port;
 use crate::r_processes::Installed;
-use crate::support::{TIMEOUT, executable, folder, get, rookery};
+use crate::support::{TEST_TIMEOUT, executable, folder, get, rookery};
 
 /// Makes a full pipe. Returns its reader and its writer.
 fn full_pipe() -> (fs::File, OwnedFd) {
@@ -33,15 +35,6 @@ fn full_pipe() -> (fs::File, OwnedFd) {
     (fs::File::from(reader), writer.into())
 }
 
-/// Waits until `is_so` returns true.
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let until = Instant::now() + TIMEOUT;
-    while !is_so() {
-        assert!(Instant::now() < until, "it never was so: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// A process that is killed when a test fails.
 struct Running(Child);
 
@@ -53,7 +46,7 @@ impl Running {
 
     /// Waits for the end of the process.
     fn end(&mut self) -> ExitStatus {
-        let until = Instant::now() + TIMEOUT;
+        let until = Instant::now() + TEST_TIMEOUT;
         loop {
             if let Some(status) = self.0.try_wait().expect("our child") {
                 return status;
@@ -79,7 +72,7 @@ fn a_static_site_works_while_its_output_is_unread() {
     let mut command = rookery();
     command.args(["serve", ".", "--port", &port.to_string()]).current_dir(site.path());
     let mut it = Running(command.stdout(out).stderr(err).spawn().expect("it starts"));
-    until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    wait_until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     for _ in 0..100 {
         assert!(get(port, "/").ends_with("hello"));
     }
@@ -112,11 +105,11 @@ fn the_exit_waits_once_for_all_unread_outputs() {
             .current_dir(app.path());
         let command = installed.on_path(&mut command).env("LOUD_DIR", started.path());
         let it = Running(command.stdout(out).stderr(err).spawn().expect("it starts"));
-        until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        wait_until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
         if what == "site" {
             get(port, "/");
         } else {
-            until("the worker runs", || those_done(started.path()).len() == 1);
+            wait_until("the worker runs", || those_done(started.path()).len() == 1);
         }
         it
     };
@@ -156,12 +149,12 @@ fn workers_are_supervised_while_the_output_is_unread() {
     let (done, app) = (folder(&[]), folder(&[("app.R", "1")]));
     let ((_unread, out), (_unread_too, err)) = (full_pipe(), full_pipe());
     let mut it = loud(&installed, [done.path(), app.path()], out, err);
-    until("both have written all", || those_done(done.path()).len() == 2);
+    wait_until("both have written all", || those_done(done.path()).len() == 2);
     for pid in those_done(done.path()) {
         // SAFETY: the supervisor is alive and has not waited for the process.
         assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
     }
-    until("others have taken their places", || those_done(done.path()).len() == 4);
+    wait_until("others have taken their places", || those_done(done.path()).len() == 4);
     it.signal(libc::SIGTERM);
     assert_eq!(it.end().code(), Some(0));
 }
@@ -172,7 +165,7 @@ fn a_second_signal_stops_a_supervisor_with_unread_output() {
     let (done, app) = (folder(&[]), folder(&[("app.R", "1")]));
     let ((_unread, out), (_unread_too, err)) = (full_pipe(), full_pipe());
     let mut it = loud(&installed, [done.path(), app.path()], out, err);
-    until("both have written all", || those_done(done.path()).len() == 2);
+    wait_until("both have written all", || those_done(done.path()).len() == 2);
     it.signal(libc::SIGTERM);
     it.signal(libc::SIGINT);
     it.end();
@@ -184,7 +177,7 @@ fn lost_lines_are_counted() {
     let (done, app) = (folder(&[]), folder(&[("app.R", "1")]));
     let ((_unread, out), (mut late, err)) = (full_pipe(), full_pipe());
     let mut it = loud(&installed, [done.path(), app.path()], out, err);
-    until("both have written all", || those_done(done.path()).len() == 2);
+    wait_until("both have written all", || those_done(done.path()).len() == 2);
     let reading = std::thread::spawn(move || {
         let mut printed = Vec::new();
         late.read_to_end(&mut printed).expect("it is read to its end");

@@ -1,7 +1,7 @@
 //! Tests of workers before they are ready, with a shell script in place of R.
 //! r/tests/testthat/test-workers.R tests workers that serve.
 
-use std::path::Path;
+use rookery_test_support::tls_file;
 use std::process::Command;
 
 use crate::r_processes::Installed;
@@ -256,15 +256,14 @@ fn workers_do_not_inherit_variables_of_the_program() {
     let installed = Installed::new();
     executable(&installed.r(), "#!/bin/bash\nenv | grep ^ROOKERY_ | cut -d= -f1 >&2\nexit 3\n");
     let app = folder(&[("app.R", "1")]);
-    let tls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
     for several in ["1", "2"] {
         let mut command = Command::new(installed.program());
         command.args(["serve", "."]).current_dir(app.path());
         for (name, value) in [
             ("HOST", "127.0.0.1"),
             ("PORT", "0"),
-            ("TLS_CERT", tls.join("localhost.pem").to_str().unwrap()),
-            ("TLS_KEY", tls.join("localhost.key").to_str().unwrap()),
+            ("TLS_CERT", tls_file("localhost.pem").to_str().unwrap()),
+            ("TLS_KEY", tls_file("localhost.key").to_str().unwrap()),
             ("HSTS", "60"),
             ("WORKERS", several),
             ("DRAIN", "5s"),

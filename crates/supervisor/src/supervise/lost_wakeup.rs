@@ -18,7 +18,10 @@ pub(super) struct LostWakeup {
 impl LostWakeup {
     /// Whether it stands still at this `time` of the scoreboard's: said once.
     pub(super) fn look(&mut self, scoreboard: &Snapshot, now: Instant, time: u64) -> bool {
-        if scoreboard.r != RState::Idle || !scoreboard.is_idle(time) || scoreboard.queued() == 0 {
+        if scoreboard.r_state != RState::Idle
+            || !scoreboard.is_idle(time)
+            || scoreboard.queued() == 0
+        {
             self.since = None;
             return false;
         }
@@ -43,7 +46,7 @@ mod tests {
         let start = Instant::now();
         let (empty, _) = SharedScoreboard::create().unwrap();
         let scoreboard = |r, handed, taken, second: u64| Snapshot {
-            r,
+            r_state: r,
             since: second * 1_000_000_000,
             handed,
             taken,

@@ -117,7 +117,7 @@ impl RecyclePolicy {
             return None;
         }
         let spread = |most: u64| less(most, worker.start.epoch);
-        let answered = worker.backend.answered();
+        let answered = worker.backend.responses();
         if self.requests.is_some_and(|most| answered >= spread(most)) {
             return Some(ReplaceReason::Requests(answered));
         }

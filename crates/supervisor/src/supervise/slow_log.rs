@@ -38,8 +38,8 @@ impl SlowLog {
         time: u64,
         used: impl FnOnce() -> Option<Duration>,
     ) -> SlowLogEntry {
-        let lasts = scoreboard.lasts(time);
-        let is_busy = scoreboard.r != RState::Starting && !scoreboard.is_idle(time);
+        let lasts = scoreboard.elapsed(time);
+        let is_busy = scoreboard.r_state != RState::Starting && !scoreboard.is_idle(time);
         if let Some((since, seen)) = &mut self.told {
             if is_busy && *since == scoreboard.since {
                 *seen = lasts;
@@ -80,7 +80,7 @@ mod tests {
 
     fn scoreboard(r: RState, since: u64) -> Snapshot {
         let (scoreboard, _) = SharedScoreboard::create().unwrap();
-        Snapshot { r, since: since * SECOND, ..scoreboard.read() }
+        Snapshot { r_state: r, since: since * SECOND, ..scoreboard.read() }
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl WorkerTimeout {
         time: u64,
         is_stopped: impl FnOnce() -> bool,
     ) -> TimeoutStep {
-        let is_busy = scoreboard.r != RState::Starting && !scoreboard.is_idle(time);
+        let is_busy = scoreboard.r_state != RState::Starting && !scoreboard.is_idle(time);
         if let Some((since, at)) = self.interrupted {
             if !is_busy || scoreboard.since != since {
                 self.interrupted = None;
@@ -57,7 +57,7 @@ impl WorkerTimeout {
                 TimeoutStep::Nothing
             };
         }
-        let lasts = scoreboard.lasts(time);
+        let lasts = scoreboard.elapsed(time);
         if !is_busy || lasts < most {
             return TimeoutStep::Nothing;
         }
@@ -92,7 +92,7 @@ mod tests {
 
     fn scoreboard(r: RState, since: u64) -> Snapshot {
         let (scoreboard, _) = SharedScoreboard::create().unwrap();
-        Snapshot { r, since: since * SECOND, ..scoreboard.read() }
+        Snapshot { r_state: r, since: since * SECOND, ..scoreboard.read() }
     }
 
     #[test]

@@ -5,9 +5,10 @@ use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
+use rookery_test_support::TEST_TIMEOUT;
 use rookery_websocket_client::Settings;
 
-use crate::support::{Bench, PATIENCE, drain, head, response};
+use crate::support::{Bench, drain, head, response};
 
 /// Makes a listener whose queue is full, so that the system drops further attempts to connect for
 /// as long as both values live.
@@ -36,7 +37,7 @@ fn a_host_with_one_silent_address_is_reached_at_another() {
     };
     let served = std::thread::spawn(move || {
         let mut socket = listener.accept().unwrap().0;
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         let head = head(&mut socket);
         socket.write_all(&response(&head, "")).unwrap();
         drain(&mut socket);
@@ -44,7 +45,7 @@ fn a_host_with_one_silent_address_is_reached_at_another() {
     let mut bench = Bench::new();
     // The first address of `localhost` is 127.0.0.1, and the system retries a dropped SYN for two
     // minutes.
-    let settings = Settings { connect_timeout: PATIENCE, ..Settings::default() };
+    let settings = Settings { connect_timeout: TEST_TIMEOUT, ..Settings::default() };
     let client = bench.opened(&format!("ws://localhost:{port}/"), settings);
     bench.clients.abandon(client);
     served.join().unwrap();

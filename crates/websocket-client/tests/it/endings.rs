@@ -3,11 +3,12 @@
 use std::io::Write as _;
 use std::time::Instant;
 
+use rookery_test_support::TEST_TIMEOUT;
 use rookery_websocket::protocol::OpCode;
 use rookery_websocket_client::{STOP_TIMEOUT, SendOutcome, Settings};
 
 use crate::messages::echo;
-use crate::support::{Bench, PATIENCE, Peer, SHORT, client_frame, close_frame, drain, frame};
+use crate::support::{Bench, Peer, SHORT, client_frame, close_frame, drain, frame};
 
 #[test]
 fn the_servers_close_code_and_reason_are_reported() {
@@ -89,7 +90,7 @@ fn a_server_that_ignores_a_close_is_dropped_in_time() {
             closed,
             (1006, "the server did not respond to the close frame".to_owned(), false)
         );
-        assert!(began.elapsed() >= SHORT && began.elapsed() < PATIENCE);
+        assert!(began.elapsed() >= SHORT && began.elapsed() < TEST_TIMEOUT);
     }
     listens.end();
     deaf.end();
@@ -134,7 +135,7 @@ fn an_abandoned_client_is_closed_and_sends_no_events() {
         bench.open(&format!("ws://{}/", silent.local_addr().unwrap()), Settings::default());
     bench.clients.abandon(client);
     let (mut taken, _) = silent.accept().unwrap();
-    taken.set_read_timeout(Some(PATIENCE)).unwrap();
+    taken.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     drain(&mut taken);
     assert_eq!(bench.clients.next_event(0), None);
 }

@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use rookery_test_support::TEST_TIMEOUT;
 use rookery_websocket_client::{Address, Clients, Event, Roots, Settings};
 
-use crate::support::{PATIENCE, Peer};
+use crate::support::Peer;
 
 /// Waits for the next event of a group.
 fn next(clients: &mut Clients, group: u32) -> Event {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         if let Some(event) = clients.next_event(group) {
             return event;

@@ -4,9 +4,10 @@ use std::io::Write as _;
 use std::net::TcpStream;
 use std::time::Instant;
 
+use rookery_test_support::TEST_TIMEOUT;
 use rookery_websocket_client::{Address, Clients, Event, OpenError, Roots, Settings};
 
-use crate::support::{Bench, PATIENCE, Peer, SHORT, drain, head, header, response};
+use crate::support::{Bench, Peer, SHORT, drain, head, header, response};
 
 /// Returns the error of a client whose request receives this response.
 fn answered(answer: impl FnOnce(&str) -> Vec<u8> + Send + 'static) -> (String, Option<u16>) {
@@ -110,7 +111,7 @@ fn connecting_to_a_server_that_never_responds_times_out() {
         let (message, status) = bench.failed();
         assert!(message.ends_with("did not respond within 0.3 s"), "{message}");
         assert_eq!(status, None);
-        assert!(began.elapsed() >= SHORT && began.elapsed() < PATIENCE);
+        assert!(began.elapsed() >= SHORT && began.elapsed() < TEST_TIMEOUT);
     }
     half.end();
 }

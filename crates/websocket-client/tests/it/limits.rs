@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use rookery_test_support::TEST_TIMEOUT;
 use rookery_websocket::protocol::OpCode;
 use rookery_websocket_client::{
     Address, Clients, Content, MAX_CLIENTS, OpenError, READ_AHEAD, Roots, SendOutcome, Settings,
@@ -132,7 +133,7 @@ fn the_number_of_clients_is_limited() {
     assert!(matches!(error, OpenError::TooMany));
     assert_eq!(error.to_string(), "there are already 1000 clients: close some of them");
     clients.abandon(first);
-    let deadline = std::time::Instant::now() + crate::support::PATIENCE;
+    let deadline = std::time::Instant::now() + TEST_TIMEOUT;
     while open(&mut clients).is_err() {
         assert!(std::time::Instant::now() < deadline, "its place is free");
         std::thread::sleep(Duration::from_millis(5));

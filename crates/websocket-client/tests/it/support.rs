@@ -6,11 +6,9 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rookery_test_support::TEST_TIMEOUT;
 use rookery_websocket::protocol::{OpCode, accept_key, encode_close, encode_frame};
 use rookery_websocket_client::{Address, Clients, Content, Event, Roots, SendOutcome, Settings};
-
-/// A time limit that is never reached in a passing test, even on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A limit for operations that are expected to time out.
 pub(crate) const SHORT: Duration = Duration::from_millis(300);
@@ -37,7 +35,7 @@ impl Bench {
 
     /// Waits for the next event, about which the application must have been notified.
     pub(crate) fn next(&mut self) -> Event {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             if let Some(event) = self.clients.next_event(0) {
                 return event;
@@ -86,7 +84,7 @@ impl Bench {
 
     /// Waits until all messages of a client have been sent.
     pub(crate) fn sent(&self, client: u64) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while self.clients.queued_bytes(client) > 0 {
             assert!(Instant::now() < deadline);
             std::thread::sleep(Duration::from_millis(1));
@@ -106,8 +104,8 @@ impl<T: Send + 'static> Peer<T> {
         let address = listener.local_addr().unwrap();
         let done = std::thread::spawn(move || {
             let socket = listener.accept().unwrap().0;
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
-            socket.set_write_timeout(Some(PATIENCE)).unwrap();
+            socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+            socket.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
             serve(socket)
         });
         Peer { address, done }

@@ -3,31 +3,27 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rookery_server::tls::{CertificatePair, Pem, Tls, TlsSettings};
 use rookery_server::{Config, Listener, ListenerConfig, Server};
+use rookery_test_support::tls_file;
 use rookery_websocket_client::{Clients, Content, Event, OpenError, Roots, RootsError, Settings};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::support::{Bench, Peer, SHORT, drain};
 
-fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls").join(name)
-}
-
 fn roots(name: &str) -> Roots {
-    Roots::Custom(file(name).display().to_string())
+    Roots::Custom(tls_file(name).display().to_string())
 }
 
 /// Starts a server that returns each message and has the certificate with this name; returns its
 /// port.
 fn secure_echo(name: &str) -> (Server, Listener, u16) {
     let pair = CertificatePair {
-        certificate: Pem::File(file(&format!("{name}.pem"))),
-        key: Pem::File(file(&format!("{name}.key"))),
+        certificate: Pem::File(tls_file(&format!("{name}.pem"))),
+        key: Pem::File(tls_file(&format!("{name}.key"))),
     };
     let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
     let site = ListenerConfig {
@@ -49,7 +45,7 @@ fn failed(url: &str, roots: &Roots) -> String {
 #[test]
 fn wss_works_with_a_private_authority() {
     let (_server, _listener, port) = secure_echo("localhost");
-    let text = std::fs::read_to_string(file("ca.pem")).unwrap();
+    let text = std::fs::read_to_string(tls_file("ca.pem")).unwrap();
     for roots in [roots("ca.pem"), Roots::Custom(text)] {
         let mut bench = Bench::new();
         let client =
@@ -92,8 +88,8 @@ fn a_certificate_for_another_name_is_rejected() {
 fn an_expired_certificate_is_rejected() {
     // The project's own server does not start with such a certificate.
     let peer = Peer::new(|socket: TcpStream| {
-        let certificate = CertificateDer::from_pem_file(file("expired.pem")).unwrap();
-        let key = PrivateKeyDer::from_pem_file(file("expired.key")).unwrap();
+        let certificate = CertificateDer::from_pem_file(tls_file("expired.pem")).unwrap();
+        let key = PrivateKeyDer::from_pem_file(tls_file("expired.key")).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()

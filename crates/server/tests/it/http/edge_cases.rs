@@ -9,7 +9,7 @@ use crate::support::http2::{
     END_HEADERS, END_STREAM, GET, Heard, Peer, Two, block, code, frame, kind, ordinary, post, to,
 };
 use crate::support::tls::app;
-use crate::support::{App, PATIENCE, alone, hello};
+use crate::support::{App, TEST_TIMEOUT, alone, hello};
 
 /// Says how many header lines of each of these names the application has, and how many bytes of a body.
 fn count(exchange: &mut Exchange) {
@@ -205,7 +205,7 @@ fn equal_lengths_are_one_over_http_1_and_refused_over_http_2() {
 fn half_a_head_behind_a_request_has_the_time_of_a_head() {
     let limits = Limits {
         header_timeout: Duration::from_secs(3),
-        idle_timeout: 10 * PATIENCE,
+        idle_timeout: 10 * TEST_TIMEOUT,
         ..Limits::default()
     };
     let app = App::new(limits, hello);

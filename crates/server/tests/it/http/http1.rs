@@ -40,7 +40,7 @@ fn mirror(exchange: &mut Exchange) {
     exchange.set_response_body(page.as_bytes());
 }
 
-fn body(reply: &crate::support::Reply) -> String {
+fn body(reply: &crate::support::Response) -> String {
     String::from_utf8(reply.body.clone()).unwrap()
 }
 
@@ -219,7 +219,7 @@ fn head_204_and_304_have_no_body() {
     });
     let mut client = app.connect();
     client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!(client.reply_to("HEAD").unwrap().header("content-length"), Some("13"));
+    assert_eq!(client.response_to("HEAD").unwrap().header("content-length"), Some("13"));
     assert_eq!(client.get("/204").header("content-length"), None);
     assert_eq!(client.get("/304").status, 304);
     assert_eq!(client.get("/").body, b"Hello, World!");

@@ -12,7 +12,7 @@ use crate::support::http2::{
     ordinary, post, setting,
 };
 use crate::support::tls::{app, settings, site};
-use crate::support::{App, Handler, PATIENCE, alone, hello, until};
+use crate::support::{App, Handler, TEST_TIMEOUT, alone, hello, wait_until};
 
 /// How much longer another connection may wait for its answer while a peer attacks, in time of the I/O thread: that of so many
 /// exchanges. Optimised, one takes it 0.1 ms at the most, so that nobody waits for 20 ms. The most is taken by frames of a byte, of
@@ -129,7 +129,7 @@ fn requests_that_are_reset_at_once() {
     });
     assert_eq!(goodbye, Some(code::ENHANCE_YOUR_CALM));
     assert!(app.server.reports().count(Rejection::Http2) >= 1);
-    until("it has gone", || app.listener().connections() <= 1);
+    wait_until("it has gone", || app.listener().connections() <= 1);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn requests_that_are_reset_when_the_application_has_them() {
     let mut stream = 1;
     for _ in 0..20 {
         peer.ask(stream, GET);
-        comes.recv_timeout(PATIENCE).expect("the request");
+        comes.recv_timeout(TEST_TIMEOUT).expect("the request");
         peer.reset(stream);
         stream += 2;
     }
@@ -156,7 +156,7 @@ fn requests_that_are_reset_when_the_application_has_them() {
     other.ask(3, &get("/plain"));
     assert_eq!(other.outcome(3), Heard::Status(200));
     stream += 2;
-    until("there is room", || {
+    wait_until("there is room", || {
         stream += 2;
         peer.ask(stream, &get("/plain"));
         peer.outcome(stream) == Heard::Status(200)
@@ -174,7 +174,7 @@ fn a_peer_that_resets_all_it_asks_for_is_sent_off() {
             break;
         }
         let is_over = || app.server.reports().count(Rejection::Http2) > 0;
-        until("it comes, or the end", || comes.try_recv().is_ok() || is_over());
+        wait_until("it comes, or the end", || comes.try_recv().is_ok() || is_over());
         if is_over() {
             break;
         }
@@ -221,7 +221,7 @@ fn a_head_that_does_not_end_has_the_time_of_a_head() {
         assert!(began.elapsed() > Duration::from_millis(300), "{what}: sooner than that");
     }
     assert_eq!(app.requests(), 0);
-    until("all have gone", || app.listener().connections() == 0);
+    wait_until("all have gone", || app.listener().connections() == 0);
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn heads_that_are_held_are_charged() {
     }
     drop(peer);
     let used = |share| app.server.budget().used(share);
-    until("all is given back", || used(Share::Connections) == 0 && used(Share::Requests) == 0);
+    wait_until("all is given back", || used(Share::Connections) == 0 && used(Share::Requests) == 0);
 }
 
 #[test]
@@ -376,7 +376,7 @@ fn frames_that_carry_nothing() {
     });
     // Who goes on sending for long does not see why.
     assert!(matches!(unknown.1, None | Some(code::ENHANCE_YOUR_CALM)), "{unknown:?}");
-    until("it is reported", || app.server.reports().count(Rejection::Http2) == 1);
+    wait_until("it is reported", || app.server.reports().count(Rejection::Http2) == 1);
     // What the system holds, and what is read so that the peer sees why, included.
     assert!((8 << 20..48 << 20).contains(&unknown.0), "{unknown:?}");
     // As many pings as a client of days sends are answered, and so are settings.
@@ -463,7 +463,7 @@ fn windows_past_their_end() {
     let mut peer = Peer::with(&app, &setting(4, MOST + 1));
     // RFC 9113, 6.5.2, has the first.
     assert!(matches!(peer.goodbye(), Some(code::FLOW_CONTROL_ERROR | code::PROTOCOL_ERROR)));
-    until("all is given back", || app.server.budget().used(Share::Replies) == 0);
+    wait_until("all is given back", || app.server.budget().used(Share::Replies) == 0);
 }
 
 #[test]
@@ -481,7 +481,7 @@ fn a_window_that_is_never_opened() {
     assert_eq!(peer.outcome(1), Heard::Reset(code::CANCEL));
     peer.ask(3, &ordinary("HEAD", "/"));
     assert_eq!(peer.outcome(3), Heard::Status(200));
-    until("nothing of it is held", || app.server.budget().used(Share::Replies) == 0);
+    wait_until("nothing of it is held", || app.server.budget().used(Share::Replies) == 0);
 }
 
 #[test]
@@ -498,7 +498,7 @@ fn a_window_that_is_opened_byte_by_byte() {
     let mut peer = Peer::with(&app, &setting(4, 0));
     peer.ask(1, GET);
     let began = Instant::now();
-    while began.elapsed() < PATIENCE {
+    while began.elapsed() < TEST_TIMEOUT {
         peer.send(frame(kind::WINDOW_UPDATE, 0, 1, &1u32.to_be_bytes()));
         // Each byte comes in a frame of its own, until there is no more.
         match peer.frame() {
@@ -522,7 +522,7 @@ fn streams_past_the_limit_are_refused() {
     assert!(max.windows(6).any(|entry| entry == setting(3, 10)), "{max:?}");
     for at in 0..10 {
         peer.ask(2 * at + 1, GET);
-        comes.recv_timeout(PATIENCE).expect("the request");
+        comes.recv_timeout(TEST_TIMEOUT).expect("the request");
     }
     for at in 10..20 {
         peer.ask(2 * at + 1, GET);
@@ -553,8 +553,8 @@ fn a_preface_has_the_time_of_the_handshake() {
     let mut wrong = Peer::silent(app.address);
     wrong.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(wrong.goodbye(), None);
-    until("it is reported", || app.server.reports().count(Rejection::Http2) == 1);
-    until("all have gone", || app.listener().connections() == 0);
+    wait_until("it is reported", || app.server.reports().count(Rejection::Http2) == 1);
+    wait_until("all have gone", || app.listener().connections() == 0);
 }
 
 #[test]
@@ -566,7 +566,7 @@ fn a_connection_without_a_stream_is_closed_after_its_time() {
     assert_eq!(peer.outcome(1), Heard::Status(200));
     let began = Instant::now();
     // Pings are no use of it.
-    while began.elapsed() < PATIENCE {
+    while began.elapsed() < TEST_TIMEOUT {
         if !peer.try_send(frame(kind::PING, 0, 0, &[7; 8])) || peer.frame_of(kind::PING).is_none() {
             break;
         }
@@ -607,7 +607,7 @@ fn bodies_that_are_not_read_are_held_within_their_window() {
     let mut peer = Peer::new(&app);
     for at in 0..8 {
         peer.begin(2 * at + 1, &post("/"));
-        comes.recv_timeout(PATIENCE).expect("the head");
+        comes.recv_timeout(TEST_TIMEOUT).expect("the head");
     }
     // What may come is charged before it does: a window of the connection's at the most.
     assert_eq!(app.server.budget().used(Share::Requests), 1 << 20);
@@ -620,5 +620,5 @@ fn bodies_that_are_not_read_are_held_within_their_window() {
     peer.send(frame(kind::DATA, 0, 9, &[7; 1]));
     assert_eq!(peer.goodbye(), Some(code::FLOW_CONTROL_ERROR));
     drop(peer);
-    until("it is given back", || app.server.budget().used(Share::Requests) == 0);
+    wait_until("it is given back", || app.server.budget().used(Share::Requests) == 0);
 }

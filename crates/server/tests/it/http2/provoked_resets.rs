@@ -9,7 +9,7 @@ use crate::support::http2::{
     END_HEADERS, END_STREAM, GET, Heard, Peer, block, code, frame, get, kind, post,
 };
 use crate::support::tls::app;
-use crate::support::{PATIENCE, alone, hello, until};
+use crate::support::{TEST_TIMEOUT, alone, hello, wait_until};
 
 const MOST: u32 = (1 << 31) - 1;
 
@@ -55,7 +55,7 @@ fn what_the_server_resets_counts_while_the_application_has_it() {
             // The last one does not come.
             let comes_surely = at < if ends_all { 1 } else { 20 };
             if comes
-                .recv_timeout(if comes_surely { PATIENCE } else { Duration::from_secs(1) })
+                .recv_timeout(if comes_surely { TEST_TIMEOUT } else { Duration::from_secs(1) })
                 .is_err()
             {
                 break;
@@ -91,7 +91,7 @@ fn windows_past_their_end_without_end() {
     });
     assert_eq!(goodbye, Some(code::ENHANCE_YOUR_CALM));
     assert_eq!(app.server.reports().count(Rejection::Http2), 1);
-    until("it has gone", || app.listener().connections() <= 1);
+    wait_until("it has gone", || app.listener().connections() <= 1);
 }
 
 #[test]
@@ -145,6 +145,8 @@ fn small_frames_that_carry_nothing() {
         // Who goes on sending for long does not see why.
         assert!(matches!(goodbye, None | Some(code::ENHANCE_YOUR_CALM)), "{what}: {goodbye:?}");
         assert!((8 << 20..48 << 20).contains(&sent), "{what}: {sent}");
-        until("it is reported", || app.server.reports().count(Rejection::Http2) == at as u64 + 1);
+        wait_until("it is reported", || {
+            app.server.reports().count(Rejection::Http2) == at as u64 + 1
+        });
     }
 }

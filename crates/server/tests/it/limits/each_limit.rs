@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rookery_exchange::{BodySource, Command, Event};
 use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 
-use crate::support::{App, Client, PATIENCE, echo, hello, masked, until};
+use crate::support::{App, Client, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 
 #[test]
 fn head_bytes() {
@@ -117,13 +117,13 @@ fn head_time() {
     let began = Instant::now();
     client.send("GET / HTTP/1.1\r\n");
     // Trickling does not buy time.
-    while began.elapsed() < PATIENCE {
+    while began.elapsed() < TEST_TIMEOUT {
         std::thread::sleep(Duration::from_millis(30));
         if client.socket.write_all(b"X: a\r\n").is_err() {
             break;
         }
     }
-    assert!(began.elapsed() < PATIENCE, "the head went on");
+    assert!(began.elapsed() < TEST_TIMEOUT, "the head went on");
     assert_eq!(app.server.reports().count(Rejection::HeadTimeout), 1);
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\n");
@@ -170,7 +170,7 @@ fn a_client_that_does_not_read_is_given_up() {
     });
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while app.listener().connections() > 0 {
         assert!(Instant::now() < until, "still there");
         std::thread::sleep(Duration::from_millis(10));
@@ -201,7 +201,7 @@ fn the_queue_of_requests() {
     for client in &mut clients {
         client.send("GET /queued HTTP/1.1\r\nHost: a\r\n\r\n");
     }
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while app.server.reports().count(Rejection::Busy) < 4 {
         assert!(Instant::now() < until);
         std::thread::sleep(Duration::from_millis(1));
@@ -240,9 +240,9 @@ fn a_request_whose_client_has_been_reset_is_not_for_the_application() {
     app.await_event("request /held");
     let mut gone = app.connect();
     gone.send("GET /gone HTTP/1.1\r\nHost: a\r\n\r\n");
-    gone.until_read();
+    gone.wait_until_server_has_read();
     reset(gone.socket);
-    until("it is noticed", || app.listener().connections() == 1);
+    wait_until("it is noticed", || app.listener().connections() == 1);
     count.store(false, Ordering::Relaxed);
     assert_eq!(first.response().unwrap().status, 200);
     app.await_event("request /gone");
@@ -293,10 +293,10 @@ fn frames_of_a_message() {
     let app = App::new(Limits { ws_max_message_size: 1000, ..Limits::default() }, hello);
     for (more, is_refused) in [(4094, false), (4095, true)] {
         let mut client = app.connect();
-        client.upgrade(b"");
-        let mut frames = masked(0x01, b"a");
-        frames.extend(masked(0x00, b"").repeat(more));
-        frames.extend(masked(0x80, b"z"));
+        client.upgrade("/ws");
+        let mut frames = masked_frame(0x01, b"a");
+        frames.extend(masked_frame(0x00, b"").repeat(more));
+        frames.extend(masked_frame(0x80, b"z"));
         client.send(frames);
         let (opcode, payload) = client.frame().unwrap();
         let expected: (u8, &[u8]) =
@@ -318,13 +318,13 @@ fn what_is_read_after_a_refusal() {
         (app, client)
     };
     // Bytes: what is read, and what the sockets' buffers take.
-    let (_app, mut client) = refused(PATIENCE);
+    let (_app, mut client) = refused(TEST_TIMEOUT);
     let piece = vec![0; 1 << 20];
     let sent = (0..100).take_while(|_| client.socket.write_all(&piece).is_ok()).count();
     assert!((8..60).contains(&sent), "{sent} MiB");
     // Time.
     let (app, mut client) = refused(Duration::from_millis(200));
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while app.listener().connections() > 0 {
         let _ = client.socket.write_all(b"a");
         assert!(Instant::now() < until, "still read");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rookery_server::{Limits, Rejection};
 
-use crate::support::{App, Client, PATIENCE, hello, until};
+use crate::support::{App, Client, TEST_TIMEOUT, hello, wait_until};
 
 /// Answers at once, but for `/held`.
 fn held(limits: Limits) -> (App, Arc<AtomicBool>) {
@@ -32,7 +32,7 @@ fn a_newcomer_is_told_503_when_all_are_being_served() {
         client.send("GET /queued HTTP/1.1\r\nHost: a\r\n\r\n");
     }
     for client in &seated[1..] {
-        client.until_read();
+        client.wait_until_server_has_read();
     }
     let mut late = app.connect();
     let reply = late.response().unwrap();
@@ -54,11 +54,11 @@ fn a_newcomer_gets_the_seat_of_the_slowest() {
     };
     let (app, holds) = held(limits);
     let mut silent = app.connect();
-    until("it is there", || app.listener().connections() == 1);
+    wait_until("it is there", || app.listener().connections() == 1);
     std::thread::sleep(Duration::from_millis(500));
     let mut half = app.connect();
     half.send("GET / HT");
-    half.until_read();
+    half.wait_until_server_has_read();
     std::thread::sleep(Duration::from_millis(500));
     let mut idle = app.connect();
     assert_eq!(idle.get("/").status, 200);
@@ -76,7 +76,7 @@ fn a_newcomer_gets_the_seat_of_the_slowest() {
             _ => assert!(idle.is_closed()),
         }
         // The seat that was given up is free.
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while app.listener().connections() > 4 {
             assert!(Instant::now() < until);
             std::thread::sleep(Duration::from_millis(5));
@@ -103,10 +103,10 @@ fn connections_of_one_address() {
     assert!(String::from_utf8_lossy(&reply.body).contains("from this address"));
     assert!(third.is_closed());
     // A WebSocket counts as what it was.
-    assert_eq!(seated[0].upgrade(b"").status, 101);
+    assert_eq!(seated[0].upgrade("/ws").status, 101);
     assert_eq!(app.connect().response().unwrap().status, 503);
     drop(seated);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     loop {
         let mut client = app.connect();
         // Turned away while those before have not been missed yet.
@@ -130,7 +130,7 @@ fn who_has_just_been_answered_keeps_the_seat() {
         if answered.elapsed() > Duration::from_millis(500) {
             // On a machine that is busy that was long ago.
             seated = app.connect();
-            until("there is room", || app.listener().connections() <= 1);
+            wait_until("there is room", || app.listener().connections() <= 1);
             continue;
         }
         assert_eq!(status, Some(503));

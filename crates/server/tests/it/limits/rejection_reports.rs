@@ -10,7 +10,7 @@ use crate::support::http2::{
     END_HEADERS, END_STREAM, GET, Heard, PREFACE, Peer, block, frame, kind, setting,
 };
 use crate::support::tls::{settings, site};
-use crate::support::{App, PATIENCE, echo, hello, masked};
+use crate::support::{App, TEST_TIMEOUT, echo, hello, masked_frame};
 
 /// How a peer learns of a rejection.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
     };
     let two = over_two(END_HEADERS | END_STREAM, &other);
     let tunnel = [&[(":method", "CONNECT"), (":protocol", "connect-udp")], &GET[1..]].concat();
-    let (large, message) = (vec![7; 20_000_000], masked(0x82, &vec![7; 100_000]));
+    let (large, message) = (vec![7; 20_000_000], masked_frame(0x82, &vec![7; 100_000]));
     [
         (Rejection::Unreadable, usual(), b"nonsense\r\n\r\n".to_vec(), Status(400)),
         (Rejection::Host, usual(), get(""), Status(400)),
@@ -107,7 +107,7 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
         (
             Rejection::Unread,
             Limits { ws_stall_timeout: soon, ..usual() },
-            masked(0x82, &large),
+            masked_frame(0x82, &large),
             Dropped,
         ),
         (
@@ -210,7 +210,7 @@ fn every_rejection_reaches_its_requests_hook_once() {
             continue;
         }
         if matches!(told, CloseCode(_) | Dropped) {
-            assert_eq!(client.upgrade(b"").status, 101);
+            assert_eq!(client.upgrade("/ws").status, 101);
         }
         // Refused while it is being written is refused as well.
         let _ = client.socket.write_all(&sent);
@@ -238,7 +238,7 @@ fn every_rejection_reaches_its_requests_hook_once() {
 
 /// Waits for the report, the only one, whose id is above the last.
 fn is_reported(reports: &Reports<Rejection>, rejection: Rejection, last: &mut u64) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     // It is counted first, and lies in the queue a moment later.
     let report = loop {
         if let Some(report) = reports.take() {

@@ -9,7 +9,7 @@ use rookery_server::{Config, Limits, ListenerConfig};
 
 use crate::support::http2::{Two, to};
 use crate::support::tls::{settings, site};
-use crate::support::{App, Client, Reply, echo};
+use crate::support::{App, Client, Response, echo};
 
 const HEADER: &str = "strict-transport-security";
 
@@ -31,7 +31,7 @@ fn app_with(hsts: Option<Hsts>, files: StaticFiles) -> App {
 const MINUTE: Hsts = Hsts { max_age: 60, include_subdomains: false, preload: false };
 
 /// What a reply says, once at the most.
-fn told(reply: &Reply) -> Option<String> {
+fn told(reply: &Response) -> Option<String> {
     let all: Vec<_> = reply
         .head
         .lines()

@@ -26,7 +26,7 @@ impl Supervisor<'_> {
                 TimeoutStep::Nothing => {}
                 TimeoutStep::Interrupt(lasts) => {
                     // Those that wait for an answer get 504 now, whatever becomes of R.
-                    self.registry.give_up_on(&worker.backend);
+                    self.registry.time_out(&worker.backend);
                     worker.say(Message::Interrupt);
                     (self.plan.tell)(&format!(
                         "the R of worker {number} ({pid}) has been busy with one thing for {} s: it is interrupted",
@@ -34,7 +34,7 @@ impl Supervisor<'_> {
                     ));
                 }
                 TimeoutStep::GoesOn => {
-                    worker.backend.goes_on();
+                    worker.backend.clear_timeout();
                     if !worker.health.is_suspended {
                         self.registry.resume(&worker.backend);
                     }
@@ -43,7 +43,7 @@ impl Supervisor<'_> {
                     ));
                 }
                 TimeoutStep::End(lasts) => {
-                    self.registry.give_up_on(&worker.backend);
+                    self.registry.time_out(&worker.backend);
                     (self.plan.tell)(&format!(
                         "the R of worker {number} ({pid}) has been busy with one thing for {} s: it is ended",
                         lasts.as_secs()

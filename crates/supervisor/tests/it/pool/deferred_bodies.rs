@@ -1,9 +1,11 @@
 //! Apps that may refuse a body before it has been taken.
 
+use rookery_test_support::client::Client;
+use rookery_test_support::wait_until;
 use std::io::Write as _;
 use std::sync::atomic::Ordering;
 
-use crate::support::frontend::{Client, Frontend, until};
+use crate::support::frontend::Frontend;
 
 /// Bytes of a body that is asked for first.
 const LARGE: usize = 2 << 20;
@@ -38,7 +40,7 @@ fn what_the_app_refuses_is_not_taken() {
         let mut client = front.connect();
         announce(&mut client, "/echo", lines);
         // Nothing of the body has been sent.
-        let reply = client.reply("POST");
+        let reply = client.response_to("POST").unwrap();
         assert_eq!(
             (reply.status, reply.text().as_str()),
             (413, "larger than the app takes"),
@@ -51,7 +53,7 @@ fn what_the_app_refuses_is_not_taken() {
     let mut client = front.connect();
     announce(&mut client, "/echo", "Content-Length: 5000000000\r\n");
     let _ = client.socket.write_all(&vec![0; 64 << 10]);
-    assert_eq!(client.reply("POST").status, 413);
+    assert_eq!(client.response_to("POST").unwrap().status, 413);
 }
 
 #[test]
@@ -63,14 +65,14 @@ fn the_head_is_seen_once_and_r_is_free_while_the_body_comes() {
     assert_eq!(client.head().status, 100);
     assert_eq!(seen(&front, 0), (1, 0));
     client.send(&body[..1000]);
-    until("it has nothing to do", || front.workers[0].backend.load() == (0, 0));
+    wait_until("it has nothing to do", || front.workers[0].backend.load() == (0, 0));
     // Others are served meanwhile.
     let mut other = front.connect();
     for _ in 0..20 {
         assert_eq!(other.get("/slot").text(), "0");
     }
     client.send(&body[1000..]);
-    let reply = client.reply("POST");
+    let reply = client.response_to("POST").unwrap();
     assert!(reply.status == 200 && reply.body == body, "{}", reply.head);
     assert_eq!(seen(&front, 0), (1, 21));
 }
@@ -84,14 +86,14 @@ fn small_bodies_are_taken_at_once_and_the_app_sees_their_heads_too() {
     std::thread::sleep(std::time::Duration::from_millis(50));
     assert_eq!(seen(&front, 0), (0, 0));
     client.send(b"12345");
-    assert_eq!(client.reply("POST").text(), "12345");
+    assert_eq!(client.response_to("POST").unwrap().text(), "12345");
     assert_eq!(seen(&front, 0), (1, 1));
     // Who asks before he sends is told what the app says.
     announce(&mut client, "/echo", "Content-Length: 5\r\nExpect: 100-continue\r\n");
     assert_eq!(client.head().status, 100);
     assert_eq!(seen(&front, 0), (2, 1));
     client.send(b"12345");
-    assert_eq!(client.reply("POST").text(), "12345");
+    assert_eq!(client.response_to("POST").unwrap().text(), "12345");
     assert_eq!(seen(&front, 0), (2, 2));
 }
 
@@ -105,7 +107,7 @@ fn a_worker_that_ends_while_the_body_comes_costs_nothing() {
     front.kill(at);
     let body = vec![7; LARGE];
     client.send(&body);
-    let reply = client.reply("POST");
+    let reply = client.response_to("POST").unwrap();
     assert!(reply.status == 200 && reply.body == body, "{}", reply.head);
     // The other has been shown it with the body alone.
     assert_eq!(seen(&front, 0), (0, 1));
@@ -116,10 +118,10 @@ fn a_worker_that_ends_with_the_head_is_a_502_and_no_body_is_taken() {
     let mut front = front(1);
     let mut client = front.connect();
     announce(&mut client, "/hold-head", "Content-Length: 5000000\r\n");
-    until("it has begun", || seen(&front, 0).0 == 1);
+    wait_until("it has begun", || seen(&front, 0).0 == 1);
     front.join_seeing_heads(1);
     front.kill(0);
-    assert_eq!(client.reply("POST").status, 502);
+    assert_eq!(client.response_to("POST").unwrap().status, 502);
     assert_eq!(seen(&front, 0), (0, 0));
 }
 

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use rookery_server::{Config, Limits};
 use rookery_supervisor::{Backend, PoolLimits, WorkerId};
+use rookery_test_support::TEST_TIMEOUT;
 use rookery_worker_protocol::{RState, SharedScoreboard, now};
 use tempfile::TempDir;
 
-use crate::support::frontend::{Frontend, PATIENCE};
+use crate::support::frontend::Frontend;
 
 /// A worker that is a closure, which is given each of its connections and the request's head that has come over it.
 struct Script {
@@ -44,16 +45,16 @@ impl Script {
         let is_alive = Arc::downgrade(&connections);
         std::thread::spawn(move || {
             while is_alive.strong_count() > 1 {
-                theirs.r_is(RState::Idle, now());
+                theirs.set_r_state(RState::Idle, now());
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        scoreboard.r_is(RState::Idle, now());
+        scoreboard.set_r_state(RState::Idle, now());
         // Bodies past a few bytes go in files.
         let limits = Limits { body_buffer_size: 64 << 10, ..Limits::default() };
         let front =
             Frontend::with(0, PoolLimits::default(), Config { limits, ..Config::default() });
-        front.registry.join(&Backend::new(
+        front.registry.add(&Backend::new(
             (0, 1),
             4711,
             WorkerId::new().unwrap(),
@@ -70,7 +71,7 @@ impl Script {
 
 /// A request's head; `None` at the end.
 fn head(connection: &mut UnixStream) -> Option<String> {
-    connection.set_read_timeout(Some(PATIENCE)).unwrap();
+    connection.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -186,7 +187,7 @@ fn a_worker_that_ends_within_a_large_reply_has_not_answered() {
         statuses.push((path, head.status));
         match head.status {
             502 => assert!(
-                client.until(b"\n").starts_with(b"502 Bad Gateway: the worker ended"),
+                client.read_through(b"\n").starts_with(b"502 Bad Gateway: the worker ended"),
                 "{path}"
             ),
             // Something had been sent: the client sees that it is not whole.

@@ -1,8 +1,8 @@
 //! Workers that wait, ready, and what is asked of new ones before they serve.
 
 use rookery_supervisor::{Outcome, SupervisorCommand};
+use rookery_test_support::wait_until;
 
-use crate::support::frontend::until;
 use crate::support::running_supervisor::{
     Load, Running, Wish, is_told, lives, send_signal, while_,
 };
@@ -15,7 +15,7 @@ fn a_spare_takes_the_place_of_one_that_ends() {
         let serving = running.pids()[0];
         while_(300);
         send_signal(serving, libc::SIGKILL);
-        until("another serves", || {
+        wait_until("another serves", || {
             let pids = running.pids();
             pids.len() == 1 && pids[0] != serving
         });
@@ -35,7 +35,7 @@ fn with_a_spare_nobody_waits_for_an_r_to_start() {
     let running = Running::new(Wish { workers: 1, spares: 1, mode, ..Wish::default() });
     let serving = running.pids()[0];
     // Until there is one.
-    until("there is a spare", || {
+    wait_until("there is a spare", || {
         children().iter().filter(|pid| is_of(**pid, &running)).count() >= 2
     });
     while_(1000);
@@ -50,13 +50,13 @@ fn a_spare_that_was_stopped_when_it_was_wanted_serves_when_it_goes_on() {
     let running = Running::new(Wish { workers: 1, spares: 1, mode, ..Wish::default() });
     let serving = running.pids()[0];
     let spare = || children().into_iter().find(|pid| *pid != serving && is_of(*pid, &running));
-    until("there is a spare", || spare().is_some());
+    wait_until("there is a spare", || spare().is_some());
     while_(1000);
     let spare = spare().unwrap();
     send_signal(spare, libc::SIGSTOP);
-    until("it is known", || is_told(&[&format!("({spare}) has been stopped")]));
+    wait_until("it is known", || is_told(&[&format!("({spare}) has been stopped")]));
     send_signal(serving, libc::SIGKILL);
-    until("none serves", || running.pids().is_empty());
+    wait_until("none serves", || running.pids().is_empty());
     send_signal(spare, libc::SIGCONT);
     assert_eq!(running.get("/pid").text(), spare.to_string());
 }
@@ -90,14 +90,14 @@ fn a_reload_replaces_spares_as_well() {
     let before = running.pids();
     let load = Load::start(running.address, 4, "/sleep/1");
     running.ask(SupervisorCommand::Reload);
-    until("it is told", || {
+    wait_until("it is told", || {
         running.has_told(&["reloaded: all workers are of generation 1"])
             && running.pids().iter().all(|pid| !before.contains(pid))
     });
-    until("they have gone", || before.iter().all(|pid| !lives(*pid)));
+    wait_until("they have gone", || before.iter().all(|pid| !lives(*pid)));
     assert_eq!(running.pids().len(), 2);
     send_signal(running.pids()[0], libc::SIGKILL);
-    until("the spare serves", || running.pids().len() == 2);
+    wait_until("the spare serves", || running.pids().len() == 2);
     for _ in 0..10 {
         assert_eq!(running.get("/environment/ROOKERY_GENERATION").text(), "1");
     }
@@ -123,7 +123,7 @@ fn a_new_worker_is_warmed_up_before_it_serves() {
     let running = Running::new(warm(&["/slot", "/slot"]));
     assert_eq!(running.get("/begun").text(), "3");
     running.ask(SupervisorCommand::Reload);
-    until("the next serves", || running.get("/environment/ROOKERY_GENERATION").text() == "1");
+    wait_until("the next serves", || running.get("/environment/ROOKERY_GENERATION").text() == "1");
     assert!(running.get("/begun").text().parse::<u32>().unwrap() >= 4);
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use rookery_supervisor::{Outcome, RecyclePolicy, SupervisorCommand, Timeouts};
+use rookery_test_support::wait_until;
 
-use crate::support::frontend::until;
 use crate::support::running_supervisor::{Running, Wish, how_often, is_told, send_signal, while_};
 
 #[test]
@@ -75,8 +75,8 @@ fn one_that_is_not_ready_in_time_is_started_again() {
 fn a_loop_of_ends_is_told_and_others_serve_on() {
     let mode = |start| if start == 0 { "" } else { "fails" };
     let running = Running::start(Wish { mode, ..Wish::default() });
-    until("one is ready", || running.registry.backends().len() == 1);
-    until("the loop is told", || is_told(&["worker 1 ends again and again"]));
+    wait_until("one is ready", || running.registry.backends().len() == 1);
+    wait_until("the loop is told", || is_told(&["worker 1 ends again and again"]));
     assert_eq!(running.get("/environment/ROOKERY_WORKER").text(), "0");
     running.ask(SupervisorCommand::Stop);
 }
@@ -86,7 +86,7 @@ fn it_turns_as_often_as_whoever_watches_it_wants() {
     let running = Running::new(Wish { turns_every: Duration::from_millis(100), ..Wish::default() });
     while_(1000);
     // Of thirty; a second each, and what workers say, are six. A machine that is busy may have others turn meanwhile.
-    until("it turns so often", || {
+    wait_until("it turns so often", || {
         let before = running.turns();
         while_(3000);
         running.turns() - before >= 12

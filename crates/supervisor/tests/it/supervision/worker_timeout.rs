@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use rookery_supervisor::Timeouts;
+use rookery_test_support::wait_until;
 
-use crate::support::frontend::until;
 use crate::support::running_supervisor::{Running, Wish, is_told, lives};
 
 fn patient_for(milliseconds: u64) -> Timeouts {
@@ -21,8 +21,8 @@ fn one_that_is_busy_for_too_long_is_ended_without_an_interrupt() {
     let before = running.pids();
     let reply = running.connect().get("/sleep/600000");
     assert_eq!((reply.status, reply.text().contains("took too long")), (504, true));
-    until("it is ended", || before.iter().any(|pid| !lives(*pid)));
-    until("another serves", || {
+    wait_until("it is ended", || before.iter().any(|pid| !lives(*pid)));
+    wait_until("another serves", || {
         running.pids().len() == 2 && running.pids().iter().all(|pid| lives(*pid))
     });
     let gone = before.iter().find(|pid| !lives(**pid)).unwrap().to_string();
@@ -41,8 +41,8 @@ fn one_that_does_not_come_out_of_it_is_ended_and_its_client_gets_504() {
     for _ in 0..20 {
         assert_eq!(running.get("/slot").status, 200);
     }
-    until("it is ended", || before.iter().any(|pid| !lives(*pid)));
-    until("another serves", || {
+    wait_until("it is ended", || before.iter().any(|pid| !lives(*pid)));
+    wait_until("another serves", || {
         running.pids().len() == 2 && running.pids().iter().all(|pid| lives(*pid))
     });
     let gone = before.iter().find(|pid| !lives(**pid)).unwrap().to_string();
@@ -60,7 +60,7 @@ fn one_that_comes_out_of_it_serves_on() {
     assert_eq!(running.get("/sleep/3000").status, 504);
     // Waits for it, since there is no other.
     assert_eq!(running.get("/pid").text(), before[0].to_string());
-    until("it is told", || is_told(&[&before[0].to_string(), "does something else now"]));
+    wait_until("it is told", || is_told(&[&before[0].to_string(), "does something else now"]));
     assert_eq!(running.pids(), before);
 }
 

@@ -13,10 +13,11 @@ use rookery_supervisor::{
     BackendRegistry, Frontend, Outcome, PoolLimits, PublicListeners, RecyclePolicy,
     SupervisorCommand, SupervisorConfig, SupervisorEvent, Timeouts, pool, supervise,
 };
+use rookery_test_support::client::{Client, Response};
+use rookery_test_support::wait_until;
 use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use crate::support::frontend::{Client, Reply, until};
 use crate::support::worker_program::{MODE, command};
 
 /// What supervisors of this process have told, each on its thread.
@@ -32,7 +33,7 @@ pub(crate) struct Wish {
     pub(crate) warmup: Vec<String>,
     pub(crate) times: Timeouts,
     /// How long a request may wait, in the queue and in a worker.
-    pub(crate) queue_time: Duration,
+    pub(crate) queue_timeout: Duration,
     pub(crate) recycle: RecyclePolicy,
     pub(crate) start_retries: u32,
     pub(crate) restarts: bool,
@@ -55,7 +56,7 @@ impl Default for Wish {
             surges: true,
             warmup: Vec::new(),
             times: Timeouts::default(),
-            queue_time: PoolLimits::default().queue_time,
+            queue_timeout: PoolLimits::default().queue_timeout,
             recycle: RecyclePolicy::default(),
             start_retries: 0,
             restarts: true,
@@ -165,15 +166,15 @@ impl Running {
     pub(crate) fn new(wish: Wish) -> Running {
         let workers = wish.workers as usize;
         let running = Running::start(wish);
-        until("they are ready", || running.registry.backends().len() == workers);
+        wait_until("they are ready", || running.registry.backends().len() == workers);
         // It is told a moment after the last of them has joined.
-        until("it is said to be ready", || running.door.is_ready.load(Ordering::Relaxed));
+        wait_until("it is said to be ready", || running.door.is_ready.load(Ordering::Relaxed));
         running
     }
 
     pub(crate) fn start(wish: Wish) -> Running {
         let registry = Arc::new(BackendRegistry::default());
-        let limits = PoolLimits { queue_time: wish.queue_time, ..PoolLimits::default() };
+        let limits = PoolLimits { queue_timeout: wish.queue_timeout, ..PoolLimits::default() };
         let server =
             Server::with_application(Config::default(), pool(Arc::clone(&registry), limits));
         let site = ListenerConfig { files: registry.files(), ..ListenerConfig::default() };
@@ -240,7 +241,7 @@ impl Running {
         Client::connect(self.address)
     }
 
-    pub(crate) fn get(&self, path: &str) -> Reply {
+    pub(crate) fn get(&self, path: &str) -> Response {
         self.connect().get(path)
     }
 
@@ -266,7 +267,7 @@ impl Running {
 
     /// Waits until the worker accepts, and returns its process.
     pub(crate) fn until_worker_accepts(&self) -> i32 {
-        until("the worker accepts", || {
+        wait_until("the worker accepts", || {
             let backends = self.registry.backends();
             if self.front_end_accepts() || backends.len() != 1 {
                 return false;

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes the certificates and keys of the tests anew, by openssl. Their keys are public: they are for nothing else.
+# Makes the certificates and keys for tests with openssl. The keys are public, so they must not be used for anything else.
 set -euo pipefail
 cd "$(dirname "$0")"
 days=36500
-rm -f ./*.pem ./*.key ./*.der ./*.p12
+rm -rf certificates keys
 
 key() { openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1.key"; }
 
@@ -34,7 +34,7 @@ key client
 issue client "/C=GB/O=Engines, Analytical/CN=Ada" "" clientAuth
 key stranger
 openssl req -new -x509 -key stranger.key -subj "/CN=stranger" -days $days -out stranger.pem
-# What is refused, or spoken of.
+# Keys and certificates in formats that the server rejects.
 openssl pkey -in localhost.key -aes256 -passout pass:secret -out encrypted.key
 openssl ec -in localhost.key -aes256 -passout pass:secret -out encrypted-traditional.key 2> /dev/null
 openssl x509 -in localhost.pem -outform DER -out localhost.der
@@ -54,3 +54,6 @@ dated() {
 dated expired 20200101000000Z 20210101000000Z
 dated future 20900101000000Z 20910101000000Z
 rm -f ca.srl
+mkdir certificates keys
+mv ./*.key localhost-key.der keys
+mv ./*.pem ./*.der ./*.p12 certificates
