@@ -11,7 +11,7 @@ use std::time::Duration;
 use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_status::Counter;
-use rookery_worker_protocol::SharedScoreboard;
+use rookery_worker_protocol::{BegunRequests, SharedScoreboard, Ticket};
 use tokio::sync::Notify;
 
 use crate::pool_counters::{InFlightRoutes, PoolCounters, QueueGauge};
@@ -50,7 +50,8 @@ pub struct Backend {
     availability: AtomicU8,
     is_sticky: AtomicBool,
     sees_heads: AtomicBool,
-    has_timed_out: AtomicBool,
+    /// The requests that R had begun when the worker exceeded the worker timeout last.
+    timed_out: Mutex<BegunRequests>,
     /// The time in milliseconds within which the worker's WebSockets are to be closed; 0 if they
     /// stay open.
     session_close_time: AtomicU64,
@@ -90,7 +91,7 @@ impl Backend {
         scoreboard: SharedScoreboard,
     ) -> Arc<Backend> {
         let availability = AtomicU8::new(Availability::Ready as u8);
-        let [is_sticky, sees_heads, has_timed_out] = [false; 3].map(AtomicBool::new);
+        let [is_sticky, sees_heads] = [false; 2].map(AtomicBool::new);
         Arc::new(Backend {
             slot,
             epoch,
@@ -101,7 +102,7 @@ impl Backend {
             availability,
             is_sticky,
             sees_heads,
-            has_timed_out,
+            timed_out: Mutex::default(),
             session_close_time: AtomicU64::new(0),
             static_paths: Mutex::default(),
             load: Load::default(),
@@ -128,15 +129,10 @@ impl Backend {
         self.sees_heads.load(Ordering::Relaxed)
     }
 
-    /// Returns true while R is busy with one task for longer than the worker timeout. Requests that
-    /// R has begun then get 504.
-    pub(crate) fn has_timed_out(&self) -> bool {
-        self.has_timed_out.load(Ordering::Acquire)
-    }
-
-    /// Clears the timeout, because R has finished the task that took too long.
-    pub(crate) fn clear_timeout(&self) {
-        self.has_timed_out.store(false, Ordering::Release);
+    /// Returns true if R had begun this request when the worker exceeded the worker timeout. The
+    /// request then gets 504, whatever R responds after it has been interrupted.
+    pub(crate) fn has_timed_out(&self, ticket: Ticket) -> bool {
+        self.timed_out.lock().unwrap_or_else(PoisonError::into_inner).contains(ticket)
     }
 
     /// Returns the time within which the worker's WebSockets are to be closed; `None` if they stay
@@ -260,7 +256,8 @@ impl BackendRegistry {
     /// Suspends a worker whose R process has been busy with one task for too long. Requests that R
     /// has begun get 504.
     pub fn time_out(&self, backend: &Backend) {
-        backend.has_timed_out.store(true, Ordering::Release);
+        let begun = backend.scoreboard.begun_requests();
+        *backend.timed_out.lock().unwrap_or_else(PoisonError::into_inner) = begun;
         self.suspend(backend);
     }
 
