@@ -136,8 +136,8 @@ fn is_session_path(path: &[u8]) -> bool {
 pub(in crate::pool) fn destination(kind: RequestKind, named: Option<AffinityState>) -> Destination {
     match (kind, named) {
         (_, Some(AffinityState::Ready)) => Destination::NamedBackend,
-        // A worker that drains or is stuck serves only the sessions that it has. A new page or
-        // session begins on another worker.
+        // A worker that is not ready keeps the sessions that it has. A new page or session begins
+        // on another worker.
         (RequestKind::Page | RequestKind::Reconnect, _)
         | (RequestKind::Undeclared, Some(AffinityState::Stuck | AffinityState::Suspended))
         // Shiny's client begins a new session with a WebSocket.
