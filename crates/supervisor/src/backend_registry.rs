@@ -1,5 +1,5 @@
-//! The registry of backends: the workers that are running, as the supervisor reports them to the pool. It holds state
-//! and no commands, so that it does not matter when the pool reads it.
+//! The registry of backends: the workers that are running, as the supervisor reports them to the
+//! pool. It holds state and no commands, so that it does not matter when the pool reads it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_status::Counter;
-use rookery_worker_protocol::SharedScoreboard;
+use rookery_worker_protocol::{BegunRequests, SharedScoreboard, Ticket};
 use tokio::sync::Notify;
 
 use crate::pool_counters::{InFlightRoutes, PoolCounters, QueueGauge};
@@ -50,8 +50,10 @@ pub struct Backend {
     availability: AtomicU8,
     is_sticky: AtomicBool,
     sees_heads: AtomicBool,
-    has_timed_out: AtomicBool,
-    /// The time in milliseconds within which the worker's WebSockets are to be closed; 0 if they stay open.
+    /// The requests that R had begun when the worker exceeded the worker timeout last.
+    timed_out: Mutex<BegunRequests>,
+    /// The time in milliseconds within which the worker's WebSockets are to be closed; 0 if they
+    /// stay open.
     session_close_time: AtomicU64,
     /// The static paths that the worker has announced.
     static_paths: Mutex<StaticPaths>,
@@ -89,7 +91,7 @@ impl Backend {
         scoreboard: SharedScoreboard,
     ) -> Arc<Backend> {
         let availability = AtomicU8::new(Availability::Ready as u8);
-        let [is_sticky, sees_heads, has_timed_out] = [false; 3].map(AtomicBool::new);
+        let [is_sticky, sees_heads] = [false; 2].map(AtomicBool::new);
         Arc::new(Backend {
             slot,
             epoch,
@@ -100,7 +102,7 @@ impl Backend {
             availability,
             is_sticky,
             sees_heads,
-            has_timed_out,
+            timed_out: Mutex::default(),
             session_close_time: AtomicU64::new(0),
             static_paths: Mutex::default(),
             load: Load::default(),
@@ -127,18 +129,14 @@ impl Backend {
         self.sees_heads.load(Ordering::Relaxed)
     }
 
-    /// Returns true while R is busy with one task for longer than the worker timeout. Requests that R has begun then
-    /// get 504.
-    pub(crate) fn has_timed_out(&self) -> bool {
-        self.has_timed_out.load(Ordering::Acquire)
+    /// Returns true if R had begun this request when the worker exceeded the worker timeout. The
+    /// request then gets 504, whatever R responds after it has been interrupted.
+    pub(crate) fn has_timed_out(&self, ticket: Ticket) -> bool {
+        self.timed_out.lock().unwrap_or_else(PoisonError::into_inner).contains(ticket)
     }
 
-    /// Clears the timeout, because R has finished the task that took too long.
-    pub(crate) fn clear_timeout(&self) {
-        self.has_timed_out.store(false, Ordering::Release);
-    }
-
-    /// Returns the time within which the worker's WebSockets are to be closed; `None` if they stay open.
+    /// Returns the time within which the worker's WebSockets are to be closed; `None` if they stay
+    /// open.
     pub(crate) fn session_close_time(&self) -> Option<Duration> {
         let time = self.session_close_time.load(Ordering::Acquire);
         (time > 0).then(|| Duration::from_millis(time))
@@ -154,20 +152,22 @@ impl Backend {
         }
     }
 
-    /// Returns the number of unfinished requests that came through the front end, and the number of all WebSockets.
+    /// Returns the number of unfinished requests that came through the front end, and the number of
+    /// all WebSockets.
     pub fn load(&self) -> (usize, usize) {
         let Load { in_flight, sessions, .. } = &self.load;
         let own = usize::try_from(self.scoreboard.read().sessions).unwrap_or(usize::MAX);
         (in_flight.load(Ordering::Relaxed), sessions.load(Ordering::Relaxed).max(own))
     }
 
-    /// Returns the number of open connections that the worker has accepted itself, including WebSockets.
+    /// Returns the number of open connections that the worker has accepted itself, including
+    /// WebSockets.
     pub fn connections(&self) -> usize {
         usize::try_from(self.scoreboard.read().connections).unwrap_or(usize::MAX)
     }
 
-    /// Returns the number of requests that the worker has responded to, including those on connections that it has
-    /// accepted itself.
+    /// Returns the number of requests that the worker has responded to, including those on
+    /// connections that it has accepted itself.
     pub fn responses(&self) -> u64 {
         self.load.responses.load(Ordering::Relaxed).max(self.scoreboard.read().done)
     }
@@ -177,8 +177,9 @@ impl Backend {
     }
 }
 
-/// Returns the static paths that the front end serves if its workers have announced these. A path that differs between
-/// workers is excluded. Its requests then go to a worker, and a shorter path does not apply to them.
+/// Returns the static paths that the front end serves if its workers have announced these. A path
+/// that differs between workers is excluded. Its requests then go to a worker, and a shorter path
+/// does not apply to them.
 fn common_static_paths(announced: &[&StaticPaths]) -> StaticPaths {
     let excluded = || StaticPath {
         path: PathBuf::new(),
@@ -252,9 +253,11 @@ impl BackendRegistry {
         self.transition(backend, &[Availability::Ready], Availability::Suspended);
     }
 
-    /// Suspends a worker whose R process has been busy with one task for too long. Requests that R has begun get 504.
+    /// Suspends a worker whose R process has been busy with one task for too long. Requests that R
+    /// has begun get 504.
     pub fn time_out(&self, backend: &Backend) {
-        backend.has_timed_out.store(true, Ordering::Release);
+        let begun = backend.scoreboard.begun_requests();
+        *backend.timed_out.lock().unwrap_or_else(PoisonError::into_inner) = begun;
         self.suspend(backend);
     }
 
@@ -263,8 +266,8 @@ impl BackendRegistry {
         self.transition(backend, &[Availability::Suspended], Availability::Ready);
     }
 
-    /// Sets the availability of a worker if it is one of `from`. So a dead worker stays dead, and a draining worker does
-    /// not become ready.
+    /// Sets the availability of a worker if it is one of `from`. So a dead worker stays dead, and a
+    /// draining worker does not become ready.
     fn transition(&self, backend: &Backend, from: &[Availability], to: Availability) {
         for from in from {
             let (from, to) = (*from as u8, to as u8);
@@ -278,7 +281,8 @@ impl BackendRegistry {
         self.changed.notify_one();
     }
 
-    /// Has the WebSockets of a worker closed, one after the other, within a time after which the worker ends.
+    /// Has the WebSockets of a worker closed, one after the other, within a time after which the
+    /// worker ends.
     pub fn close_sessions(&self, backend: &Backend, within: Duration) {
         let time = (within.as_millis() as u64).max(1);
         if backend.session_close_time.swap(time, Ordering::AcqRel) == 0 {
@@ -286,8 +290,8 @@ impl BackendRegistry {
         }
     }
 
-    /// Removes a worker that has ended. Its [`Scoreboard`](rookery_worker_protocol::Scoreboard) shows which requests R had
-    /// begun, and does not change any more.
+    /// Removes a worker that has ended. Its [`Scoreboard`](rookery_worker_protocol::Scoreboard)
+    /// shows which requests R had begun, and does not change any more.
     pub fn remove(&self, backend: &Backend) {
         backend.availability.store(Availability::Dead as u8, Ordering::Release);
         let mut backends = self.lock();
@@ -297,26 +301,28 @@ impl BackendRegistry {
         self.changed.notify_one();
     }
 
-    /// Returns a handle to the static paths that the front end serves, which change with the workers.
+    /// Returns a handle to the static paths that the front end serves, which change with the
+    /// workers.
     pub fn files(&self) -> StaticFiles {
         self.files.clone()
     }
 
-    /// Replaces the static paths that a worker has announced. A worker that has not been added changes nothing before it
-    /// is.
+    /// Replaces the static paths that a worker has announced. A worker that has not been added
+    /// changes nothing before it is.
     pub fn set_static_paths(&self, backend: &Backend, paths: BTreeMap<String, StaticPath>) {
         let backends = self.lock();
         *backend.lock_static_paths() = paths;
         self.publish_static_paths(&backends);
     }
 
-    /// Serves the static paths that all workers have in common, including draining workers, because their clients still
-    /// send requests.
+    /// Serves the static paths that all workers have in common, including draining workers, because
+    /// their clients still send requests.
     fn publish_static_paths(&self, backends: &[Arc<Backend>]) {
         let announced: Vec<_> =
             backends.iter().map(|backend| backend.lock_static_paths()).collect();
         let announced: Vec<&StaticPaths> = announced.iter().map(|paths| &**paths).collect();
-        // The paths were checked when they were read. If they are refused nevertheless, the workers serve them.
+        // The paths were checked when they were read. If they are refused nevertheless, the workers
+        // serve them.
         if self.files.replace(common_static_paths(&announced)).is_err() {
             let _ = self.files.replace(StaticPaths::new());
         }

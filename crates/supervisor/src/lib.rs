@@ -1,7 +1,9 @@
-//! Several worker processes behind one server: starting them, and giving them what there is to do.
+//! Several worker processes behind one server.
 //!
-//! The server ([`rookery_server`]) owns the listeners, TLS, HTTP/2, limits, bodies, files and the log, as with one process. Here are
-//! [the application](pool()) that it asks, and the supervisor of the processes behind that.
+//! The server ([`rookery_server`]) owns the listeners, TLS, HTTP/2, limits, bodies, files and the
+//! log, as with a single process. This crate contains [the application](pool()) of that server,
+//! which forwards requests to the workers, and the supervisor that starts, watches and replaces the
+//! workers.
 
 #![cfg(target_os = "linux")]
 

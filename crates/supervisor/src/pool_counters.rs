@@ -1,5 +1,5 @@
-//! The counters of the pool, which other threads read for metrics and reports. Only the pool's thread writes, so plain
-//! loads and stores are enough.
+//! The counters of the pool, which other threads read for metrics and reports. Only the pool's
+//! thread writes, so plain loads and stores are enough.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -78,7 +78,8 @@ pub(crate) struct PoolCounters {
     pub(crate) retries_unbegun: Counter,
     /// The requests that were sent to another worker because theirs ended after R had begun them.
     pub(crate) retries_begun: Counter,
-    /// The pages that lost their WebSocket and opened another one at the worker that had made the page.
+    /// The pages that lost their WebSocket and opened another one at the worker that had made the
+    /// page.
     pub(crate) reconnected_same_worker: Counter,
     /// The pages that lost their WebSocket and opened another one at another worker.
     pub(crate) reconnected_new_worker: Counter,
@@ -89,8 +90,8 @@ pub(crate) struct PoolCounters {
 /// The maximum number of bytes of a [`Route`]. A longer route is truncated.
 const MAX_ROUTE_LEN: usize = 90;
 
-/// The method and the path of a request that a worker has, for people. The query and the tokens of sessions, which are
-/// secrets, are left out.
+/// The method and the path of a request that a worker has, for people. The query and the tokens of
+/// sessions, which are secrets, are left out.
 #[derive(Clone, Copy)]
 struct Route {
     ticket: Ticket,
@@ -120,7 +121,8 @@ impl InFlightRoutes {
         self.lock().retain(|route| route.ticket != ticket);
     }
 
-    /// Returns the route of the request that R has begun last, and the time since the request was sent.
+    /// Returns the route of the request that R has begun last, and the time since the request was
+    /// sent.
     pub(crate) fn last_begun(&self, scoreboard: &Scoreboard) -> Option<(String, Duration)> {
         let routes = self.lock();
         let route = routes.iter().rev().find(|route| scoreboard.has_begun(route.ticket))?;

@@ -260,7 +260,7 @@ impl Attempt<'_> {
     fn give_up_reason(&self) -> Option<Failure> {
         let entry = &self.backend.entry;
         if entry.scoreboard.has_begun(self.ticket) {
-            return entry.has_timed_out().then_some(Failure::Timeout);
+            return entry.has_timed_out(self.ticket).then_some(Failure::Timeout);
         }
         let is_late = self.begin_deadline.is_some_and(|deadline| Instant::now() >= deadline);
         (is_late && entry.scoreboard.withdraw(self.ticket)).then_some(Failure::NotBegun)

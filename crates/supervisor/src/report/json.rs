@@ -11,7 +11,7 @@ pub(super) fn of(about: &ServerInfo, report: &Report, registry: &BackendRegistry
     let queue = registry.counters.queue.read();
     let mut workers: Vec<Value> =
         report.processes.iter().map(|process| worker(process, report)).collect();
-    // Those without a process.
+    // Slots without a process.
     for (slot, told) in report.slots.iter().enumerate() {
         let has_process =
             report.processes.iter().any(|process| process.backend.slot as usize == slot);

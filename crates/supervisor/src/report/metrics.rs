@@ -1,11 +1,12 @@
-//! The report as Prometheus reads it: text, version 0.0.4. Workers are told apart by slot, of which there are few, and not by process.
+//! The report as metrics for Prometheus, in version 0.0.4 of its text format. The label of a worker
+//! is its slot and not its process id, so that the number of time series stays small.
 
 use rookery_status::{Metrics, RProcess, RequestCounters};
 
 use super::data::{Process, READY, Report};
 use crate::backend_registry::BackendRegistry;
 
-/// All that a worker's state may be, so that none is missing while nobody is in it.
+/// All states of workers. Each of them is reported, also if no worker has it.
 const STATES: [&str; 8] =
     ["starting", "warming", "spare", READY, "draining", "stopping", "backing_off", "suspended"];
 
@@ -96,7 +97,8 @@ pub(super) fn of(report: &Report, registry: &BackendRegistry) -> String {
     text.into_text()
 }
 
-/// Sums up the requests of the front end, and those of clients whose connections workers have accepted themselves.
+/// Returns the sums of the requests of the front end and of those on connections that workers have
+/// accepted themselves.
 fn answered(report: &Report, registry: &BackendRegistry) -> RequestCounters {
     let (all, counts) = (RequestCounters::default(), &registry.counters);
     all.responses.add_all(&counts.responses);
@@ -122,7 +124,7 @@ fn workers(text: &mut Metrics, report: &Report, sessions_limit: u64) {
         let count = if state == "backing_off" { backing_off } else { count };
         text.value("workers", &format!("state=\"{state}\""), count);
     }
-    // A slot may have two while one takes the other's place: the one that came last.
+    // A slot has two processes while one replaces the other. Only the newer one is reported.
     let mut latest: Vec<&Process> = Vec::new();
     for process in &report.processes {
         match latest.iter_mut().find(|other| other.backend.slot == process.backend.slot) {

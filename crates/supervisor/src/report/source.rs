@@ -1,4 +1,4 @@
-//! A supervisor and its workers, as the admin listener tells of them.
+//! The status of a supervisor and its workers, as the admin listener serves it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,12 +8,13 @@ use super::data::{Lifecycle, Report};
 use super::{json, metrics, table};
 use crate::backend_registry::BackendRegistry;
 
-/// When something should be sent here.
+/// The conditions under which the readiness probe succeeds.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadinessPolicy {
-    /// How many workers have to be ready, of those that are wanted.
+    /// The minimum number of ready workers; the number of wanted workers if that is less.
     pub min_ready: u32,
-    /// What is answered while it ends: 404 is what some balancers take for "no new clients", and 503 for a fault.
+    /// The status of the readiness probe during shutdown: 503, or 404 for load balancers that take
+    /// 404 for "no new clients" and 503 for a failure.
     pub drain_status: u16,
 }
 
@@ -23,7 +24,7 @@ impl Default for ReadinessPolicy {
     }
 }
 
-/// See the module.
+/// The status of a supervisor and its workers.
 #[derive(Debug)]
 pub struct SupervisorStatus {
     registry: Arc<BackendRegistry>,
@@ -32,7 +33,7 @@ pub struct SupervisorStatus {
 }
 
 impl SupervisorStatus {
-    /// Of the workers of a registry, and their supervisor.
+    /// Creates the status of the supervisor and the workers of a registry.
     pub fn new(
         registry: Arc<BackendRegistry>,
         about: ServerInfo,
@@ -41,7 +42,7 @@ impl SupervisorStatus {
         SupervisorStatus { registry, readiness: Mutex::new(readiness), about }
     }
 
-    /// Changes when something should be sent here.
+    /// Replaces the conditions of the readiness probe.
     pub fn set_readiness(&self, readiness: ReadinessPolicy) {
         *self.readiness.lock().unwrap_or_else(PoisonError::into_inner) = readiness;
     }
@@ -76,7 +77,8 @@ impl StatusSource for SupervisorStatus {
     }
 }
 
-/// Why nothing should be sent here. How much waits is none: overload would take out all machines.
+/// Returns why the readiness probe fails; `None` if it succeeds. A long queue is no reason, because
+/// overload would then take all machines out of service.
 fn not_ready(report: &Report, readiness: ReadinessPolicy) -> Option<NotReady> {
     let (ready, least) =
         (report.ready(), readiness.min_ready.clamp(1, report.wanted.max(1)) as usize);
@@ -111,7 +113,8 @@ mod tests {
         told.change(|report| report.turned = Some(Instant::now()));
         assert_eq!(probes(), (true, false, Some(503)));
         told.change(|report| report.course = Lifecycle::Serving);
-        // All its workers have died: it is to be left alone, and given nothing.
+        // All workers have ended. The supervisor is live and must not be restarted, but gets no
+        // requests.
         assert_eq!(probes(), (true, true, Some(503)));
         told.change(|report| report.course = Lifecycle::Draining);
         assert_eq!(status.not_ready(), Some(NotReady { status: 404, why: "it stops".to_owned() }));

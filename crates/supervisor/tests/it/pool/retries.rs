@@ -1,5 +1,6 @@
 //! What becomes of requests whose worker ends.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -155,4 +156,19 @@ fn one_that_comes_back_too_often_is_a_503() {
     front.kill(0);
     front.join(0);
     assert_eq!(front.connect().get("/slot").status, 200);
+}
+
+#[test]
+fn a_request_that_timed_out_gets_504_also_if_r_recovers_at_once() {
+    let front = Frontend::with(1, PoolLimits::default(), Config::default());
+    let held = front.ask("/hold");
+    wait_until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
+    let backend = Arc::clone(&front.workers[0].backend);
+    // R recovers, and responds, before the I/O thread has noticed the timeout.
+    front.registry.time_out(&backend);
+    front.registry.resume(&backend);
+    front.workers[0].gate.open();
+    assert_eq!(held.join().unwrap().status, 504);
+    // A request that R begins later gets its own response.
+    assert_eq!(front.ask("/slot").join().unwrap().status, 200);
 }
