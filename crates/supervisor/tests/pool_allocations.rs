@@ -80,11 +80,11 @@ fn steady_state_allocates_little() {
     });
     let (scoreboard, memory) = SharedScoreboard::create().unwrap();
     let theirs = SharedScoreboard::attach(&memory).unwrap();
-    theirs.r_is(RState::Idle, now());
+    theirs.set_r_state(RState::Idle, now());
     std::thread::spawn(move || {
         allocator::process::exclude_current_thread();
         loop {
-            theirs.r_is(RState::Idle, now());
+            theirs.set_r_state(RState::Idle, now());
             std::thread::sleep(Duration::from_millis(20));
         }
     });
@@ -95,7 +95,7 @@ fn steady_state_allocates_little() {
     );
     let listener =
         server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
-    registry.join(&Backend::new((0, 1), 1, WorkerId::new().unwrap(), path, scoreboard));
+    registry.add(&Backend::new((0, 1), 1, WorkerId::new().unwrap(), path, scoreboard));
     let connect = || {
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         socket.set_nodelay(true).unwrap();

@@ -61,7 +61,7 @@ pub use counters::{
 pub use inherited::{Inherited, InheritedError};
 pub use message::{MESSAGE_BYTES, MalformedMessage, Message};
 pub use public_listeners::{PublicDescriptors, PublicSockets};
-pub use scoreboard::{IDLE_RENEWAL_INTERVAL, RState, Scoreboard, Snapshot, now};
+pub use scoreboard::{BegunRequests, IDLE_RENEWAL_INTERVAL, RState, Scoreboard, Snapshot, now};
 pub use shared_scoreboard::SharedScoreboard;
 pub use ticket::{MAX_TICKETS, Ticket, TicketGuard, Tickets};
 pub use variables::{

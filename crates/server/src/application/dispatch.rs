@@ -111,8 +111,8 @@ impl Dispatch {
         }
         // The request is counted before the event is passed on, because the application may have
         // taken the request when `handle_event` returns.
-        scoreboard.hand();
-        self.application.handle_event(event).inspect_err(|_| scoreboard.take_back())
+        scoreboard.count_handed();
+        self.application.handle_event(event).inspect_err(|_| scoreboard.uncount_handed())
     }
 
     /// Returns the application's decision on a request, if it has been made.

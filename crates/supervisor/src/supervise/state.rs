@@ -351,7 +351,7 @@ impl<'a> Supervisor<'a> {
         let Some(worker) = self.workers.get(&epoch) else { return };
         let Some((number, bytes)) = worker.take_announced() else { return };
         let paths = read_announcement(&bytes).unwrap_or_default();
-        self.registry.announce(&worker.backend, paths);
+        self.registry.set_static_paths(&worker.backend, paths);
         worker.say(Message::Applied(number));
     }
 
@@ -473,7 +473,7 @@ impl<'a> Supervisor<'a> {
                     if is_over || worker.is_done() {
                         worker.stop(self.plan.times.stop);
                     } else if left <= within {
-                        self.registry.end_sessions(&worker.backend, left);
+                        self.registry.close_sessions(&worker.backend, left);
                         worker.end_sessions(left);
                     }
                 }

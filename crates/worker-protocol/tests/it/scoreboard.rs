@@ -48,7 +48,7 @@ fn after_a_kill_the_begun_requests_are_known() {
         assert!(!worker.scoreboard.has_begun(ticket(done + 2)), "{done}");
         let read = worker.scoreboard.read();
         assert!(read.taken >= done && read.taken <= done + 1, "{read:?}, {done}");
-        assert_eq!((read.r, read.pid), (RState::Busy, worker.process.id()));
+        assert_eq!((read.r_state, read.pid), (RState::Busy, worker.process.id()));
     }
     println!("begun and nothing done yet: {begun_but_undone} of {KILLS}");
 }
@@ -59,19 +59,19 @@ fn after_a_kill_the_begun_requests_are_known() {
 fn handles_requests() {
     // SAFETY: no other thread uses the environment, and the descriptors belong to nothing else.
     let scoreboard = unsafe { Inherited::take() }.unwrap().unwrap().scoreboard;
-    scoreboard.introduce(std::process::id(), 0);
-    scoreboard.r_is(RState::Busy, now());
+    scoreboard.set_process(std::process::id(), 0);
+    scoreboard.set_r_state(RState::Busy, now());
     // Bypasses the buffer of the test harness, so that each line is written with one system call.
     let mut out = File::from(io::stdout().lock_fd());
     out.write_all(b"\nbegins\n").unwrap();
     for sequence in 1.. {
-        scoreboard.hand();
-        scoreboard.take();
+        scoreboard.count_handed();
+        scoreboard.count_taken();
         assert!(scoreboard.begin(Ticket::new(sequence, (sequence % 5) as usize).unwrap()));
         if out.write_all(format!("{sequence}\n").as_bytes()).is_err() {
             return;
         }
-        scoreboard.done(now());
+        scoreboard.count_done(now());
     }
 }
 
@@ -112,9 +112,9 @@ fn a_hostile_worker_can_neither_truncate_the_memory_nor_write_unhandled_values()
         let _ = (
             read.queued(),
             read.pending(),
-            read.lasts(now()),
+            read.elapsed(now()),
             read.is_idle(now()),
-            read.busy_by(now()),
+            read.busy_time(now()),
         );
         let _ = held.iter().filter(|held| scoreboard.has_begun(held.ticket())).count();
     }
@@ -176,9 +176,9 @@ fn both_mappings_share_the_memory() {
     let (scoreboard, memory) = SharedScoreboard::create().unwrap();
     let theirs = SharedScoreboard::attach(&memory).unwrap();
     let ticket = Ticket::new(9, 4).unwrap();
-    theirs.r_is(RState::Busy, 5);
+    theirs.set_r_state(RState::Busy, 5);
     assert!(theirs.begin(ticket));
-    assert_eq!((scoreboard.read().r, scoreboard.read().since), (RState::Busy, 5));
+    assert_eq!((scoreboard.read().r_state, scoreboard.read().since), (RState::Busy, 5));
     assert!(scoreboard.has_begun(ticket));
     drop(theirs);
     assert!(scoreboard.has_begun(ticket));

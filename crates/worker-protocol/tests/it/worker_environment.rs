@@ -78,7 +78,7 @@ fn reports_its_descriptors() {
         of_child.split_whitespace().all(|fd| matches!(fd, "0" | "1" | "2" | "10" | "255")),
         "{of_child}"
     );
-    inherited.scoreboard.introduce(std::process::id(), 0);
+    inherited.scoreboard.set_process(std::process::id(), 0);
     inherited.control.send(Message::Pong(17)).unwrap();
     assert_eq!(inherited.control.receive(), Received::Nothing);
     assert!(

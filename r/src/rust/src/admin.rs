@@ -39,7 +39,7 @@ impl Core {
         let (scoreboard, _) = SharedScoreboard::create()
             .map_err(|error| format!("`admin` cannot be had here: {error}."))?;
         let scoreboard = Arc::new(scoreboard);
-        scoreboard.introduce_self();
+        scoreboard.set_own_process();
         let seen = StandaloneInputs {
             scoreboard: Arc::clone(&scoreboard),
             reports: Arc::clone(self.server().reports()),
@@ -103,7 +103,12 @@ impl Core {
         if let Some(AdminServer { one, .. }) = &self.admin {
             one.answers(exchange, now());
         } else if let Some(scoreboard) = self.supervised_scoreboard() {
-            scoreboard.tally().answer(exchange.response().status(), handed, begun, now());
+            scoreboard.request_counters().record_response(
+                exchange.response().status(),
+                handed,
+                begun,
+                now(),
+            );
         }
     }
 }

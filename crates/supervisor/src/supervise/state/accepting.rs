@@ -64,7 +64,7 @@ impl Supervisor<'_> {
         let worker = others.next().filter(|worker| {
             worker.start.is_public
                 && worker.phase == WorkerPhase::Ready
-                && worker.backend.standing() == Availability::Ready
+                && worker.backend.availability() == Availability::Ready
         })?;
         others.next().is_none().then_some(worker.start.epoch)
     }

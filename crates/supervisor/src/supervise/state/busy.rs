@@ -26,26 +26,25 @@ impl Supervisor<'_> {
                 TimeoutStep::Nothing => {}
                 TimeoutStep::Interrupt(lasts) => {
                     // Those that wait for an answer get 504 now, whatever becomes of R.
-                    self.registry.give_up_on(&worker.backend);
+                    self.registry.time_out(&worker.backend);
                     worker.say(Message::Interrupt);
                     (self.plan.tell)(&format!(
-                        "the R of worker {number} ({pid}) has been busy with one thing for {} s: it is interrupted",
+                        "the R process of worker {number} ({pid}) has been busy with one task for {} s: interrupting it",
                         lasts.as_secs()
                     ));
                 }
                 TimeoutStep::GoesOn => {
-                    worker.backend.goes_on();
                     if !worker.health.is_suspended {
                         self.registry.resume(&worker.backend);
                     }
                     (self.plan.tell)(&format!(
-                        "the R of worker {number} ({pid}) does something else now"
+                        "the R process of worker {number} ({pid}) has finished the task that took too long"
                     ));
                 }
                 TimeoutStep::End(lasts) => {
-                    self.registry.give_up_on(&worker.backend);
+                    self.registry.time_out(&worker.backend);
                     (self.plan.tell)(&format!(
-                        "the R of worker {number} ({pid}) has been busy with one thing for {} s: it is ended",
+                        "the R process of worker {number} ({pid}) has been busy with one task for {} s: ending it",
                         lasts.as_secs()
                     ));
                     worker.leaves = Some("stuck");
@@ -53,7 +52,7 @@ impl Supervisor<'_> {
                 }
                 TimeoutStep::EndInterrupted => {
                     (self.plan.tell)(&format!(
-                        "the R of worker {number} ({pid}) is still busy with the same: it is ended"
+                        "the R process of worker {number} ({pid}) is still busy with the same task: ending it"
                     ));
                     worker.leaves = Some("stuck");
                     worker.stop(TO_END.min(self.plan.times.stop));

@@ -45,7 +45,7 @@ impl Supervisor<'_> {
             match worker.slow.look(&scoreboard, time, || thread_time(pid, scoreboard.r_thread)) {
                 SlowLogEntry::Nothing => {}
                 SlowLogEntry::Long(lasts, computes) => {
-                    let route = worker.backend.load.asked.begun(&worker.backend.scoreboard);
+                    let route = worker.backend.load.routes.last_begun(&worker.backend.scoreboard);
                     let route = route.map_or(String::new(), |(route, _)| format!(" with {route}"));
                     let how = match computes {
                         Some(true) => ": it computes",
@@ -119,7 +119,7 @@ pub(super) fn had(worker: &WorkerProcess, ended: &ProcessEnd) -> String {
     format!(
         "{} s, {}, {} MB of memory at the most, {:.1} s of processor time",
         worker.began.elapsed().as_secs(),
-        several(worker.backend.answered(), "request"),
+        several(worker.backend.responses(), "request"),
         ended.memory / 1_000_000,
         ended.time.as_secs_f64()
     )

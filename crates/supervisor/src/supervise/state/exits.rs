@@ -31,7 +31,7 @@ impl Supervisor<'_> {
             let current = slot.current.and_then(|current| self.workers.get(&current));
             let life = current.map_or(Duration::ZERO, |worker| now.duration_since(worker.began));
             slot.backoff.is_loop(life)
-                && current.is_none_or(|worker| worker.backend.answered() == 0)
+                && current.is_none_or(|worker| worker.backend.responses() == 0)
         };
         if self.plan.fails_fast && self.slots.iter().filter(|slot| !slot.is_given_up).all(loops) {
             self.end(Outcome::CrashLoop);
@@ -95,9 +95,9 @@ impl Supervisor<'_> {
         // At once: whoever connects waits for it.
         self.on_acceptor_ended(epoch);
         // What the pool knows of it is gone when it has heard of the end.
-        let route = worker.backend.load.asked.begun(&worker.backend.scoreboard);
+        let route = worker.backend.load.routes.last_begun(&worker.backend.scoreboard);
         // Before anything else: requests that it had wait for this.
-        self.registry.leave(&worker.backend);
+        self.registry.remove(&worker.backend);
         let reason = self.history.has_ended(&worker, exit);
         let now = Instant::now();
         self.outputs.extend(worker.clean_up().into_iter().map(|output| (output, now)));
@@ -118,7 +118,7 @@ impl Supervisor<'_> {
             return self.failed_to_replace(&worker, exit, reason == OOM);
         }
         if place.current != Some(epoch) {
-            if worker.backend.answered() > 0 {
+            if worker.backend.responses() > 0 {
                 // It served until another took its place: failures from before it are no loop.
                 place.backoff = RestartBackoff::default();
             }
@@ -145,7 +145,7 @@ impl Supervisor<'_> {
         }
         self.note_failure(now);
         let place = &mut self.slots[slot as usize];
-        let has_answered = worker.backend.answered() > 0;
+        let has_answered = worker.backend.responses() > 0;
         let has_failed = matches!(worker.phase, WorkerPhase::Starting { .. }) || !self.was_ready;
         place.failed_starts += u32::from(has_failed);
         place.is_misconfigured = has_failed && exit == Exit::Status(MISCONFIGURED);

@@ -84,7 +84,7 @@ impl ReportHistory {
         };
         *self.exits.entry(reason).or_default() += 1;
         let sessions = worker.backend.scoreboard.read().sessions;
-        self.past.add_all(worker.backend.scoreboard.tally());
+        self.past.add_all(worker.backend.scoreboard.request_counters());
         if sessions > 0 {
             *self.sessions_lost.entry(reason).or_default() += sessions;
         }
@@ -181,7 +181,7 @@ impl Supervisor<'_> {
         let history = &self.history;
         let log_lines_lost = self.front.log_lines_lost();
         let mut ready = 0;
-        self.registry.told.change(|report| {
+        self.registry.report.change(|report| {
             report.course = course;
             report.turned = Some(now);
             report.started = Some(history.started);
@@ -211,12 +211,14 @@ const LATE: Duration = Duration::from_millis(50);
 
 fn process(worker: &mut WorkerProcess) -> Process {
     let time = now();
-    let busy_ratio = worker.share.look(worker.backend.scoreboard.read().busy_by(time), time);
+    let busy_ratio = worker.share.look(worker.backend.scoreboard.read().busy_time(time), time);
     let state = match worker.phase {
         WorkerPhase::Starting { .. } if worker.is_warming => "warming",
         WorkerPhase::Starting { .. } => "starting",
         WorkerPhase::Ready if !worker.is_serving => "spare",
-        WorkerPhase::Ready if worker.backend.standing() == Availability::Suspended => "suspended",
+        WorkerPhase::Ready if worker.backend.availability() == Availability::Suspended => {
+            "suspended"
+        }
         WorkerPhase::Ready => READY,
         WorkerPhase::Draining { .. } => "draining",
         WorkerPhase::Stopping { .. } | WorkerPhase::Killed => "stopping",

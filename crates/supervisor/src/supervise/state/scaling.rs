@@ -116,7 +116,7 @@ impl Supervisor<'_> {
             let worker =
                 current(*slot).filter(|it| it.is_serving && it.phase == WorkerPhase::Ready)?;
             // One that does not answer now serves nobody.
-            let is_well = worker.backend.standing() == Availability::Ready;
+            let is_well = worker.backend.availability() == Availability::Ready;
             Some((is_well, worker.backend.load().1, Reverse(worker.start.epoch), *slot))
         });
         let serving: Vec<_> = serving.collect();

@@ -20,7 +20,7 @@ impl Supervisor<'_> {
     pub(super) fn have_serve(&mut self, epoch: u64) {
         if let Some(worker) = self.workers.get_mut(&epoch) {
             worker.is_serving = true;
-            self.registry.join(&worker.backend);
+            self.registry.add(&worker.backend);
         }
     }
 

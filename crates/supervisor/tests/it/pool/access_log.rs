@@ -64,7 +64,7 @@ fn agree(admin: &Admin, lines: &[OwnedRecord], count: f64) {
 
 #[test]
 fn a_request_that_went_to_another_worker_says_so() {
-    let limits = PoolLimits { retries_begun: true, ..PoolLimits::default() };
+    let limits = PoolLimits { retry_safe_methods: true, ..PoolLimits::default() };
     let mut front = Frontend::with(1, limits, Config::default());
     let log = front.log();
     let held = front.ask("/hold");
@@ -109,14 +109,17 @@ fn what_a_worker_died_with_is_a_d() {
 
 #[test]
 fn what_nobody_had_time_for_is_a_q() {
-    let limits = PoolLimits { queue_time: Duration::from_millis(300), ..PoolLimits::default() };
+    let limits = PoolLimits { queue_timeout: Duration::from_millis(300), ..PoolLimits::default() };
     let front = Frontend::with(0, limits, Config::default());
     let log = front.log();
     assert_eq!(front.connect().get("/slot").status, 503);
     let late = log.line();
     assert!(upstream(&late).queued >= Duration::from_millis(300), "{late:?}");
-    let limits =
-        PoolLimits { queue: 1, queue_time: Duration::from_secs(600), ..PoolLimits::default() };
+    let limits = PoolLimits {
+        max_queued_requests: 1,
+        queue_timeout: Duration::from_secs(600),
+        ..PoolLimits::default()
+    };
     let front = Frontend::with(0, limits, Config::default());
     let log = front.log();
     let mut waits = front.connect();
@@ -135,8 +138,11 @@ fn what_nobody_had_time_for_is_a_q() {
         );
         assert_eq!((upstream.retries(), upstream.response_time), (0, None));
     }
-    let full =
-        Frontend::with(1, PoolLimits { sessions: 1, ..PoolLimits::default() }, Config::default());
+    let full = Frontend::with(
+        1,
+        PoolLimits { max_sessions: 1, ..PoolLimits::default() },
+        Config::default(),
+    );
     let log = full.log();
     let mut client = full.connect();
     assert_eq!((client.upgrade("/ws").status, log.line().ended), (101, None));
@@ -227,7 +233,7 @@ fn an_upload_is_told_of_once_and_a_refused_one_as_well() {
 
 #[test]
 fn requests_of_one_client_have_one_session_which_is_not_its_cookie() {
-    let limits = PoolLimits { sticky: SessionAffinity::Cookie, ..PoolLimits::default() };
+    let limits = PoolLimits { session_affinity: SessionAffinity::Cookie, ..PoolLimits::default() };
     let front = Frontend::with(2, limits, Config::default());
     let log = front.log();
     let mut sessions = Vec::new();

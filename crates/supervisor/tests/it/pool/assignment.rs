@@ -14,9 +14,12 @@ use crate::support::frontend::Frontend;
 /// Longer than a request takes on a busy machine, and shorter than the patience of these tests.
 const QUEUE_TIME: Duration = Duration::from_secs(3);
 
-fn front(workers: u32, queue_time: Duration) -> Frontend {
-    let limits =
-        PoolLimits { sticky: SessionAffinity::Cookie, queue_time, ..PoolLimits::default() };
+fn front(workers: u32, queue_timeout: Duration) -> Frontend {
+    let limits = PoolLimits {
+        session_affinity: SessionAffinity::Cookie,
+        queue_timeout,
+        ..PoolLimits::default()
+    };
     Frontend::with(workers, limits, Config::default())
 }
 
@@ -152,10 +155,14 @@ fn a_page_leaves_a_worker_that_is_stuck_and_nothing_else_does() {
 
 #[test]
 fn a_request_waits_no_longer_in_a_worker_than_in_the_queue() {
-    for sticky in [SessionAffinity::None, SessionAffinity::Cookie] {
+    for session_affinity in [SessionAffinity::None, SessionAffinity::Cookie] {
         // Each worker is given requests ahead of what its R does.
-        let limits =
-            PoolLimits { sticky, queue_time: QUEUE_TIME, ahead: 4, ..PoolLimits::default() };
+        let limits = PoolLimits {
+            session_affinity,
+            queue_timeout: QUEUE_TIME,
+            min_ahead: 4,
+            ..PoolLimits::default()
+        };
         let front = Frontend::with(1, limits, Config::default());
         let held = begin(&front, "POST", "/hold", "");
         wait_until("it is begun", || {
@@ -168,7 +175,7 @@ fn a_request_waits_no_longer_in_a_worker_than_in_the_queue() {
             assert_eq!(
                 (refused.status, refused.header("retry-after")),
                 (503, Some("1")),
-                "{sticky:?}"
+                "{session_affinity:?}"
             );
         }
         wait_until("their connections are closed", || front.workers[0].connections() == 1);
@@ -177,16 +184,16 @@ fn a_request_waits_no_longer_in_a_worker_than_in_the_queue() {
         assert_eq!(front.connect().get("/slot").status, 200);
         // What was refused is not begun after all.
         let begun = front.workers[0].gate.begun.load(std::sync::atomic::Ordering::Relaxed);
-        assert_eq!(begun, 2, "{sticky:?}");
+        assert_eq!(begun, 2, "{session_affinity:?}");
     }
 }
 
 #[test]
 fn a_page_that_a_worker_has_and_does_not_begin_is_served_by_another() {
     let limits = PoolLimits {
-        sticky: SessionAffinity::Cookie,
-        queue_time: QUEUE_TIME,
-        ahead: 4,
+        session_affinity: SessionAffinity::Cookie,
+        queue_timeout: QUEUE_TIME,
+        min_ahead: 4,
         ..PoolLimits::default()
     };
     let front = Frontend::with(2, limits, Config::default());
@@ -203,9 +210,13 @@ fn a_page_that_a_worker_has_and_does_not_begin_is_served_by_another() {
 
 #[test]
 fn a_request_is_executed_once_if_its_worker_becomes_free_at_its_deadline() {
-    let queue_time = Duration::from_millis(100);
-    let limits =
-        PoolLimits { sticky: SessionAffinity::None, queue_time, ahead: 4, ..PoolLimits::default() };
+    let queue_timeout = Duration::from_millis(100);
+    let limits = PoolLimits {
+        session_affinity: SessionAffinity::None,
+        queue_timeout,
+        min_ahead: 4,
+        ..PoolLimits::default()
+    };
     let front = Frontend::with(2, limits, Config::default());
     let begun = || {
         let of =
@@ -234,9 +245,9 @@ fn a_request_is_executed_once_if_its_worker_becomes_free_at_its_deadline() {
 #[test]
 fn a_request_that_a_worker_does_not_begin_is_served_by_another_whatever_its_method() {
     let limits = PoolLimits {
-        sticky: SessionAffinity::None,
-        queue_time: QUEUE_TIME,
-        ahead: 4,
+        session_affinity: SessionAffinity::None,
+        queue_timeout: QUEUE_TIME,
+        min_ahead: 4,
         ..PoolLimits::default()
     };
     let front = Frontend::with(2, limits, Config::default());

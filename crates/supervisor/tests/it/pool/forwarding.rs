@@ -189,8 +189,11 @@ fn who_waits_is_given_to_the_first_that_is_free() {
 
 #[test]
 fn past_the_queue_and_past_its_time_there_is_a_503() {
-    let limits =
-        PoolLimits { queue: 2, queue_time: Duration::from_secs(5), ..PoolLimits::default() };
+    let limits = PoolLimits {
+        max_queued_requests: 2,
+        queue_timeout: Duration::from_secs(5),
+        ..PoolLimits::default()
+    };
     let front = Frontend::with(0, limits, Config::default());
     let waiting: Vec<_> = (0..2).map(|_| front.ask("/slot")).collect();
     std::thread::sleep(Duration::from_secs(1));
@@ -253,7 +256,7 @@ fn under_load_no_request_is_lost() {
         })
         .collect();
     assert_eq!(clients.into_iter().map(|client| client.join().unwrap()).sum::<usize>(), 3200);
-    let answered: Vec<_> = front.workers.iter().map(|worker| worker.backend.answered()).collect();
+    let answered: Vec<_> = front.workers.iter().map(|worker| worker.backend.responses()).collect();
     assert_eq!(answered.iter().sum::<u64>(), 3200);
     assert!(answered.iter().all(|answered| *answered > 300), "{answered:?}");
 }

@@ -17,7 +17,7 @@ const SLOT: &str = "GET /slot HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// A queue in which nobody waits too long.
 fn patient() -> PoolLimits {
-    PoolLimits { queue_time: Duration::from_secs(600), ..PoolLimits::default() }
+    PoolLimits { queue_timeout: Duration::from_secs(600), ..PoolLimits::default() }
 }
 
 fn begun(front: &Frontend, at: usize) -> usize {
@@ -81,7 +81,7 @@ fn what_a_worker_has_is_answered() {
 #[test]
 fn who_waits_is_answered_where_that_is_asked_for() {
     let front =
-        Frontend::with(1, PoolLimits { keeps_half_closed: true, ..patient() }, Config::default());
+        Frontend::with(1, PoolLimits { keep_half_closed: true, ..patient() }, Config::default());
     let held = front.ask("/hold");
     wait_until("it is begun", || begun(&front, 0) == 1);
     let mut client = front.connect();
@@ -99,7 +99,7 @@ fn who_waits_is_answered_where_that_is_asked_for() {
 #[test]
 fn one_that_has_to_wait_again_counts_as_gone() {
     // One ahead of what R does.
-    let mut front = Frontend::with(1, PoolLimits { ahead: 1, ..patient() }, Config::default());
+    let mut front = Frontend::with(1, PoolLimits { min_ahead: 1, ..patient() }, Config::default());
     let log = front.log();
     let held = front.ask("/hold");
     wait_until("it is begun", || begun(&front, 0) == 1);
@@ -124,8 +124,12 @@ fn one_that_has_to_wait_again_counts_as_gone() {
 
 #[test]
 fn who_waits_for_one_worker_counts_as_gone_as_well() {
-    let limits =
-        PoolLimits { sticky: SessionAffinity::Cookie, in_flight: 1, queue: 2, ..patient() };
+    let limits = PoolLimits {
+        session_affinity: SessionAffinity::Cookie,
+        max_in_flight: 1,
+        max_queued_requests: 2,
+        ..patient()
+    };
     let front = Frontend::with(2, limits, Config::default());
     let log = front.log();
     let mut client = front.connect();

@@ -45,16 +45,16 @@ impl Script {
         let is_alive = Arc::downgrade(&connections);
         std::thread::spawn(move || {
             while is_alive.strong_count() > 1 {
-                theirs.r_is(RState::Idle, now());
+                theirs.set_r_state(RState::Idle, now());
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        scoreboard.r_is(RState::Idle, now());
+        scoreboard.set_r_state(RState::Idle, now());
         // Bodies past a few bytes go in files.
         let limits = Limits { body_buffer_size: 64 << 10, ..Limits::default() };
         let front =
             Frontend::with(0, PoolLimits::default(), Config { limits, ..Config::default() });
-        front.registry.join(&Backend::new(
+        front.registry.add(&Backend::new(
             (0, 1),
             4711,
             WorkerId::new().unwrap(),

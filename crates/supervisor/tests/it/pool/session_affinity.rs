@@ -13,8 +13,12 @@ use crate::support::admin::Admin;
 use crate::support::fake_worker::FakeWorker;
 use crate::support::frontend::{Frontend, get_at_rest};
 
-fn sticky(workers: u32, sticky: SessionAffinity) -> Frontend {
-    Frontend::with(workers, PoolLimits { sticky, ..PoolLimits::default() }, Config::default())
+fn sticky(workers: u32, session_affinity: SessionAffinity) -> Frontend {
+    Frontend::with(
+        workers,
+        PoolLimits { session_affinity, ..PoolLimits::default() },
+        Config::default(),
+    )
 }
 
 /// The pair of a `Set-Cookie`, if there is one of ours.
@@ -140,8 +144,11 @@ fn forged_cookies_are_as_none() {
 
 #[test]
 fn a_handshake_that_waits_holds_nobody_up() {
-    let limits =
-        || PoolLimits { sticky: SessionAffinity::None, sessions: 1, ..PoolLimits::default() };
+    let limits = || PoolLimits {
+        session_affinity: SessionAffinity::None,
+        max_sessions: 1,
+        ..PoolLimits::default()
+    };
     // One worker has its session and time, the other has no session and no time.
     let (front, busy, held, _socket) = loop {
         let front = Frontend::with(2, limits(), Config::default());
@@ -173,11 +180,11 @@ fn a_handshake_that_waits_holds_nobody_up() {
 
 #[test]
 fn handshakes_that_wait_are_let_in_in_their_order_and_not_for_ever() {
-    let queue_time = Duration::from_millis(500);
+    let queue_timeout = Duration::from_millis(500);
     let limits = PoolLimits {
-        sticky: SessionAffinity::None,
-        sessions: 1,
-        queue_time,
+        session_affinity: SessionAffinity::None,
+        max_sessions: 1,
+        queue_timeout,
         ..PoolLimits::default()
     };
     let front = Frontend::with(1, limits, Config::default());
@@ -243,8 +250,11 @@ fn nobody_is_told_anything_where_the_app_does_not_ask() {
 
 #[test]
 fn who_waits_for_one_that_dies_goes_another_way() {
-    let limits =
-        PoolLimits { sticky: SessionAffinity::Cookie, in_flight: 1, ..PoolLimits::default() };
+    let limits = PoolLimits {
+        session_affinity: SessionAffinity::Cookie,
+        max_in_flight: 1,
+        ..PoolLimits::default()
+    };
     let mut front = Frontend::with(2, limits, Config::default());
     let page = front.connect().get("/slot");
     let at = front
@@ -268,8 +278,11 @@ fn who_waits_for_one_that_dies_goes_another_way() {
 
 #[test]
 fn workers_have_as_many_sessions_as_they_may_and_whoever_has_one_is_let_in() {
-    let limits =
-        PoolLimits { sticky: SessionAffinity::Cookie, sessions: 2, ..PoolLimits::default() };
+    let limits = PoolLimits {
+        session_affinity: SessionAffinity::Cookie,
+        max_sessions: 2,
+        ..PoolLimits::default()
+    };
     let front = Frontend::with(2, limits, Config::default());
     let mut sockets = Vec::new();
     let mut cookies = Vec::new();
@@ -308,7 +321,11 @@ fn workers_have_as_many_sessions_as_they_may_and_whoever_has_one_is_let_in() {
 
 #[test]
 fn websockets_are_sessions_also_where_nobody_comes_back() {
-    let limits = PoolLimits { sticky: SessionAffinity::None, sessions: 1, ..PoolLimits::default() };
+    let limits = PoolLimits {
+        session_affinity: SessionAffinity::None,
+        max_sessions: 1,
+        ..PoolLimits::default()
+    };
     let front = Frontend::with(2, limits, Config::default());
     let mut sockets: Vec<_> = (0..2)
         .map(|_| {
@@ -381,8 +398,8 @@ fn a_draining_worker_keeps_clients_that_do_not_say_that_they_load_a_page() {
 fn servers_of_one_host_do_not_take_each_others_cookie() {
     let named = |name: &str| {
         let limits = PoolLimits {
-            sticky: SessionAffinity::Cookie,
-            name: name.to_owned(),
+            session_affinity: SessionAffinity::Cookie,
+            cookie_suffix: name.to_owned(),
             ..PoolLimits::default()
         };
         Frontend::with(2, limits, Config::default())

@@ -28,7 +28,7 @@ fn path(folder: &Path, overrides: Overrides) -> StaticPath {
 fn announce(front: &Frontend, backend: &Backend, paths: &[(&str, StaticPath)]) {
     let paths: BTreeMap<_, _> =
         paths.iter().map(|(key, path)| ((*key).to_owned(), path.clone())).collect();
-    front.registry.announce(backend, paths);
+    front.registry.set_static_paths(backend, paths);
 }
 
 fn announce_all(front: &Frontend, paths: &[(&str, StaticPath)]) {

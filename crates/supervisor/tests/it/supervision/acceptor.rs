@@ -30,7 +30,7 @@ fn the_only_worker_accepts_and_the_front_end_sees_no_request() {
     }
     let backend = &running.registry.backends()[0];
     assert_eq!(backend.load().0, 0);
-    assert!(backend.answered() >= 50);
+    assert!(backend.responses() >= 50);
     wait_until("its connections are counted", || backend.connections() >= 1);
     drop(client);
     wait_until("its connections have gone", || backend.connections() == 0);
@@ -105,11 +105,9 @@ fn the_front_end_accepts_while_the_old_worker_finishes_and_its_websockets_stay()
     assert_eq!(socket.upgrade("/ws").status, 101);
     running.ask(SupervisorCommand::Reload);
     wait_until("another serves", || {
-        running
-            .registry
-            .backends()
-            .iter()
-            .any(|it| it.standing() == Availability::Ready && i64::from(it.pid) != i64::from(old))
+        running.registry.backends().iter().any(|it| {
+            it.availability() == Availability::Ready && i64::from(it.pid) != i64::from(old)
+        })
     });
     assert!(running.front_end_accepts());
     assert_ne!(ask(&running, "/pid"), old.to_string());
@@ -266,7 +264,7 @@ fn a_page_of_a_direct_worker_finds_it_again_through_the_front_end_while_two_gene
     wait_until("the front end accepts", || running.front_end_accepts());
     // What belongs to the page is still had from the worker that rendered it, and a new page is not.
     wait_until("the old one drains", || {
-        running.registry.backends().iter().any(|it| it.standing() == Availability::Draining)
+        running.registry.backends().iter().any(|it| it.availability() == Availability::Draining)
     });
     assert_eq!(ask_with(&running, "/pid", &given).text(), old.to_string());
     let other = running.get("/pid");

@@ -60,8 +60,8 @@ fn what_an_end_waits_for_is_told() {
 fn an_r_that_does_not_come_for_what_waits_for_it_is_replaced_and_another_answers() {
     let mode = |start| if start == 0 { "stalls" } else { "" };
     // The request waits in the worker for as long as it takes until that is known.
-    let queue_time = Duration::from_secs(120);
-    let running = Running::new(Wish { workers: 1, mode, queue_time, ..Wish::default() });
+    let queue_timeout = Duration::from_secs(120);
+    let running = Running::new(Wish { workers: 1, mode, queue_timeout, ..Wish::default() });
     let first = running.pids()[0];
     let reply = running.get("/pid");
     assert_eq!((reply.status, reply.text() == first.to_string()), (200, false));

@@ -100,7 +100,7 @@ fn one_that_is_stopped_goes_before_a_younger_one_that_answers() {
     let oldest = running.registry.backends().iter().find(|it| it.epoch == 1).cloned().unwrap();
     let pid = i32::try_from(oldest.scoreboard.read().pid).unwrap();
     send_signal(pid, libc::SIGSTOP);
-    wait_until("it is known", || oldest.standing() != Availability::Ready);
+    wait_until("it is known", || oldest.availability() != Availability::Ready);
     running.ask(SupervisorCommand::Fewer);
     wait_until("it is told", || running.has_told(&["one worker less: 1"]));
     send_signal(pid, libc::SIGCONT);

@@ -1,4 +1,4 @@
-//! Workers whose R is busy with one thing for too long.
+//! Workers whose R process is busy with one task for too long.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn one_that_is_busy_for_too_long_is_ended_without_an_interrupt() {
         running.pids().len() == 2 && running.pids().iter().all(|pid| lives(*pid))
     });
     let gone = before.iter().find(|pid| !lives(**pid)).unwrap().to_string();
-    assert!(is_told(&[&gone, "busy with one thing", "it is ended"]));
+    assert!(is_told(&[&gone, "busy with one task", "ending it"]));
     assert!(!is_told(&[&gone, "interrupted"]));
 }
 
@@ -46,7 +46,7 @@ fn one_that_does_not_come_out_of_it_is_ended_and_its_client_gets_504() {
         running.pids().len() == 2 && running.pids().iter().all(|pid| lives(*pid))
     });
     let gone = before.iter().find(|pid| !lives(**pid)).unwrap().to_string();
-    for said in ["is interrupted", "is still busy with the same: it is ended"] {
+    for said in ["interrupting it", "is still busy with the same task: ending it"] {
         assert!(is_told(&[&gone, said]), "{said}");
     }
     assert!(!is_told(&[&gone, "out of memory"]));
@@ -60,7 +60,9 @@ fn one_that_comes_out_of_it_serves_on() {
     assert_eq!(running.get("/sleep/3000").status, 504);
     // Waits for it, since there is no other.
     assert_eq!(running.get("/pid").text(), before[0].to_string());
-    wait_until("it is told", || is_told(&[&before[0].to_string(), "does something else now"]));
+    wait_until("it is told", || {
+        is_told(&[&before[0].to_string(), "has finished the task that took too long"])
+    });
     assert_eq!(running.pids(), before);
 }
 

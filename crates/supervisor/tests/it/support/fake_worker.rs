@@ -85,19 +85,19 @@ impl FakeWorker {
         let server = Server::new(Config::default(), Box::new(NoWaker));
         let listener = server.listen_unix(&socket, Some(0o077), site).unwrap();
         let (is_over, gate) = (Arc::new(AtomicBool::new(false)), Arc::new(Gate::default()));
-        theirs.r_is(RState::Idle, now());
+        theirs.set_r_state(RState::Idle, now());
         let thread = std::thread::spawn({
             let (link, is_over, gate) =
                 (Arc::clone(server.link()), Arc::clone(&is_over), Arc::clone(&gate));
             move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    theirs.r_is(RState::Idle, now());
+                    theirs.set_r_state(RState::Idle, now());
                     link.wait(Duration::from_millis(20));
                     while let Some(event) = link.next() {
                         if is_over.load(Ordering::Relaxed) {
                             break;
                         }
-                        theirs.r_is(RState::Busy, now());
+                        theirs.set_r_state(RState::Busy, now());
                         answer(slot, &link, &theirs, &gate, event);
                     }
                 }
@@ -153,7 +153,7 @@ pub(crate) fn answer(
 ) {
     match event {
         Event::Head(exchange) => {
-            scoreboard.take();
+            scoreboard.count_taken();
             if Ticket::of_word(exchange.ticket()).is_some_and(|ticket| !scoreboard.begin(ticket)) {
                 link.send(Command::Respond(exchange));
                 return link.flush();
@@ -164,12 +164,12 @@ pub(crate) fn answer(
         }
         Event::Request(exchange) if exchange.is_client_disconnected() => {
             // As R does with a request whose client has gone.
-            scoreboard.take();
+            scoreboard.count_taken();
             link.send(Command::Respond(exchange));
             link.flush();
         }
         Event::Request(mut exchange) => {
-            scoreboard.take();
+            scoreboard.count_taken();
             let call = exchange
                 .header(WORKER_HEADER.as_bytes())
                 .map(|value| WorkerHeader::parse(value).unwrap());
@@ -186,11 +186,16 @@ pub(crate) fn answer(
                 pieces(link, scoreboard, gate, exchange);
             } else {
                 reply(slot, gate, &mut exchange, call.as_ref());
-                scoreboard.done(now());
+                scoreboard.count_done(now());
                 if ticket.is_none() {
                     // Of a client of its own.
                     let (handed, begun) = exchange.queue_and_start_times();
-                    scoreboard.tally().answer(exchange.response().status(), handed, begun, now());
+                    scoreboard.request_counters().record_response(
+                        exchange.response().status(),
+                        handed,
+                        begun,
+                        now(),
+                    );
                 }
                 link.send(Command::Respond(exchange));
             }
@@ -219,7 +224,7 @@ fn head(link: &Link, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange: B
     if exchange.path() == b"/hold-head" {
         gate.pass();
     }
-    scoreboard.done(now());
+    scoreboard.count_done(now());
     let len =
         exchange.header(b"content-length").map(|len| String::from_utf8_lossy(len).parse::<u64>());
     if len.is_some_and(|len| len.unwrap() > 10_000_000)
@@ -330,7 +335,7 @@ fn pieces(link: &Link, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange:
     let body = link.stream(StreamOptions::default());
     let flow = Arc::clone(&body.flow);
     exchange.set_response_stream(body);
-    scoreboard.done(now());
+    scoreboard.count_done(now());
     link.send(Command::Respond(exchange));
     for at in 0..count {
         if at + 1 == count {

@@ -64,7 +64,7 @@ impl Frontend {
     pub(crate) fn join(&mut self, slot: u32) {
         self.epochs += 1;
         let worker = FakeWorker::start(self.folder.path(), slot, self.epochs);
-        self.registry.join(&worker.backend);
+        self.registry.add(&worker.backend);
         self.workers.push(worker);
     }
 
@@ -72,7 +72,7 @@ impl Frontend {
     pub(crate) fn join_seeing_heads(&mut self, slot: u32) {
         self.epochs += 1;
         let worker = FakeWorker::start_seeing_heads(self.folder.path(), slot, self.epochs);
-        self.registry.join(&worker.backend);
+        self.registry.add(&worker.backend);
         self.workers.push(worker);
     }
 
@@ -80,7 +80,7 @@ impl Frontend {
     pub(crate) fn kill(&mut self, at: usize) {
         let mut worker = self.workers.remove(at);
         worker.die();
-        self.registry.leave(&worker.backend);
+        self.registry.remove(&worker.backend);
     }
 
     pub(crate) fn connect(&self) -> Client {

@@ -33,7 +33,7 @@ pub(crate) struct Wish {
     pub(crate) warmup: Vec<String>,
     pub(crate) times: Timeouts,
     /// How long a request may wait, in the queue and in a worker.
-    pub(crate) queue_time: Duration,
+    pub(crate) queue_timeout: Duration,
     pub(crate) recycle: RecyclePolicy,
     pub(crate) start_retries: u32,
     pub(crate) restarts: bool,
@@ -56,7 +56,7 @@ impl Default for Wish {
             surges: true,
             warmup: Vec::new(),
             times: Timeouts::default(),
-            queue_time: PoolLimits::default().queue_time,
+            queue_timeout: PoolLimits::default().queue_timeout,
             recycle: RecyclePolicy::default(),
             start_retries: 0,
             restarts: true,
@@ -174,7 +174,7 @@ impl Running {
 
     pub(crate) fn start(wish: Wish) -> Running {
         let registry = Arc::new(BackendRegistry::default());
-        let limits = PoolLimits { queue_time: wish.queue_time, ..PoolLimits::default() };
+        let limits = PoolLimits { queue_timeout: wish.queue_timeout, ..PoolLimits::default() };
         let server =
             Server::with_application(Config::default(), pool(Arc::clone(&registry), limits));
         let site = ListenerConfig { files: registry.files(), ..ListenerConfig::default() };

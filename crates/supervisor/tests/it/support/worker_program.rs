@@ -91,17 +91,17 @@ fn is_a_worker_when_it_is_started_as_one() {
     let (gate, scoreboard) = (Gate::default(), supervision.scoreboard());
     let files = StaticFiles::new();
     gate.open();
-    scoreboard.introduce(std::process::id(), std::process::id());
+    scoreboard.set_process(std::process::id(), std::process::id());
     supervision.send(Message::Ready { sees_heads: false, is_sticky }).unwrap();
     while !is_over.load(Ordering::Relaxed) {
-        scoreboard.r_is(RState::Idle, now());
+        scoreboard.set_r_state(RState::Idle, now());
         server.link().wait(Duration::from_millis(20));
         if mode == "stalls" {
             // As if nothing had come.
             continue;
         }
         while let Some(event) = server.link().next() {
-            scoreboard.r_is(RState::Busy, now());
+            scoreboard.set_r_state(RState::Busy, now());
             if let Event::Request(exchange) = &event {
                 set_static_path(&files, &supervision, exchange.path());
             }

@@ -1,4 +1,6 @@
-//! Apps that keep something for each client, as Shiny does for its sessions: which worker a request has to come to.
+//! Session affinity: the choice of the worker that must get a request. Apps such as Shiny keep the
+//! state of each session in one R process, so the requests of a session must reach the worker in
+//! which the session began.
 
 mod cookie;
 mod url;
@@ -6,73 +8,81 @@ mod url;
 use rookery_exchange::Exchange;
 
 pub use cookie::server_name;
-pub(super) use cookie::{Cookie, CookieTarget, Keys};
-pub(super) use rookery_server::session_cookie::CookieNames as Names;
-pub(super) use url::{UrlAffinity, is_ours_alone, told};
+pub(in crate::pool) use cookie::{Cookie, CookieTarget, Keys};
+pub(in crate::pool) use rookery_server::session_cookie::CookieNames as Names;
+pub(in crate::pool) use url::{UrlAffinity, is_only_affinity, read_query};
 
-/// Whether clients come back to the worker that they began with.
+/// The setting that determines whether the requests of a session are sent to the same worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SessionAffinity {
-    /// Where the app asks for it: Shiny.
+    /// Session affinity is used only if the workers report that their app has sessions, as Shiny
+    /// apps have.
     #[default]
     Auto,
-    /// They do not.
+    /// Session affinity is not used.
     None,
-    /// They do, by a cookie.
+    /// Session affinity is always used, by means of a cookie.
     Cookie,
 }
 
 /// The kind of a request, as far as routing depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RequestKind {
-    /// For a page, with which something new may begin.
+pub(in crate::pool) enum RequestKind {
+    /// A request for a page, with which a new session may begin.
     Page,
-    /// For what may be a page: a GET of a program that says nothing of what it takes.
+    /// A GET request without `Accept` header, as programs send it. The requested resource may be a
+    /// page.
     Undeclared,
-    /// To open a WebSocket.
+    /// The opening handshake of a WebSocket that is not a [`Reconnect`](Self::Reconnect).
     WebSocket,
-    /// To open a WebSocket for a page that has lost one, with which a new session begins.
+    /// The opening handshake of a WebSocket for a page that has lost its previous WebSocket. A new
+    /// session begins with it.
     Reconnect,
-    /// For something of one Shiny session, which only its R has.
+    /// A request for a resource of one Shiny session. Only the R process of that session has the
+    /// resource.
     SessionResource,
-    /// For anything else.
+    /// Any other request.
     Other,
 }
 
-/// How the worker that a request names can handle the request.
+/// The ability of a worker to process a request that names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AffinityState {
-    /// The worker answers requests.
+pub(in crate::pool) enum AffinityState {
+    /// The worker responds to requests.
     Ready,
     /// The worker's R process has been busy with one task for longer than a request may wait.
     Stuck,
-    /// The worker is draining: it finishes what it has begun.
+    /// The worker is draining: it finishes the requests and sessions that it has begun.
     Draining,
-    /// The worker does not answer.
+    /// The worker does not respond.
     Suspended,
 }
 
-/// Where a request goes.
+/// The destination of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Destination {
-    /// To the worker that it names.
+pub(in crate::pool) enum Destination {
+    /// The worker that the request names.
     NamedBackend,
-    /// To a worker that is free, with a cookie for the next time.
+    /// Any free worker. The response gets a cookie for further requests.
     AnyBackend,
-    /// Nowhere: what it asks for has gone with its worker.
+    /// No worker, because the requested resource ended with its worker. The client gets 404.
     NotFound,
 }
 
-/// What a request asks for, of which its URL has `told` something.
-pub(super) fn asks(exchange: &Exchange, is_shiny: bool, told: UrlAffinity) -> RequestKind {
+/// Returns the kind of a request. `url` is the affinity that the request's URL declares.
+pub(in crate::pool) fn classify(
+    exchange: &Exchange,
+    is_shiny: bool,
+    url: UrlAffinity,
+) -> RequestKind {
     if exchange.is_upgrade() {
-        return if told == UrlAffinity::NewSession {
+        return if url == UrlAffinity::NewSession {
             RequestKind::Reconnect
         } else {
             RequestKind::WebSocket
         };
     }
-    if is_shiny && is_of_session(exchange.path()) {
+    if is_shiny && is_session_path(exchange.path()) {
         return RequestKind::SessionResource;
     }
     if exchange.method() != b"GET" {
@@ -81,8 +91,8 @@ pub(super) fn asks(exchange: &Exchange, is_shiny: bool, told: UrlAffinity) -> Re
     if let Some(mode) = exchange.header(b"sec-fetch-mode") {
         return if mode == b"navigate" { RequestKind::Page } else { RequestKind::Other };
     }
-    // Browsers that are not on HTTPS send no `Sec-Fetch-Mode`. They name HTML for a page, and `*/*` for what
-    // belongs to it, as most programs do.
+    // Browsers send no `Sec-Fetch-Mode` over plaintext HTTP. Their `Accept` header contains HTML
+    // for a page, and `*/*` for resources of a page. Most programs send `*/*` too.
     match exchange.header(b"accept") {
         None => RequestKind::Undeclared,
         Some(accept) if names_html(accept) => RequestKind::Page,
@@ -90,6 +100,7 @@ pub(super) fn asks(exchange: &Exchange, is_shiny: bool, told: UrlAffinity) -> Re
     }
 }
 
+/// Returns true if an `Accept` header names HTML.
 fn names_html(accept: &[u8]) -> bool {
     accept.split(|byte| *byte == b',').any(|range| {
         let kind = range.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
@@ -99,18 +110,20 @@ fn names_html(accept: &[u8]) -> bool {
     })
 }
 
-/// Returns true if a session begins with such a request, where its worker is new to the client.
-pub(super) fn begins(asks: RequestKind) -> bool {
-    matches!(asks, RequestKind::Page | RequestKind::Undeclared | RequestKind::WebSocket)
+/// Returns true if a request of this kind begins a session on a worker that is new to the client.
+pub(in crate::pool) fn begins_session(kind: RequestKind) -> bool {
+    matches!(kind, RequestKind::Page | RequestKind::Undeclared | RequestKind::WebSocket)
 }
 
-/// Returns true if another worker may serve such a request when its own does not begin it.
-pub(super) fn may_move(asks: RequestKind) -> bool {
-    way(asks, Some(AffinityState::Stuck)) == Destination::AnyBackend
+/// Returns true if another worker may process a request of this kind when the worker that the
+/// request names does not begin it.
+pub(in crate::pool) fn may_move(kind: RequestKind) -> bool {
+    destination(kind, Some(AffinityState::Stuck)) == Destination::AnyBackend
 }
 
-/// `session/` and a token in hexadecimal digits, as Shiny has it in the URLs of a session's downloads and uploads.
-fn is_of_session(path: &[u8]) -> bool {
+/// Returns true if a path contains `session/` followed by a token of hexadecimal digits. Shiny's
+/// URLs for the downloads and uploads of a session have this form.
+fn is_session_path(path: &[u8]) -> bool {
     let mut parts = path.split(|byte| *byte == b'/');
     parts.any(|part| part == b"session")
         && parts
@@ -118,17 +131,22 @@ fn is_of_session(path: &[u8]) -> bool {
             .is_some_and(|token| token.len() >= 16 && token.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Returns where a request goes that names a worker with this bond; `None`: it names none, or one that has
-/// ended.
-pub(super) fn way(asks: RequestKind, named: Option<AffinityState>) -> Destination {
-    match (asks, named) {
+/// Returns the destination of a request. `named` is the state of the worker that the request names,
+/// or `None` if the request names no worker or the named worker has ended.
+pub(in crate::pool) fn destination(kind: RequestKind, named: Option<AffinityState>) -> Destination {
+    match (kind, named) {
         (_, Some(AffinityState::Ready)) => Destination::NamedBackend,
-        // What a worker has begun it finishes; a new page or session begins elsewhere.
+        // A worker that is not ready keeps the sessions that it has. A new page or session begins
+        // on another worker.
         (RequestKind::Page | RequestKind::Reconnect, _)
         | (RequestKind::Undeclared, Some(AffinityState::Stuck | AffinityState::Suspended))
-        // With a WebSocket, Shiny's client begins a new session.
-        | (RequestKind::WebSocket | RequestKind::Undeclared | RequestKind::Other, None) => Destination::AnyBackend,
-        (_, Some(AffinityState::Draining | AffinityState::Stuck | AffinityState::Suspended)) => Destination::NamedBackend,
+        // Shiny's client begins a new session with a WebSocket.
+        | (RequestKind::WebSocket | RequestKind::Undeclared | RequestKind::Other, None) => {
+            Destination::AnyBackend
+        }
+        (_, Some(AffinityState::Draining | AffinityState::Stuck | AffinityState::Suspended)) => {
+            Destination::NamedBackend
+        }
         (RequestKind::SessionResource, None) => Destination::NotFound,
     }
 }
@@ -147,11 +165,11 @@ mod tests {
             exchange.push_header(name.as_bytes(), value.as_bytes());
         }
         exchange.end_head(None, None, is_upgrade);
-        asks(&exchange, true, told(exchange.query()))
+        classify(&exchange, true, read_query(exchange.query()))
     }
 
     #[test]
-    fn what_a_request_asks_for() {
+    fn classifies_requests() {
         let html = ("accept", "text/html,application/xhtml+xml;q=0.9");
         for (method, path, headers, expected) in [
             ("GET", "/", &[html][..], RequestKind::Page),
@@ -206,15 +224,15 @@ mod tests {
     }
 
     #[test]
-    fn only_pages_leave_a_worker_that_is_stuck_and_only_declared_ones_a_worker_that_drains() {
+    fn only_pages_leave_a_stuck_worker_and_only_declared_pages_leave_a_draining_worker() {
         use Destination::{AnyBackend, NamedBackend, NotFound};
-        let bonds = [
+        let states = [
             AffinityState::Ready,
             AffinityState::Stuck,
             AffinityState::Draining,
             AffinityState::Suspended,
         ];
-        for (asks, named, none) in [
+        for (kind, named, none) in [
             (RequestKind::Page, [NamedBackend, AnyBackend, AnyBackend, AnyBackend], AnyBackend),
             (
                 RequestKind::Reconnect,
@@ -230,11 +248,11 @@ mod tests {
             (RequestKind::SessionResource, [NamedBackend; 4], NotFound),
             (RequestKind::Other, [NamedBackend; 4], AnyBackend),
         ] {
-            for (bond, expected) in bonds.into_iter().zip(named) {
-                assert_eq!(way(asks, Some(bond)), expected, "{asks:?} {bond:?}");
+            for (state, expected) in states.into_iter().zip(named) {
+                assert_eq!(destination(kind, Some(state)), expected, "{kind:?} {state:?}");
             }
-            assert_eq!(way(asks, None), none, "{asks:?}");
-            assert_eq!(may_move(asks), named[1] == AnyBackend, "{asks:?}");
+            assert_eq!(destination(kind, None), none, "{kind:?}");
+            assert_eq!(may_move(kind), named[1] == AnyBackend, "{kind:?}");
         }
     }
 }

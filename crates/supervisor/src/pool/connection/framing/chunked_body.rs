@@ -1,67 +1,81 @@
-//! A body in chunks (RFC 9112, 7.1), decoded where it lies.
+//! A decoder of the chunked transfer coding (RFC 9112, 7.1). The data is decoded in place, without
+//! a second buffer.
 
 use super::Malformed;
 
-/// Bytes of extensions and trailers, which are left out, of one body: as hyper has it.
-const LEFT_OUT: u32 = 16 << 10;
+/// The maximum number of bytes of chunk extensions and trailers in one body, all of which are
+/// discarded. hyper has the same limit.
+const MAX_DISCARDED: u32 = 16 << 10;
 
-/// Where in a body its reader is.
+/// A decoder for one chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::pool) struct Chunks {
+pub(in crate::pool) struct ChunkDecoder {
     state: State,
-    /// Bytes of the chunk that are yet to come; before its size has ended, what it is so far.
+    /// The number of bytes of the current chunk that have not been read. While the chunk size is
+    /// being parsed, the value of the digits so far.
     left: u64,
-    /// Bytes that were left out.
-    left_out: u32,
+    /// The number of bytes of extensions and trailers that have been discarded.
+    discarded: u32,
 }
 
+/// The position of the decoder within the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Before the first digit of a size, and behind it.
+    /// Before the first digit of a chunk size.
     Begin,
+    /// After a digit of a chunk size.
     Size,
-    /// Behind a space behind a size.
+    /// After a space that follows a chunk size.
     Space,
+    /// Within a chunk extension.
     Extension,
-    /// Behind the CR of a size's line.
+    /// After the CR of the line of a chunk size.
     SizeEnd,
+    /// Within the data of a chunk.
     Data,
-    /// Behind a chunk's data, and the CR behind that.
+    /// After the data of a chunk.
     DataEnd,
+    /// After the CR that follows the data of a chunk.
     DataLf,
-    /// At the beginning of a line of the trailer, within its name, and behind the colon.
+    /// At the beginning of a line of the trailer section.
     Trailer,
+    /// Within the name of a trailer field.
     Name,
+    /// After the colon of a trailer field.
     Field,
+    /// After the CR of a trailer field.
     FieldLf,
-    /// Behind the last CR.
+    /// After the last CR of the body.
     LastLf,
+    /// After the body.
     End,
 }
 
-/// What has been decoded.
+/// The result of decoding some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) struct Decoded {
-    /// Bytes of the body, which are at the beginning now.
+    /// The number of bytes of data, which have been moved to the beginning of the buffer.
     pub(in crate::pool) data: usize,
-    /// Bytes that were read of: all, unless the body has ended.
+    /// The number of bytes that were decoded. This is less than the length of the buffer only if
+    /// the body has ended.
     pub(in crate::pool) used: usize,
 }
 
-impl Chunks {
-    pub(in crate::pool) fn new() -> Chunks {
-        Chunks { state: State::Begin, left: 0, left_out: 0 }
+impl ChunkDecoder {
+    pub(in crate::pool) fn new() -> ChunkDecoder {
+        ChunkDecoder { state: State::Begin, left: 0, discarded: 0 }
     }
 
-    /// Whether the body has ended.
-    pub(in crate::pool) fn is_over(&self) -> bool {
+    /// Returns true once the body has ended.
+    pub(in crate::pool) fn is_complete(&self) -> bool {
         self.state == State::End
     }
 
-    /// Decodes what comes next of it. The data moves to the beginning of `bytes`.
+    /// Decodes the next bytes of the body and moves the data to the beginning of `bytes`.
     ///
     /// # Errors
-    /// These are no chunks.
+    /// Returns an error if the bytes are not a valid chunked coding, or if extensions and trailers
+    /// exceed their limit.
     pub(in crate::pool) fn decode(&mut self, bytes: &mut [u8]) -> Result<Decoded, Malformed> {
         let (mut data, mut at) = (0, 0);
         while at < bytes.len() && self.state != State::End {
@@ -81,7 +95,7 @@ impl Chunks {
         Ok(Decoded { data, used: at })
     }
 
-    /// The state behind a byte that is none of the data.
+    /// Returns the state that follows when `byte`, which is not data, has been read.
     fn step(&mut self, byte: u8) -> Result<State, Malformed> {
         Ok(match (self.state, byte) {
             (State::Begin | State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
@@ -90,7 +104,7 @@ impl Chunks {
                 State::Size
             }
             (State::Size | State::Space, b' ' | b'\t') => {
-                self.leave_out()?;
+                self.discard()?;
                 State::Space
             }
             (State::Size | State::Space, b';') => State::Extension,
@@ -105,25 +119,27 @@ impl Chunks {
             (State::LastLf, b'\n') => State::End,
             (State::Name, b':') => State::Field,
             (State::Trailer | State::Name, byte) if is_token(byte) => {
-                self.leave_out()?;
+                self.discard()?;
                 State::Name
             }
-            // A line feed alone ends a line for some and not for others.
+            // A line feed without CR is not accepted here, because parsers disagree on whether it
+            // ends a line.
             (State::Extension | State::Field, b'\t' | b' '..=b'~' | 0x80..) => {
-                self.leave_out()?;
+                self.discard()?;
                 self.state
             }
             _ => return Err(Malformed),
         })
     }
 
-    fn leave_out(&mut self) -> Result<(), Malformed> {
-        self.left_out += 1;
-        if self.left_out > LEFT_OUT { Err(Malformed) } else { Ok(()) }
+    /// Counts a discarded byte. Returns an error once the limit is exceeded.
+    fn discard(&mut self) -> Result<(), Malformed> {
+        self.discarded += 1;
+        if self.discarded > MAX_DISCARDED { Err(Malformed) } else { Ok(()) }
     }
 }
 
-/// RFC 9110, 5.6.2.
+/// Returns true if a byte is a character of a token (RFC 9110, 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -134,18 +150,19 @@ mod tests {
 
     type Body = Option<(Vec<u8>, Vec<u8>)>;
 
-    /// The body of what comes in these pieces, and what is behind it; `None`: it has no end.
+    /// Decodes bytes that arrive in these pieces. Returns the body and the bytes after it, or
+    /// `None` if the body is incomplete.
     fn decode(pieces: &[&[u8]]) -> Result<Body, Malformed> {
-        let (mut chunks, mut body, mut rest) = (Chunks::new(), Vec::new(), Vec::new());
+        let (mut decoder, mut body, mut rest) = (ChunkDecoder::new(), Vec::new(), Vec::new());
         for piece in pieces {
             let mut bytes = piece.to_vec();
-            let decoded = chunks.decode(&mut bytes)?;
+            let decoded = decoder.decode(&mut bytes)?;
             assert!(decoded.data <= decoded.used && decoded.used <= bytes.len());
-            assert!(chunks.is_over() || decoded.used == bytes.len());
+            assert!(decoder.is_complete() || decoded.used == bytes.len());
             body.extend_from_slice(&bytes[..decoded.data]);
             rest.extend_from_slice(&piece[decoded.used..]);
         }
-        Ok(chunks.is_over().then_some((body, rest)))
+        Ok(decoder.is_complete().then_some((body, rest)))
     }
 
     fn whole(bytes: &str) -> Result<Body, Malformed> {
@@ -155,7 +172,7 @@ mod tests {
     const BODY: &str = "5\r\nhello\r\n0010 ;a=\"b\" ; c\r\n0123456789abcdef\r\n1\t\r\n,\r\nA\r\n\r\n0\r\n\r\n\r\n\r\r\n00\r\nx: y\r\nz: \r\n\r\nrest";
 
     #[test]
-    fn it_is_the_same_however_it_is_cut() {
+    fn decodes_the_same_however_the_bytes_are_divided() {
         let expected =
             Ok(Some((b"hello0123456789abcdef,\r\n0\r\n\r\n\r\n\r".to_vec(), b"rest".to_vec())));
         let bytes = BODY.as_bytes();
@@ -173,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_could_read_differently_is_none() {
+    fn rejects_what_parsers_could_read_differently() {
         for bytes in [
             "\r\n",
             "g\r\n",
@@ -208,8 +225,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_a_limit() {
-        let most = LEFT_OUT as usize;
+    fn limits_extensions_and_trailers() {
+        let max = MAX_DISCARDED as usize;
         for (begin, end) in [
             ("1;", "\r\na\r\n0\r\n\r\n"),
             ("1 ", "\r\na\r\n0\r\n\r\n"),
@@ -217,13 +234,13 @@ mod tests {
         ] {
             let fill = if begin == "1 " { " " } else { "x" };
             let with = |len: usize| format!("{begin}{}{end}", fill.repeat(len));
-            // The space and the name before it count.
-            let most = most - usize::from(!begin.ends_with(';'));
-            assert_eq!(whole(&with(most)), Ok(Some((b"a".to_vec(), Vec::new()))), "{begin:?}");
-            assert_eq!(whole(&with(most + 1)), Err(Malformed), "{begin:?}");
+            // The limit also includes the space and the first character of the trailer's name.
+            let max = max - usize::from(!begin.ends_with(';'));
+            assert_eq!(whole(&with(max)), Ok(Some((b"a".to_vec(), Vec::new()))), "{begin:?}");
+            assert_eq!(whole(&with(max + 1)), Err(Malformed), "{begin:?}");
         }
-        // Of all of them together.
-        let many = format!("1;{}\r\na\r\n", "x".repeat(most / 4)).repeat(5);
+        // The limit applies to the whole body.
+        let many = format!("1;{}\r\na\r\n", "x".repeat(max / 4)).repeat(5);
         assert_eq!(whole(&many), Err(Malformed));
     }
 }

@@ -1,21 +1,23 @@
-//! What the URL of a request says of its worker. A cookie is the browser's, and `w=` is the page's: with two pages open, or where cookies
-//! are refused, only that says whose something is.
+//! The affinity that the URL of a request declares. A browser sends the same cookie for all pages
+//! of an app, but the parameter `w=` belongs to one page. If two pages are open or cookies are
+//! refused, only the parameter identifies the session.
 
 use crate::worker_id::WorkerId;
 
-/// See the module.
+/// The worker that the parameter `w=` of a query names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) enum UrlAffinity {
-    /// Nothing.
+    /// The query has no valid `w=` parameter.
     Absent,
-    /// It is of this worker, if that is still there.
+    /// The request belongs to the session of this worker, which may have ended.
     Worker(WorkerId),
-    /// That its worker is not to be gone back to: `w=` with nothing behind it, which our script sends when a page's WebSocket has ended.
+    /// The request belongs to no worker, because `w=` is empty. Rookery's script in the page sends
+    /// an empty `w=` after the page's WebSocket has ended.
     NewSession,
 }
 
-/// What a query tells; it may begin with `?`.
-pub(in crate::pool) fn told(query: &[u8]) -> UrlAffinity {
+/// Parses the affinity parameter of a query, which may begin with `?`.
+pub(in crate::pool) fn read_query(query: &[u8]) -> UrlAffinity {
     let query = query.strip_prefix(b"?").unwrap_or(query);
     let mut values = query.split(|byte| *byte == b'&').filter_map(|pair| pair.strip_prefix(b"w="));
     match values.next() {
@@ -25,8 +27,9 @@ pub(in crate::pool) fn told(query: &[u8]) -> UrlAffinity {
     }
 }
 
-/// Whether there is nothing in a query but what our script has put there: the app is not to see it, since without us it would not be there.
-pub(in crate::pool) fn is_ours_alone(query: &[u8]) -> bool {
+/// Returns true if a query consists only of the affinity parameter. The app does not get such a
+/// query, because Rookery's script in the page has added it.
+pub(in crate::pool) fn is_only_affinity(query: &[u8]) -> bool {
     query
         .strip_prefix(b"?w=")
         .is_some_and(|value| value.is_empty() || WorkerId::parse(value).is_some())
@@ -39,13 +42,13 @@ mod tests {
     const ID: &str = "00112233445566778899aabbccddeeff";
 
     #[test]
-    fn what_a_query_tells() {
+    fn reads_the_affinity_of_a_query() {
         let id = WorkerId::parse(ID.as_bytes()).unwrap();
-        for (query, expected, ours) in [
+        for (query, expected, is_only) in [
             (format!("?w={ID}"), UrlAffinity::Worker(id), true),
             (format!("?w={ID}&nonce=1"), UrlAffinity::Worker(id), false),
             (format!("?a=w&w={ID}"), UrlAffinity::Worker(id), false),
-            // The first counts, whatever it is.
+            // Only the first `w=` counts, even if its value is invalid.
             (format!("?w=x&w={ID}"), UrlAffinity::Absent, false),
             ("?w=".to_owned(), UrlAffinity::NewSession, true),
             ("?w=&b=1".to_owned(), UrlAffinity::NewSession, false),
@@ -55,8 +58,8 @@ mod tests {
             ("?".to_owned(), UrlAffinity::Absent, false),
             (String::new(), UrlAffinity::Absent, false),
         ] {
-            assert_eq!(told(query.as_bytes()), expected, "{query}");
-            assert_eq!(is_ours_alone(query.as_bytes()), ours, "{query}");
+            assert_eq!(read_query(query.as_bytes()), expected, "{query}");
+            assert_eq!(is_only_affinity(query.as_bytes()), is_only, "{query}");
         }
     }
 }

@@ -1,16 +1,18 @@
-//! A request as it goes to a worker: what of its head is the client's word to the app, and what was between the client and us.
+//! Writes the request for a worker: the client's request without the headers that apply only to the
+//! client's connection, and with the worker header.
 
 use std::io::Write as _;
 
 use rookery_exchange::Exchange;
 use rookery_worker_protocol::{BodyState, BorrowedWorkerHeader, Ticket, WORKER_HEADER};
 
-use super::session_affinity::{Names, is_ours_alone};
+use crate::pool::balancing::session_affinity::{Names, is_only_affinity};
 
-/// Headers that belong to one connection, and those that frame a message (RFC 9110, 7.6.1): the connection to the worker
-/// has its own. Other headers go on whatever the client's `WorkerConnection` names: the server before a worker is the origin, as
-/// one process is, so a client cannot take from a request what a proxy has added to it.
-const NEIGHBOURS: [&str; 10] = [
+/// Headers that apply to one connection or frame a message (RFC 9110, 7.6.1), which are not
+/// forwarded. Any other header is forwarded even if the client's `Connection` header names it. This
+/// server is the origin server and not a proxy, so a client must not be able to remove a header
+/// that a proxy in front of this server has added.
+const HOP_BY_HOP: [&str; 10] = [
     "connection",
     "content-length",
     "expect",
@@ -23,15 +25,19 @@ const NEIGHBOURS: [&str; 10] = [
     WORKER_HEADER,
 ];
 
-/// Of a handshake: those to the worker are ours, whatever version of HTTP the client speaks. What extends it is between the two.
+/// Headers of an opening handshake that are not forwarded but generated for the worker, because the
+/// client may use another version of HTTP. `Sec-WebSocket-Extensions` is forwarded, so the client
+/// and the worker negotiate extensions directly.
 const HANDSHAKE: [&str; 2] = ["sec-websocket-key", "sec-websocket-version"];
 
-/// Why a request cannot go on. The server has read it, so hardly ever.
+/// The error for a request that cannot be written as HTTP/1.1. The server's parser accepts hardly
+/// any such request.
 #[derive(Debug)]
-pub(super) struct Unsendable;
+pub(in crate::pool) struct Unsendable;
 
-/// Writes the request of an exchange, with this ticket: its head, and its body if that is here and in memory. `out` is empty.
-pub(super) fn write(
+/// Writes the request of an exchange to `out`, which is empty. The request consists of the head
+/// and, if the body is in memory, the body.
+pub(in crate::pool) fn write(
     out: &mut Vec<u8>,
     exchange: &Exchange,
     names: &Names,
@@ -41,11 +47,12 @@ pub(super) fn write(
     write_line(out, exchange, exchange.query())?;
     write_headers(out, exchange, names, (ticket, body_is), &[])?;
     let body = exchange.body();
-    // A POST of nothing says so.
-    let says_none = || {
+    // A request without a body has `content-length: 0` if the client sent a length, as for an empty
+    // POST.
+    let has_zero_length = || {
         exchange.header(b"content-length").is_some() && !matches!(body_is, BodyState::Deferred(_))
     };
-    if !body.is_empty() || says_none() {
+    if !body.is_empty() || has_zero_length() {
         let _ = write!(out, "content-length: {}\r\n", body.len());
     }
     out.extend_from_slice(b"\r\n");
@@ -53,8 +60,8 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Writes the handshake that opens the WebSocket's other half, with a key of ours.
-pub(super) fn write_handshake(
+/// Writes the opening handshake for the worker. `key` is the value of `Sec-WebSocket-Key`.
+pub(in crate::pool) fn write_handshake(
     out: &mut Vec<u8>,
     exchange: &Exchange,
     names: &Names,
@@ -62,8 +69,8 @@ pub(super) fn write_handshake(
     key: &[u8],
     is_shiny: bool,
 ) -> Result<(), Unsendable> {
-    let is_ours = is_shiny && is_ours_alone(exchange.query());
-    write_line(out, exchange, if is_ours { b"" } else { exchange.query() })?;
+    let is_only_affinity = is_shiny && is_only_affinity(exchange.query());
+    write_line(out, exchange, if is_only_affinity { b"" } else { exchange.query() })?;
     write_headers(out, exchange, names, (ticket, BodyState::Included), &HANDSHAKE)?;
     for part in [
         &b"connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: "[..],
@@ -77,7 +84,7 @@ pub(super) fn write_handshake(
 
 fn write_line(out: &mut Vec<u8>, exchange: &Exchange, query: &[u8]) -> Result<(), Unsendable> {
     let (method, path) = (exchange.method(), exchange.path());
-    // The server has read them: so hardly ever.
+    // The server has already parsed the request line, so this check hardly ever fails.
     let is_plain = |bytes: &[u8]| bytes.iter().all(|byte| *byte > b' ' && *byte != 0x7F);
     if method.is_empty() || path.is_empty() || ![method, path, query].into_iter().all(is_plain) {
         return Err(Unsendable);
@@ -88,7 +95,8 @@ fn write_line(out: &mut Vec<u8>, exchange: &Exchange, query: &[u8]) -> Result<()
     Ok(())
 }
 
-/// Writes the headers that go on, without those of these names as well.
+/// Writes the forwarded headers and the worker header. Headers named in `without` are not
+/// forwarded.
 fn write_headers(
     out: &mut Vec<u8>,
     exchange: &Exchange,
@@ -98,14 +106,14 @@ fn write_headers(
 ) -> Result<(), Unsendable> {
     let mut has_host = false;
     for header in exchange.headers() {
-        let mut kept_back = NEIGHBOURS.iter().chain(without);
-        let is_neighbours = kept_back.any(|name| name.as_bytes() == header.name);
+        let mut dropped = HOP_BY_HOP.iter().chain(without);
+        let is_dropped = dropped.any(|name| name.as_bytes() == header.name);
         has_host |= header.name == b"host";
-        if is_neighbours {
+        if is_dropped {
             continue;
         }
+        // The session cookie is meant for this process and not for the app, so it is removed.
         let others = if header.name == b"cookie" { names.without_own(header.value) } else { None };
-        // The cookie that names the worker is between the client and us as well.
         let value = others.as_deref().unwrap_or(header.value);
         if others.is_some() && value.is_empty() {
             continue;
@@ -120,11 +128,11 @@ fn write_headers(
         }
     }
     if !has_host {
-        // Of HTTP/1.0, which need not have one.
+        // An HTTP/1.0 request may have no Host header, but HTTP/1.1 requires one.
         out.extend_from_slice(b"host: \r\n");
     }
     let id = exchange.request_id();
-    let call = BorrowedWorkerHeader {
+    let header = BorrowedWorkerHeader {
         ticket: Some(ticket),
         is_https: exchange.is_https(),
         remote: exchange.remote(),
@@ -133,8 +141,8 @@ fn write_headers(
         client: exchange.client().map(|client| (&*client.fingerprint, &*client.subject)),
         body: body_is,
     };
-    // Into memory, which does not fail.
-    let _ = write!(out, "{WORKER_HEADER}: {call}\r\n");
+    // Writing to a vector cannot fail.
+    let _ = write!(out, "{WORKER_HEADER}: {header}\r\n");
     Ok(())
 }
 
@@ -160,7 +168,7 @@ mod tests {
         Ticket::new(sequence, 0).unwrap()
     }
 
-    /// The first line of a request, its headers and its body.
+    /// Returns the request line, the headers and the body of a request.
     fn parts(request: &[u8]) -> (String, Vec<(String, String)>, String) {
         let text = String::from_utf8(request.to_vec()).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
@@ -182,13 +190,16 @@ mod tests {
         value
     }
 
-    fn written(exchange: &Exchange, ticket: Ticket) -> (String, Vec<(String, String)>, String) {
+    fn write_request(
+        exchange: &Exchange,
+        ticket: Ticket,
+    ) -> (String, Vec<(String, String)>, String) {
         let mut out = Vec::new();
         write(&mut out, exchange, &Names::new(""), ticket, BodyState::Included).unwrap();
         parts(&out)
     }
 
-    fn shaken(exchange: &Exchange, is_shiny: bool) -> (String, Vec<(String, String)>) {
+    fn handshake(exchange: &Exchange, is_shiny: bool) -> (String, Vec<(String, String)>) {
         let mut out = Vec::new();
         write_handshake(&mut out, exchange, &Names::new(""), ticket(1), b"ours", is_shiny).unwrap();
         let (line, headers, body) = parts(&out);
@@ -197,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_between_the_client_and_us_stays_behind() {
+    fn drops_headers_of_the_clients_connection_and_the_session_cookie() {
         let exchange = exchange(
             "/a?b=c",
             &[
@@ -215,37 +226,38 @@ mod tests {
                 ("cookie", "a=b; rookery=theirs; c=d"),
             ],
         );
-        let (line, headers, body) = written(&exchange, ticket(3));
+        let (line, headers, body) = write_request(&exchange, ticket(3));
         assert_eq!((&*line, &*body), ("POST /a?b=c HTTP/1.1", ""));
         let mut names: Vec<_> = headers.iter().map(|header| &*header.0).collect();
         names.sort_unstable();
         assert_eq!(names, ["authorization", "cookie", "host", WORKER_HEADER, "x-forwarded-for"]);
         assert_eq!(value(&headers, "cookie"), Some("a=b; c=d"));
-        let call = WorkerHeader::parse(value(&headers, WORKER_HEADER).unwrap().as_bytes()).unwrap();
-        assert_eq!((call.ticket, call.is_https), (Some(ticket(3)), false));
-        assert_eq!((call.remote, call.id.map(|id| id.len())), (exchange.remote(), Some(32)));
+        let header =
+            WorkerHeader::parse(value(&headers, WORKER_HEADER).unwrap().as_bytes()).unwrap();
+        assert_eq!((header.ticket, header.is_https), (Some(ticket(3)), false));
+        assert_eq!((header.remote, header.id.map(|id| id.len())), (exchange.remote(), Some(32)));
     }
 
     #[test]
-    fn a_body_has_its_length_and_one_of_nothing_says_so() {
+    fn writes_the_length_of_a_body_also_where_it_is_zero() {
         let mut with = exchange("/", &[("host", "a"), ("transfer-encoding", "chunked")]);
         with.push_body(b"12345");
-        let (_, headers, body) = written(&with, ticket(1));
+        let (_, headers, body) = write_request(&with, ticket(1));
         assert_eq!((value(&headers, "content-length"), &*body), (Some("5"), "12345"));
         let (_, headers, _) =
-            written(&exchange("/", &[("host", "a"), ("content-length", "0")]), ticket(1));
+            write_request(&exchange("/", &[("host", "a"), ("content-length", "0")]), ticket(1));
         assert_eq!(value(&headers, "content-length"), Some("0"));
-        let (_, headers, _) = written(&exchange("/", &[]), ticket(1));
+        let (_, headers, _) = write_request(&exchange("/", &[]), ticket(1));
         assert_eq!((value(&headers, "content-length"), value(&headers, "host")), (None, Some("")));
-        // One in a file has its length there, and is not here.
+        // A spooled body is sent later. Only its length is written here.
         let mut spooled = exchange("/", &[("host", "a")]);
         spooled.body_mut().set_file(tempfile::tempfile().unwrap(), 7);
-        let (_, headers, body) = written(&spooled, ticket(1));
+        let (_, headers, body) = write_request(&spooled, ticket(1));
         assert_eq!((value(&headers, "content-length"), &*body), (Some("7"), ""));
     }
 
     #[test]
-    fn a_head_alone_says_what_is_to_come_to_the_worker_and_not_to_its_server() {
+    fn writes_the_length_of_a_deferred_body_only_into_the_worker_header() {
         let exchange = exchange("/", &[("host", "a"), ("content-length", "7000000")]);
         let mut out = Vec::new();
         write(
@@ -258,12 +270,13 @@ mod tests {
         .unwrap();
         let (_, headers, body) = parts(&out);
         assert_eq!((value(&headers, "content-length"), &*body), (None, ""));
-        let call = WorkerHeader::parse(value(&headers, WORKER_HEADER).unwrap().as_bytes()).unwrap();
-        assert_eq!(call.body, BodyState::Deferred(BodyLength::Bytes(7_000_000)));
+        let header =
+            WorkerHeader::parse(value(&headers, WORKER_HEADER).unwrap().as_bytes()).unwrap();
+        assert_eq!(header.body, BodyState::Deferred(BodyLength::Bytes(7_000_000)));
     }
 
     #[test]
-    fn what_would_be_another_request_is_not_sent() {
+    fn refuses_a_request_that_would_be_split() {
         for (target, name, text) in [
             ("/a b", "x", "y"),
             ("/a\r\nx: y", "x", "y"),
@@ -284,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_is_our_own() {
+    fn writes_a_handshake_with_its_own_key_and_version() {
         let theirs = [
             ("connection", "Upgrade"),
             ("host", "a"),
@@ -295,7 +308,7 @@ mod tests {
             ("sec-websocket-version", "8"),
             ("upgrade", "websocket"),
         ];
-        let (line, headers) = shaken(&exchange("/?w=", &theirs), false);
+        let (line, headers) = handshake(&exchange("/?w=", &theirs), false);
         assert_eq!(line, "POST /?w= HTTP/1.1");
         for (name, expected) in [
             ("sec-websocket-key", Some("ours")),
@@ -312,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_our_script_tells_us_is_not_told_the_app() {
+    fn removes_a_query_that_only_has_the_affinity_parameter() {
         for (target, seen) in [
             ("/websocket/?w=", "/websocket/"),
             ("/websocket/?w=00112233445566778899aabbccddeeff", "/websocket/"),
@@ -320,7 +333,7 @@ mod tests {
             ("/websocket/?w=&a=b", "/websocket/?w=&a=b"),
             ("/websocket/", "/websocket/"),
         ] {
-            let (line, _) = shaken(&exchange(target, &[]), true);
+            let (line, _) = handshake(&exchange(target, &[]), true);
             assert_eq!(line, format!("POST {seen} HTTP/1.1"));
         }
     }

@@ -1,4 +1,4 @@
-//! The head of a reply.
+//! The parser of the head of a response.
 
 use std::mem::MaybeUninit;
 
@@ -6,58 +6,66 @@ use httparse::{Header, ParserConfig, Response, Status};
 
 use super::Malformed;
 
-/// Bytes of a reply's head, and lines. Both ends are ours; the limit is for an app that sets a header without end.
-pub(in crate::pool) const HEAD_BYTES: usize = 256 << 10;
-const HEAD_LINES: usize = 1000;
+/// The maximum size of a response's head in bytes. Only an app that sets an enormous header exceeds
+/// this limit.
+pub(in crate::pool) const MAX_HEAD_SIZE: usize = 256 << 10;
 
-/// Lines that are read without memory of their own: more than most heads have.
+/// The maximum number of header lines in a head.
+const MAX_LINES: usize = 1000;
+
+/// The maximum number of header lines that are parsed without an allocation. Few responses have
+/// more.
 const FEW_LINES: usize = 64;
 
-/// What a head says.
+/// The parts of a response's head that the connection needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) struct Head {
     pub(in crate::pool) status: u16,
     pub(in crate::pool) body: Framing,
-    /// Whether the connection may be used again.
-    pub(in crate::pool) is_kept: bool,
+    /// Whether the connection can be used for another request.
+    pub(in crate::pool) is_reusable: bool,
 }
 
-/// How the end of a body is found.
+/// The rule by which the end of a body is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) enum Framing {
-    /// There is none, whatever the headers say: of HEAD, 204, 304 and 101.
+    /// The response has no body, whatever its headers contain. This applies to responses to HEAD
+    /// requests and to the statuses 101, 204 and 304.
     None,
-    /// By its length.
+    /// The body has this length.
     Length(u64),
-    /// By its last chunk.
-    Chunks,
+    /// The body has the chunked transfer coding and ends with the last chunk.
+    Chunked,
 }
 
-/// What was asked, where the reply depends on it.
+/// The kind of a request, as far as the framing of its response depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) enum RequestForm {
-    /// For a head alone.
+    /// A HEAD request.
     Head,
-    /// For a WebSocket.
+    /// The opening handshake of a WebSocket.
     Upgrade,
     Other,
 }
 
-/// Reads the head at the beginning of `bytes`: what it says, and its length. `None`: it is not all there. Heads of interim replies (RFC
-/// 9110, 15.2) in front of it count as part of it. `take` is given what it says and its lines, once it has been found good.
+/// Parses the head at the beginning of `bytes` and returns it with its length, or `None` if the
+/// head is incomplete. The length includes the heads of interim responses before the final one (RFC
+/// 9110, 15.2). Once the head has been validated, `take` is called with the head and the header
+/// lines.
 ///
 /// # Errors
-/// It is no head, or larger than it may be, or does not say clearly where its reply ends.
+/// Returns an error if the head is malformed or exceeds a limit, or if the framing of its body is
+/// ambiguous.
 pub(in crate::pool) fn read(
     bytes: &[u8],
-    asked: RequestForm,
+    form: RequestForm,
     mut take: impl FnMut(Head, &[Header<'_>]),
 ) -> Result<Option<(Head, usize)>, Malformed> {
     let mut few = [const { MaybeUninit::uninit() }; FEW_LINES];
-    match read_into(&mut few, bytes, asked, &mut take) {
+    match read_into(&mut few, bytes, form, &mut take) {
         Err(httparse::Error::TooManyHeaders) => {
-            let mut many = Box::new_uninit_slice(HEAD_LINES);
-            read_into(&mut many, bytes, asked, &mut take)
+            let mut many = Box::new_uninit_slice(MAX_LINES);
+            read_into(&mut many, bytes, form, &mut take)
         }
         read => read,
     }
@@ -67,7 +75,7 @@ pub(in crate::pool) fn read(
 fn read_into<'a>(
     lines: &mut [MaybeUninit<Header<'a>>],
     bytes: &'a [u8],
-    asked: RequestForm,
+    form: RequestForm,
     take: &mut impl FnMut(Head, &[Header<'_>]),
 ) -> Result<Option<(Head, usize)>, httparse::Error> {
     let mut at = 0;
@@ -75,8 +83,8 @@ fn read_into<'a>(
         let mut response = Response::new(&mut []);
         let parser = ParserConfig::default();
         at += match parser.parse_response_with_uninit_headers(&mut response, &bytes[at..], lines)? {
-            Status::Complete(len) if at + len <= HEAD_BYTES => len,
-            Status::Partial if bytes.len() < HEAD_BYTES => return Ok(None),
+            Status::Complete(len) if at + len <= MAX_HEAD_SIZE => len,
+            Status::Partial if bytes.len() < MAX_HEAD_SIZE => return Ok(None),
             _ => return Err(httparse::Error::Token),
         };
         let (Some(status), Some(version)) = (response.code, response.version) else {
@@ -84,11 +92,11 @@ fn read_into<'a>(
         };
         match status {
             100 | 102..=199 => continue,
-            101 if asked == RequestForm::Upgrade => {}
+            101 if form == RequestForm::Upgrade => {}
             200..=999 => {}
             _ => return Err(httparse::Error::Status),
         }
-        let head = head(status, version, asked, response.headers)
+        let head = head(status, version, form, response.headers)
             .map_err(|_| httparse::Error::HeaderValue)?;
         take(head, response.headers);
         return Ok(Some((head, at)));
@@ -98,20 +106,21 @@ fn read_into<'a>(
 fn head(
     status: u16,
     version: u8,
-    asked: RequestForm,
+    form: RequestForm,
     lines: &[Header<'_>],
 ) -> Result<Head, Malformed> {
-    // Without a length what HTTP/1.0 sends ends where its sender does, and nobody could tell that from a worker that has died.
-    let mut head = Head { status, body: Framing::None, is_kept: version == 1 && status != 101 };
+    // An HTTP/1.0 body without a length ends with the connection. Such an end could not be
+    // distinguished from the death of the worker, so it is rejected below.
+    let mut head = Head { status, body: Framing::None, is_reusable: version == 1 && status != 101 };
     let (mut length, mut is_chunked) = (None, false);
     for header in lines {
         if header.name.eq_ignore_ascii_case("content-length") {
-            let told = self::length(header.value).ok_or(Malformed)?;
-            if length.replace(told).is_some_and(|other| other != told) {
+            let value = self::length(header.value).ok_or(Malformed)?;
+            if length.replace(value).is_some_and(|other| other != value) {
                 return Err(Malformed);
             }
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
-            // Once, and nothing else: no other coding is undone here.
+            // The chunked coding is the only transfer coding that is supported.
             if is_chunked
                 || version == 0
                 || !header.value.trim_ascii().eq_ignore_ascii_case(b"chunked")
@@ -121,20 +130,20 @@ fn head(
             is_chunked = true;
         } else if header.name.eq_ignore_ascii_case("connection") {
             let mut words = header.value.split(|byte| *byte == b',');
-            head.is_kept &= !words.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"close"));
+            head.is_reusable &= !words.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"close"));
         }
     }
     head.body = match (length, is_chunked) {
         (Some(_), true) => return Err(Malformed),
-        _ if asked == RequestForm::Head || matches!(status, 101 | 204 | 304) => Framing::None,
+        _ if form == RequestForm::Head || matches!(status, 101 | 204 | 304) => Framing::None,
         (Some(length), false) => Framing::Length(length),
-        (None, true) => Framing::Chunks,
+        (None, true) => Framing::Chunked,
         (None, false) => return Err(Malformed),
     };
     Ok(head)
 }
 
-/// Digits alone, of a number that there is.
+/// Parses a Content-Length, which may consist only of digits.
 fn length(value: &[u8]) -> Option<u64> {
     let value = value.trim_ascii();
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
@@ -147,20 +156,20 @@ fn length(value: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn of(bytes: &[u8], asked: RequestForm) -> Result<Option<(Head, usize)>, Malformed> {
-        read(bytes, asked, |_, _| {})
+    fn of(bytes: &[u8], form: RequestForm) -> Result<Option<(Head, usize)>, Malformed> {
+        read(bytes, form, |_, _| {})
     }
 
-    fn good(head: &str, asked: RequestForm) -> Head {
-        let (read, len) = of(head.as_bytes(), asked).unwrap().unwrap();
+    fn good(head: &str, form: RequestForm) -> Head {
+        let (read, len) = of(head.as_bytes(), form).unwrap().unwrap();
         assert_eq!(len, head.len());
         read
     }
 
     #[test]
-    fn a_head_says_where_its_reply_ends() {
+    fn finds_the_framing_of_a_body() {
         let length = |length| Framing::Length(length);
-        for (rest, asked, status, body, is_kept) in [
+        for (rest, form, status, body, is_reusable) in [
             ("200 OK\r\ncontent-length: 5\r\n", RequestForm::Other, 200, length(5), true),
             ("200 \r\nContent-Length: 0\r\n", RequestForm::Upgrade, 200, length(0), true),
             (
@@ -174,7 +183,7 @@ mod tests {
                 "200 OK\r\ntransfer-encoding: Chunked\r\n",
                 RequestForm::Other,
                 200,
-                Framing::Chunks,
+                Framing::Chunked,
                 true,
             ),
             ("200 OK\r\ncontent-length: 5\r\n", RequestForm::Head, 200, Framing::None, true),
@@ -216,15 +225,15 @@ mod tests {
                 true,
             ),
         ] {
-            let head = good(&format!("HTTP/1.1 {rest}\r\n"), asked);
-            assert_eq!(head, Head { status, body, is_kept }, "{rest:?}");
+            let head = good(&format!("HTTP/1.1 {rest}\r\n"), form);
+            assert_eq!(head, Head { status, body, is_reusable }, "{rest:?}");
         }
         let old = good("HTTP/1.0 200 OK\r\ncontent-length: 5\r\n\r\n", RequestForm::Other);
-        assert_eq!((old.body, old.is_kept), (length(5), false));
+        assert_eq!((old.body, old.is_reusable), (length(5), false));
     }
 
     #[test]
-    fn what_two_could_read_differently_is_none() {
+    fn rejects_what_parsers_could_read_differently() {
         for rest in [
             "200 OK\r\n",
             "200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n",
@@ -259,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn interim_replies_are_passed_over_and_every_beginning_is_too_little() {
+    fn skips_interim_responses_and_waits_for_the_whole_head() {
         let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
         let whole = format!("{interim}HTTP/1.1 200 OK\r\nx: y\r\ncontent-length: 2\r\n\r\nab");
         let end = whole.len() - 2;
@@ -271,7 +280,7 @@ mod tests {
             if at < end {
                 assert_eq!((read, lines.len()), (Ok(None), 0), "{at}");
             } else {
-                let head = Head { status: 200, body: Framing::Length(2), is_kept: true };
+                let head = Head { status: 200, body: Framing::Length(2), is_reusable: true };
                 assert_eq!(read, Ok(Some((head, end))));
                 assert_eq!(lines[0], ("x".to_owned(), b"y".to_vec()));
                 assert_eq!(lines.len(), 2);
@@ -280,22 +289,22 @@ mod tests {
     }
 
     #[test]
-    fn a_head_may_be_so_large_and_no_larger() {
+    fn limits_the_size_and_the_lines_of_a_head() {
         let with = |len: usize| {
             let head = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nx: ";
             format!("{head}{}\r\n\r\n", "x".repeat(len - head.len() - 4))
         };
-        assert!(good(&with(HEAD_BYTES), RequestForm::Other).is_kept);
-        assert_eq!(of(with(HEAD_BYTES + 1).as_bytes(), RequestForm::Other), Err(Malformed));
-        // One that has no end is not waited for.
-        let begun = with(HEAD_BYTES + 5);
-        assert_eq!(of(&begun.as_bytes()[..HEAD_BYTES - 1], RequestForm::Other), Ok(None));
-        assert_eq!(of(&begun.as_bytes()[..HEAD_BYTES], RequestForm::Other), Err(Malformed));
-        let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(HEAD_BYTES / 25 + 1);
+        assert!(good(&with(MAX_HEAD_SIZE), RequestForm::Other).is_reusable);
+        assert_eq!(of(with(MAX_HEAD_SIZE + 1).as_bytes(), RequestForm::Other), Err(Malformed));
+        // A head that exceeds the limit is rejected before its end has arrived.
+        let begun = with(MAX_HEAD_SIZE + 5);
+        assert_eq!(of(&begun.as_bytes()[..MAX_HEAD_SIZE - 1], RequestForm::Other), Ok(None));
+        assert_eq!(of(&begun.as_bytes()[..MAX_HEAD_SIZE], RequestForm::Other), Err(Malformed));
+        let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(MAX_HEAD_SIZE / 25 + 1);
         assert_eq!(of(interim.as_bytes(), RequestForm::Other), Err(Malformed));
 
         let lines = |lines: usize| format!("HTTP/1.1 204 No\r\n{}\r\n", "x: y\r\n".repeat(lines));
-        assert!(good(&lines(HEAD_LINES), RequestForm::Other).is_kept);
-        assert_eq!(of(lines(HEAD_LINES + 1).as_bytes(), RequestForm::Other), Err(Malformed));
+        assert!(good(&lines(MAX_LINES), RequestForm::Other).is_reusable);
+        assert_eq!(of(lines(MAX_LINES + 1).as_bytes(), RequestForm::Other), Err(Malformed));
     }
 }
