@@ -38,7 +38,7 @@ const DEATH_REPORT_TIME: Duration = Duration::from_secs(2);
 const MIN_BODY_RATE: u64 = 20 << 20;
 
 /// Returns the time that sending a body of this length may take. The deadline for R to begin the
-/// request is later by this time.
+/// request is extended by this time.
 fn time_to_send(bytes: u64) -> Duration {
     Duration::from_millis(bytes.saturating_mul(1000) / MIN_BODY_RATE)
 }

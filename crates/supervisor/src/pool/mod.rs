@@ -9,8 +9,9 @@
 //!   take_upstream() -> the server <-- bytes of each WebSocket --> a worker's server -> R
 //! ```
 //!
-//! The response to a request whose worker dies depends on whether R had begun the request, which
-//! the worker's scoreboard shows.
+//! If a worker dies, a request that its R process had not begun is sent to another worker. By
+//! default, a request that R had begun gets 502. The worker's scoreboard shows whether R had begun
+//! the request.
 
 mod attempt;
 mod balancing;

@@ -132,7 +132,8 @@ async fn stream(
                 return Forwarded::Complete;
             }
             Some(Err(error)) => {
-                // The server sends this page only if it has not sent any of the response.
+                // The server sends this error response only if it has not sent any of the worker's
+                // response.
                 let page = error_reply(&error).text().as_bytes().to_vec();
                 let reason = StreamEnd::Error;
                 pool.responder.send_command(Command::AbortStream { stream: id, reason, page });

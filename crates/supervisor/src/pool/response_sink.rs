@@ -13,13 +13,13 @@ pub(super) struct ResponseSink {
 }
 
 impl ResponseSink {
-    /// Notifies the task that forwards the response that the client can take more data.
+    /// Wakes the task that forwards the response, because the client can take more data.
     pub(super) fn on_writable(&self) {
         self.changed.notify_one();
     }
 
-    /// Notifies the task that forwards the response that the stream has ended: the client has
-    /// disconnected or has received the whole response.
+    /// Wakes the task that forwards the response, because the client has disconnected or has
+    /// received the whole response.
     pub(super) fn on_ended(&self) {
         self.has_ended.set(true);
         self.changed.notify_one();

@@ -42,7 +42,7 @@ pub(in crate::pool) struct Balancer {
     choices: Cell<u64>,
     /// Whether the client of a queued request may have disconnected.
     has_disconnected: Cell<bool>,
-    /// Whether the workers have changed since the parked requests were examined.
+    /// Whether the workers have changed since the parked requests were last routed.
     has_changed: Cell<bool>,
     /// Whether requests are still queued after an assignment, so that the assignment has to be
     /// repeated after a while.
@@ -124,10 +124,10 @@ impl Balancer {
         })
     }
 
-    /// Queues a request again whose worker has not responded. `waited` is the time that the request
-    /// waited in the queue before; the time at the worker does not count. The request is inserted
-    /// behind requests that have waited longer, because the check for timeouts starts at the front
-    /// of the queue and stops at the first request that is not overdue.
+    /// Puts a request whose worker has not responded back into the queue. `waited` is the time that
+    /// the request waited in the queue before; the time at the worker does not count. The request
+    /// is inserted behind requests that have waited longer, because the check for timeouts starts
+    /// at the front of the queue and stops at the first request that is not overdue.
     pub(in crate::pool) fn requeue(&self, mut request: QueuedRequest, waited: Duration) {
         let now = Instant::now();
         request.queued_since = now.checked_sub(waited).unwrap_or(now);
@@ -204,8 +204,7 @@ impl Balancer {
 
     /// Assigns each queued request to any worker that can begin it soon.
     fn assign_to_any(&self, assignments: &mut Vec<Assignment>) {
-        // These requests are not accepted by any worker now, but a worker may accept a later
-        // request.
+        // The requests that no worker accepts now, although a worker may accept a later request.
         let mut passed_over = Vec::new();
         let mut has_passed_over_upgrade = false;
         while let Some(request) = self.take_next() {
@@ -245,9 +244,9 @@ impl Balancer {
         }
     }
 
-    /// Returns true if the failure to assign this request means that no later request can be
-    /// assigned either. A later request may be assignable if this request is a handshake and
-    /// sessions are limited, or if this request avoids a worker.
+    /// Returns true if no later request can be assigned because this request cannot be assigned. A
+    /// later request may still be assignable if this request is a handshake and sessions are
+    /// limited, or if this request avoids a worker.
     fn blocks_later_requests(&self, request: &QueuedRequest) -> bool {
         request.avoided_epoch.is_none()
             && (!request.exchange.is_upgrade() || self.limits.max_sessions == usize::MAX)
@@ -357,7 +356,8 @@ impl Balancer {
         self.backends.borrow().iter().any(|backend| backend.has_in_flight())
     }
 
-    /// Notifies all attempts if a request has waited too long at its worker.
+    /// Notifies all attempts if a request has waited too long at its worker, so that its attempt
+    /// withdraws it.
     pub(in crate::pool) fn notify_overdue(&self) {
         let now = Instant::now();
         let backends = self.backends.borrow();

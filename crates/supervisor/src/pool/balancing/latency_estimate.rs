@@ -19,15 +19,15 @@ const WORK_AHEAD: Duration = Duration::from_millis(1);
 /// (`Link::enable_long_busy_poll`); the other 50 us are for the request to arrive.
 const POLL_TIME: Duration = Duration::from_micros(150);
 
-/// The mean time of a request up to which one request may always wait at a worker. Up to this mean,
-/// sending the next request takes at least a tenth of the time of a request. In addition, the
+/// The maximum mean time per request at which one request may always wait at a worker. Up to this
+/// mean, sending the next request takes at least a tenth of the time of a request. In addition, the
 /// system often wakes a sleeping R process on a busy processor although another processor is idle.
 /// A slower worker gets the next request only after its response, so that the death of the worker
 /// costs one request and never two.
 const MAX_MEAN_FOR_ONE_AHEAD: Duration = Duration::from_millis(2);
 
-/// The multiple of the mean time from which on R's current request counts as slow. No further
-/// request is sent to wait behind a slow request.
+/// The multiple of the mean time above which R's current request counts as slow. No further request
+/// is sent to wait behind a slow request.
 const SLOW_FACTOR: u32 = 4;
 
 /// The estimate for a worker without responses.

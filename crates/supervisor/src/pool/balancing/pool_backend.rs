@@ -27,7 +27,7 @@ const MAX_IDLE_CONNECTIONS: usize = 64;
 const SUSPECT_TIME: Duration = Duration::from_secs(1);
 
 /// The time for which a session is reserved for a page that has not opened its WebSocket yet. The
-/// page may load many scripts before. Shiny Server waits as long.
+/// page may load many scripts before it opens the WebSocket. Shiny Server waits as long.
 const RESERVATION_TIME: Duration = Duration::from_secs(45);
 
 /// A worker as the balancer sees it.
@@ -47,7 +47,8 @@ pub(in crate::pool) struct PoolBackend {
     reservations: RefCell<VecDeque<Instant>>,
     /// The time until which the worker gets no requests because a connection to it has broken.
     suspected_until: Cell<Option<Instant>>,
-    /// The number of the latest choice of this worker, for a round-robin among equal workers.
+    /// The balancer's count of choices when this worker was last chosen, for a round-robin among
+    /// equal workers.
     pub(super) last_choice: Cell<u64>,
 }
 
@@ -68,10 +69,11 @@ pub(super) struct Rank {
     /// The number of sessions and reservations, or 0 if sessions do not count.
     sessions: usize,
     in_flight: usize,
-    /// Whether R sleeps. Among free workers, one whose R process still polls is better, because it
-    /// need not be woken.
+    /// Whether R sleeps. Among free workers, one whose R process still polls for requests is
+    /// better, because that process need not be woken.
     is_asleep: bool,
-    /// The number of the worker's latest choice, for a round-robin among equal workers.
+    /// The balancer's count of choices when the worker was last chosen, for a round-robin among
+    /// equal workers.
     last_choice: u64,
 }
 
@@ -145,7 +147,7 @@ impl PoolBackend {
         let now = now();
         let is_idle = snapshot.is_idle(now);
         // R is free if it has begun all its requests and is idle, which includes waiting for
-        // promises, or if R has just sent the last response.
+        // promises, or if the worker has just sent its last response.
         let is_free = unbegun == 0 && (is_idle || self.has_just_responded(in_flight.len()));
         let elapsed = if is_idle { Duration::ZERO } else { snapshot.elapsed(now) };
         let ahead = self.latency.get().requests_ahead(elapsed);

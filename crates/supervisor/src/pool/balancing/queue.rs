@@ -150,7 +150,7 @@ impl RequestQueue {
         self.len() >= max
     }
 
-    /// Puts a request back to the front of the queue from which it was popped.
+    /// Puts a request that was popped back at the front of the queue.
     pub(super) fn push_front(&mut self, request: QueuedRequest) {
         self.waiting.push_front(request);
     }

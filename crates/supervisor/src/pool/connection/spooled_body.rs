@@ -12,8 +12,8 @@ use bytes::Bytes;
 use rookery_exchange::{BodySource, Exchange};
 use tokio::task::JoinHandle;
 
-/// The number of bytes to read from the file at a time. A Unix socket takes so few bytes in a few
-/// writes, and many simultaneous uploads need little memory.
+/// The number of bytes to read from the file at a time. A Unix socket accepts a chunk of this size
+/// in a few writes, and many simultaneous uploads need little memory.
 const CHUNK_SIZE: u64 = 256 << 10;
 
 /// A spooled body with the position of the next byte to read.

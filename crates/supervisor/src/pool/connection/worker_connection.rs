@@ -47,7 +47,7 @@ pub(in crate::pool) enum Failure {
     Malformed,
     /// R was busy with the request for longer than the worker timeout.
     Timeout,
-    /// R did not begin the request within the time that the request may wait.
+    /// R did not begin the request before the deadline that follows from the queue timeout.
     NotBegun,
 }
 
@@ -183,8 +183,8 @@ impl WorkerConnection {
             Framing::Length(length) => BodyReader::Length(length),
             Framing::Chunked => BodyReader::Chunked(ChunkDecoder::new()),
         };
-        // After the end of the response no bytes may follow, because there is no further request to
-        // which they could belong.
+        // A connection with bytes after the end of the response is not reused, because these bytes
+        // belong to no request.
         self.is_reusable = head.is_reusable && (self.read.is_empty() || !self.body.is_complete());
         Ok(Some(head))
     }
@@ -304,8 +304,9 @@ impl WorkerConnection {
         Some(self)
     }
 
-    /// Polls the socket and returns true if the socket has neither data nor end-of-file. The
-    /// connections of a worker that has ended have end-of-file.
+    /// Polls the socket and returns true if the socket has neither data nor end-of-file.
+    /// End-of-file means that the worker has closed the connection, for example because it has
+    /// ended.
     pub(in crate::pool) fn poll_idle(&mut self) -> bool {
         let mut byte = [0; 1];
         let mut buffer = tokio::io::ReadBuf::new(&mut byte);
@@ -321,7 +322,7 @@ impl WorkerConnection {
 }
 
 /// Returns true if the head in `read` may be complete and should be parsed. The first `parsed`
-/// bytes were already there when the head was last parsed.
+/// bytes had already arrived when the head was last parsed.
 fn may_be_complete(read: &[u8], parsed: usize) -> bool {
     if read.len() <= MAX_REPARSED || read.len() >= MAX_HEAD_SIZE {
         return true;

@@ -63,8 +63,8 @@ impl Balancer {
         }
     }
 
-    /// Queues a request for a worker that is the only one to process it, and assigns the requests
-    /// in that worker's queue if it can begin them.
+    /// Appends a request to the queue of the only worker that can process it, and assigns the
+    /// requests in that queue if the worker can begin them.
     fn queue_at(
         &self,
         backend: &Rc<PoolBackend>,
@@ -244,9 +244,9 @@ impl Balancer {
         }
     }
 
-    /// Queues a request again that its worker has not begun in time, so that another worker
-    /// processes it. R has not seen the request, so this is safe for every method. Rejects the
-    /// request if only its worker can process it or if no other worker is ready.
+    /// Puts a request that its worker has not begun in time back into the queue, so that another
+    /// worker processes it. R has not seen the request, so this is safe for every method. Rejects
+    /// the request if only its worker can process it or if no other worker is ready.
     pub(in crate::pool) fn requeue_unbegun(&self, request: QueuedRequest, backend: &PoolBackend) {
         let may_go_anywhere = request.kind.is_none() && request.avoided_epoch.is_none();
         let has_other = has_other(&self.backends.borrow(), backend.entry.epoch);
@@ -269,7 +269,7 @@ fn may_move(request: &QueuedRequest) -> bool {
     request.kind.is_some_and(session_affinity::may_move) && request.avoided_epoch.is_none()
 }
 
-/// Marks a request so that it is not assigned to this worker again, and restarts its waiting time.
+/// Returns the request, marked so that this worker does not get it again, with a new waiting time.
 fn avoiding(mut request: QueuedRequest, backend: &PoolBackend) -> QueuedRequest {
     request.avoided_epoch = Some(backend.entry.epoch);
     request.queued_since = Instant::now();

@@ -42,12 +42,12 @@ fn request(id: u64, cookie: &str) -> QueuedRequest {
     QueuedRequest::new(exchange, false)
 }
 
-/// Assigns requests and forgets the assignments; returns how many there were.
+/// Assigns requests and returns the number of assignments. The assignments are leaked, so that the
+/// requests stay in flight.
 fn assign(balancer: &Balancer) -> usize {
     let mut assignments = Vec::new();
     balancer.assign(&mut assignments);
     for assignment in &assignments {
-        // The assignment's ticket is not returned, so the request stays in flight.
         assert_eq!(assignment.backend.entry.epoch, 1);
     }
     let count = assignments.len();

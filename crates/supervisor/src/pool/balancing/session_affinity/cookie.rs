@@ -271,7 +271,7 @@ mod tests {
         let keys = new_keys();
         let own = cookie(&keys);
         assert_eq!(new_keys().read(own.as_bytes()), Cookie::Invalid, "another supervisor's");
-        // Replaces each digit by each other digit.
+        // Each digit of the value is replaced by each other digit.
         let start = "rookery=".len();
         for at in start..own.len() {
             let mut forged = own.clone().into_bytes();
