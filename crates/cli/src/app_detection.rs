@@ -56,9 +56,7 @@ impl Target {
         }
         Ok(Target { folder: parent_folder(&path).into(), path, is_site: false })
     }
-}
 
-impl Target {
     /// Returns the kind of app, judged by the names of its files.
     ///
     /// # Errors
@@ -92,26 +90,19 @@ impl Target {
                 .iter()
                 .any(|path| path.file_name().is_some_and(|own| own.eq_ignore_ascii_case(name)))
         };
-        let is_document = |path: &PathBuf| {
-            let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
-            (extension == "rmd" || extension == "qmd") && mentions_shiny(path)
-        };
         for (name, kind) in [
             ("_server.yml", "what _server.yml describes"),
-            ("app.R", "an R app"),
+            ("app.R", ""),
             ("server.R", "a Shiny app"),
             ("entrypoint.R", "a plumber API"),
             ("plumber.R", "a plumber API"),
         ] {
             if has(name) {
-                return Ok(if name == "app.R" {
-                    kind_of_script(&self.path.join(name))
-                } else {
-                    kind
-                });
+                let script = || kind_of_script(&self.path.join(name));
+                return Ok(if kind.is_empty() { script() } else { kind });
             }
         }
-        if let Some(document) = entries.iter().find(|path| is_document(path)) {
+        if let Some(document) = entries.iter().find(|path| is_shiny_document(path)) {
             return Ok(kind_of_document(document));
         }
         nothing(
@@ -119,9 +110,7 @@ impl Target {
              `index.html` or document with Shiny",
         )
     }
-}
 
-impl Target {
     /// Returns a description for the start-up screen, such as `Shiny app (app.R)`. R's
     /// `detect_target()` uses the same words.
     pub(crate) fn label(&self) -> String {
@@ -131,12 +120,9 @@ impl Target {
         } else {
             Some(self.path.clone())
         };
-        let name = file
-            .as_deref()
-            .and_then(Path::file_name)
-            .map(|name| name.to_string_lossy().into_owned());
+        let name = file.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy());
         let kind = self.kind().unwrap_or("an R app");
-        match (kind, file, name) {
+        match (kind, &file, name) {
             ("what _server.yml describes", Some(file), Some(name)) => {
                 let text = fs::read_to_string(file).unwrap_or_default();
                 let engine =
@@ -166,11 +152,17 @@ fn is_site(folder: &Path) -> bool {
     folder.join("index.html").is_file()
         && !entries.flatten().any(|entry| {
             let path = entry.path();
-            let name = entry.file_name().to_string_lossy().to_lowercase();
-            let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
-            let is_document = extension == "rmd" || extension == "qmd";
-            name == "_server.yml" || extension == "r" || (is_document && mentions_shiny(&path))
+            let is_r =
+                path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("r"));
+            is_r || entry.file_name().eq_ignore_ascii_case("_server.yml")
+                || is_shiny_document(&path)
         })
+}
+
+/// Returns true for an R Markdown or Quarto document whose front matter contains the word `shiny`.
+fn is_shiny_document(path: &Path) -> bool {
+    let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
+    (extension == "rmd" || extension == "qmd") && mentions_shiny(path)
 }
 
 /// Returns true if the front matter contains the word `shiny`. R decides whether the document
@@ -220,11 +212,12 @@ fn not_found(path_given: &Path) -> Failure {
     let found = similar_names(&name, names.iter().map(String::as_str));
     // The suggestion shows the folder as the user wrote it.
     let place = if parent == Path::new(".") { Path::new("") } else { parent };
-    let found = found.iter().map(|name| place.join(name).display().to_string());
-    let names: Vec<String> = found.map(|name| format!("`{name}`")).collect();
-    let hint = match names.join(", ") {
-        none if none.is_empty() => none,
-        names => format!("\nDid you mean {names}?"),
+    let names: Vec<String> =
+        found.iter().map(|name| format!("`{}`", place.join(name).display())).collect();
+    let hint = if names.is_empty() {
+        String::new()
+    } else {
+        format!("\nDid you mean {}?", names.join(", "))
     };
     let looked = match std::env::current_dir() {
         Ok(folder) if path.is_relative() => format!(" (looked in {})", folder.display()),
@@ -236,6 +229,7 @@ fn not_found(path_given: &Path) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::message_of;
 
     #[test]
     fn detects_the_kind_of_an_app_by_its_files() {
@@ -317,16 +311,11 @@ mod tests {
     #[test]
     fn a_missing_path_is_reported_with_similar_names() {
         let folder = folder(&[("shiny-app", "")]);
-        let message = |name: &str| match Target::find(&folder.path().join(name)) {
-            Err(Failure::Unavailable(text)) => text,
-            other => panic!("{other:?}"),
-        };
+        let message = |name: &str| message_of(Target::find(&folder.path().join(name)));
         let near = format!("Did you mean `{}`?", folder.path().join("shiny-app").display());
         assert!(message("shinyapp").contains(&near), "{}", message("shinyapp"));
         assert!(!message("something/else").contains("Did you mean"));
-        let Err(Failure::Unavailable(relative)) = Target::find(Path::new("not-here-at-all")) else {
-            panic!("it is not")
-        };
+        let relative = message_of(Target::find(Path::new("not-here-at-all")));
         assert!(
             relative.starts_with("`not-here-at-all` does not exist (looked in /"),
             "{relative}"

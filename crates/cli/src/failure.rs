@@ -45,18 +45,15 @@ impl Failure {
             Failure::NeverReady(Some(message)) => {
                 format!("The app did not start: {message}\nNo worker became ready (see above).")
             }
-            Failure::NeverReady(None) => "No worker became ready: the app's messages are \
-                                          above."
-                .to_owned(),
+            Failure::NeverReady(None) => {
+                "No worker became ready: the app's messages are above.".to_owned()
+            }
             Failure::CrashLoop => "All workers keep crashing before they respond to a request \
                                    (`--fail-fast`): the app's messages are above."
                 .to_owned(),
-            Failure::WorkerExited(status) => {
-                format!(
-                    "The worker exited with status {status} and is not restarted (`--restart \
-                         never`)."
-                )
-            }
+            Failure::WorkerExited(status) => format!(
+                "The worker exited with status {status} and is not restarted (`--restart never`)."
+            ),
         }
     }
 
@@ -76,10 +73,8 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         let (message, status) = (self.message(), self.status());
         let is_command_line = matches!(self, Failure::CommandLine(_));
-        log_line(&format!(
-            "{message}{}",
-            if is_command_line { "\nTry `rookery --help`." } else { "" }
-        ));
+        let hint = if is_command_line { "\nTry `rookery --help`." } else { "" };
+        log_line(&format!("{message}{hint}"));
         // Service managers show only one line of the status.
         ServiceManager::from_environment()
             .failed(message.lines().next().unwrap_or_default(), status);
@@ -91,9 +86,7 @@ impl Failure {
 #[cfg(test)]
 pub(crate) fn message_of<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
     match result {
-        Err(Failure::CommandLine(text) | Failure::Unavailable(text) | Failure::Address(text)) => {
-            text
-        }
-        other => panic!("{other:?}"),
+        Err(failure) => failure.message(),
+        Ok(value) => panic!("{value:?}"),
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::kind::{Raw, Value};
 use crate::setting::{Default, Section, Setting, Shown};
 use crate::table;
+use crate::value_parser::InvalidValue;
 
 /// The source of a value. The variants are in the order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,14 +45,11 @@ impl Source {
             Source::CommandLine if setting.shown == Shown::No => {
                 format!("`--limit {}`", setting.name)
             }
-            Source::CommandLine if setting.is_on_by_default() => {
-                format!("`--no-{}`", setting.option())
-            }
-            Source::CommandLine => format!("`--{}`", setting.option()),
+            Source::CommandLine => format!("`--{}`", setting.long_option()),
             Source::Environment => format!("`{}`", setting.variable()),
             Source::File => format!("`{}:`", setting.path()),
             Source::Option => format!("`rookery.{}`", setting.name),
-            Source::Argument => format!("`{}`", setting.key),
+            Source::Argument => format!("`{}`", setting.key()),
             Source::Platform | Source::Default => format!("`{}`", setting.name),
         }
     }
@@ -71,6 +69,18 @@ pub struct GivenValue {
 }
 
 impl GivenValue {
+    /// Parses the value that a source gives to a setting.
+    ///
+    /// # Errors
+    /// Fails if the setting does not accept the value.
+    pub fn parse(
+        setting: &'static Setting,
+        raw: &Raw,
+        source: Source,
+    ) -> Result<GivenValue, InvalidValue> {
+        Ok(GivenValue { setting, value: setting.read(raw)?, source, place: None })
+    }
+
     /// Returns the setting in the spelling of its source, in backticks.
     pub fn name(&self) -> String {
         self.source.show(self.setting)
@@ -275,8 +285,7 @@ mod tests {
     use super::*;
 
     fn given(source: Source, name: &str, text: &str) -> GivenValue {
-        let setting = table::row(name);
-        GivenValue { setting, value: setting.read(&Raw::from(text)).unwrap(), source, place: None }
+        GivenValue::parse(table::row(name), &Raw::from(text), source).unwrap()
     }
 
     fn conflict(given: &[(Source, &str, &str)]) -> String {

@@ -96,12 +96,7 @@ mod tests {
             } else {
                 Raw::from(*text)
             };
-            GivenValue {
-                setting,
-                value: setting.read(&raw).unwrap(),
-                source: Source::CommandLine,
-                place: None,
-            }
+            GivenValue::parse(setting, &raw, Source::CommandLine).unwrap()
         });
         Settings::combine(given)
             .check()

@@ -43,9 +43,7 @@ mod tests {
 
     fn settings(given: &[(&str, &str)]) -> Settings {
         Settings::combine(given.iter().map(|(name, text)| {
-            let setting = table::row(name);
-            let value = setting.read(&Raw::from(*text)).unwrap();
-            GivenValue { setting, value, source: Source::CommandLine, place: None }
+            GivenValue::parse(table::row(name), &Raw::from(*text), Source::CommandLine).unwrap()
         }))
     }
 

@@ -6,6 +6,7 @@ use crate::combined::{GivenValue, Source};
 use crate::kind::Raw;
 use crate::setting::{Places, Setting};
 use crate::table;
+use crate::value_parser::InvalidValue;
 
 /// The variables of hosting services, and the settings that they set.
 const PLATFORM: [(&str, &str); 2] = [("PORT", "port"), ("WEB_CONCURRENCY", "workers")];
@@ -55,30 +56,17 @@ pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, 
             found = Some((old, value));
         }
         if let Some((name, value)) = found {
-            let value = setting.read(&Raw::Text(value));
-            let value =
-                value.map_err(|invalid| invalid.at(&format!("The environment variable {name}")))?;
-            environment.given.push(GivenValue {
-                setting,
-                value,
-                source: Source::Environment,
-                place: None,
-            });
+            let given = GivenValue::parse(setting, &Raw::Text(value), Source::Environment);
+            let wrong =
+                |invalid: InvalidValue| invalid.at(&format!("The environment variable {name}"));
+            environment.given.push(given.map_err(wrong)?);
         }
     }
     for (name, of) in PLATFORM {
-        let setting = table::row(of);
         // The variable may belong to another program, so any value is accepted.
         let Ok(Some(text)) = variable(name) else { continue };
-        match setting.read(&Raw::Text(text)) {
-            Ok(value) => {
-                environment.given.push(GivenValue {
-                    setting,
-                    value,
-                    source: Source::Platform,
-                    place: None,
-                });
-            }
+        match GivenValue::parse(table::row(of), &Raw::Text(text), Source::Platform) {
+            Ok(given) => environment.given.push(given),
             Err(invalid) => {
                 let why = invalid.at(&format!("the environment variable {name}"));
                 environment.notes.push(format!("{why} It is ignored"));

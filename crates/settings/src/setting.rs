@@ -12,13 +12,13 @@ pub struct Setting {
     pub name: &'static str,
     /// The section of `_server.yml` that contains the key.
     pub section: Section,
-    /// The key in that section, and the name of the argument in R.
-    pub key: &'static str,
+    /// The key in that section and the name of the argument in R, if they differ from `name`.
+    pub key: Option<&'static str>,
     /// The one-letter option.
     pub short: Option<char>,
     /// The help that shows the option.
     pub shown: Shown,
-    /// The name of the value in help.
+    /// The name of the value in help; empty for the usual name of the kind.
     pub placeholder: &'static str,
     /// The kind of the value.
     pub kind: Kind,
@@ -36,8 +36,9 @@ pub struct Setting {
     pub places: Places,
     /// Whether only the program reads the environment variable, so that workers do not inherit it.
     pub is_program_variable: bool,
-    /// The argument of an R function, such as `tls_config(cert)`; empty if there is none.
-    pub r_argument: &'static str,
+    /// The R function that has an argument for the setting, or the field of an app with a `$`;
+    /// empty if R has neither.
+    pub r_function: &'static str,
     /// Whether the value is masked in output.
     pub is_secret: bool,
     /// One line of help, of at most 70 characters.
@@ -70,10 +71,10 @@ impl Setting {
     pub(crate) const EMPTY: Setting = Setting {
         name: "",
         section: Section::Options,
-        key: "",
+        key: None,
         short: None,
         shown: Shown::No,
-        placeholder: "value",
+        placeholder: "",
         kind: Kind::Flag,
         words: &[],
         flag_words: None,
@@ -82,7 +83,7 @@ impl Setting {
         max: f64::INFINITY,
         places: Places::ALL,
         is_program_variable: false,
-        r_argument: "",
+        r_function: "",
         is_secret: false,
         help: "",
         paragraph: "",
@@ -96,9 +97,40 @@ impl Setting {
         former: &[],
     };
 
+    /// Returns the key in `_server.yml`, which is also the name of the argument in R.
+    pub fn key(&self) -> &'static str {
+        self.key.unwrap_or(self.name)
+    }
+
+    /// Returns the name of the value in help.
+    pub fn placeholder(&self) -> &'static str {
+        match self.kind {
+            _ if !self.placeholder.is_empty() => self.placeholder,
+            Kind::Count => "n",
+            Kind::Bytes => "size",
+            Kind::Seconds => "time",
+            _ => "value",
+        }
+    }
+
+    /// Returns the argument of the R function, such as `tls_config(cert)`, or the field of an app.
+    pub fn r_argument(&self) -> Option<String> {
+        match self.r_function {
+            "" => None,
+            field if field.contains('$') => Some(field.to_owned()),
+            function => Some(format!("{function}({})", self.key())),
+        }
+    }
+
     /// Returns the name of the option, without the leading `--`.
     pub fn option(&self) -> String {
         self.name.replace('_', "-")
+    }
+
+    /// Returns the option for a value that is not the default, without the leading `--`.
+    pub fn long_option(&self) -> String {
+        let no = if self.is_on_by_default() { "no-" } else { "" };
+        format!("{no}{}", self.option())
     }
 
     /// Returns the name of the environment variable.
@@ -109,9 +141,9 @@ impl Setting {
     /// Returns the path of the key in `_server.yml`, such as `tls.acme.dir`.
     pub fn path(&self) -> String {
         match self.section {
-            Section::Options => self.key.to_owned(),
-            Section::Acme => format!("tls.acme.{}", self.key),
-            section => format!("{}.{}", section.key(), self.key),
+            Section::Options => self.key().to_owned(),
+            Section::Acme => format!("tls.acme.{}", self.key()),
+            section => format!("{}.{}", section.key(), self.key()),
         }
     }
 

@@ -99,10 +99,14 @@ const REFUSED: [&str; 8] = ["010", "0x10", "0o10", "1_000", "1:30", "-5", "+5", 
 const SCRIPT: &str = r#"
 if (!requireNamespace("yaml", quietly = TRUE)) quit(status = 77)
 for (file in commandArgs(TRUE)) {
-  x <- tryCatch(yaml::yaml.load(rawToChar(readBin(file, "raw", 1e6)))$x, error = function(e) structure(1, class = "error"))
+  x <- tryCatch(
+    yaml::yaml.load(rawToChar(readBin(file, "raw", 1e6)))$x,
+    error = function(e) structure(1, class = "error")
+  )
   if (inherits(x, "error")) { cat("error\n"); next }
   if (is.null(x)) { cat("null\n"); next }
-  text <- if (is.numeric(x)) format(x, digits = 17, scientific = FALSE, trim = TRUE) else as.character(x)
+  number <- function() format(x, digits = 17, scientific = FALSE, trim = TRUE)
+  text <- if (is.numeric(x)) number() else as.character(x)
   cat(typeof(x), " ", paste(utf8ToInt(enc2utf8(text)), collapse = ","), "\n", sep = "")
 }
 "#;

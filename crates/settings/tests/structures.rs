@@ -94,7 +94,9 @@ const REJECTED_HERE: [(&str, &str); 8] = [
 const SCRIPT: &str = r#"
 if (!requireNamespace("yaml", quietly = TRUE)) quit(status = 77)
 show <- function(x) {
-  if (inherits(x, "sequence")) return(paste0("[", paste(vapply(x$items, show, ""), collapse = ", "), "]"))
+  if (inherits(x, "sequence")) {
+    return(paste0("[", paste(vapply(x$items, show, ""), collapse = ", "), "]"))
+  }
   if (is.list(x)) {
     fields <- vapply(seq_along(x), function(at) paste0(names(x)[[at]], ": ", show(x[[at]])), "")
     return(paste0("{", paste(sort(fields, method = "radix"), collapse = ", "), "}"))
@@ -106,7 +108,9 @@ for (file in commandArgs(TRUE)) {
   text <- rawToChar(readBin(file, "raw", 1e6))
   Encoding(text) <- "UTF-8"
   shown <- tryCatch(
-    show(suppressWarnings(yaml::yaml.load(text, handlers = list(seq = sequence), eval.expr = FALSE))),
+    show(suppressWarnings(
+      yaml::yaml.load(text, handlers = list(seq = sequence), eval.expr = FALSE)
+    )),
     error = function(e) "refused"
   )
   cat(utf8ToInt(enc2utf8(shown)), "\n")

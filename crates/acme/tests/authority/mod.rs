@@ -65,7 +65,8 @@ impl Pebble {
             r#"{{"pebble": {{
                 "listenAddress": "127.0.0.1:{}", "managementListenAddress": "127.0.0.1:{}",
                 "certificate": "{}", "privateKey": "{}", "httpPort": {http}, "tlsPort": {tls},
-                "externalAccountBindingRequired": false, "retryAfter": {{ "authz": 1, "order": 1 }}, "keyAlgorithm": "ecdsa",
+                "externalAccountBindingRequired": false, "retryAfter": {{ "authz": 1, "order": 1 }},
+                 "keyAlgorithm": "ecdsa",
                 "profiles": {{
                     "default": {{ "description": "the usual one", "validityPeriod": 7776000 }},
                     "brief": {{ "description": "for seconds", "validityPeriod": {brief} }}

@@ -80,7 +80,8 @@ fn answer_one(
         "/dir" => (
             "200 OK".to_owned(),
             format!(
-                r#"{{"newNonce":"{base}/nonce","newAccount":"{base}/account","newOrder":"{base}/order","renewalInfo":"{base}/window","meta":{{}}}}"#
+                r#"{{"newNonce":"{base}/nonce","newAccount":"{base}/account",
+                "newOrder":"{base}/order","renewalInfo":"{base}/window","meta":{{}}}}"#
             ),
         ),
         // A window that ended long ago.

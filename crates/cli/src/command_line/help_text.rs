@@ -3,9 +3,10 @@
 
 /// The first paragraph of help.
 pub(super) const ABOUT: &str = "\
-Serves <target>: a Shiny app, a plumber API, a folder with a _server.yml, an R Markdown document with Shiny, an R
-file whose last value is an app, or a folder with an index.html (a static site). Ctrl-C or SIGTERM stops the server
-once the requests in progress are finished; a second Ctrl-C or SIGTERM stops it at once.";
+Serves <target>: a Shiny app, a plumber API, a folder with a _server.yml, an R Markdown document
+with Shiny, an R file whose last value is an app, or a folder with an index.html (a static site).
+Ctrl-C or SIGTERM stops the server once the requests in progress are finished; a second Ctrl-C or
+SIGTERM stops it at once.";
 
 /// The commands that help lists, each with its description.
 pub(super) const COMMANDS: [(&str, &str); 8] = [

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 
 use clap::builder::OsStringValueParser;
 use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, Command as Clap, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command as Clap, value_parser};
 use clap_complete::Shell;
 
 use crate::commands::new_app::NewArgs;
@@ -28,24 +28,20 @@ pub(crate) use serve_args::ServeArgs;
 pub(crate) enum CommandLine {
     /// Print this text and exit, as for `--help`.
     Print(Vec<u8>),
-    /// `serve` and `dev`.
+    /// The command `serve` or `dev`.
     Serve(ServeArgs),
-    /// `config`.
     Config(ServeArgs),
-    /// `check`.
     Check(ServeArgs),
-    /// `new`.
     New(NewArgs),
-    /// `--version --verbose`.
+    /// The options `--version --verbose`.
     Version,
-    /// `status`.
     Status(StatusArgs),
 }
 
 const DEV: &str = "\
-Serves <target> like `rookery serve --reload`. In a terminal, a single worker also runs with a prompt in that
-terminal (`--interactive`), so that browser() and readline() work. While R waits at a prompt, Ctrl-C interrupts R;
-otherwise it stops the server at once.";
+Serves <target> like `rookery serve --reload`. In a terminal, a single worker also runs with a
+prompt in that terminal (`--interactive`), so that browser() and readline() work. While R waits at
+a prompt, Ctrl-C interrupts R; otherwise it stops the server at once.";
 
 const HELP: &str = "\
 {usage-heading} {usage}
@@ -55,7 +51,7 @@ const HELP: &str = "\
 {all-args}{after-help}
 ";
 
-/// How sizes and times are written.
+/// The explanation of sizes and times in help.
 const UNITS: &str = "\
 Values:
   <size>   bytes, or a number with a unit: 512KB, 10MB, 1GiB
@@ -113,10 +109,19 @@ fn target_command(name: &'static str) -> Clap {
     subcommand(name)
         .override_usage(format!("rookery {name} <target> [options]"))
         .args_override_self(true)
-        // `ServeArgs::read` checks the number of targets, because its messages are clearer than
-        // clap's.
-        .arg(Arg::new("target").num_args(0..).value_parser(OsStringValueParser::new()).hide(true))
+        .arg(positionals("target"))
         .args(options::options())
+}
+
+/// Returns any number of arguments that are not options. The program checks their number itself,
+/// because its messages are clearer than clap's.
+fn positionals(name: &'static str) -> Arg {
+    Arg::new(name).num_args(0..).value_parser(OsStringValueParser::new()).hide(true)
+}
+
+/// Returns the arguments that [`positionals`] defined under this name.
+fn positionals_of<'a>(own: &'a ArgMatches, name: &str) -> Vec<&'a OsString> {
+    own.get_many(name).unwrap_or_default().collect()
 }
 
 fn usage_error<T>(message: impl Into<String>) -> Result<T, Failure> {
@@ -341,14 +346,9 @@ pub(crate) mod tests {
         let (short, long) = (printed(&["-h"]), printed(&["--help"]));
         assert!(listed(&short).iter().all(|option| listed(&long).contains(option)));
         for row in rookery_settings::table::all() {
-            let no = if row.is_on_by_default() { "no-" } else { "" };
+            let option = format!("--{}", row.long_option());
             let has_option = row.shown != rookery_settings::Shown::No;
-            assert_eq!(
-                listed(&long).contains(&format!("--{no}{}", row.option()).as_str()),
-                has_option,
-                "{}",
-                row.name
-            );
+            assert_eq!(listed(&long).contains(&option.as_str()), has_option, "{}", row.name);
         }
         assert!(!long.contains("--no-log") && !long.contains("  version  "), "{long}");
         assert_eq!(printed(&["help"]), long);
@@ -387,8 +387,7 @@ pub(crate) mod tests {
         for row in
             rookery_settings::table::all().filter(|row| row.shown != rookery_settings::Shown::No)
         {
-            let no = if row.is_on_by_default() { "no-" } else { "" };
-            let option = format!("--{no}{}", row.option()).replace('-', "\\-");
+            let option = format!("--{}", row.long_option()).replace('-', "\\-");
             assert!(page.contains(&format!("\\fB{option}\\fR")), "{option}");
         }
         // The page must not refer to other pages, because the commands have no pages of their own.

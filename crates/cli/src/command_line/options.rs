@@ -53,14 +53,13 @@ fn former_options(row: &'static Setting) -> impl Iterator<Item = &'static Former
 }
 
 fn option(row: &'static Setting) -> Arg {
-    let long = if row.is_on_by_default() { format!("no-{}", row.option()) } else { row.option() };
     let arg = Arg::new(row.name)
-        .long(long)
+        .long(row.long_option())
         .help(table::with_option_names(row.help))
         .long_help(long_help(row))
         .hide_short_help(row.shown != Shown::Always);
     let arg = if let Some(short) = row.short { arg.short(short) } else { arg };
-    with_value(arg, row, row.placeholder)
+    with_value(arg, row, row.placeholder())
 }
 
 /// Returns the text that `--help` shows for a setting: its help, its paragraph and its default.
@@ -382,12 +381,8 @@ mod tests {
     fn every_option_accepts_its_default() {
         for row in table::all().filter(|row| row.has_option()) {
             let rookery_settings::Default::Is(text) = row.default else { continue };
-            let is_off = row.is_on_by_default();
-            let option = if is_off {
-                format!("--no-{}=off", row.option())
-            } else {
-                format!("--{}={text}", row.option())
-            };
+            let text_of_option = if row.is_on_by_default() { "off" } else { text };
+            let option = format!("--{}={text_of_option}", row.long_option());
             let settings = settings(&["serve", "a", &option]);
             assert_eq!(
                 settings.given(row.name).map(|given| &given.value),

@@ -1,12 +1,11 @@
 //! The arguments of the commands that take a target, such as `rookery serve`.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::ArgMatches;
 
 use super::options::Options;
-use super::usage_error;
+use super::{positionals_of, usage_error};
 use crate::failure::Failure;
 
 /// The arguments of a command that takes a target.
@@ -28,7 +27,7 @@ impl ServeArgs {
         own: &ArgMatches,
         options: Options,
     ) -> Result<ServeArgs, Failure> {
-        let targets: Vec<&OsString> = own.get_many("target").unwrap_or_default().collect();
+        let targets = positionals_of(own, "target");
         let [target] = targets[..] else {
             let what = if targets.is_empty() {
                 "none was given".to_owned()

@@ -74,9 +74,8 @@ mod tests {
     use super::*;
 
     fn given(source: Source, name: &str, text: &str, place: Option<&str>) -> GivenValue {
-        let setting = table::row(name);
-        let value = setting.read(&Raw::from(text)).unwrap();
-        GivenValue { setting, value, source, place: place.map(str::to_owned) }
+        let given = GivenValue::parse(table::row(name), &Raw::from(text), source).unwrap();
+        GivenValue { place: place.map(str::to_owned), ..given }
     }
 
     #[test]

@@ -263,44 +263,27 @@ fn port_owner_command(port: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn text(failure: Failure) -> String {
-        match failure {
-            Failure::CommandLine(text) | Failure::Unavailable(text) | Failure::Address(text) => {
-                text
-            }
-            Failure::NeverReady(_) | Failure::CrashLoop | Failure::WorkerExited(_) => {
-                unreachable!("nothing was started")
-            }
-        }
-    }
+    use crate::failure::message_of;
 
     #[test]
     fn accepts_ip_addresses_and_localhost_as_host() {
-        assert!(
-            matches!(Address::parse("::", 0), Ok(Address::Tcp { socket, .. }) if socket.is_ipv6())
-        );
-        assert!(
-            matches!(Address::parse("localhost", 7).unwrap(), Address::Tcp { socket, .. } if socket.ip().is_loopback())
-        );
-        assert!(
-            text(Address::parse("example.org", 1).unwrap_err()).contains("not \"example.org\"")
-        );
+        let ip = |host: &str| match Address::parse(host, 7).unwrap() {
+            Address::Tcp { socket, .. } => socket.ip(),
+            Address::Unix(path) => panic!("{path:?}"),
+        };
+        assert!(ip("::").is_ipv6() && ip("localhost").is_loopback());
+        assert!(message_of(Address::parse("example.org", 1)).contains("not \"example.org\""));
     }
 
     #[test]
     fn a_unix_socket_needs_an_existing_folder() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        assert_eq!(
-            Address::parse(&format!("unix:{}", path.display()), 1).unwrap(),
-            Address::Unix(path)
-        );
-        assert!(
-            text(Address::parse("unix:/no/such/folder/s", 1).unwrap_err())
-                .contains("does not exist")
-        );
-        assert!(text(Address::parse("unix:/", 1).unwrap_err()).contains("does not exist"));
+        let host = format!("unix:{}", path.display());
+        assert_eq!(Address::parse(&host, 1).unwrap(), Address::Unix(path));
+        for host in ["unix:/no/such/folder/s", "unix:/"] {
+            assert!(message_of(Address::parse(host, 1)).contains("does not exist"), "{host}");
+        }
     }
 
     #[test]
@@ -323,7 +306,7 @@ mod tests {
     #[test]
     fn an_address_without_an_interface_is_reported() {
         // RFC 5737 reserves this address (TEST-NET-1) for documentation.
-        let message = text(Address::parse("192.0.2.1", 0).unwrap().check().unwrap_err());
+        let message = message_of(Address::parse("192.0.2.1", 0).unwrap().check());
         assert!(
             message.starts_with("Cannot listen on 192.0.2.1 port 0: ")
                 && message.contains("No network"),
@@ -343,7 +326,7 @@ mod tests {
             ("no/s", "its folder does not exist"),
             (&"x".repeat(108), "path must be shorter than"),
         ] {
-            let message = text(at(name).check().unwrap_err());
+            let message = message_of(at(name).check());
             assert!(
                 message.starts_with("Cannot listen on the socket `") && message.contains(says),
                 "{message}"

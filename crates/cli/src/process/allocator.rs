@@ -26,7 +26,7 @@ extern "C" fn without_huge_pages() {
 static BEFORE_MAIN: extern "C" fn() = without_huge_pages;
 
 /// Returns unused memory to the system: see [`rookery_server::Config::trim`].
-pub(crate) fn reclaim(all: bool) {
+pub(crate) fn trim(all: bool) {
     // SAFETY: `mi_collect` may be called at any time. It only frees memory that no thread uses.
     unsafe { libmimalloc_sys::mi_collect(all) }
 }

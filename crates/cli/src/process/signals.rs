@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use rookery_server::output;
 
+use crate::failure::Failure;
+use crate::process::start_thread;
 use crate::stderr::output_deadline;
 
 /// The signals that stop the server or request something. The kernel also sends SIGTTIN and SIGTTOU
@@ -125,7 +127,7 @@ impl Signals {
     ///
     /// # Errors
     /// Fails if the thread that waits for signals cannot be started.
-    pub(crate) fn start() -> io::Result<Signals> {
+    pub(crate) fn start() -> Result<Signals, Failure> {
         let ignores_hangup = is_ignored(libc::SIGHUP);
         let is_handled =
             |number: &i32| !is_ignored(*number) || (*number == libc::SIGHUP && KNOWS_SENDER);
@@ -134,7 +136,7 @@ impl Signals {
         block(&handled);
         let (signals, receiver) = mpsc::channel();
         let set = signal_set(&handled);
-        std::thread::Builder::new().name("rookery-signals".to_owned()).spawn(move || {
+        start_thread("rookery-signals", move || {
             while let Some(signal) = wait_for_signal(&set) {
                 let is_ignored = signal.number == libc::SIGHUP && ignores_hangup;
                 if (is_ignored && !signal.is_sent) || signal.is_job_control() {

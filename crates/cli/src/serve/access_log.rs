@@ -52,30 +52,24 @@ impl LogTarget {
     /// Fails if the file cannot be opened.
     pub(crate) fn open(&self, format: Format) -> Result<Option<Log>, Failure> {
         let mut reopener = Reopener::default();
-        let opened = match self {
+        let log = match self {
             LogTarget::Nothing => return Ok(None),
             // Workers write to the same standard output.
-            LogTarget::Stdout => Ok(AccessLog::to(output::stdout().clone(), format)),
-            LogTarget::File(path) => LogFile::open(path, log_line).and_then(|file| {
-                reopener = file.reopener();
-                AccessLog::written(file, format)
-            }),
+            LogTarget::Stdout => AccessLog::to(output::stdout().clone(), format),
+            LogTarget::File(path) => {
+                let opened = LogFile::open(path, log_line).and_then(|file| {
+                    reopener = file.reopener();
+                    AccessLog::written(file, format)
+                });
+                opened.map_err(|error| {
+                    let path = path.display();
+                    Failure::Unavailable(format!(
+                        "The access log `{path}` cannot be opened: {error}."
+                    ))
+                })?
+            }
         };
-        match opened {
-            Ok(log) => Ok(Some(Log { log: Arc::new(log), reopener })),
-            Err(error) => Err(Failure::Unavailable(format!(
-                "The access log{} cannot be opened: {error}.",
-                self.name()
-            ))),
-        }
-    }
-
-    fn name(&self) -> String {
-        if let LogTarget::File(path) = self {
-            format!(" `{}`", path.display())
-        } else {
-            String::new()
-        }
+        Ok(Some(Log { log: Arc::new(log), reopener }))
     }
 }
 

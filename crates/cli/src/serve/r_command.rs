@@ -53,8 +53,8 @@ pub(crate) fn worker_command(
     }
     match serve.settings.https().filter(|_| public.is_some()) {
         Some(Https::Development) => {
-            if let Some(file) = tls::development_file() {
-                lines.value("tls:", "tls_cert", &Value::Path(file));
+            if let Ok(certificate) = tls::development_certificate() {
+                lines.value("tls:", "tls_cert", &Value::Path(certificate.file));
             }
         }
         // The supervisor listens on the redirect port.
@@ -135,7 +135,7 @@ pub(crate) fn r_command(target: &Target, settings: Lines) -> Result<Command, Fai
         command.env("R_LIBS", libraries);
     }
     // These variables are meant for this program, which has read them.
-    command.env_remove(r_arguments::variable());
+    command.env_remove(r_arguments::VARIABLE);
     for name in environment::program_variables() {
         command.env_remove(name);
     }

@@ -86,21 +86,12 @@ fn settings_for_r(
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsString;
-
     use super::*;
-    use crate::command_line::{self, CommandLine};
+    use crate::command_line::tests::served;
     use crate::failure::message_of;
 
     fn asked(args: &[&str]) -> ServeSettings {
-        let args = ["rookery", "serve", "."].iter().chain(args);
-        match command_line::read(args.map(OsString::from)) {
-            Ok(CommandLine::Serve(command)) => {
-                ServeSettings::of(rookery_settings::Settings::combine(command.options.given), false)
-                    .unwrap()
-            }
-            other => panic!("{other:?}"),
-        }
+        served(&[&["serve", "."], args].concat())
     }
 
     /// Returns the settings that R gets, in the folder of these tests.
@@ -117,13 +108,15 @@ mod tests {
         let here = std::env::current_dir().unwrap().display().to_string();
         let text = lines_for_r(&["--port", "0", "--log", "access.log", "--admin", "unix:look"]);
         let wanted = format!(
-            "target=/app\nhost=127.0.0.1\nport=0\nlog=file\nlog_file={here}/access.log\nlog_format=common\nadmin=unix:{here}/look\n"
+            "target=/app\nhost=127.0.0.1\nport=0\nlog=file\nlog_file={here}/access.log\n\
+             log_format=common\nadmin=unix:{here}/look\n"
         );
         assert!(text.starts_with(&wanted), "{text}");
         let text =
             lines_for_r(&["--host", "unix:s", "--no-log", "--log-format=json", "--proxy-protocol"]);
         let wanted = format!(
-            "target=/app\nsocket={here}/s\ncli:flag:proxy_protocol=TRUE\nlog=nothing\nlog_format=json\n"
+            "target=/app\nsocket={here}/s\ncli:flag:proxy_protocol=TRUE\nlog=nothing\n\
+             log_format=json\n"
         );
         assert!(text.starts_with(&wanted), "{text}");
         let text = lines_for_r(&[
@@ -134,8 +127,8 @@ mod tests {
         ]);
         let wanted = "cli:text:trusted_proxies=10.0.0.0/8\ncli:text:trusted_proxies=unix\n\
                       cli:number:max_body_size=10000000\ncli:number:ws_compression.level=6\n\
-                      cli:number:ws_compression.threshold=512\ncli:flag:ws_compression.takeover=FALSE\n\
-                      cli:flag:request_id_header=FALSE\n";
+                      cli:number:ws_compression.threshold=512\n\
+                      cli:flag:ws_compression.takeover=FALSE\ncli:flag:request_id_header=FALSE\n";
         assert!(text.contains(wanted), "{text}");
     }
 
@@ -147,7 +140,8 @@ mod tests {
         let text = lines_for_r(
             &[&files[..], &["--hsts=31536000,subdomains", "--redirect-from=8080"]].concat(),
         );
-        let wanted = "\ntls:text:tls_min_version=1.2\ntls:flag:http2=TRUE\ntls:flag:http2_websockets=FALSE\n\
+        let wanted = "\ntls:text:tls_min_version=1.2\ntls:flag:http2=TRUE\n\
+                      tls:flag:http2_websockets=FALSE\n\
                       tls:number:hsts.max_age=31536000\ntls:flag:hsts.include_subdomains=TRUE\n\
                       tls:flag:hsts.preload=FALSE\ntls:number:redirect_from=8080\n";
         assert!(text.contains(wanted), "{text}");
@@ -160,7 +154,8 @@ mod tests {
         ];
         let text =
             lines_for_r(&[&acme[..], &["--acme-challenge=tls-alpn-01", "--acme-ca", &ca]].concat());
-        let wanted = "\ntls:text:domain=b.example.org\ntls:text:email=me@example.org\ntls:flag:agree_tos=TRUE\n\
+        let wanted = "\ntls:text:domain=b.example.org\ntls:text:email=me@example.org\n\
+                      tls:flag:agree_tos=TRUE\n\
                       tls:flag:acme_staging=FALSE\ntls:text:acme_profile=shortlived\n\
                       tls:text:acme_challenge=tls-alpn-01\ntls:text:acme_ca=/";
         assert!(text.contains(wanted), "{text}");

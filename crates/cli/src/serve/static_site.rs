@@ -38,11 +38,7 @@ pub(crate) fn serve(
     redirect_address: Option<&Address>,
     log: &LogTarget,
 ) -> Result<(), Failure> {
-    let signals = Signals::start().map_err(|error| {
-        Failure::Unavailable(format!(
-            "The thread that waits for signals cannot be started: {error}."
-        ))
-    })?;
+    let signals = Signals::start()?;
     let opened = tls::load(&asked.settings)?;
     let tls = opened.as_ref().map(|opened| opened.tls.clone());
     let files = StaticFiles::new();

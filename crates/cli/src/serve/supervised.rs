@@ -44,11 +44,7 @@ pub(crate) fn serve(
 ) -> Result<(), Failure> {
     let serve = &loaded.serve;
     let workers = &serve.workers;
-    let signals = Signals::start().map_err(|error| {
-        Failure::Unavailable(format!(
-            "The thread that waits for signals cannot be started: {error}."
-        ))
-    })?;
+    let signals = Signals::start()?;
     // Fails here rather than in each worker if R is not installed.
     r_command::worker_command(serve, target, address, None)?;
     let files = open_files();

@@ -8,6 +8,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::failure::Failure;
 use crate::process::signals::{ReceivedSignal, Signals, StopCounter};
+use crate::process::start_thread;
 use crate::serve::file_watcher::FileWatcher;
 use crate::serve::reload::Reload;
 use crate::stderr::log_line;
@@ -48,15 +49,9 @@ pub(crate) fn send_commands(
     terminal: Option<PromptWatcher>,
     commands: UnboundedSender<SupervisorCommand>,
 ) -> Result<(), Failure> {
-    start_thread("rookery-asked", move || {
+    start_thread("rookery-control", move || {
         forward_signals(&signals, &reload, log.as_ref(), terminal.as_ref(), &commands);
     })
-}
-
-fn start_thread(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
-    let started = std::thread::Builder::new().name(name.to_owned()).spawn(body);
-    let failed = |error| Failure::Unavailable(format!("A thread cannot be started: {error}."));
-    started.map(drop).map_err(failed)
 }
 
 /// Turns signals into commands until the supervisor stops.

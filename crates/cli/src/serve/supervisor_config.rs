@@ -19,7 +19,7 @@ use crate::settings::serve_settings::ServeSettings;
 use crate::settings::workers::{self, MaxMemory, Workers};
 use crate::stderr::log_line;
 
-/// What the configuration needs besides settings, and what does not change at a reload.
+/// The parts of the configuration that are not settings or do not change at a reload.
 pub(crate) struct ConfigBuilder {
     pub(crate) target: Target,
     pub(crate) address: Address,
@@ -53,7 +53,7 @@ impl ConfigBuilder {
                 start: workers.start_timeout,
                 drain: workers.drain,
                 sessions: workers.drain_sessions,
-                busy: workers.kill_stuck,
+                busy: workers.worker_timeout,
                 interrupts: serve.settings.0.flag("interrupt_requests"),
                 delay: serve.shutdown_delay,
                 stop: if workers.is_interactive { workers.drain } else { Timeouts::default().stop },
@@ -83,7 +83,7 @@ pub(crate) fn pool_limits(
         Address::Tcp { socket, .. } => socket.to_string(),
         Address::Unix(path) => path.display().to_string(),
     };
-    let name = workers.name.clone();
+    let cookie_suffix = workers.cookie_suffix.clone();
     PoolLimits {
         max_queued_requests: config.queue.max_queued_requests,
         queue_timeout: workers.queue_timeout,
@@ -93,9 +93,9 @@ pub(crate) fn pool_limits(
             .max_sessions
             .and_then(|most| usize::try_from(most).ok())
             .unwrap_or(usize::MAX),
-        retry_safe_methods: workers.retry_begun,
+        retry_safe_methods: workers.retry_safe_methods,
         keep_half_closed: workers.keep_half_closed,
-        cookie_suffix: name.unwrap_or_else(|| server_name(&target.path, &of_address)),
+        cookie_suffix: cookie_suffix.unwrap_or_else(|| server_name(&target.path, &of_address)),
         session_affinity: match workers.sticky {
             workers::Sticky::Auto => SessionAffinity::Auto,
             workers::Sticky::None => SessionAffinity::None,

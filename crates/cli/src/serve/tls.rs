@@ -51,13 +51,7 @@ pub(crate) fn load(settings: &CombinedSettings) -> Result<Option<TlsSetup>, Fail
     if settings.https() != Some(Https::Development) {
         return load_files(settings, log_line);
     }
-    let folder = data_folder().join("tls");
-    let made = DevelopmentCertificate::load_or_create(&folder).map_err(|error| {
-        let folder = folder.display();
-        Failure::Unavailable(format!(
-            "The development certificate cannot be stored in {folder}: {error}."
-        ))
-    })?;
+    let made = development_certificate()?;
     let pairs = vec![pair(&made.file, &made.file)];
     let tls = new_tls(TlsSettings { pairs, ..TlsSettings::default() }, log_line)?;
     Ok(Some(TlsSetup { tls, development: Some(made), acme: None }))
@@ -101,9 +95,18 @@ pub(crate) fn check(settings: &CombinedSettings) -> Result<(), Failure> {
     load_files(settings, |_| ()).map(drop)
 }
 
-/// Returns the file with the development certificate and its key; `None` if it cannot be created.
-pub(crate) fn development_file() -> Option<PathBuf> {
-    Some(DevelopmentCertificate::load_or_create(&data_folder().join("tls")).ok()?.file)
+/// Returns the development certificate, which is created if necessary.
+///
+/// # Errors
+/// Fails if the certificate cannot be stored.
+pub(crate) fn development_certificate() -> Result<DevelopmentCertificate, Failure> {
+    let folder = data_folder().join("tls");
+    DevelopmentCertificate::load_or_create(&folder).map_err(|error| {
+        let folder = folder.display();
+        Failure::Unavailable(format!(
+            "The development certificate cannot be stored in {folder}: {error}."
+        ))
+    })
 }
 
 fn tls_settings(all: &rookery_settings::Settings) -> TlsSettings {
@@ -112,11 +115,7 @@ fn tls_settings(all: &rookery_settings::Settings) -> TlsSettings {
     let keys = files("tls_key").unwrap_or_else(|| certificates.clone());
     let is_text = |name, text| all.text(name).is_some_and(|own| own == text);
     TlsSettings {
-        pairs: certificates
-            .iter()
-            .zip(&keys)
-            .map(|(certificate, key)| pair(certificate, key))
-            .collect(),
+        pairs: certificates.iter().zip(&keys).map(|(cert, key)| pair(cert, key)).collect(),
         client_ca: combined::path(all, "tls_client_ca").map(Pem::File),
         client_is_optional: is_text("tls_client_auth", "optional"),
         minimum: if is_text("tls_min_version", "1.3") {
@@ -212,13 +211,14 @@ fn new_tls(settings: TlsSettings, notice: fn(&str)) -> Result<Tls, Failure> {
 /// Returns the folder of `tools::R_user_dir("rookery", "data")` in R.
 fn data_folder() -> PathBuf {
     let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let own = if cfg!(target_os = "macos") {
+    let usual = if cfg!(target_os = "macos") {
         "~/Library/Application Support/org.R-project.R"
     } else {
         "~/.local/share"
     };
-    let base =
-        folder("R_USER_DATA_DIR").or_else(|| folder("XDG_DATA_HOME")).unwrap_or_else(|| own.into());
+    let base = folder("R_USER_DATA_DIR")
+        .or_else(|| folder("XDG_DATA_HOME"))
+        .unwrap_or_else(|| usual.into());
     absolute(&base).join("R").join("rookery")
 }
 
@@ -228,6 +228,7 @@ mod tests {
 
     use super::*;
     use crate::command_line::tests::options_of;
+    use crate::failure::message_of;
 
     fn settings(words: &[&str]) -> CombinedSettings {
         let given = options_of(&[&["serve", "a"], words].concat()).given;
@@ -241,11 +242,8 @@ mod tests {
     #[test]
     fn converts_settings_of_certificates_and_hsts() {
         let pairs = |requested: &TlsSettings| -> Vec<(Pem, Pem)> {
-            requested
-                .pairs
-                .iter()
-                .map(|pair| (pair.certificate.clone(), pair.key.clone()))
-                .collect()
+            let pairs = requested.pairs.iter();
+            pairs.map(|pair| (pair.certificate.clone(), pair.key.clone())).collect()
         };
         let pem = |path| Pem::File(absolute(Path::new(path)));
         let one = files(&["--tls-cert", "c"]);
@@ -318,13 +316,8 @@ mod tests {
             format!("--tls-client-ca={}", rookery_test_support::tls_file("ca.pem").display());
         // Without this option the redirect port would be 80.
         let defaults = ["--domain=app.example.org", "--redirect-from=none", &dir];
-        let message_for = |words: &[&str]| match check(&settings(&[&defaults[..], words].concat()))
-        {
-            Ok(()) => "fine".to_owned(),
-            Err(Failure::CommandLine(message) | Failure::Unavailable(message)) => message,
-            Err(other) => panic!("{other:?}"),
-        };
-        assert_eq!(message_for(&["--agree-tos"]), "fine");
+        let checked = |words: &[&str]| check(&settings(&[&defaults[..], words].concat()));
+        checked(&["--agree-tos"]).unwrap();
         for (words, says) in [
             (
                 &[][..],
@@ -354,18 +347,14 @@ mod tests {
                 "`--domain`: the authority has no client certificate, so a redirect port is needed",
             ),
         ] {
-            let message = message_for(words);
+            let message = message_of(checked(words));
             assert!(message.starts_with(says), "{message}");
         }
     }
 
     #[test]
     fn a_missing_certificate_is_reported_at_once() {
-        let Err(Failure::Unavailable(message)) =
-            check(&settings(&["--tls-cert=/nowhere/cert.pem"]))
-        else {
-            panic!("there is none")
-        };
+        let message = message_of(check(&settings(&["--tls-cert=/nowhere/cert.pem"])));
         assert!(message.contains("there is no file /nowhere/cert.pem"), "{message}");
         check(&settings(&["--tls=dev"])).unwrap();
         check(&settings(&[])).unwrap();

@@ -82,7 +82,7 @@ impl CombinedSettings {
 
     /// Returns the limits of the server, with its defaults for limits that are not given.
     fn config(&self) -> Config {
-        let mut config = Config { trim: Some(allocator::reclaim), ..Config::default() };
+        let mut config = Config { trim: Some(allocator::trim), ..Config::default() };
         for given in self.0.all() {
             if let (Some(limit), Some(number)) = (limit_of(given.setting), given.value.number()) {
                 limit.set(&mut config, number);
@@ -127,23 +127,10 @@ fn limit_of(setting: &Setting) -> Option<&'static NamedLimit> {
 #[cfg(test)]
 mod tests {
     use rookery_server::LimitKind;
-    use rookery_settings::{Default as InTable, GivenValue, Kind, Raw, Source, Value, table};
+    use rookery_settings::{Default as InTable, Kind, Raw, Source, Value, table};
 
     use super::*;
-
-    fn settings(given: &[(Source, &str, &str)]) -> CombinedSettings {
-        CombinedSettings(rookery_settings::Settings::combine(given.iter().map(
-            |(source, name, text)| {
-                let setting = table::row(name);
-                GivenValue {
-                    setting,
-                    value: setting.read(&Raw::from(*text)).unwrap(),
-                    source: *source,
-                    place: None,
-                }
-            },
-        )))
-    }
+    use crate::settings::settings_from;
 
     #[test]
     fn the_table_has_the_same_limits_as_the_server() {
@@ -180,7 +167,7 @@ mod tests {
 
     #[test]
     fn passes_limits_to_the_server() {
-        let config = settings(&[
+        let config = settings_from(&[
             (Source::CommandLine, "max_body_size", "2"),
             (Source::File, "max_queued_requests", "3"),
             (Source::Environment, "idle_timeout", "none"),

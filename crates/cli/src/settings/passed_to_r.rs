@@ -84,23 +84,8 @@ fn with_absolute_paths(value: Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use rookery_settings::{GivenValue, Raw};
-
     use super::*;
-
-    fn settings(given: &[(Source, &str, &str)]) -> CombinedSettings {
-        CombinedSettings(rookery_settings::Settings::combine(given.iter().map(
-            |(source, name, text)| {
-                let setting = table::row(name);
-                GivenValue {
-                    setting,
-                    value: setting.read(&Raw::from(*text)).unwrap(),
-                    source: *source,
-                    place: None,
-                }
-            },
-        )))
-    }
+    use crate::settings::settings_from;
 
     fn lines_of(fill: impl Fn(&mut Lines)) -> Vec<String> {
         let mut lines = Lines::default();
@@ -111,7 +96,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn passes_websocket_settings_to_workers() {
-        let settings = settings(&[
+        let settings = settings_from(&[
             (Source::CommandLine, "ws_max_message_size", "1MB"),
             (Source::CommandLine, "max_body_size", "2MB"),
             (Source::File, "ws_ping_interval", "5s"),
@@ -157,7 +142,7 @@ mod tests {
 
     #[test]
     fn passes_settings_to_r_with_their_source() {
-        let settings = settings(&[
+        let settings = settings_from(&[
             (Source::CommandLine, "trusted_proxies", "10.0.0.0/8,unix"),
             (Source::Environment, "error_detail", "full"),
             (Source::File, "request_id_header", "off"),

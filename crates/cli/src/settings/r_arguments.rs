@@ -3,8 +3,8 @@
 use rookery_settings::{GivenValue, Setting, Source, key_value_lines, table};
 
 /// The variable with one line `name=value` for each argument. Options of the R session have the
-/// prefix `option:`.
-const VARIABLE: &str = "ROOKERY_INTERNAL_ARGUMENTS";
+/// prefix `option:`. Workers must not inherit the variable.
+pub(crate) const VARIABLE: &str = "ROOKERY_INTERNAL_ARGUMENTS";
 
 /// Reads the arguments; empty if R did not start the program.
 ///
@@ -12,11 +12,6 @@ const VARIABLE: &str = "ROOKERY_INTERNAL_ARGUMENTS";
 /// Fails with a message if an argument is wrong.
 pub(crate) fn read() -> Result<Vec<GivenValue>, String> {
     read_lines(&std::env::var(VARIABLE).unwrap_or_default())
-}
-
-/// Returns the name of the variable, which workers must not inherit.
-pub(crate) fn variable() -> &'static str {
-    VARIABLE
 }
 
 fn read_lines(text: &str) -> Result<Vec<GivenValue>, String> {
@@ -37,8 +32,8 @@ fn read_lines(text: &str) -> Result<Vec<GivenValue>, String> {
     }
     let given = found.into_iter().map(|(setting, source, values)| {
         let raw = key_value_lines::raw(values).expect("each has a line");
-        let value = setting.read(&raw).map_err(|invalid| invalid.at(&source.show(setting)))?;
-        Ok(GivenValue { setting, value, source, place: None })
+        GivenValue::parse(setting, &raw, source)
+            .map_err(|invalid| invalid.at(&source.show(setting)))
     });
     given.collect()
 }

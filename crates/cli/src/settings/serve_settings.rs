@@ -114,18 +114,16 @@ mod tests {
         assert_eq!((asked.host.as_str(), asked.port), ("0.0.0.0", 9000));
         assert!(matches!((&asked.log, asked.format), (LogTarget::Stdout, Format::Json)));
         assert_eq!(asked.settings.https(), None);
-        let log = |words: &[&str]| served(&[&["serve", "a"], words].concat()).log;
-        assert!(
-            matches!(log(&["--log", "-"]), LogTarget::Stdout)
-                && matches!(log(&[]), LogTarget::Stdout)
-        );
-        assert!(
-            matches!(log(&["--log", "none"]), LogTarget::Nothing)
-                && matches!(log(&["--no-log"]), LogTarget::Nothing)
-        );
-        assert!(
-            matches!(log(&["--log", "./none"]), LogTarget::File(path) if path == std::path::Path::new("./none"))
-        );
+        for (words, log) in [
+            (&["--log", "-"][..], "Stdout"),
+            (&[], "Stdout"),
+            (&["--log", "none"], "Nothing"),
+            (&["--no-log"], "Nothing"),
+            (&["--log", "./none"], "File(\"./none\")"),
+        ] {
+            let served = served(&[&["serve", "a"], words].concat());
+            assert_eq!(format!("{:?}", served.log), log, "{words:?}");
+        }
         assert_eq!(
             served(&["serve", "a", "--tls", "dev"]).settings.https(),
             Some(Https::Development)

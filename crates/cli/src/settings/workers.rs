@@ -12,8 +12,6 @@ use crate::settings::combined;
 #[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
 pub(crate) struct Workers {
     pub(crate) count: u32,
-    /// Whether the count is that of the processors.
-    pub(crate) is_auto: bool,
     /// Whether the worker shares the terminal, so that R can prompt.
     pub(crate) is_interactive: bool,
     /// Whether a worker that ended is restarted.
@@ -32,7 +30,7 @@ pub(crate) struct Workers {
     pub(crate) max_memory: MaxMemory,
     /// How long a request may wait for a worker.
     pub(crate) queue_timeout: Duration,
-    pub(crate) kill_stuck: Option<Duration>,
+    pub(crate) worker_timeout: Option<Duration>,
     pub(crate) start_timeout: Duration,
     /// How many times a failed start is retried until a worker has been ready.
     pub(crate) start_retries: u32,
@@ -42,7 +40,7 @@ pub(crate) struct Workers {
     pub(crate) sticky: Sticky,
     /// The suffix of the session cookie's name; `None` to derive it from the app's path and
     /// address.
-    pub(crate) name: Option<String>,
+    pub(crate) cookie_suffix: Option<String>,
     /// Whether workers are replaced when a file of the app changes.
     pub(crate) reload: bool,
     /// Whether the program exits when all workers keep crashing.
@@ -52,7 +50,7 @@ pub(crate) struct Workers {
     /// The response status of the readiness probe during shutdown.
     pub(crate) drain_status: u16,
     /// Whether a GET request that a crashed worker had started is sent to another worker.
-    pub(crate) retry_begun: bool,
+    pub(crate) retry_safe_methods: bool,
     /// Whether a setting is given that only the front end can apply.
     pub(crate) needs_front_end: bool,
     /// Whether a client that half-closes its connection while its request waits still gets a
@@ -97,7 +95,6 @@ impl Workers {
         let time = |name| combined::time(all, name);
         Ok(Workers {
             count,
-            is_auto,
             is_interactive,
             restarts: all.text("restart").is_none_or(|when| when != "never"),
             spares: small(all, "spares"),
@@ -116,7 +113,7 @@ impl Workers {
                 Some(_) => MaxMemory::Any,
             },
             queue_timeout: time("queue_timeout").unwrap_or_default(),
-            kill_stuck: time("worker_timeout"),
+            worker_timeout: time("worker_timeout"),
             start_timeout: time("start_timeout").unwrap_or_default(),
             start_retries: small(all, "start_retries"),
             drain: match time("drain") {
@@ -132,14 +129,14 @@ impl Workers {
             } else {
                 503
             },
-            retry_begun: all.flag("retry_safe_methods"),
+            retry_safe_methods: all.flag("retry_safe_methods"),
             needs_front_end: ["max_sessions", "max_in_flight", "queue_timeout"]
                 .iter()
                 .any(|name| all.given(name).is_some())
                 || all.flag("retry_safe_methods")
                 || all.text("sticky").as_deref() == Some("cookie"),
             keep_half_closed: all.flag("keep_half_closed"),
-            name: all.text("cookie_suffix"),
+            cookie_suffix: all.text("cookie_suffix"),
             sticky: match all.text("sticky").as_deref() {
                 Some("none") => Sticky::None,
                 Some("cookie") => Sticky::Cookie,
@@ -210,7 +207,7 @@ mod tests {
         );
         // The value depends on the machine.
         let auto = of(&["--workers=auto"]).unwrap();
-        assert_eq!((auto.count, auto.is_auto), (processors(), true));
+        assert_eq!(auto.count, processors());
     }
 
     #[test]
@@ -230,7 +227,7 @@ mod tests {
             (Duration::from_secs(10), Duration::from_secs(60))
         );
         assert_eq!((workers.min_ready, workers.drain_status, workers.start_retries), (1, 503, 3));
-        assert!(!workers.fail_fast && !workers.retry_begun && !workers.keep_half_closed);
+        assert!(!workers.fail_fast && !workers.retry_safe_methods && !workers.keep_half_closed);
         let reloaded = of(&["--reload"]).unwrap();
         assert_eq!(
             (reloaded.count, reloaded.start_retries, reloaded.drain),
@@ -275,11 +272,17 @@ mod tests {
         );
         assert_eq!(workers.drain_sessions, Some(Duration::from_secs(4 * 3600)));
         assert_eq!((workers.spares, workers.max_sessions, workers.surge), (1, Some(20), 0));
-        assert_eq!((workers.kill_stuck, workers.max_in_flight), (Some(Duration::from_secs(60)), 1));
+        assert_eq!(
+            (workers.worker_timeout, workers.max_in_flight),
+            (Some(Duration::from_secs(60)), 1)
+        );
         assert_eq!(workers.warmup, ["/", "/predict?x=1"]);
         assert_eq!((workers.min_ready, workers.drain_status, workers.start_retries), (2, 404, 20));
-        assert_eq!((workers.sticky, workers.name.as_deref()), (Sticky::Cookie, Some("billing")));
-        assert!(workers.retry_begun && workers.keep_half_closed && workers.fail_fast);
+        assert_eq!(
+            (workers.sticky, workers.cookie_suffix.as_deref()),
+            (Sticky::Cookie, Some("billing"))
+        );
+        assert!(workers.retry_safe_methods && workers.keep_half_closed && workers.fail_fast);
         assert_eq!(of(&["--workers=4", "--max-memory=0"]).unwrap().max_memory, MaxMemory::Any);
         assert_eq!(of(&["--workers=4", "--max-memory=none"]).unwrap().max_memory, MaxMemory::Any);
     }

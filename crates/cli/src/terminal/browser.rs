@@ -2,16 +2,8 @@
 
 use std::process::{Command, Stdio};
 
+use crate::process::start_thread;
 use crate::stderr::log_line;
-
-/// The reason why no browser is opened.
-#[derive(Debug, PartialEq, Eq)]
-enum NotOpened {
-    /// The user is at another machine, on which the address may belong to another server.
-    OverSsh,
-    /// There is no display.
-    NoDisplay,
-}
 
 /// Opens the URL in a browser without waiting for the browser. The start-up screen shows the
 /// address as well, so a failure is only logged.
@@ -21,44 +13,27 @@ pub(crate) fn open(url: Option<&str>) {
             "`--open` has no effect, because a browser cannot connect to a Unix socket",
         );
     };
-    match reason_not_to_open(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty())) {
-        Some(NotOpened::OverSsh) => {
-            return log_line(&format!(
-                "`--open` does not open a browser over SSH; the address is {url}"
-            ));
-        }
-        Some(NotOpened::NoDisplay) => {
-            return log_line(&format!(
-                "`--open` cannot open a browser without a display; the address is {url}"
-            ));
-        }
-        None => {}
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if let Some(reason) = reason_not_to_open(is_set) {
+        return log_line(&format!("`--open` {reason}; the address is {url}"));
     }
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut command = Command::new(program);
     command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     detach(&mut command);
-    let failed = |error: &dyn std::fmt::Display| {
-        log_line(&format!(
-            "`--open`: `{program}` could not open a browser ({error}); the address is {url}"
-        ));
-    };
+    let failed = format!("`--open`: `{program}` could not open a browser; the address is {url}");
     match command.spawn() {
-        Err(error) => failed(&error),
+        Err(error) => log_line(&format!("{failed} ({error})")),
         Ok(mut child) => {
-            let url = url.to_owned();
             // Waits for the process, which would otherwise become a zombie. The process may be the
             // browser itself.
-            let waiting =
-                std::thread::Builder::new().name("rookery-browser".to_owned()).spawn(move || {
-                    if child.wait().is_ok_and(|status| !status.success()) {
-                        log_line(&format!(
-                            "`--open`: `{program}` could not open a browser; the address is {url}"
-                        ));
-                    }
-                });
-            if let Err(error) = waiting {
-                failed(&error);
+            let waiting = start_thread("rookery-browser", move || {
+                if child.wait().is_ok_and(|status| !status.success()) {
+                    log_line(&failed);
+                }
+            });
+            if let Err(failure) = waiting {
+                log_line(&failure.message());
             }
         }
     }
@@ -76,14 +51,18 @@ fn detach(command: &mut Command) {
     }
 }
 
-fn reason_not_to_open(has: impl Fn(&str) -> bool) -> Option<NotOpened> {
-    let has_display = has("DISPLAY") || has("WAYLAND_DISPLAY");
-    if (has("SSH_CONNECTION") || has("SSH_TTY")) && !has_display {
-        return Some(NotOpened::OverSsh);
+/// Returns the reason why no browser is opened, as the continuation of "`--open`".
+fn reason_not_to_open(has: impl Fn(&str) -> bool) -> Option<&'static str> {
+    if has("DISPLAY") || has("WAYLAND_DISPLAY") {
+        return None;
+    }
+    // The user is at another machine, on which the address may belong to another server.
+    if has("SSH_CONNECTION") || has("SSH_TTY") {
+        return Some("does not open a browser over SSH");
     }
     // Without a display, `xdg-open` would start a text browser in the server's terminal.
     let needs_display = !cfg!(target_os = "macos") && !has("BROWSER");
-    (needs_display && !has_display).then_some(NotOpened::NoDisplay)
+    needs_display.then_some("cannot open a browser without a display")
 }
 
 #[cfg(test)]
@@ -98,10 +77,10 @@ mod tests {
             assert_eq!(reason(names), None, "{names:?}");
         }
         for names in [&["SSH_CONNECTION"][..], &["SSH_TTY"], &["SSH_TTY", "BROWSER"]] {
-            assert_eq!(reason(names), Some(NotOpened::OverSsh), "{names:?}");
+            assert!(reason(names).is_some_and(|text| text.contains("SSH")), "{names:?}");
         }
         if !cfg!(target_os = "macos") {
-            assert_eq!(reason(&[]), Some(NotOpened::NoDisplay));
+            assert!(reason(&[]).is_some_and(|text| text.contains("display")));
         }
     }
 }

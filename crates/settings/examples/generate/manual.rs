@@ -85,13 +85,12 @@ fn files_and_environment(page: &mut String) {
 
 /// Returns the option with its value.
 fn head(row: &Setting) -> String {
-    let no = if row.is_on_by_default() { "no-" } else { "" };
     let short = row.short.map(|short| format!("\\fB\\-{short}\\fR, ")).unwrap_or_default();
     let value = match row.kind {
         Kind::Flag => String::new(),
-        _ => format!(" \\fI{}\\fR", escaped(row.placeholder)),
+        _ => format!(" \\fI{}\\fR", escaped(row.placeholder())),
     };
-    format!("{short}\\fB{}\\fR{value}", escaped(&format!("--{no}{}", row.option())))
+    format!("{short}\\fB{}\\fR{value}", escaped(&format!("--{}", row.long_option())))
 }
 
 fn text(row: &Setting) -> String {

@@ -9,7 +9,8 @@ const HEAD: &str = "\
 # Written by `make settings` from the table in crates/settings/src/table. Do not edit.
 #
 # One row for each setting that R accepts: its name and former name, its argument, whether it is an
-# option of R and a limit, its stability, its default, the accepted values, and its help in two parts.
+# option of R and a limit, its stability, its default, the accepted values, and its help in two
+# parts.
 
 ";
 
@@ -36,7 +37,7 @@ fn entry(row: &Setting) -> String {
          {},\n    paragraph = {}\n  )",
         text(row.name),
         text(former.map_or("", |former| former.name)),
-        text(row.r_argument),
+        text(&row.r_argument().unwrap_or_default()),
         logical(row.places.has(Places::OPTION)),
         logical(row.section == Section::Limits),
         text(row.stability.name()),

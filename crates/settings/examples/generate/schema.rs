@@ -30,7 +30,7 @@ fn object(section: Section) -> Value {
     let mut properties = Map::new();
     for row in table::all().filter(|row| row.places.has(Places::FILE)) {
         if row.section == section {
-            properties.insert(row.key.to_owned(), described(row));
+            properties.insert(row.key().to_owned(), described(row));
         }
         for former in row.former.iter().filter(|former| former.places.has(Places::FILE)) {
             if former.section == section {

@@ -60,7 +60,7 @@ pub struct FoundSetting {
 /// Finds a key in a section of `_server.yml`.
 pub fn find_key(section: Section, key: &str) -> Option<FoundSetting> {
     let is_it = |setting: &&Setting| {
-        setting.section == section && setting.key == key && setting.places.has(Places::FILE)
+        setting.section == section && setting.key() == key && setting.places.has(Places::FILE)
     };
     all().find(is_it).map(|setting| FoundSetting { setting, former: None }).or_else(|| {
         find_former(|former| {
@@ -115,7 +115,7 @@ pub(crate) fn hint_for_key(section: Section, key: &str) -> String {
     }
     let keys = all()
         .filter(|row| row.section == section && row.places.has(Places::FILE))
-        .map(|row| row.key);
+        .map(Setting::key);
     let sections =
         Section::ALL.into_iter().filter(|inner| inner.parent() == Some(section)).map(Section::key);
     let former = all().flat_map(|row| row.former).filter(|former| former.section == section);
@@ -123,7 +123,7 @@ pub(crate) fn hint_for_key(section: Section, key: &str) -> String {
     // The hint names the present name instead of a former one.
     let show = |near: &str| {
         let found = find_key(section, near).filter(|found| found.former.is_some());
-        found.map_or(format!("`{near}:`"), |found| format!("`{}:`", found.setting.key))
+        found.map_or(format!("`{near}:`"), |found| format!("`{}:`", found.setting.key()))
     };
     did_you_mean(key, keys.chain(sections).chain(former), show)
 }
@@ -143,7 +143,7 @@ mod tests {
         let mut shorts = HashSet::from(['h', 'v', 'V']);
         for row in all() {
             assert!(names.insert(row.name), "{}", row.name);
-            assert!(keys.insert((row.section, row.key)), "{}", row.name);
+            assert!(keys.insert((row.section, row.key())), "{}", row.name);
             assert!(row.short.is_none_or(|short| shorts.insert(short)), "{}", row.name);
             let is_name = |text: &str| {
                 !text.is_empty()
@@ -151,7 +151,7 @@ mod tests {
                         byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'
                     })
             };
-            assert!(is_name(row.name) && is_name(row.key), "{}", row.name);
+            assert!(is_name(row.name) && is_name(row.key()), "{}", row.name);
         }
         // A former name must not be the present name of another setting in the same place.
         for row in all() {

@@ -2,7 +2,7 @@ use super::*;
 
 fn certificate() -> DevelopmentCertificate {
     DevelopmentCertificate {
-        file: "/home/ada/.local/share/R/rookery/tls/localhost.pem".into(),
+        file: "/home/ada/rookery/localhost.pem".into(),
         fingerprint: "00ab9f".to_owned(),
         is_new: false,
     }
@@ -80,11 +80,11 @@ fn development_https_shows_how_to_trust_the_certificate() {
     let snapshot = "
 rookery VERSION: Shiny app (app.R) in /srv/app with 1 worker
 Serving on https://127.0.0.1:8000 (Ctrl-C stops)
-  HTTPS:       The certificate for localhost: /home/ada/.local/share/R/rookery/tls/localhost.pem
+  HTTPS:       The certificate for localhost: /home/ada/rookery/localhost.pem
                SHA-256 fingerprint, as the browser shows it: 00:AB:9F
                A browser warns once: compare the fingerprint and accept, or trust the certificate:
-               certutil -A -a -d sql:$HOME/.pki/nssdb -t P,, -n rookery -i /home/ada/.local/share/R/rookery/tls/localhost.pem
-               curl --cacert /home/ada/.local/share/R/rookery/tls/localhost.pem https://localhost:...
+               certutil -A -a -d sql:$HOME/.pki/nssdb -t P,, -n rookery -i /home/ada/rookery/localhost.pem
+               curl --cacert /home/ada/rookery/localhost.pem https://localhost:...
   Admin:       unix:/run/admin
   Reload:      when a file of the app changes
 ";
