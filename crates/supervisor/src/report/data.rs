@@ -16,7 +16,8 @@ pub(crate) enum Lifecycle {
     #[default]
     Starting,
     Serving,
-    /// The supervisor finishes the open requests and accepts no new ones.
+    /// The server shuts down and finishes its requests. Until the shutdown delay is over, the server
+    /// still accepts connections.
     Draining,
     /// The supervisor ends the workers.
     Stopping,
