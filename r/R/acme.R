@@ -88,7 +88,7 @@ acme <- function(
     )$domain
     check_texts(domain, "domain", "host names, such as \"app.example.org\"")
     if (!is.null(email)) {
-      check_texts(email, "email", "email addresses")
+      check_texts(email, "email", "e-mail addresses")
     }
     check_flag(agree_tos, "agree_tos")
     check_flag(staging, "staging")

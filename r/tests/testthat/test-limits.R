@@ -127,7 +127,7 @@ test_that("an invalid environment variable is an error that names the variable",
   wrong("ROOKERY_REQUEST_TIMEOUT", "0", "at least 10 ms")
   for (value in c("perhaps", "2", "\xff")) wrong("ROOKERY_PROXY_PROTOCOL", value, "must be")
   for (value in c("all", "\xff", "NONE")) wrong("ROOKERY_ERROR_DETAIL", value, "must be")
-  wrong("ROOKERY_SPOOL_DIR", "/no/such/folder", "no folder")
+  wrong("ROOKERY_SPOOL_DIR", "/no/such/folder", "not a folder")
   wrong("ROOKERY_TRUSTED_PROXIES", "\xff", "must be")
   wrong("ROOKERY_WS_ORIGINS", "https://example.org", "must be same, or hosts")
   wrong("ROOKERY_WS_COMPRESSION", "level 3", "must be on, off")
@@ -229,7 +229,7 @@ test_that("limits are enforced, and shared by all servers", {
   expect_equal(post(local_client(server), "/", "123456789")$status, 200)
   expect_equal(post(local_client(server), "/", "12345678901")$status, 413)
   expect_error(
-    startServer("127.0.0.1", 0, list(), limits = list(max_body_size = 20)), "share their limits",
+    startServer("127.0.0.1", 0, list(), limits = list(max_body_size = 20)), "have the same limits",
     class = "rookery_bad_limit"
   )
   # A server with the same limits, or none given, can be started as well.
@@ -241,7 +241,7 @@ test_that("limits are enforced, and shared by all servers", {
     serve(
       list(call = function(req) ok()), port = 0, log = FALSE, limits = list(max_body_size = 20)
     ),
-    "share their limits"
+    "have the same limits"
   )
 })
 
