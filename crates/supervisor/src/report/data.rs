@@ -127,7 +127,7 @@ pub(crate) struct Report {
     /// The number of WebSockets that ended with their worker, by the reason of the worker's end.
     pub(crate) sessions_lost: BTreeMap<&'static str, u64>,
     pub(crate) starts: u64,
-    /// The counters of requests that ended workers had answered on connections that they had
+    /// The counters of workers that have ended, for requests on connections that those workers had
     /// accepted themselves.
     pub(crate) past: Arc<RequestCounters>,
     /// The number of workers that became ready, and the sum of their start times in seconds.
