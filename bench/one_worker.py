@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""What the supervisor costs where there is one worker: its memory, and the time until the first answer.
+"""Measures what the supervisor costs if there is one worker: its memory, and the time until the first response.
 
     bench/one_worker.py [--runs 31] [--instructions]
 
-Starts by turns `rookery serve` and the same R process without the program, and prints the medians of the times
-from the start to the first answer, and the anonymous memory of the supervisor after a thousand requests. Exit
-status 1 when either is more than it may be: 15 ms, 3 MB. With --instructions it also counts, with callgrind, the
-instructions of the R process for each request, alone with an admin listener and as the only worker, and fails above
-0.5 % more. R's heap is so large there that it is never collected: when R collects garbage depends on the size of its heap at the
-start. ROOKERY_LIB is the library with the R package.
+Starts `rookery serve` and the same R process without the program in turns. Prints the medians of the times from the
+start to the first response, and the anonymous memory of the supervisor after a thousand requests. The exit status is 1
+if either exceeds its limit of 15 ms or 3 MB. With --instructions it also counts, with callgrind, the instructions of the
+R process for each request, without a supervisor but with an admin listener, and as the only worker, and fails if the
+worker needs over 0.5 % more. R's heap is so large there that it is never collected, because the time of a collection
+depends on the size of the heap at the start. ROOKERY_LIB is the library with the R package.
 """
 
 import argparse
@@ -53,13 +53,13 @@ def answer(port, count=1):
         connection.request("GET", "/")
         body = connection.getresponse().read()
         if body != b"hello":
-            # R tries the port with a server that answers nothing else.
+            # R first tries the port with a server that sends another response.
             raise OSError(f"another answer than expected: {body!r}")
         connection.close()
 
 
 def started(how, folder):
-    """Returns the process, its port, and the milliseconds until it has answered."""
+    """Returns the process, its port, and the milliseconds until its first response."""
     port = free_port()
     command, environment = how(folder, port)
     began = time.monotonic()
@@ -87,10 +87,11 @@ def anonymous_megabytes(pid):
 
 
 def callgrind(folder):
-    """Returns the command `R` as a script that has callgrind run R, and the folder for its results."""
+    """Returns a script named `R` that makes callgrind run R, and the folder for its results."""
     results = Path(tempfile.mkdtemp(dir=folder))
     script = results / "R"
-    # Its pipes are in a folder of ours: a worker has a folder for temporary files of its own.
+    # The pipes of callgrind are in a folder of this program, because a worker has a temporary
+    # folder of its own.
     script.write_text(
         f'#!/bin/sh\nexec {shutil.which("R")} -d "valgrind --tool=callgrind -q --callgrind-out-file={results}/out.%p --vgdb-prefix={results}/vgdb" "$@"\n'
     )
@@ -99,7 +100,7 @@ def callgrind(folder):
 
 
 def dump(results, pid):
-    """Has callgrind write what has been counted since the last time, and returns the instructions."""
+    """Makes callgrind write its counts since the last time, and returns the instructions."""
     before = set(results.glob("out.*"))
     subprocess.run(["callgrind_control", f"--vgdb-prefix={results}/vgdb", "-d", str(pid)], check=True, stdout=subprocess.DEVNULL)
     until = time.monotonic() + PATIENCE
@@ -155,7 +156,7 @@ def instructions(how, folder, requests=2000):
                 connection.request("GET", "/")
                 connection.getresponse().read()
 
-        # The front end has handed accepting over by then.
+        # The front end has passed accepting to the worker by then.
         ask(50)
         time.sleep(2)
         connection.close()
@@ -183,7 +184,7 @@ def main():
             for how, taken in times.items():
                 process, _, milliseconds = started(how, folder)
                 end(process)
-                # The first of each reads files that are not in memory.
+                # The first run of each reads files that are not in memory yet.
                 if run > 0:
                     taken.append(milliseconds)
         process, port, _ = started(supervised, folder)

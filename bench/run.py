@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Measures what this project claims, beside its contenders.
+"""Measures what this project claims, and compares it with other servers and libraries (contenders).
 
     python3 bench/run.py                         every group
     python3 bench/run.py --group r-http --quick  one group, short samples
     python3 bench/run.py --gate                  the regression gate of the micro groups (--gate-write stores it)
 
-Exit status: 0, also where a contender is MISSING: the tables name it (`make contenders` installs them); 1 a cell FAILED, a goal's
-floor is missed or was not measured (with --goals), or the gate differs; 2 wrong arguments, or results that are not for the
-README; 3 the gate lacks a program.
+Exit status: 0 on success, also if a contender is MISSING in the tables (`make contenders` installs them); 1 if a cell
+FAILED, a goal's floor was missed or not measured (with --goals), or the gate differs; 2 for wrong arguments, and for
+results that cannot be used for the README; 3 if a program for the gate is missing.
 """
 
 import argparse
@@ -25,35 +25,35 @@ from runner.scenarios import Group, load_groups
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--group", action="append", default=[], help="a group to run (again for more); default: all")
-    parser.add_argument("--scenario", action="append", default=[], help="only this scenario (again for more)")
-    parser.add_argument("--contender", "--peer", action="append", default=[], help="only this contender (again for more)")
-    parser.add_argument("--before", type=Path, help="a library with an earlier rookery, measured beside as rookery/before")
+    parser.add_argument("--group", action="append", default=[], help="a group to run (may be repeated); default: all")
+    parser.add_argument("--scenario", action="append", default=[], help="only this scenario (may be repeated)")
+    parser.add_argument("--contender", "--peer", action="append", default=[], help="only this contender (may be repeated)")
+    parser.add_argument("--before", type=Path, help="a library with an earlier build, which is measured as rookery/before")
     parser.add_argument("--quick", action="store_true", help="short samples and the quick scenarios only")
     parser.add_argument("--goals", action="store_true", help="exit 1 unless every floor is met")
     parser.add_argument("--placement", choices=("pinned", "free"), default=machine.default_placement())
-    parser.add_argument("--out", type=Path, default=build.OUT, help="where .json, .md and .svg go")
-    parser.add_argument("--flame", action="store_true", help="draw a flame graph of each server of an HTTP scenario")
-    parser.add_argument("--gate", action="store_true", help="compare with bench/gate.json (with --group: only that)")
+    parser.add_argument("--out", type=Path, default=build.OUT, help="the folder for .json, .md and .svg")
+    parser.add_argument("--flame", action="store_true", help="draw a flame graph of each server in HTTP scenarios")
+    parser.add_argument("--gate", action="store_true", help="compare with bench/gate.json (with --group: only those groups)")
     parser.add_argument("--gate-write", action="store_true", help="write bench/gate.json")
-    parser.add_argument("--readme", type=Path, help="put the table of the last results into this file, and their plot beside")
-    parser.add_argument("--list", action="store_true", help="name the groups and their scenarios")
+    parser.add_argument("--readme", type=Path, help="write the table of the last results into this file, and the plot")
+    parser.add_argument("--list", action="store_true", help="list the groups and their scenarios")
     return parser.parse_args()
 
 
 def measured(group: Group, asked: argparse.Namespace) -> Report:
     named = {contender for scenario in group.scenarios for contender in scenario.contenders}
     about = machine.describe() | build.identity(contenders.ROOKERY_LIB) | contenders.versions(named)
-    sampling.bystanders.share()
+    sampling.other_programs.share()
     began = time.monotonic()
     cells = groups.run(group, asked)
-    others = sampling.bystanders.share()
+    others = sampling.other_programs.share()
     about["network"] = "a namespace of its own" if machine.own_network() else "the machine's loopback"
     about["took"] = f"{time.monotonic() - began:.0f} s"
     about["other programs during the samples"] = f"{others:.0%} of the cores' time"
     found = Report(group, asked, cells, about, others)
     found.write()
-    # On the terminal the goals of all groups stand together at the end.
+    # The terminal shows the goals of all groups together at the end.
     print(found.markdown(with_goals=False), flush=True)
     return found
 
@@ -99,8 +99,8 @@ def finish(reports: list[Report], is_judged: bool) -> int:
 
     noisy = ", ".join(f"{one.group.name} ({one.others:.0%})" for one in reports if one.others > machine.QUIET)
     lines = {
-        "NOT TO BE QUOTED, other programs used the machine meanwhile": noisy,
-        "MISSING (`make contenders` installs what can be)": named(MISSING),
+        "NOT TO BE QUOTED, because other programs used the machine": noisy,
+        "MISSING (`make contenders` installs them)": named(MISSING),
         "FAILED": named(FAILED),
     }
     for what, which in lines.items():

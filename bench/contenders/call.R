@@ -1,5 +1,7 @@
-# Times one call of a handler from C, and counts the R frames between, for each way that bare-epoll knows.
-# Rscript --vanilla call.R <way> <calls>; prints one JSON object.
+# Measures one call of a handler from C, and counts the R frames in between, for each way of
+# bare-epoll.
+#
+#     Rscript --vanilla call.R <way> <calls>      prints one JSON object
 args <- commandArgs(trailingOnly = TRUE)
 ways <- c(unprotected = -1L, trampoline = 0L, evalq = 1L, try_catch = 2L, unwind = 3L)
 way <- ways[[args[[1]]]]
@@ -18,7 +20,7 @@ handler <- function(req) NULL
 req <- new.env(parent = emptyenv())
 invisible(.Call(time_calls, way, handler, req, 2000L)) # the closure is compiled by now
 seconds <- .Call(time_calls, way, handler, req, calls)
-# The handler's own time, in the same process: what a bare Rf_eval() of it takes.
+# The time of the handler itself in the same process, by a bare Rf_eval().
 bare <- .Call(time_calls, ways[["unprotected"]], handler, req, calls)
 cat(sprintf(
   '{"microseconds_per_call": %.6f, "microseconds_added": %.6f, "frames": %d}\n',

@@ -1,4 +1,5 @@
-# drogonR, from the library that ROOKERY_CONTENDERS names, with one I/O thread. Its own interface, not Rook's.
+# drogonR, from the library in ROOKERY_CONTENDERS, with one I/O thread. It has its own interface
+# instead of Rook's.
 here <- dirname(sub("--file=", "", grep("--file=", commandArgs(FALSE), value = TRUE)))
 source(file.path(here, "handlers.R"))
 .libPaths(c(Sys.getenv("ROOKERY_CONTENDERS"), .libPaths()))
@@ -10,8 +11,10 @@ idle <- function(req) {
   gc()
   list(status = 200L, headers = text, body = "Hello, World!")
 }
-json <- function(req) list(status = 200L, headers = list("Content-Type" = "application/json"), body = json_10k)
-post <- function(req) list(status = 200L, headers = text, body = as.character(nchar(req$body, "bytes")))
+json <- function(req) list(status = 200L, headers = list("Content-Type" = "application/json"),
+  body = json_10k)
+post <- function(req) list(status = 200L, headers = text,
+  body = as.character(nchar(req$body, "bytes")))
 
 app <- dr_app()
 app <- switch(workload,
@@ -21,7 +24,8 @@ app <- switch(workload,
   post = dr_post(app, "/", post),
   static = dr_static(app, "/static", static_dir),
   idle = dr_get(dr_get(app, "/", hello), "/gc", idle),
-  ws = dr_ws(dr_get(app, "/gc", idle), "/ws", on_message = function(conn, msg, binary) dr_ws_send(conn, msg)),
+  ws = dr_ws(dr_get(app, "/gc", idle), "/ws",
+    on_message = function(conn, msg, binary) dr_ws_send(conn, msg)),
   stop("drogonR has no workload ", workload)
 )
 dr_serve(app, port = port, threads = 1L)

@@ -1,17 +1,20 @@
-# What the contenders with a Rook interface are asked to do, one handler per workload, so that no contender pays for a router.
+# The handlers of the contenders with a Rook interface, one for each workload, so that no contender
+# needs a router.
 #
-# Command line of every server script: Rscript --vanilla <contender>.R <port> <workload> <folder of static files>
+# Command line of each server script: Rscript --vanilla <contender>.R <port> <workload> <folder of
+# static files>
 
 args <- commandArgs(trailingOnly = TRUE)
 port <- as.integer(args[[1]])
 workload <- args[[2]]
 static_dir <- args[[3]]
-# A certificate and its key, for the contenders that speak TLS (runner/build.py).
+# A certificate and its key, for the contenders with TLS (runner/build.py).
 tls_file <- file.path(Sys.getenv("ROOKERY_BENCH_OUT"), "tls.pem")
 
-# Ten kilobytes of JSON, made once: the group measures servers, not jsonlite.
+# Ten kilobytes of JSON, made once, because the group measures servers and not jsonlite.
 json_10k <- local({
-  rows <- sprintf('{"id":%04d,"name":"row %04d","value":%08.3f,"flag":true}', 1:170, 1:170, (1:170) / 7)
+  rows <- sprintf('{"id":%04d,"name":"row %04d","value":%08.3f,"flag":true}', 1:170, 1:170,
+    (1:170) / 7)
   text <- paste0("[", paste(rows, collapse = ","), "]")
   paste0(text, strrep(" ", 10240L - nchar(text)))
 })
@@ -27,11 +30,12 @@ rook_handlers <- list(
     size <- length(req$rook.input$read())
     list(status = 200L, headers = list("Content-Type" = "text/plain"), body = as.character(size))
   },
-  # 1 GB in, read as an application reads what does not fit: a piece at a time
+  # 1 GB of input, read in chunks, as an application does that cannot hold all of it
   `body-in` = function(req) {
     size <- 0
     while (length(piece <- req$rook.input$read(65536L)) > 0L) size <- size + length(piece)
-    list(status = 200L, headers = list("Content-Type" = "text/plain"), body = format(size, scientific = FALSE))
+    list(status = 200L, headers = list("Content-Type" = "text/plain"),
+      body = format(size, scientific = FALSE))
   },
   `body-out` = function(req) {
     list(
@@ -42,24 +46,27 @@ rook_handlers <- list(
   },
   promise = function(req) {
     promises::promise(function(resolve, reject) {
-      resolve(list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!"))
+      resolve(list(status = 200L, headers = list("Content-Type" = "text/plain"),
+        body = "Hello, World!"))
     })
   },
   `promise-later` = function(req) {
     promises::promise(function(resolve, reject) {
-      later::later(function() resolve(list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")))
+      later::later(function() resolve(list(status = 200L,
+        headers = list("Content-Type" = "text/plain"), body = "Hello, World!")))
     })
   },
   static = function(req) list(status = 404L, headers = list(), body = "")
 )
-# `/gc` is asked while connections are held idle: what they keep alive is counted, garbage that R has not collected yet
-# is not.
+# `/gc` is requested while connections are idle. The memory that they keep alive counts, but not
+# garbage that R has not collected yet.
 rook_handlers$idle <- function(req) {
   if (req$PATH_INFO == "/gc") gc()
   list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")
 }
 rook_handlers$headers <- rook_handlers$hello
-# What takes R about so long on the reference machine; a loop of a fixed length, so that all contenders are asked for the same.
+# Takes R about this long on the reference machine. The length of the loop is fixed, so that all
+# contenders do the same work.
 spin <- function(n) {
   sum <- 0
   for (i in seq_len(n)) sum <- sum + i
@@ -74,26 +81,29 @@ spinning <- function(n) {
 }
 rook_handlers$`spin-1ms` <- spinning(60000)
 rook_handlers$`spin-200us` <- spinning(12000)
-# Sleeps for as many seconds as the path says, and tells which process it is
+# Sleeps for as many seconds as the path says, and returns the process id
 rook_handlers$naps <- function(req) {
   seconds <- suppressWarnings(as.numeric(substring(req$PATH_INFO, 2L)))
   if (!is.na(seconds)) Sys.sleep(seconds)
-  list(status = 200L, headers = list("Content-Type" = "text/plain"), body = as.character(Sys.getpid()))
+  list(status = 200L, headers = list("Content-Type" = "text/plain"),
+    body = as.character(Sys.getpid()))
 }
 rook_handlers$`static-naps` <- rook_handlers$naps
-# wrk waits for the body that the head of an answer to HEAD announces
-rook_handlers$empty <- function(req) list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "")
-rook_handlers$absent <- function(req) list(status = 404L, headers = list("Content-Type" = "text/plain"), body = "Not here")
-# bench/soak: everything that a request can be, by path; `/open` tells how many WebSockets and streams the app still thinks open,
-# `/memory` what R holds
+# wrk waits for the body that the head of a response to HEAD announces
+rook_handlers$empty <- function(req) list(status = 200L,
+  headers = list("Content-Type" = "text/plain"), body = "")
+rook_handlers$absent <- function(req) list(status = 404L,
+  headers = list("Content-Type" = "text/plain"), body = "Not here")
+# For bench/soak: everything that a request can be, by path. `/open` returns the number of
+# WebSockets and streams that the app considers open, and `/memory` the memory in R.
 sockets <- 0L
 streams <- 0L
-# By places that are used again: R keeps each name that it has ever seen.
+# Indices are reused, because R keeps each name that it has ever seen.
 listeners <- list()
 places <- integer(0)
 big <- raw(4194304L)
 soak_piece <- paste0(strrep("s", 999L), "\n")
-# Twenty pieces, every third of which is late.
+# Twenty chunks, every third of which is delayed.
 soak_stream <- function() {
   left <- 20L
   streams <<- streams + 1L
@@ -108,7 +118,7 @@ soak_stream <- function() {
     }
   }, on_close = function(reason) streams <<- streams - 1L)
 }
-# An earlier library, which is measured as well, has this function by its former name.
+# An earlier build, which is measured as well, has the former name of this function.
 sse_response <- function(...) {
   name <- intersect(c("sse_response", "event_stream"), getNamespaceExports("rookery"))[[1]]
   getExportedValue("rookery", name)(...)
@@ -125,7 +135,8 @@ soak_events <- function() {
 }
 if (workload == "soak") {
   soak_tick <- function() {
-    for (listener in listeners) if (!is.null(listener)) listener$send(strrep("e", 50L), event = "tick")
+    for (listener in listeners) if (!is.null(listener)) listener$send(strrep("e", 50L),
+      event = "tick")
     later::later(soak_tick, 1)
   }
   soak_tick()
@@ -133,20 +144,23 @@ if (workload == "soak") {
 rook_handlers$soak <- function(req) {
   switch(req$PATH_INFO,
     "/upload" = rook_handlers$`body-in`(req),
-    "/big" = list(status = 200L, headers = list("Content-Type" = "application/octet-stream"), body = big),
+    "/big" = list(status = 200L, headers = list("Content-Type" = "application/octet-stream"),
+      body = big),
     "/promise" = promises::promise(function(resolve, reject) {
       later::later(function() resolve(rook_handlers$hello(req)), 0.02)
     }),
     "/stop" = stop("as the soak asked"),
-    "/open" = list(status = 200L, headers = list(), body = as.character(sockets + streams + length(listeners) - length(places))),
-    "/memory" = list(status = 200L, headers = list(), body = format(sum(gc()[, 2]) * 2^20, scientific = FALSE)),
+    "/open" = list(status = 200L, headers = list(),
+      body = as.character(sockets + streams + length(listeners) - length(places))),
+    "/memory" = list(status = 200L, headers = list(),
+      body = format(sum(gc()[, 2]) * 2^20, scientific = FALSE)),
     "/stream" = streamed(soak_stream()),
     "/events" = soak_events(),
     rook_handlers$idle(req)
   )
 }
 
-# bench/soak/leak.py: every other body is read, every tenth as a connection
+# For bench/soak/leak.py: every other body is read, and every tenth of them as a connection
 asked <- 0
 rook_handlers$leak <- function(req) {
   asked <<- asked + 1
@@ -154,11 +168,12 @@ rook_handlers$leak <- function(req) {
   if (asked %% 10 == 0) readBin(req$.bodyData, "raw", 1L)
   rook_handlers$hello(req)
 }
-# bench/load/callbacks.c: a thread that is not R's and schedules callbacks through later
+# For bench/load/callbacks.c: a thread other than R's, which schedules callbacks through later
 rook_handlers$callbacks <- function(req) {
   reply <- rook_handlers$hello(req)
   if (req$PATH_INFO == "/start") .Call(callbacks$wake_start, 100L)
-  if (req$PATH_INFO == "/delays") reply$body <- paste(format(.Call(callbacks$wake_delays)), collapse = " ")
+  if (req$PATH_INFO == "/delays") reply$body <- paste(format(.Call(callbacks$wake_delays)),
+    collapse = " ")
   reply
 }
 if (workload == "callbacks") {
@@ -166,17 +181,17 @@ if (workload == "callbacks") {
   callbacks <- dyn.load(file.path(Sys.getenv("ROOKERY_BENCH_OUT"), "callbacks.so"))
 }
 
-# bench/scenarios/r-stream.toml: each piece has one `~`
+# For bench/scenarios/r-stream.toml: each chunk has one `~`
 piece_64k <- c(charToRaw("~"), rep(charToRaw("x"), 65535L))
 token <- paste0("~", strrep("t", 19L))
 tokens <- 10000L
 event_data <- paste0("~", strrep("e", 50L))
-# Ten times a second, however long each takes.
+# Ten times a second, independent of the duration of each chunk.
 every_tenth <- function(each) {
   due <- as.numeric(Sys.time())
   tick <- function() {
     each()
-    # What has been missed is not made up for.
+    # Missed chunks are not made up for.
     due <<- max(due + 0.1, as.numeric(Sys.time()))
     later::later(tick, max(0, due - as.numeric(Sys.time())))
   }
@@ -189,7 +204,8 @@ counted <- function(count, piece) {
     piece
   }
 }
-streamed <- function(body) list(status = 200L, headers = list("Content-Type" = "text/plain"), body = body)
+streamed <- function(body) list(status = 200L, headers = list("Content-Type" = "text/plain"),
+  body = body)
 rook_handlers$pieces <- function(req) streamed(counted(2000L, piece_64k))
 rook_handlers$tokens <- function(req) streamed(counted(tokens, token))
 

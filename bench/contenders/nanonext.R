@@ -1,4 +1,5 @@
-# nanonext's http_server(), from the library that ROOKERY_CONTENDERS names; `tls` it, over TLS. Its handlers get a list, not a Rook environment.
+# nanonext's http_server(), from the library in ROOKERY_CONTENDERS; `tls` serves it over TLS. Its
+# handlers get a list instead of a Rook environment.
 here <- dirname(sub("--file=", "", grep("--file=", commandArgs(FALSE), value = TRUE)))
 source(file.path(here, "handlers.R"))
 .libPaths(c(Sys.getenv("ROOKERY_CONTENDERS"), .libPaths()))
@@ -10,7 +11,8 @@ idle <- function(req) {
   gc()
   list(status = 200L, headers = text, body = "Hello, World!")
 }
-json <- function(req) list(status = 200L, headers = c("Content-Type" = "application/json"), body = json_10k)
+json <- function(req) list(status = 200L, headers = c("Content-Type" = "application/json"),
+  body = json_10k)
 post <- function(req) list(status = 200L, headers = text, body = as.character(length(req$body)))
 
 push_tokens <- function(conn, req) {
@@ -18,7 +20,7 @@ push_tokens <- function(conn, req) {
   for (i in seq_len(tokens)) conn$send(token)
   conn$close()
 }
-# Events to everyone, ten times a second.
+# Sends events to all clients, ten times a second.
 conns <- list()
 opened <- function(conn, req) {
   conn$set_header("Content-Type", "text/event-stream")
@@ -44,10 +46,12 @@ handlers <- switch(workload,
   `tokens-pushed` = list(handler_stream("/", push_tokens)),
   events = list(handler_stream("/", opened, closed)),
   `idle-events` = list(handler("/gc", idle), handler_stream("/events", opened, closed)),
-  ws = list(handler("/gc", idle), handler_ws("/ws", function(ws, data) ws$send(data), textframes = TRUE)),
+  ws = list(handler("/gc", idle), handler_ws("/ws", function(ws, data) ws$send(data),
+    textframes = TRUE)),
   stop("nanonext has no workload ", workload)
 )
 tls <- if (length(args) > 3L) tls_config(server = tls_file)
-server <- http_server(sprintf("%s://127.0.0.1:%d", if (is.null(tls)) "http" else "https", port), handlers, tls)
+server <- http_server(sprintf("%s://127.0.0.1:%d", if (is.null(tls)) "http" else "https", port),
+  handlers, tls)
 server$start()
 repeat run_event_loop()

@@ -1,8 +1,9 @@
-# nginx as Debian ships it, one process of it, before servers that speak HTTP/1.1. To be sourced.
+# nginx as Debian ships it, as one process, in front of servers with HTTP/1.1. This file is sourced.
 
-# Becomes it. Connections are kept to either side for as long as a run takes, as every other contender keeps them.
+# Replaces this process by nginx. Connections to both sides are kept alive for the whole run, as
+# with all other contenders.
 #
-#   become_nginx <folder of its own> <port> <what `listen` has besides> <what else is said of the server> <what is said of those behind it>
+#     become_nginx <folder> <port> <further words of `listen`> <further lines of `server`> <servers of the upstream>
 become_nginx() {
     local folder=$1 port=$2
     cat > "$folder/$port.conf" <<CONF

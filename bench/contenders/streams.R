@@ -1,4 +1,5 @@
-# What Rookery alone is asked to do in pieces, one app per workload; `tokens` and `pieces` are handlers.R's.
+# The streamed responses that only Rookery is measured with, one app for each workload; `tokens` and
+# `pieces` are in handlers.R.
 
 stream_apps <- list(
   `tokens-pushed` = function() {
@@ -51,11 +52,12 @@ stream_apps <- list(
       more <- counted(tokens, token)
       streamed(function() {
         piece <- more()
-        if (!is.null(piece)) promises::promise(function(resolve, reject) later::later(function() resolve(piece)))
+        if (!is.null(piece)) promises::promise(function(resolve,
+          reject) later::later(function() resolve(piece)))
       })
     })
   },
-  # The time at which each piece is written, and then work: what a callback does that goes on.
+  # The time at which each chunk is written, and then work, as in a callback that continues.
   busy = function() {
     work <- function(s) {
       for (i in 1:120) {
@@ -81,7 +83,7 @@ stream_apps <- list(
       s <- rookery::stream_response()
       s$on_close(function(reason) told <<- as.numeric(Sys.time()))
       s$write("~")
-      # Known to its own callback, so that R does not collect it.
+      # Referenced by its own callback, so that R does not collect it.
       s$on_drain(function() s)
       s
     })

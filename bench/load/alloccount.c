@@ -1,6 +1,7 @@
-/* Counts the calls to malloc and its kin, per thread, in a file that the runner reads: LD_PRELOAD=alloccount.so
- * BENCH_ALLOC_FILE=<prefix>, counters in <prefix>.<pid>. C, C++ and most Rust allocate through these functions;
- * Rookery's own allocator says for itself what it did. */
+/* Counts the calls to malloc and related functions, for each thread, in a file that the runner
+ * reads: LD_PRELOAD=alloccount.so BENCH_ALLOC_FILE=<prefix>, with the counters in <prefix>.<pid>.
+ * C, C++ and most Rust programs allocate through these functions. Rookery's own allocator counts
+ * its calls itself. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define SLOTS 256 /* threads of one process; the runner reads as many */
+#define SLOTS 256 /* threads of one process, as in the runner */
 
 struct slot {
     _Atomic int64_t thread;

@@ -1,5 +1,5 @@
-// A thread that is not R's and schedules a callback with package later every 20 ms, as mirai does; the callback notes
-// how late it runs.
+// A thread other than R's that schedules a callback with the package later every 20 ms, as mirai
+// does. The callback records its delay.
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -48,7 +48,7 @@ SEXP wake_start(SEXP count) {
     return R_NilValue;
 }
 
-// The delays so far, in milliseconds.
+// Returns the delays so far, in milliseconds.
 SEXP wake_delays(void) {
     SEXP result = PROTECT(Rf_allocVector(REALSXP, finished));
     for (int i = 0; i < finished; i++) {

@@ -1,5 +1,6 @@
-/* One stream of HTTP/2 on a connection, as much of it as a load needs: the head of a request without compression, DATA frames as
- * they come, and answers to what a server asks. Its flow control is set so wide that no run comes to its end. */
+/* One HTTP/2 stream on a connection, with what a load generator needs: the uncompressed head of a
+ * request, received DATA frames, and answers to the server's control frames. Its flow-control
+ * window is larger than any run needs. */
 #include "tls.h"
 
 #include <stdbool.h>
@@ -8,11 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { H2_DATA = 0, H2_HEADERS = 1, H2_RESET = 3, H2_SETTINGS = 4, H2_PING = 6, H2_GOAWAY = 7, H2_WINDOW = 8 };
+enum { H2_DATA = 0, H2_HEADERS = 1, H2_RESET = 3, H2_SETTINGS = 4, H2_PING = 6, H2_GOAWAY = 7,
+    H2_WINDOW = 8 };
 enum { H2_END = 1, H2_ACK = 1, H2_END_HEADERS = 4, H2_HEAD = 9, H2_ENABLE_CONNECT = 8 };
 
 struct h2 {
-    uint8_t head[H2_HEAD], control[256]; /* of the frame that comes; what a control frame says */
+    /* the head of the current frame; the payload of a control frame */
+    uint8_t head[H2_HEAD], control[256];
     unsigned head_length, control_length, left;
     bool takes_connect, is_answered, has_ended;
 };
@@ -20,13 +23,15 @@ static bool is_h2;
 static struct h2 h2_of[TLS_DESCRIPTORS];
 
 static size_t h2_head(uint8_t *at, size_t length, int type, int flags, unsigned stream) {
-    uint8_t head[H2_HEAD] = {(uint8_t)(length >> 16), (uint8_t)(length >> 8), (uint8_t)length, (uint8_t)type, (uint8_t)flags,
+    uint8_t head[H2_HEAD] = {(uint8_t)(length >> 16), (uint8_t)(length >> 8), (uint8_t)length,
+        (uint8_t)type, (uint8_t)flags,
                              0, 0, 0, (uint8_t)stream};
     memcpy(at, head, H2_HEAD);
     return H2_HEAD;
 }
 
-static void h2_send(int fd, int type, int flags, unsigned stream, const void *payload, size_t length) {
+static void h2_send(int fd, int type, int flags, unsigned stream, const void *payload,
+    size_t length) {
     uint8_t frame[1024];
     memcpy(frame + h2_head(frame, length, type, flags, stream), payload, length);
     if (give(fd, frame, H2_HEAD + length, MSG_NOSIGNAL) != (ssize_t)(H2_HEAD + length)) {
@@ -35,9 +40,10 @@ static void h2_send(int fd, int type, int flags, unsigned stream, const void *pa
     }
 }
 
-/* Literal, not indexed, not Huffman's. */
+/* A literal header field without indexing and without Huffman coding. */
 static size_t h2_field(uint8_t *at, const char *name, const char *value) {
-    return (size_t)sprintf((char *)at, "%c%c%s%c%s", 0, (int)strlen(name), name, (int)strlen(value), value);
+    return (size_t)sprintf((char *)at, "%c%c%s%c%s", 0, (int)strlen(name), name,
+        (int)strlen(value), value);
 }
 
 static void h2_request(int fd, const char *path, bool is_socket) {
@@ -53,12 +59,13 @@ static void h2_request(int fd, const char *path, bool is_socket) {
     h2_send(fd, H2_HEADERS, H2_END_HEADERS | (is_socket ? 0 : H2_END), 1, block, n);
 }
 
-/* A whole frame has come. */
+/* Handles a whole frame. */
 static bool h2_frame(int fd, struct h2 *h) {
     int type = h->head[3], flags = h->head[4];
     if (type == H2_SETTINGS && (flags & H2_ACK) == 0) {
         for (unsigned i = 0; i + 6 <= h->control_length; i += 6) {
-            h->takes_connect |= h->control[i] == 0 && h->control[i + 1] == H2_ENABLE_CONNECT && h->control[i + 5] == 1;
+            h->takes_connect |= h->control[i] == 0 && h->control[i + 1] == H2_ENABLE_CONNECT &&
+                                h->control[i + 5] == 1;
         }
         h2_send(fd, H2_SETTINGS, H2_ACK, 0, NULL, 0);
     } else if (type == H2_PING && (flags & H2_ACK) == 0) {
@@ -73,7 +80,7 @@ static bool h2_frame(int fd, struct h2 *h) {
     return true;
 }
 
-/* As get(), of what DATA frames bring. */
+/* Reads the payload of DATA frames, as get() reads the connection. */
 static ssize_t h2_get(int fd, uint8_t *data, size_t length) {
     struct h2 *h = &h2_of[fd];
     ssize_t n = get(fd, data, length, MSG_DONTWAIT);
@@ -109,7 +116,8 @@ static ssize_t h2_get(int fd, uint8_t *data, size_t length) {
     return n > 0 ? (ssize_t)out : n;
 }
 
-/* On a descriptor that blocks: the preface, a GET until its answer's end or a WebSocket (RFC 8441) until its 200. */
+/* On a blocking descriptor: sends the preface, and a GET until the end of its response or a
+ * WebSocket request (RFC 8441) until its 200. */
 static bool h2_open(int fd, const char *path, bool is_socket) {
     static const uint8_t settings[] = {0, 4, 0x7f, 0xff, 0xff, 0xff}, window[] = {0x7f, 0xff, 0, 0};
     static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -126,7 +134,8 @@ static bool h2_open(int fd, const char *path, bool is_socket) {
         h2_request(fd, path, false);
     }
     while (is_socket ? !h->is_answered : !h->has_ended) {
-        if ((h2_get(fd, data, sizeof data) <= 0 && errno != EAGAIN) || (is_socket && h->has_ended)) {
+        if ((h2_get(fd, data, sizeof data) <= 0 && errno != EAGAIN)
+            || (is_socket && h->has_ended)) {
             return false;
         }
         if (!is_asked && h->takes_connect) {

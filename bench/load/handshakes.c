@@ -1,7 +1,7 @@
-/* Whole TLS handshakes, one after the other on each of some threads: connect, handshake, close, and the server's close awaited,
- * so that none counts that the server has not finished.
+/* Full TLS handshakes, one after the other on each of several threads: connect, handshake, close,
+ * and wait for the server's close, so that only handshakes count that the server has completed.
  *
- *   handshakes <port> <threads> <seconds>      one JSON object */
+ *     handshakes <port> <threads> <seconds>      prints one JSON object */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -39,7 +39,7 @@ static int one(int fd) {
     SSL_shutdown(tls_of[fd]);
     tls_free(fd);
     shutdown(fd, SHUT_WR);
-    /* What comes still is its tickets and its goodbye; its end may be a reset. */
+    /* Reads the session tickets and the close_notify; the connection may end with a reset. */
     while ((n = recv(fd, rest, sizeof rest, 0)) > 0) {
     }
     return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? -1 : 0;
@@ -75,7 +75,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < count; i++) {
         pthread_join(threads[i], NULL);
     }
-    printf("{\"handshakes\": %llu, \"seconds\": %.6f, \"errors\": %llu}\n", (unsigned long long)done, now() - start,
+    printf("{\"handshakes\": %llu, \"seconds\": %.6f, \"errors\": %llu}\n",
+        (unsigned long long)done, now() - start,
            (unsigned long long)errors);
     return 0;
 }

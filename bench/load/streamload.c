@@ -1,10 +1,13 @@
-/* A load generator for answers in pieces: plain sockets and one epoll.
+/* A load generator for streamed responses: plain sockets and one epoll.
  *
- *   streamload <port> <path> <connections> <seconds>     one JSON object: pieces, bytes, answers, errors, seconds
+ *     streamload <port> <path> <connections> <seconds>
  *
- * Each piece of an answer has one `~`, which nothing else in it has: that is what is counted. An answer that ends ("0" as the
- * last chunk) is followed by another connection and request; one that is cut is an error. Counted is from when all connections
- * have had a first answer: a server of one thread is not to have more requests at once than it keeps. */
+ * prints one JSON object: pieces, bytes, answers, errors, seconds.
+ *
+ * Each chunk of a response has exactly one `~`, which is counted. A response that ends (with "0" as
+ * the last chunk) is followed by another connection and request; a truncated response is an error.
+ * Counting begins when all connections have received a first response, so that a server of one
+ * thread does not get more requests at once than it can queue. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,21 +27,22 @@
 #define LAST "\r\n0\r\n\r\n"
 #define LAST_LENGTH 7
 
-/* Connections that may wait for their first answer at once, and for how long all of them may. */
+/* The number of connections that may wait for their first response at once, and the time limit for
+ * all of them. */
 #define AT_ONCE 64
 #define PATIENCE_NS 20000000000ull
 
 struct connection {
     int fd;
     bool has_begun;
-    bool is_checked;              /* the status of its answer has been looked at */
-    char tail[LAST_LENGTH];       /* the last bytes that came */
+    bool is_checked;              /* the status of the response has been checked */
+    char tail[LAST_LENGTH];       /* the last received bytes */
 };
 
 static struct sockaddr_in address;
 static char request[512];
 static int epoll_fd;
-static int begun; /* connections that have had a first answer */
+static int begun; /* connections that have received a first response */
 static uint64_t pieces, bytes, answers, errors;
 
 static uint64_t now_ns(void) {
@@ -72,7 +76,7 @@ static void count_pieces(const char *data, size_t length) {
     }
 }
 
-/* Keeps the last bytes, which may have come in two reads. */
+/* Keeps the last bytes, which may arrive in two reads. */
 static bool is_last(struct connection *c, const char *data, size_t length) {
     if (length >= LAST_LENGTH) {
         memcpy(c->tail, data + length - LAST_LENGTH, LAST_LENGTH);
@@ -127,7 +131,8 @@ int main(int argc, char **argv) {
         return 2;
     }
     int count = atoi(argv[3]);
-    address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[1]))};
+    address = (struct sockaddr_in){.sin_family = AF_INET,
+        .sin_port = htons((uint16_t)atoi(argv[1]))};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", argv[2]);
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -152,7 +157,9 @@ int main(int argc, char **argv) {
         take_what_is_there();
     }
     double took = (double)(now_ns() - start) * 1e-9;
-    printf("{\"pieces\": %llu, \"bytes\": %llu, \"answers\": %llu, \"errors\": %llu, \"seconds\": %.6f}\n", (unsigned long long)pieces,
-           (unsigned long long)bytes, (unsigned long long)answers, (unsigned long long)errors, took);
+    printf("{\"pieces\": %llu, \"bytes\": %llu, \"answers\": %llu, \"errors\": %llu, "
+           "\"seconds\": %.6f}\n",
+           (unsigned long long)pieces, (unsigned long long)bytes, (unsigned long long)answers,
+           (unsigned long long)errors, took);
     return 0;
 }

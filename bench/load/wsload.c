@@ -1,14 +1,20 @@
-/* A load generator for WebSocket echo, and a holder of idle connections: plain sockets and one epoll.
+/* A load generator for WebSocket echo, which can also hold idle connections: plain sockets and one
+ * epoll.
  *
- * It shares no code with the crate it measures. One thread; every connection has one message on its way, and sends the
- * next when the whole echo has come back, so the rate is also what the latency gives.
+ * It shares no code with the crate that it measures. It has one thread. Each connection has one
+ * message in flight, and sends the next when the whole echo has arrived, so the rate also depends
+ * on the latency.
  *
- *   wsload echo <port> <path> <connections> <seconds> <payload bytes>   one JSON object with rate and percentiles
- *   wsload idle <port> <path> <connections>                             opens them, prints {"open": n}, waits for stdin
- *   wsload idle-http <port> <path> <connections>                        the same with a GET answered first, kept alive
- *   wsload tls|h2 ...                                                   any of them over TLS, or over HTTP/2 with TLS
+ *     wsload echo <port> <path> <connections> <seconds> <payload bytes>
+ *                           prints one JSON object with rate and percentiles
+ *     wsload idle <port> <path> <connections>
+ *                           opens them, prints {"open": n}, waits for stdin
+ *     wsload idle-http <port> <path> <connections>
+ *                           the same after one GET each, kept alive
+ *     wsload tls|h2 ...     any of them over TLS, or over HTTP/2 with TLS
  *
- * The first echo of each connection is compared byte for byte, the later ones by opcode and length. */
+ * The first echo of each connection is compared byte for byte, and later ones by opcode and length.
+ */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -33,11 +39,11 @@ struct connection {
     int fd;
     bool compared;
     uint8_t head[10];
-    int head_length;       /* bytes of the frame head seen so far */
-    uint64_t left;         /* payload bytes still to come */
+    int head_length;       /* received bytes of the frame header */
+    uint64_t left;         /* payload bytes still to be received */
     uint64_t length;       /* payload bytes of this message */
     uint64_t sent_at;
-    size_t unsent;         /* bytes of the frame still to write */
+    size_t unsent;         /* bytes of the frame still to be written */
 };
 
 static uint32_t latencies[SLOWEST_US + 1];
@@ -105,10 +111,11 @@ static int dial(int port) {
     return fd;
 }
 
-/* Connections opened and asked before the first answer is awaited: below any contender's backlog (httpuv's is 128). */
+/* The number of connections that are opened before the first response is awaited: less than the
+ * backlog of any contender (128 for httpuv). */
 #define BATCH 64
 
-/* Reads one response head (and, for HTTP, the body that its Content-Length announces). */
+/* Reads one response head, and for HTTP also the body that its Content-Length announces. */
 static void read_answer(int fd, const char *expected) {
     char answer[16384];
     size_t length = 0;
@@ -135,11 +142,12 @@ static void read_answer(int fd, const char *expected) {
     }
 }
 
-/* Opens all connections and has the first request of each answered, a batch at a time. */
+/* Opens all connections and completes the first request of each, one batch at a time. */
 static void open_all(struct connection *all, int count, int port, const char *path, bool is_http) {
     char request[512];
     const char *upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\n"
-                          "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n";
+                          "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+                          "Sec-WebSocket-Version: 13\r\n";
     snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n%s\r\n", path, port,
              is_http ? "" : upgrade);
     for (int i = 0; is_h2 && i < count; i++) {
@@ -152,7 +160,8 @@ static void open_all(struct connection *all, int count, int port, const char *pa
         int end = first + BATCH < count ? first + BATCH : count;
         for (int i = first; i < end; i++) {
             all[i].fd = dial(port);
-            if (give(all[i].fd, request, strlen(request), MSG_NOSIGNAL) != (ssize_t)strlen(request)) {
+            if (give(all[i].fd, request, strlen(request),
+                MSG_NOSIGNAL) != (ssize_t)strlen(request)) {
                 die("send");
             }
         }
@@ -164,13 +173,14 @@ static void open_all(struct connection *all, int count, int port, const char *pa
 
 static void write_frame(struct connection *c) {
     while (c->unsent > 0) {
-        ssize_t n = give(c->fd, frame + frame_length - c->unsent, c->unsent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = give(c->fd, frame + frame_length - c->unsent, c->unsent, MSG_NOSIGNAL
+            | MSG_DONTWAIT);
         if (n < 0) {
             if (errno != EAGAIN) {
                 errors++;
                 c->unsent = 0;
             }
-            return; /* EPOLLOUT is always armed for big frames; see `watch` */
+            return; /* EPOLLOUT is always armed for large frames; see `watch` */
         }
         c->unsent -= (size_t)n;
     }
@@ -192,13 +202,13 @@ static void finish_message(struct connection *c) {
     c->head_length = 0;
 }
 
-/* How many head bytes this frame has, as far as the bytes seen tell. */
+/* Returns the length of the frame header, as far as the received bytes show it. */
 static int head_size(const struct connection *c) {
     int code = c->head_length < 2 ? 0 : c->head[1] & 0x7f;
     return code == 126 ? 4 : code == 127 ? 10 : 2;
 }
 
-/* Feeds received bytes through the frame reader; returns how many whole messages ended. */
+/* Parses received bytes, and returns the number of messages that ended. */
 static int take(struct connection *c, const uint8_t *data, size_t length) {
     int done = 0;
     size_t at = 0;
@@ -218,7 +228,8 @@ static int take(struct connection *c, const uint8_t *data, size_t length) {
                 }
             }
             if ((c->head[0] & 0x08) != 0 || (c->head[0] & 0x80) == 0) {
-                errors++; /* a control frame or a fragment: none of the contenders sends one for this load */
+                /* a control frame or a fragment, which no contender sends for this load */
+                errors++;
             }
             c->length = c->left = size;
             if (size == 0) {
@@ -280,7 +291,8 @@ static void echo(struct connection *all, int count, double seconds) {
             struct connection *c = events[i].data.ptr;
             write_frame(c);
             for (;;) {
-                ssize_t n = is_h2 ? h2_get(c->fd, data, sizeof data) : get(c->fd, data, sizeof data, MSG_DONTWAIT);
+                ssize_t n = is_h2 ? h2_get(c->fd, data, sizeof data)
+                    : get(c->fd, data, sizeof data, MSG_DONTWAIT);
                 if (n < 0 && errno == EAGAIN) {
                     break;
                 }
@@ -293,14 +305,16 @@ static void echo(struct connection *all, int count, double seconds) {
                     send_next(c);
                 }
                 if (n < (ssize_t)sizeof data && frame_length <= 8192) {
-                    break; /* level-triggered: what is left comes with the next wait */
+                    break; /* level-triggered: the rest is reported by the next wait */
                 }
             }
         }
     }
     double took = (double)(now_ns() - start) * 1e-9;
-    printf("{\"messages\": %llu, \"seconds\": %.6f, \"errors\": %llu, \"p50\": %u, \"p99\": %u, \"p999\": %u}\n",
-           (unsigned long long)messages, took, (unsigned long long)errors, percentile(50), percentile(99), percentile(99.9));
+    printf("{\"messages\": %llu, \"seconds\": %.6f, \"errors\": %llu, "
+           "\"p50\": %u, \"p99\": %u, \"p999\": %u}\n",
+           (unsigned long long)messages, took, (unsigned long long)errors, percentile(50),
+           percentile(99), percentile(99.9));
 }
 
 int main(int argc, char **argv) {
@@ -315,7 +329,9 @@ int main(int argc, char **argv) {
     bool is_echo = argc == 7 && strcmp(argv[1], "echo") == 0;
     bool is_http = argc == 5 && strcmp(argv[1], "idle-http") == 0;
     if (!is_echo && !is_http && !(argc == 5 && strcmp(argv[1], "idle") == 0)) {
-        fprintf(stderr, "usage: wsload [tls|h2] echo|idle|idle-http <port> <path> <connections> [<seconds> <payload bytes>]\n");
+        fprintf(stderr,
+            "usage: wsload [tls|h2] echo|idle|idle-http <port> <path> <connections> "
+            "[<seconds> <payload bytes>]\n");
         return 2;
     }
     int port = atoi(argv[2]), count = atoi(argv[4]);

@@ -1,1 +1,1 @@
-"""The benchmark runner: scenarios are data (bench/scenarios/*.toml), this package runs them and prints the tables."""
+"""The benchmark runner, which runs the scenarios of bench/scenarios/*.toml and prints their tables."""

@@ -1,4 +1,6 @@
-"""What the groups need, built into bench/out and bench/target: programs, and the files that servers serve."""
+"""Builds the programs of the groups into bench/out and bench/target, and writes the files that servers
+serve.
+"""
 
 import functools
 import hashlib
@@ -20,14 +22,14 @@ PATCHES = BENCH / "micro" / "ablation" / "patches"
 
 STATIC_FILES = {"10k.txt": 10 * 1024, "1m.bin": 1_000_000, "10m.bin": 10 * 1024 * 1024}
 ONE_GIB = 1 << 30
-# What the ablation's program is built of.
+# The sources of the ablation's program.
 ABLATION = ("Cargo.toml", "crates", "bench/Cargo.toml", "bench/Cargo.lock", "bench/micro", "bench/contenders/hyper")
-# What a figure is a figure of.
+# The paths whose changes mark a commit as changed.
 MEASURED = ("Cargo.toml", "Cargo.lock", "bench", "compat", "crates", "r")
 
 
 def _run(line: list[str | Path], cwd: Path, **variables: str) -> None:
-    """Raises Missing with the end of the compiler's output."""
+    """Runs a build command. Raises Missing with the end of its output."""
     if shutil.which(line[0]) is None:
         raise Missing(f"{line[0]} is not installed")
     environment = clean_environment() | variables
@@ -39,7 +41,9 @@ def _run(line: list[str | Path], cwd: Path, **variables: str) -> None:
 
 @functools.cache
 def r_object(name: str) -> Path:
-    """What R loads with dyn.load(): a folder of bench/contenders or a C file of bench/load."""
+    """Returns a library for R's dyn.load(), built from a folder of bench/contenders or a C file of
+    bench/load.
+    """
     # Objects are built in a folder of their own, so that the sources stay clean.
     work, target = OUT / "objects" / name, OUT / f"{name.replace('-', '_')}.so"
     shutil.rmtree(work, ignore_errors=True)
@@ -53,7 +57,7 @@ def r_object(name: str) -> Path:
 
 @functools.cache
 def c_program(name: str, *flags: str) -> Path:
-    """A C file of bench/load: a program, or with flags that say so a library."""
+    """Returns a program, or with flags such as -shared a library, built from a C file of bench/load."""
     target = OUT / (f"{name}.so" if flags else name)
     OUT.mkdir(exist_ok=True)
     source = BENCH / "load" / f"{name}.c"
@@ -64,7 +68,9 @@ def c_program(name: str, *flags: str) -> Path:
 
 @functools.cache
 def rust_binary(name: str, workspace: Path = BENCH, **variables: str) -> Path:
-    """The binary of a micro group, with our cases and those of the contenders on crates.io, or of the contender hyper."""
+    """Returns the binary of a micro group, with our cases and those of contenders on crates.io, or the
+    contender hyper.
+    """
     package = f"rookery-bench-{name}"
     line = ["cargo", "build", "--release", "--locked", "-p", package, "--target-dir", TARGET]
     _run(line, workspace, **variables)
@@ -73,9 +79,9 @@ def rust_binary(name: str, workspace: Path = BENCH, **variables: str) -> Path:
 
 @functools.cache
 def ablation_binary(cost: str) -> Path:
-    """The ablation's program with one cost put back by the patch of that name; `ours` has none of them."""
+    """Returns the ablation's program with the patch `cost` applied; `ours` has no patch."""
     built = rust_binary("ablation") if cost == "ours" else _patched(cost)
-    # All of them are built at one place, the last one over the others.
+    # All variants are built at the same place and overwrite each other.
     target = OUT / "ablation" / cost
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
@@ -83,22 +89,22 @@ def ablation_binary(cost: str) -> Path:
 
 
 def _patched(cost: str) -> Path:
-    """Builds the ablation's program from a copy of what it is made of, with a patch applied."""
+    """Builds the ablation's program from a copy of its sources with a patch applied."""
     copy = OUT / "patched" / cost
     shutil.rmtree(copy, ignore_errors=True)
     copy.mkdir(parents=True)
-    # With their times, so that cargo builds no more than is new.
+    # Time stamps are kept, so that cargo builds only what is new.
     _run(["cp", "-a", "--parents", *ABLATION, copy], TREE)
     manifest = copy / "Cargo.toml"
     manifest.write_text(manifest.read_text().replace('    "r/src/rust",\n', ""))
-    # Inside a repository `git apply` would leave out what that does not track.
+    # Within a repository `git apply` would leave out files that are not tracked.
     outside = {"GIT_CEILING_DIRECTORIES": str(copy.parent), "GIT_DIR": os.devnull, "ROOKERY_BENCH_COST": cost}
     _run(["git", "apply", "--whitespace=nowarn", PATCHES / f"{cost}.patch"], copy, **outside)
     return rust_binary("ablation", copy / "bench", **outside)
 
 
 def find_go() -> None:
-    """Puts the Go of `make contenders` behind any other on the path, for this program and what it starts."""
+    """Appends the Go of `make contenders` to the PATH of this program and its children."""
     os.environ["PATH"] = f"{os.environ.get('PATH', '')}{os.pathsep}{TREE / '.local' / 'go' / 'go' / 'bin'}"
 
 
@@ -111,8 +117,9 @@ def go_binary(group: str) -> Path:
 
 @functools.cache
 def static_folder() -> Path:
-    """A folder with the files that the scenarios ask for: text that does not compress to nothing, and a GiB of zeros
-    without blocks on the disk: what is measured is the server, not the disk."""
+    """Returns a folder with the files that the scenarios request: text that does not compress to
+    nothing, and a sparse file of 1 GiB, so that the server is measured and not the disk.
+    """
     folder = OUT / "static"
     folder.mkdir(parents=True, exist_ok=True)
     line = b"0123456789 abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ\n"
@@ -125,7 +132,7 @@ def static_folder() -> Path:
 
 @functools.cache
 def certificate() -> Path:
-    """A certificate for ECDSA on P-256 and its key, in one file. Every server that speaks TLS has this one."""
+    """Returns a file with an ECDSA certificate on P-256 and its key, which all TLS servers use."""
     target = OUT / "tls.pem"
     OUT.mkdir(exist_ok=True)
     line = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "365"]
@@ -136,7 +143,9 @@ def certificate() -> Path:
 
 
 def identity(library: Path) -> dict[str, str]:
-    """The commit, with `+` where what is measured was changed since, and a digest of the library that R loads."""
+    """Returns the commit, with `+` if a measured path was changed since, and a digest of the library
+    that R loads.
+    """
     found = {}
 
     def git(*line: str) -> str:

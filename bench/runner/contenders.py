@@ -1,7 +1,8 @@
-"""The contenders of the R groups: the command line of each one's server, and how servers are started, asked, watched and stopped.
+"""The contenders of the R groups: their command lines, and how their servers are started and stopped.
 
-Every server is its own process with its output in bench/out/log. While another contender is measured it is stopped with
-SIGSTOP, so that a contender that polls while idle takes nothing from its rivals.
+Each server is a process of its own with its output in bench/out/log. While another contender is
+measured, it is stopped with SIGSTOP, so that a contender that polls while idle takes no processor
+time from the others.
 """
 
 import functools
@@ -23,13 +24,15 @@ from .server import TLS_SHAPES, Server
 
 ROOKERY_LIB = Path(os.environ.get("ROOKERY_LIB") or build.TREE / ".local" / "lib")
 CONTENDERS_LIB = Path(os.environ.get("ROOKERY_CONTENDERS") or build.TREE / ".local" / "contenders")
-# The library that each package of R is in; httpuv is the one that R finds by itself.
+# The library that has each R package. R finds httpuv by itself.
 PACKAGES = {"rookery": ROOKERY_LIB, "httpuv": None, "nanonext": CONTENDERS_LIB, "drogonR": CONTENDERS_LIB}
-# The shapes with several R processes, and how many of them answer.
+# The shapes with several R processes, and the number of processes that serve requests.
 WORKERS = {"workers": 2, "spares": 2, "four": 4, "robin": 4}
-# R with its packages loads in under a second on the reference machine; a loaded one may take ten times as long.
+# R with its packages loads in under a second on the reference machine; a loaded machine may take
+# ten times as long.
 START_LIMIT_S = 20.0
-# Below those that the kernel gives to clients, and none twice in a run: a listener may linger.
+# Ports below those that the kernel gives to clients. None is used twice in a run, because a
+# listener may linger.
 _ports = itertools.count(18_400)
 
 
@@ -39,20 +42,22 @@ def environment() -> dict[str, str]:
 
 
 def r_code(contender: str, code: str) -> list[str]:
-    """The command line of an R that finds the contender's package."""
+    """Returns the command line of an R process that finds the contender's package."""
     library = PACKAGES.get(contender)
     paths = f".libPaths(c('{library}', .libPaths())); " if library else ""
     return ["Rscript", "--vanilla", "-e", paths + code]
 
 
 def command(contender: str, port: int, workload: str) -> list[str]:
-    """The command line of a contender's server, whose programs are built; `bare-epoll/evalq` and `rookery/evalq` call the
-    handler that way, `rookery/alone` is without later, and `ablation/timer` is the ablation's server with that cost.
-    `rookery/tls` speaks TLS itself, and `nginx/tls` is nginx with Rookery behind it. `rookery/workers`, `haproxy/workers`,
-    `nginx/workers` and `faucet/workers` are two R processes behind one address, `rookery/spares` has a third that waits and has been warmed up, and `rookery/four`,
-    `haproxy/four` and `haproxy/robin` are four.
+    """Returns the command line of a contender's server, after building its programs. Raises Missing.
 
-    Raises Missing.
+    A contender's name has the form `name/shape`. `bare-epoll/evalq` and `rookery/evalq` call the
+    handler through evalq, `rookery/alone` does not use the package later, and `ablation/timer` is
+    the ablation's server with that patch. `rookery/tls` terminates TLS itself, and `nginx/tls` is
+    nginx in front of Rookery. `rookery/workers`, `haproxy/workers`, `nginx/workers` and
+    `faucet/workers` are two R processes behind one address. `rookery/spares` has a third process in
+    reserve, which has been warmed up. `rookery/four`, `haproxy/four` and `haproxy/robin` have four
+    processes.
     """
     contender, _, shape = contender.partition("/")
     if contender == "hyper":
@@ -66,7 +71,7 @@ def command(contender: str, port: int, workload: str) -> list[str]:
     if contender == "nginx":
         if shutil.which("nginx") is None:
             raise Missing("nginx is not installed")
-        # It starts the Rookery that it stands before.
+        # It starts the Rookery that it forwards to.
         _require_package("rookery")
         return [str(word) for word in (build.BENCH / "contenders" / "nginx", port, workload, build.static_folder())]
     if contender == "bare-epoll":
@@ -110,11 +115,13 @@ def _require_package(contender: str) -> None:
 
 
 def versions(names: set[str]) -> dict[str, str]:
-    """What the tables say of each package that is here; of what is built of this tree, bench/Cargo.lock says it."""
+    """Returns the versions of the installed packages. The versions of our own programs are in
+    bench/Cargo.lock.
+    """
     found = {}
     for contender in sorted(PACKAGES.keys() & names):
         code = f"cat(as.character(packageVersion('{contender}')), ', later ', as.character(packageVersion('later')), sep='')"
-        # Where it is not here, its cells are MISSING and say why.
+        # The cells of a package that is not installed are MISSING and name the reason.
         with suppress(RuntimeError):
             found[f"contender {contender}"] = run(r_code(contender, code), 60).stdout.strip()
     return found
@@ -135,7 +142,9 @@ def start(
     variables: dict[str, str] | None = None,
     is_ready: Callable[[Server], bool] = Server.accepts,
 ) -> Server:
-    """Starts the contender's server and waits until it is ready. Raises Missing, RuntimeError or OSError."""
+    """Starts the contender's server and waits until it is ready. Raises Missing, RuntimeError or
+    OSError.
+    """
     port = _free_port()
     line = [*pinned(SERVER_CORE, placement), *command(contender, port, workload)]
     log = build.OUT / "log" / f"{contender.replace('/', '-')}-{workload}.log"
@@ -148,30 +157,32 @@ def start(
         limit = time.monotonic() + START_LIMIT_S
         while not is_ready(server):
             if not server.is_alive() or time.monotonic() > limit:
-                raise RuntimeError(f"{contender} ended, or was not ready in {START_LIMIT_S:.0f} s: {server.last_words()}")
+                raise RuntimeError(f"{contender} ended, or was not ready in {START_LIMIT_S:.0f} s: {server.last_output()}")
             time.sleep(0.002)
         return server
     except BaseException:
-        # Also when the run is interrupted: nobody else knows of this process yet.
+        # Also after an interrupt, because nothing else refers to this process yet.
         server.stop()
         raise
 
 
 class Servers:
-    """The servers of one workload, started when first asked for; `close` stops all of them."""
+    """The servers of one workload. Each is started at its first use, and `close` stops all of them."""
 
     def __init__(self) -> None:
         self.asked: tuple = ()
         self.running: dict[str, Server | Exception] = {}
 
     def switch(self, is_fresh: bool, *asked: object) -> None:
-        """To `start` with these from now on; servers that run go on if they are the same and need not be fresh."""
+        """Sets the arguments of `start`. Running servers stay if they have the same arguments and need
+        not be fresh.
+        """
         if asked != self.asked or is_fresh:
             self.close()
             self.asked = asked
 
     def get(self, contender: str) -> Server:
-        """Raises what kept it from starting, every time."""
+        """Returns a running server. Raises the reason for which it did not start, each time."""
         server = self.running.get(contender)
         if server is None or (isinstance(server, Server) and not server.is_alive()):
             try:

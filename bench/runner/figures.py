@@ -1,7 +1,8 @@
-"""The figures of a run, taken in turns, and whether the goals that stand beside the scenarios are met.
+"""The figures of a run, measured in interleaved turns, and the verdicts about the goals.
 
-Contenders take turns, A B C A B C, so that a machine that slows down in the middle slows all of them. A ratio is taken turn
-by turn and then summarised; the ratio of two medians would mix turns.
+The samples of contenders are interleaved, A B C A B C, so that a machine that slows down during a
+run slows all of them. A ratio is computed for each turn and then summarised; a ratio of two medians
+would mix different turns.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,23 +18,25 @@ MET_AIM, MET, MISSED, NOT_MEASURED = "aim met", "met", "missed", "not measured"
 
 
 class Missing(RuntimeError):
-    """A contender or program that is not here; the text says what was looked for, or how its compilation ended."""
+    """A contender or program is not available. The message says what was looked for, or how its build
+    ended.
+    """
 
 
 @dataclass
 class Cell:
-    """One contender in one scenario."""
+    """The result of one contender in one scenario."""
 
     scenario: str
     contender: str
     status: str = OK
     reason: str = ""
-    # Of each metric a figure for each turn, or one alone that stands for all of them.
+    # For each metric a figure for each turn, or one figure that applies to all of them.
     figures: dict[str, list[float]] = field(default_factory=dict)
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """What the block raises is the end of this cell, and not of the run."""
+        """Turns an error of the block into the result of this cell, so that the run continues."""
         try:
             yield
         except (OSError, RuntimeError, ValueError) as error:
@@ -50,7 +53,7 @@ class Cell:
 
 
 def ratio(a: float, b: float) -> float:
-    """a / b, where nothing against nothing is as much, and something against nothing is infinitely more."""
+    """Returns a / b, which is 1 for 0 / 0 and infinite for a positive number divided by 0."""
     if b == 0:
         return 1.0 if a == 0 else float("inf")
     return a / b
@@ -59,7 +62,7 @@ def ratio(a: float, b: float) -> float:
 def pairwise(
     ours: Cell, other: Cell, metric: str, combine: Callable[[float, float], float] = ratio
 ) -> list[float]:
-    """`combine` of ours and the other's figure, turn by turn."""
+    """Returns `combine` of our figure and the other's for each turn."""
     if ours.status != OK or other.status != OK:
         return []
     left, right = ours.figures.get(metric, []), other.figures.get(metric, [])
@@ -69,7 +72,7 @@ def pairwise(
 
 
 def interleave(turns: list[tuple[Cell, Callable[[], dict[str, float]]]], samples: int = SAMPLES) -> None:
-    """Takes so many samples of each cell that still stands, one after the other."""
+    """Takes `count` interleaved samples of each cell that has not failed."""
     for _ in range(samples):
         for cell, take in turns:
             if cell.status == OK:
@@ -100,7 +103,7 @@ class Verdict:
 
 
 def judge(group: Group, cells: list[Cell]) -> list[Verdict]:
-    """One verdict per goal."""
+    """Returns one verdict for each goal."""
     by_key = {(cell.scenario, cell.contender): cell for cell in cells}
     return [_verdict(goal, by_key) for goal in group.goals]
 
@@ -138,12 +141,12 @@ def count_line(verdicts: list[Verdict]) -> str:
 
 
 def all_floors_met(verdicts: list[Verdict]) -> bool:
-    """A goal that was not measured is not met: silence is no evidence."""
+    """Returns true if all floors are met. A goal that was not measured is not met."""
     return all(verdict.status in (MET, MET_AIM) for verdict in verdicts)
 
 
 def number(value: float) -> str:
-    """Three significant digits, with thousands separated and no exponent."""
+    """Formats a number with three significant digits, a thousands separator and no exponent."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     if abs(value) >= 10:

@@ -1,7 +1,9 @@
-"""The regression gate: allocations exact and instructions within 2 %, for every micro group, against bench/gate.json.
+"""The regression gate: for each micro group, allocations have to equal those in bench/gate.json, and
+instructions may differ by 2 %.
 
-It does not depend on the machine's mood. An improvement must be checked in as well (`--gate-write`), or the next
-regression up to the old figure would pass unseen. Only our own cells are gated; the contenders are none of our business.
+The result does not depend on the load of the machine. An improvement has to be stored as well
+(`--gate-write`), because otherwise the next regression up to the old figure would pass. Only the
+cells of our own programs are compared.
 """
 
 import json
@@ -15,18 +17,20 @@ from .measure import micro
 from .scenarios import Group, Scenario
 
 PATH = build.BENCH / "gate.json"
-# The same source gives the same count; two per cent leaves room for a patch release of the compiler or of libc.
+# The same source gives the same count. Two per cent leave room for a patch release of the compiler
+# or of libc.
 INSTRUCTIONS_WITHIN = 0.02
-# Start-up differs by some dozens of instructions from run to run: over fewer operations that is more than 2 %.
+# Start-up differs by some dozens of instructions between runs, which is more than 2 % of few
+# operations.
 FEWEST = 1_000
 EXACT = ("allocs_per_op", "bytes_per_op", "peak_bytes")
-# What the kernel decides is not exact: see micro.SOCKETS, and which of two threads is ahead.
+# Cases that depend on the kernel are not exact: those in micro.SOCKETS, and those with two threads.
 UNGATED = (*micro.SOCKETS, "arena/concurrent")
 
 
 def measure(group: Group) -> dict[str, dict[str, float]]:
-    """{"scenario/contender": {metric: figure}} of our own cells. Raises RuntimeError."""
-    # Neither Go nor any other contender outside crates.io is needed here.
+    """Returns {"scenario/contender": {metric: figure}} of our own cells. Raises RuntimeError."""
+    # Neither Go nor a contender outside crates.io is needed here.
     binary = build.rust_binary(group.name)
     offered = set(micro.cases(binary)[0])
     own = [
@@ -38,7 +42,7 @@ def measure(group: Group) -> dict[str, dict[str, float]]:
         and (scenario.name, contender) in offered
         and f"{group.name}/{scenario.name}" not in UNGATED
     ]
-    machine.say(f"{group.name}: {len(own)} cases")
+    machine.log(f"{group.name}: {len(own)} cases")
     figures = micro.at_once(lambda case: _one(binary, *case), own)
     return {f"{scenario.name}/{contender}": each for (scenario, contender), each in zip(own, figures)}
 
@@ -52,7 +56,7 @@ def _one(binary: Path, scenario: Scenario, contender: str) -> dict[str, float]:
 
 
 def compare(stored: dict, found: dict, instructions: bool = True) -> list[str]:
-    """What differs, a line each; empty when the gate is passed."""
+    """Returns the differences, one line each; none if the gate is passed."""
     before, now = (
         {
             (group, case, metric): figure
@@ -75,13 +79,15 @@ def compare(stored: dict, found: dict, instructions: bool = True) -> list[str]:
 
 
 def toolchain() -> dict[str, str]:
-    """What instruction counts depend on besides the source: figures of another compiler or libc are not comparable."""
+    """Returns what instruction counts depend on besides the source: the compiler and libc."""
     compiler = machine.run(["rustc", "--version"], 60).stdout.strip()
     return {"compiler": compiler, "libc": " ".join(platform.libc_ver()), "processor": platform.machine()}
 
 
 def run(groups: list[Group], write: bool) -> int:
-    """Exit status: 0 passed (or written), 1 something differs, 3 valgrind or a group's binary is missing."""
+    """Returns the exit status: 0 passed (or written), 1 something differs, 3 valgrind or a group's
+    binary is missing.
+    """
     if not micro.has_callgrind():
         print("gate: MISSING: valgrind, which counts the instructions, is not installed")
         return 3
@@ -99,7 +105,7 @@ def run(groups: list[Group], write: bool) -> int:
         print("gate: nothing was measured, gate.json is left as it is")
         return 3
     if write:
-        # Groups that were not measured are kept if they are of the same toolchain.
+        # Groups that were not measured are kept if they have the same toolchain.
         kept = {**stored["groups"], **found} if is_comparable else found
         PATH.write_text(as_text(here, kept), encoding="utf-8")
         print(f"gate: wrote {sum(map(len, found.values()))} cases to {PATH}")
@@ -116,6 +122,6 @@ def run(groups: list[Group], write: bool) -> int:
 
 
 def as_text(here: dict[str, str], groups: dict[str, dict]) -> str:
-    """A line a case, so that a difference is one of git's too."""
+    """Formats the gate with one line for each case, so that git shows each difference."""
     text = json.dumps({**here, "groups": groups}, indent=1)
     return re.sub(r"\{[^{}]*\}", lambda case: json.dumps(json.loads(case[0])), text) + "\n"

@@ -1,4 +1,4 @@
-"""Runs the scenarios of a group, each in the way that it says it is measured."""
+"""Runs the scenarios of a group, each in its way of measuring."""
 
 from argparse import Namespace
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from functools import partial
 from . import contenders
 from .contenders import Servers
 from .figures import OK, SAMPLES, Cell, Missing, interleave
-from .machine import own_network, say
+from .machine import log, own_network
 from .measure import flame_graph, load_generators, memory, micro, workers
 from .scenarios import Group, Scenario
 from .server import Server
@@ -17,16 +17,18 @@ from .server import Server
 
 @dataclass(frozen=True)
 class Way:
-    """How a scenario is measured."""
+    """A way of measuring a scenario."""
 
-    # The figures of one sample, so many seconds long, of a server; or of the contender of that name where none is started.
+    # Returns the figures of one sample of the given length in seconds, of a server, or of the named
+    # contender if none is started.
     sample: Callable[[Server, Scenario, float], dict[str, float]] | Callable[[str, Scenario, float], dict[str, float]]
     samples: int = SAMPLES
     quick_samples: int = SAMPLES
-    # A load goes on unmeasured for this long before, or as long as a sample: R compiles a closure at its second call, and
-    # the allocators settle.
+    # The seconds of unmeasured load before a sample, or the length of a sample if that is shorter.
+    # R compiles a closure at its second call, and the allocators need time to settle.
     warm_up_s: float = 0.0
-    # What a server does to its memory is compared: the scenario before must not leave its heap to this one.
+    # True if the server's memory is compared, so that the heap of an earlier scenario must not be
+    # reused.
     is_fresh: bool = False
     has_server: bool = True
     variables: Callable[[], dict[str, str]] = dict
@@ -58,7 +60,7 @@ WAYS = {
 
 
 class Row:
-    """A scenario's cells, and the servers that answer it."""
+    """The cells of a scenario, and the servers that they measure."""
 
     def __init__(self, scenario: Scenario, absent: dict[str, Missing], servers: Servers) -> None:
         self.scenario, self.servers, self.way = scenario, servers, WAYS[scenario.measure]
@@ -87,8 +89,10 @@ class Row:
 
 
 def measure(rows: list[Row], quick: bool) -> None:
-    """All rows in turns, of each contender its cells in one after the other: what a goal compares is measured in the same
-    second, or a machine that slows down between the two would slow one."""
+    """Runs all rows in turns, and within a turn the cells of each contender one after the other. The
+    figures that a goal compares are therefore measured directly after each other, and a machine
+    that slows down affects both.
+    """
     turns = [(row, cell) for cells in zip(*(row.cells for row in rows), strict=True) for row, cell in zip(rows, cells)]
     way = rows[0].way
     if way.warm_up_s:
@@ -101,7 +105,7 @@ def measure(rows: list[Row], quick: bool) -> None:
 
 def run(group: Group, asked: Namespace) -> list[Cell]:
     scenarios = group.chosen(asked)
-    # What needs the network (cargo, Go) is built first.
+    # Builds that need the network (cargo, Go) come first.
     absent = _absent({contender for one in scenarios if one.measure != "micro" for contender in one.contenders})
     built = micro.built(group, [one for one in scenarios if one.measure == "micro"])
     own_network()
@@ -110,16 +114,16 @@ def run(group: Group, asked: Namespace) -> list[Cell]:
     with closing(Servers()) as servers, closing(Servers()) as others:
         for scenario in scenarios:
             if scenario.in_turns_with in names:
-                continue  # it was measured with that one
+                continue  # measured together with that row
             together = [scenario, *(one for one in scenarios if one.in_turns_with == scenario.name)]
-            say(f"{group.name}: {' and '.join(one.name for one in together)}")
+            log(f"{group.name}: {' and '.join(one.name for one in together)}")
             if scenario.measure == "micro":
                 cells += micro.measure(scenario, *built, group.name not in micro.SOCKETS, asked.quick)
                 continue
             rows = [Row(one, absent, pool) for one, pool in zip(together, (servers, others))]
             measure(rows, asked.quick)
             cells += [cell for row in rows for cell in row.cells]
-            # The issue asks for a flame graph of each way to call the handler; a quick run goes without.
+            # Each way to call the handler gets a flame graph, except in a quick run.
             if scenario.measure == "http" and (asked.flame or (group.kind == "call" and not asked.quick)):
                 for row in rows:
                     _draw_flames(row, asked)
@@ -128,7 +132,7 @@ def run(group: Group, asked: Namespace) -> list[Cell]:
 
 
 def _absent(names: set[str]) -> dict[str, Missing]:
-    """Builds what the contenders' servers need, and says why some cannot run."""
+    """Builds what the contenders' servers need, and returns the reasons for which some cannot run."""
     absent = {}
     for contender in names:
         try:
@@ -139,10 +143,10 @@ def _absent(names: set[str]) -> dict[str, Missing]:
 
 
 def _draw_flames(row: Row, asked: Namespace) -> None:
-    """A flame graph of each server that was measured, beside the tables."""
+    """Writes a flame graph of each measured server beside the tables."""
     for cell in row.cells:
         if cell.status == OK:
             name = f"flame-{cell.scenario}-{cell.contender.replace('/', '-')}.svg"
             with row.servers.get(cell.contender).in_turn() as server:
                 why_not = flame_graph.record(server, row.scenario, asked.out / name)
-            say(f"{name}: {why_not}" if why_not else name)
+            log(f"{name}: {why_not}" if why_not else name)

@@ -1,7 +1,7 @@
-"""The table of the README and the plot beside it (docs/bench.svg), from the JSON of the groups' last runs.
+"""The table of the README and its plot (docs/bench.svg), made from the JSON of the groups' last runs.
 
-They are of one machine and one build, and nothing in them is not to be quoted. What does not allow that is refused with the
-reason; the README keeps the table that it has.
+All results have to be of one machine and one build, and without load of other programs. Other
+results are refused with the reason, and the README keeps its table.
 """
 
 import functools
@@ -16,17 +16,18 @@ from .report import COLUMNS, svg
 from .report import table as table_of
 from .scenarios import load_groups
 
-# The servers of R, side by side. Everything else is in the tables of the groups.
+# The servers for R in the table. All other contenders are in the tables of the groups.
 CONTENDERS = ("rookery", "httpuv", "nanonext", "drogonR")
-# Where httpuv stalls: answers with a body on a connection that is kept alive. (At 1 MB it is the processor that it lacks.)
+# The rows in which httpuv stalls: responses with a body on a kept-alive connection. (At 1 MB the
+# processor is its limit.)
 STALLED = ("hello-10", "static-10k")
 STALL = (
     "\\* Mostly a stall and not work: httpuv writes head and body separately, and on a kept-alive connection the body waits "
     "44 ms for the client's delayed acknowledgement of the head. The row with `Connection: close` is not affected."
 )
-# What must be the same in all groups of a table.
+# The values that must be the same in all groups of a table.
 SAME = ("commit", "build", "processor", "cores", "memory", "kernel", "R")
-# How the rows end whose figures are rates.
+# The endings of the labels of rows whose figures are rates.
 RATE = "/s"
 NOT_HERE = "not here"
 PLOT = Path("docs") / "bench.svg"
@@ -35,16 +36,15 @@ BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 @functools.cache
 def shown() -> dict[str, dict[str, str]]:
-    """The scenarios of the table, and what their rows are called, by group."""
+    """Returns the scenarios of the table with the labels of their rows, by group."""
     groups = load_groups(build.SCENARIOS).values()
     labels = {group.name: {one.name: one.readme for one in group.scenarios if one.readme} for group in groups}
     return {name: rows for name, rows in labels.items() if rows}
 
 
 def put_into(path: Path, folder: Path) -> None:
-    """Replaces what stands between the two marks in `path` by the table, and the plot under docs beside it.
-
-    Raises OSError or ValueError where there is nothing to put there, or it is refused.
+    """Replaces the text between the two marks in `path` by the table, and writes the plot beside it in
+    docs. Raises ValueError with the reason if the results cannot be used.
     """
     text = path.read_text(encoding="utf-8")
     if BEGIN not in text or END not in text:
@@ -63,7 +63,7 @@ def put_into(path: Path, folder: Path) -> None:
 
 
 def refusals(results: dict[str, dict]) -> list[str]:
-    """Why these results make no table; empty where they do."""
+    """Returns the reasons for which these results make no table."""
     reasons = []
     for name, result in results.items():
         commit = result["machine"].get("commit")
@@ -88,13 +88,14 @@ def refusals(results: dict[str, dict]) -> list[str]:
 
 
 def _cells(result: dict, scenario: str) -> dict[str, dict]:
-    """By contender."""
+    """Returns the cells of a scenario by contender."""
     return {cell["contender"]: cell for one in result["scenarios"] if one["name"] == scenario for cell in one["cells"]}
 
 
 def rows(results: dict[str, dict]) -> list[tuple[str, list[tuple[str, str, str, float]]]]:
-    """What each row is called, and of each contender: its median as text, how many times that our rate is, taken turn by turn, the
-    mark of a stall, and the median itself."""
+    """Returns the label of each row, and for each contender the median as text, our rate as a multiple
+    of it, the mark of a stall, and the median itself.
+    """
     found = []
     for group, labels in shown().items():
         for scenario, label in labels.items():
@@ -128,7 +129,7 @@ def wrapped(text: str) -> str:
 
 
 def picture(results: dict[str, dict]) -> str:
-    """The rows of the table whose figures are rates."""
+    """Returns the rows of the table whose figures are rates."""
     rates = [
         (label.rpartition(": ")[0].replace("`", ""), [(text + stall, at, None) for text, _, stall, at in row])
         for label, row in rows(results)
@@ -143,7 +144,7 @@ def picture(results: dict[str, dict]) -> str:
 
 
 def _remark(results: dict[str, dict]) -> str:
-    """Where, when and of what: everything that a figure depends on and that the run wrote down."""
+    """Returns the remark below the table: the place, the time and the versions of the measurement."""
     about = {name: text for result in results.values() for name, text in result["machine"].items()}
     goals = [goal for result in results.values() for goal in result["goals"]]
     met = sum(goal["status"] in (MET, MET_AIM) for goal in goals)

@@ -1,4 +1,6 @@
-"""The results of a group as JSON, Markdown tables and a plot. Tables are printed, never typed."""
+"""The results of a group as JSON, Markdown tables and a plot. Tables are printed and never written by
+hand.
+"""
 
 import json
 import textwrap
@@ -12,27 +14,28 @@ from . import machine
 from .figures import OK, SAMPLES, Cell, count_line, judge, number, pairwise, ratio
 from .scenarios import Group
 
-# The order of the columns; what is not here comes behind.
+# The order of the columns. Other columns follow them.
 COLUMNS = (
     "requests_per_second", "messages_per_second", "handshakes_per_cpu_second", "handshakes_per_second", "ns_per_op", "instructions", "allocs_per_op", "bytes_per_op", "p50_us",
     "p99_us", "p999_us", "cpu_us_per_request", "cpu_us_per_message", "seconds", "microseconds_per_call",
-    "microseconds_added", "frames", "allocs_per_request", "first_answer_ms", "load_ms", "installed_bytes",
+    "microseconds_added", "frames", "allocs_per_request", "first_response_ms", "load_ms", "installed_bytes",
     "bytes_per_connection", "delay_p50_ms", "delay_p90_ms", "delay_p99_ms", "idle_cpu_ms_per_second", "resident_bytes",
-    "front_bytes", "next_answer_ms", "slow_p50_ms",
+    "front_bytes", "next_response_ms", "slow_p50_ms",
     "growth_bytes", "peak_bytes",
 )  # fmt: skip
 WITHOUT_SPREAD = ("p50_us", "p99_us", "p999_us", "cpu_us_per_request", "cpu_us_per_message")
 SIZES = ("resident_bytes", "front_bytes", "peak_bytes", "growth_bytes", "installed_bytes")
 
 WIDTH, LEFT, RIGHT, TOP, LINE, BAR, GAP = 760, 330, 90, 37, 15, 10, 10
-# Colours that stay apart in print and for the colour-blind (Okabe and Ito); ours is the first.
+# Colours that can be distinguished in print and by colour-blind people (Okabe and Ito); the first
+# is ours.
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#e69f00", "#56b4e9", "#cc79a7", "#999999", "#000000")
-# What is written behind a bar, its length, and from where to where it varied.
+# The text of a bar, its length, and the range of its samples.
 Bar = tuple[str, float, tuple[float, float] | None]
 
 
 class Report:
-    """What a group's run found; `others` is the share of the machine that other programs used meanwhile."""
+    """The results of a group. `others` is the share of the machine that other programs used."""
 
     def __init__(self, group: Group, asked: Namespace, cells: list[Cell], about: dict[str, str], others: float) -> None:
         self.group, self.asked, self.cells, self.about, self.others = group, asked, cells, about, others
@@ -70,11 +73,11 @@ class Report:
         return entry
 
     def _ours(self, row: list[Cell]) -> Cell:
-        """The cell that the ratios of a row are for."""
+        """Returns the cell to which the ratios of a row refer."""
         return next((cell for cell in row if cell.contender == self.group.ours), row[0])
 
     def metric(self, cell: Cell) -> str:
-        """The group's own metric, or the first column of the scenario where it does not have that one."""
+        """Returns the metric of the group, or the first column of a scenario that does not have it."""
         if self.group.metric in cell.figures and self.group.kind != "ablation":
             return self.group.metric
         return next((name for name in COLUMNS if name in cell.figures), "")
@@ -97,13 +100,13 @@ class Report:
     def conditions(self) -> str:
         said = [f"{SAMPLES} interleaved samples (A B C A B C); median (lowest..highest); the ratio is taken turn by turn."]
         if self.asked.placement == "pinned":
-            said.append("What is measured is pinned to core 0, with all its threads, and load generators to core 1.")
+            said.append("Servers and programs are pinned to core 0 with all their threads, and load generators to core 1.")
             if any(scenario.placement for scenario in self.group.scenarios):
-                said.append("Scenarios that say otherwise are not pinned.")
+                said.append("Scenarios with another placement are not pinned.")
         else:
-            said.append("What is measured and load generators share the cores as the kernel places them.")
+            said.append("The kernel places servers, programs and load generators on the cores.")
         if self.asked.quick:
-            said.append("Quick run: short samples, for a look and not for a claim.")
+            said.append("Quick run: the samples are short and not precise enough to quote.")
         if self.others > machine.QUIET:
             said.append(f"NOT TO BE QUOTED: other programs used {self.others:.0%} of the machine during the samples.")
         return " ".join(said)
@@ -121,9 +124,11 @@ class Report:
         return table(head, lines)
 
     def _beside_base(self) -> list[str]:
-        """All scenarios of a group with a `base` in one table: what a row costs beside the base, and beside other contenders.
+        """Returns one table of all scenarios of a group with a `base`: the cost of each row compared
+        with the base and with other contenders.
 
-        CPU time as well as the rate: it also tells where the generator, or a contender that waits, sets the rate.
+        The table has CPU time besides the rate, because CPU time also shows where the load
+        generator, or a contender that waits, limits the rate.
         """
         ours = self.group.ours
         by_key = {(cell.scenario, cell.contender): cell for cell in self.cells if cell.status == OK}
@@ -145,14 +150,16 @@ class Report:
         return [f"### Beside {base.scenario}", "", *table(head, lines.values()), ""]
 
     def _without_difference(self, row: list[Cell]) -> list[str]:
-        """A cost that does not show in its row of the ablation is named: the ratio's turns lie on both sides of one."""
+        """Names the costs that do not show in their row of the ablation, because the ratios of the
+        turns are on both sides of one.
+        """
         metric = self.metric(row[0])
         turns = {cell.contender: pairwise(row[0], cell, metric) for cell in row[1:]} if self.group.kind == "ablation" else {}
         hidden = [contender for contender, each in turns.items() if each and min(each) <= 1 <= max(each)]
         return [f"- {contender}: no difference in {title(metric)} beyond the spread of the samples" for contender in hidden]
 
     def picture(self) -> str:
-        """A bar for each contender and scenario, on the metric of its ratio."""
+        """Draws a bar for each contender and scenario, of the metric of its ratio."""
         rows = []
         for name, row in self.rows.items():
             metric = self.metric(self._ours(row))
@@ -171,7 +178,7 @@ def table(head: list[str], rows: Iterable[list[str]]) -> list[str]:
 
 
 def title(metric: str) -> str:
-    """What a metric is called at the head of a column."""
+    """Returns the heading of a metric's column."""
     text = metric.replace("_per_second", "/s").replace("_per_", "/").removesuffix("_bytes").replace("_", " ")
     return text.replace("cpu", "CPU").replace("p999", "p99.9")
 
@@ -203,7 +210,7 @@ def size(value: float) -> str:
 
 
 def svg(title: str, subtitles: list[str], legend: tuple[str, ...], rows: list[tuple[str, list[Bar]]]) -> str:
-    """A line of bars for each row, to its own scale. The legend names the colours of the bars of all rows."""
+    """Draws a line of bars for each row, each row in its own scale. The legend names the colours."""
     subtitles = [line for text in subtitles for line in textwrap.wrap(text, 115)]
     body = [f'<text x="10" y="20" font-size="15" font-weight="bold">{escape(title)}</text>']
     for line, text in enumerate(subtitles):

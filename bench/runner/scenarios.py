@@ -1,7 +1,7 @@
-"""Groups, scenarios and goals as bench/scenarios/<group>.toml states them: two tables in text, a line each.
+"""Groups, scenarios and goals, read from the two tables of text in bench/scenarios/<group>.toml.
 
-A file that says something this module does not know is an error: a misspelt goal that is silently not checked would be
-worse than no goal.
+An unknown name in a file is an error. A misspelt goal that is silently not checked would be worse
+than no goal.
 """
 
 import fnmatch
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
-# The kinds of groups, and how their scenarios are measured that do not say it: see groups.WAYS.
+# The kinds of groups, and the default way of measuring their scenarios (see groups.WAYS).
 KINDS = {
     "micro": "micro", "ablation": "micro", "http": "http", "websocket": "echo", "memory": "transfer",
     "startup": "startup", "call": "call",
 }  # fmt: skip
-# How long a sample of a server is in a quick run.
+# The length of a sample of a server in a quick run, in seconds.
 QUICK_S = 0.6
 GOAL_KINDS = ("ratio_max", "ratio_min", "difference_max", "max", "min")
 
@@ -28,39 +28,43 @@ class Scenario:
     name: str
     what: str
     contenders: list[str]
-    # The way that it is measured in.
+    # The way of measuring.
     measure: str
-    # How much of it: iterations for programs, seconds a sample for servers; and whether a quick run includes it at all.
+    # The amount: iterations of a program, or seconds of a sample of a server; and whether a quick
+    # run includes the scenario.
     iterations: int = 0
     quick_iterations: int = 0
     seconds: float = 2.0
     quick: bool = True
-    # `free`: as the kernel places server and load generator, whatever the run does.
+    # `free`: the kernel places the server and the load generator, whatever the option of the run.
     placement: str = ""
-    # The scenario that it takes turns with, because a goal compares the two.
+    # The scenario with which this one is interleaved, because a goal compares the two.
     in_turns_with: str = ""
-    # What the server answers (a name that bench/contenders/handlers.R knows) and how it is asked.
+    # The workload of the server (a name in bench/contenders/handlers.R), and the requests to it.
     workload: str = ""
     path: str = "/"
     connections: int = 1
-    # At once on each connection of HTTP/2; who speaks HTTP/1.1 gets as many connections more.
+    # Concurrent streams on each HTTP/2 connection. A contender with HTTP/1.1 gets as many more
+    # connections.
     streams: int = 1
     headers: int = 0
     body_bytes: int = 0
-    # Headers to send besides, the method where it is not GET or POST by the body, and whether the body is sent chunked.
+    # Further headers, the method if it is neither GET nor the POST of a body, and whether the body
+    # is sent chunked.
     send: dict[str, str] = field(default_factory=dict)
     method: str = ""
     chunked: bool = False
-    # What is answered, with this many bytes of body.
+    # The number of bytes of the response's body.
     status: int = 200
     answer_bytes: int | None = None
-    # Of a WebSocket message; and how many messages a second each connection is to get.
+    # The size of a WebSocket message, and the number of messages per second for each connection.
     payload_bytes: int = 0
     rate: int = 0
-    # Operations under callgrind, where the automatic choice does not fit; and whether the gate compares their count.
+    # The operations under callgrind, if the automatic choice does not fit; and whether the gate
+    # compares their count.
     callgrind_iterations: int = 0
     gate_instructions: bool = True
-    # What the README's table calls it, and the unit of its figures, where it stands in that.
+    # The label in the README's table, and the unit of its figures.
     readme: str = ""
 
 
@@ -74,7 +78,7 @@ class Goal:
     source: str = ""
     aim: float | None = None
     against: str | None = None
-    # In place of a rival: the same contender in another scenario.
+    # Instead of another contender: the same contender in another scenario.
     beside: str | None = None
 
 
@@ -83,16 +87,18 @@ class Group:
     name: str
     kind: str
     what: str
-    # The contender that the ratios are for, and the metric whose ratio the tables show.
+    # The contender to which the ratios refer, and the metric whose ratio the tables show.
     ours: str
     metric: str
     scenarios: list[Scenario]
     goals: list[Goal]
-    # The scenario that a last table compares the others with; most groups have none.
+    # The scenario with which a last table compares the others; most groups have none.
     base: str = ""
 
     def chosen(self, asked: Namespace) -> list[Scenario]:
-        """The scenarios of a run, with its contenders, its placement and its length of samples."""
+        """Returns the scenarios of a run, with its contenders, its placement and its length of
+        samples.
+        """
         found = []
         for one in self.scenarios:
             is_wanted = one.name in asked.scenario if asked.scenario else one.quick or not asked.quick
@@ -110,7 +116,7 @@ def load_groups(folder: Path) -> dict[str, Group]:
 
 
 def load_group(path: Path) -> Group:
-    """Raises ValueError for a file that cannot be run as written."""
+    """Reads a group. Raises ValueError for a file that cannot be run as it is."""
     try:
         return _group(path.stem, **tomllib.loads(path.read_text(encoding="utf-8")))
     except (KeyError, TypeError, ValueError) as error:
@@ -135,7 +141,9 @@ def _group(
 
 
 def _table(text: str) -> list[dict[str, str]]:
-    """The rows of a table: the first line names its columns, `|` stands between cells, `#` begins a line that is none."""
+    """Returns the rows of a table. The first line names the columns, `|` separates cells, and `#`
+    begins a comment.
+    """
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     head, *rows = [[cell.strip() for cell in line.split("|")] for line in lines] or [[]]
     for row in rows:
@@ -145,7 +153,9 @@ def _table(text: str) -> list[dict[str, str]]:
 
 
 def _scenario(entry: dict, sets: dict[str, list[str]]) -> Scenario:
-    """Every column is a field: a number, true or false, or the word as it is; `with` has those that are rare."""
+    """Makes a scenario of a row. Each column is a field: a number, true or false, or a string; `with`
+    has the rare ones.
+    """
     entry |= tomllib.loads(f"with = {{ {entry.pop('with', '')} }}")["with"]
     if isinstance(entry["contenders"], str):
         entry["contenders"] = sets.get(entry["contenders"]) or entry["contenders"].split()
@@ -159,7 +169,9 @@ def _scenario(entry: dict, sets: dict[str, list[str]]) -> Scenario:
 
 
 def _each(row: dict[str, str], names: dict[str, Scenario]) -> list[dict[str, str]]:
-    """A goal for each scenario that the row names (or that fits a pattern), each metric and each rival."""
+    """Returns a goal for each scenario that the row names (or that fits a pattern), each metric and
+    each other contender.
+    """
     chosen = []
     for pattern in row["scenario"].split():
         chosen += fnmatch.filter(names, pattern) or [pattern]

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from .machine import TICKS, proc_field
 
-# The shapes of a contender that speak TLS; `h2` is the same server, which the load asks for HTTP/2.
+# The shapes of a contender with TLS. `h2` is the same server, which the load generator uses with
+# HTTP/2.
 TLS_SHAPES = ("tls", "h2")
 
 
@@ -25,22 +26,24 @@ class Server:
     log: Path
 
     @property
-    def speaks(self) -> list[str]:
-        """What load/wsload.c is told to speak with it: `tls`, `h2` or neither."""
+    def protocols(self) -> list[str]:
+        """Returns the protocols for load/wsload.c: `tls`, `h2` or neither."""
         return [shape for shape in TLS_SHAPES if self.contender.endswith(f"/{shape}")]
 
     @property
     def scheme(self) -> str:
-        return "https" if self.speaks else "http"
+        return "https" if self.protocols else "http"
 
     @contextmanager
     def in_turn(self) -> Iterator["Server"]:
-        """Runs while the block does, whose errors it has the last word in; the others' turn is after it."""
+        """Resumes the server for the duration of the block, and stops it afterwards. Adds the end of
+        its log to an error.
+        """
         self.process.send_signal(signal.SIGCONT)
         try:
             yield self
         except RuntimeError as error:
-            raise type(error)(f"{error}; {self.last_words()}") from error
+            raise type(error)(f"{error}; {self.last_output()}") from error
         finally:
             self.process.send_signal(signal.SIGSTOP)
 
@@ -48,10 +51,12 @@ class Server:
     def answer(
         self, method: str, path: str, body: object = None, headers: dict | None = None, limit_s: float = 30, **options
     ) -> Iterator[http.client.HTTPResponse]:
-        """An answer, on a connection that ends with the block. Raises RuntimeError, also for what the block reads."""
+        """Sends a request and yields the response; the connection ends with the block. Raises
+        RuntimeError, also for reads.
+        """
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=limit_s)
         if self.scheme == "https":
-            unverified = ssl._create_unverified_context()  # the certificate is the run's own
+            unverified = ssl._create_unverified_context()  # the certificate is made for this run
             connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=limit_s, context=unverified)
         try:
             connection.request(method, path, body, headers or {}, **options)
@@ -63,7 +68,7 @@ class Server:
             connection.close()
 
     def get(self, path: str) -> str:
-        """The body of an answer with 200. Raises RuntimeError."""
+        """Returns the body of a response with status 200. Raises RuntimeError."""
         with self.answer("GET", path) as response:
             text = response.read().decode()
         if response.status != 200:
@@ -81,30 +86,34 @@ class Server:
         return self.process.poll() is None
 
     def cpu_seconds(self) -> float:
-        """CPU time of all its threads so far, and of what stands behind it, from /proc/<pid>/stat (steps of 10 ms)."""
+        """Returns the CPU time of the server and of the processes behind it, from /proc/<pid>/stat (in
+        steps of 10 ms).
+        """
         return sum(map(_cpu_ticks, self._processes())) / TICKS
 
     def _processes(self) -> list[str]:
-        """Its process, and what stands behind a proxy."""
+        """Returns the process ids of the server and of its children."""
         own = str(self.process.pid)
-        # Of all its threads: whichever has started one is the parent.
+        # Of all threads, because the parent of a process is the thread that started it.
         children = [path.read_text(encoding="utf-8").split() for path in Path(f"/proc/{own}/task").glob("*/children")]
         return [own, *itertools.chain.from_iterable(children)]
 
     def memory_bytes(self, name: str, is_alone: bool = False) -> int:
-        """`VmHWM` (the most it ever held) or `VmRSS` (what it holds now); alone: without what stands behind it."""
+        """Returns `VmHWM` (the maximum) or `VmRSS` (the current memory); `is_alone` leaves out the
+        processes behind it.
+        """
         processes = [str(self.process.pid)] if is_alone else self._processes()
         found = [proc_field(f"/proc/{pid}/status", name) for pid in processes]
         if not all(found):
             raise RuntimeError(f"{self.contender} has no {name}: the process ended")
         return sum(int(each.split()[0]) for each in found) * 1024
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return " / ".join(lines[-4:])
 
     def stop(self) -> None:
-        """drogonR takes SIGTERM as the end of its own loop and leaves R running."""
+        """Stops the server. (drogonR takes SIGTERM as the end of its own loop and leaves R running.)"""
         self.process.send_signal(signal.SIGCONT)
         self.process.terminate()
         try:

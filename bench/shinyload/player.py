@@ -1,10 +1,11 @@
-"""Plays a recording of shinyloadtest's (version 1: a line of JSON per event) as users of a Shiny app.
+"""Plays a recording of shinyloadtest (version 1: a line of JSON for each event) as users of a Shiny app.
 
-As shinyloadtest's own player does it: a page's requests follow one another at once; with the WebSocket open, a request, a
-message and the close come as long after the event before as they did in the recording, which is the user's pause; a
-`WS_RECV` waits for the next message that the recorder would have recorded, which has to have the same keys; what the server
-made up for the recorded session (`${SESSION}`, `${WORKER}` and the like) is replaced by what it made up for this one.
-Unlike it, a user has one connection for requests, opened again when the server closes it, and one WebSocket.
+The playback follows that of shinyloadtest. The requests of a page follow one another at once. While the WebSocket is
+open, a request, a message or the close comes as long after the event before as in the recording, which is the user's
+pause. A `WS_RECV` waits for the next message that the recorder would have recorded, which must have the same keys. Values
+that the server made up for the recorded session (`${SESSION}`, `${WORKER}` and so on) are replaced by those of this one.
+Unlike in shinyloadtest, a user has one connection for requests, which is reopened when the server closes it, and one
+WebSocket.
 """
 
 import base64
@@ -26,11 +27,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from soak.websocket import frame, handshake  # noqa: E402
 
-# How long the server may be silent before a session counts as failed.
+# The time for which the server may be silent before a session fails.
 LONGEST_SILENCE = 600
-# The part of a message that says that it was not recorded.
+# The part of a message that marks it as not recorded.
 NOT_RECORDED = {"busy", "progress", "recalculating"}
-# A message that says nothing.
+# A message without content.
 NOTHING = {"errors": [], "values": [], "inputMessages": []}
 
 
@@ -42,7 +43,7 @@ class Event:
 
 
 class Played(typing.NamedTuple):
-    """One session that came to its end, in seconds: all of it, its requests, and its longest wait for a message."""
+    """One complete session, in seconds: its length, its requests, and its longest wait for a message."""
 
     whole: float
     requests: float
@@ -54,7 +55,9 @@ def timestamp(text):
 
 
 def read_recording(path):
-    """The events of a recording; ValueError for what this player cannot play."""
+    """Returns the events of a recording. Raises ValueError for events that this player does not
+    support.
+    """
     with open(path, encoding="utf-8") as lines:
         events = [Event(json.loads(line)) for line in lines if line.strip() and not line.startswith("#")]
     known = {"REQ_HOME", "REQ_SINF", "REQ_TOK", "REQ_GET", "WS_OPEN", "WS_RECV_INIT", "WS_RECV", "WS_SEND", "WS_CLOSE"}
@@ -67,7 +70,9 @@ def read_recording(path):
 
 
 def pauses(events):
-    """The user's pause before each event, in seconds: 0 where the event waits for the server alone."""
+    """Returns the user's pause before each event, in seconds: 0 if the event waits only for the
+    server.
+    """
     found, is_open, before = [], False, events[0].begin
     for event in events:
         is_users = event.type in ("WS_SEND", "WS_CLOSE") or (event.type == "REQ_GET" and is_open)
@@ -78,7 +83,7 @@ def pauses(events):
 
 
 def is_recorded(message):
-    """Whether the recorder would have written this message of the server down."""
+    """Returns true if the recorder would have recorded this message of the server."""
     if message == "h" or message.startswith(('a["ACK', '["ACK')):
         return False
     parsed = json.loads(message)
@@ -88,7 +93,7 @@ def is_recorded(message):
 
 
 def is_like(recorded, message):
-    """Whether a message is of the recorded one's kind: both have the same keys."""
+    """Returns true if a message has the same keys as the recorded one."""
     expected, found = json.loads(recorded), json.loads(message)
     if isinstance(expected, dict) and isinstance(found, dict):
         return set(expected) == set(found)
@@ -126,7 +131,7 @@ class Socket:
         return first, self.exactly(size)
 
     def message(self):
-        """The next text message, whole."""
+        """Returns the next whole text message."""
         whole = b""
         while True:
             first, payload = self.frame()
@@ -142,7 +147,7 @@ class Socket:
 
     def close(self):
         self.send(struct.pack("!H", 1000), 8)
-        # Until the server has closed as well; httpuv closes without a close frame.
+        # Waits until the server has closed as well; httpuv closes without a close frame.
         with contextlib.suppress(ConnectionError):
             while self.frame()[0] & 0x0F != 8:
                 pass
@@ -163,7 +168,7 @@ class Session:
         return re.sub(r"\$\{[A-Z_]+\}", lambda match: self.tokens.get(match.group(), match.group()), text)
 
     def play(self):
-        """What the session took. Raises what stopped it."""
+        """Plays the session and returns its times. Raises the error that stopped it."""
         start = time.monotonic()
         requests = message = 0.0
         try:
@@ -203,7 +208,9 @@ class Session:
                 raise ValueError(f"a message unlike the recorded one: {message[:100]}")
 
     def get(self, path):
-        """Status and body. A kept connection that the server has closed meanwhile is opened again."""
+        """Returns the status and the body. Reopens a kept-alive connection that the server has closed
+        meanwhile.
+        """
         while True:
             was_kept = self.requests.sock is not None
             try:
@@ -225,7 +232,9 @@ class Session:
 
 
 def play(recording, host, port, users, ramp):
-    """`users` sessions, begun `ramp` seconds apart: a `Played` for each that came to its end, and why others did not."""
+    """Plays `users` sessions that begin `ramp` seconds apart. Returns a `Played` for each complete
+    one, and the errors of the others.
+    """
     events = read_recording(recording)
 
     def one(number):

@@ -1,6 +1,6 @@
-# Records a session with an app by shinyloadtest's own recorder: a browser without a window opens the app through it, moves
-# the slider, writes a title and downloads the data. Needs shinyloadtest, chromote and websocket (tests/dependants builds
-# them) and Chromium.
+# Records a session with an app by shinyloadtest's own recorder: a headless browser opens the app
+# through it, moves the slider, enters a title and downloads the data. Needs shinyloadtest, chromote
+# and websocket (tests/dependants builds them) and Chromium.
 #
 #   R_LIBS=.local/dependants/lib Rscript bench/shinyload/record.R <app> <recording>
 arguments <- commandArgs(trailingOnly = TRUE)
@@ -9,9 +9,11 @@ recording <- arguments[[2]]
 
 serving <- httpuv::randomPort()
 recorder <- httpuv::randomPort()
-server <- callr::r_bg(function(app, port) shiny::runApp(app, port = port, launch.browser = FALSE), list(app, serving))
+serve <- function(app, port) shiny::runApp(app, port = port, launch.browser = FALSE)
+server <- callr::r_bg(serve, list(app, serving))
 answers <- function(port) {
-  connection <- try(suppressWarnings(socketConnection("127.0.0.1", port, timeout = 2)), silent = TRUE)
+  connect <- function() suppressWarnings(socketConnection("127.0.0.1", port, timeout = 2))
+  connection <- try(connect(), silent = TRUE)
   if (inherits(connection, "try-error")) return(FALSE)
   close(connection)
   TRUE
@@ -26,7 +28,10 @@ user <- callr::r_bg(function(port) {
   page <- chromote::ChromoteSession$new()
   page$Page$navigate(sprintf("http://127.0.0.1:%d/", port), wait_ = FALSE)
   told <- function(expression) isTRUE(page$Runtime$evaluate(expression)$result$value)
-  idle <- "document.readyState === 'complete' && !!window.Shiny && !!Shiny.shinyapp && !!document.querySelector('#plot img')"
+  idle <- paste(
+    "document.readyState === 'complete' && !!window.Shiny && !!Shiny.shinyapp",
+    "&& !!document.querySelector('#plot img')"
+  )
   until <- Sys.time() + 90
   while (!told(idle) && Sys.time() < until) Sys.sleep(0.2)
   for (bins in c(10, 30)) {
@@ -36,13 +41,15 @@ user <- callr::r_bg(function(port) {
   Sys.sleep(2)
   page$Runtime$evaluate("Shiny.setInputValue('title', 'Recorded')")
   Sys.sleep(2)
-  page$Runtime$evaluate("fetch(document.querySelector('#download').href).then(answer => answer.text())", awaitPromise = TRUE)
+  download <- "fetch(document.querySelector('#download').href).then(answer => answer.text())"
+  page$Runtime$evaluate(download, awaitPromise = TRUE)
   Sys.sleep(1)
   page$close()
 }, list(recorder))
 
 shinyloadtest::record_session(
-  sprintf("http://127.0.0.1:%d/", serving), port = recorder, output_file = recording, open_browser = FALSE
+  sprintf("http://127.0.0.1:%d/", serving),
+  port = recorder, output_file = recording, open_browser = FALSE
 )
 user$wait(10000)
 user$kill()

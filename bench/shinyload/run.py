@@ -1,13 +1,14 @@
-"""Plays a recorded session of examples/shiny with 1, 10 and 50 users against httpuv and Rookery, and prints side by side how
-long the sessions took, and what shinyloadtest's report calls latency: the requests of a session together, and its longest
-wait for a message.
+"""Plays a recorded session of examples/shiny with 1, 10 and 50 users against httpuv and Rookery. Prints the lengths of
+the sessions, and the two latencies of shinyloadtest's report: the sum of a session's requests, and its longest wait for a
+message.
 
     python3 bench/shinyload/run.py [--users 1,10,50] [--rounds 1] [--write]
 
-`make loadtest` runs it, with ROOKERY_LIB the library of `make install`. The recording is of shinyloadtest's own recorder
-(record.R); its player is a Java program, player.py speaks the same format. Each number of users gets a new R per server and
-round, and the servers take turns, so that what else the machine does meets both; the load averages of the run are told with
-the table. --write puts it into the vignette. The status is 1 when a session over Rookery failed.
+`make loadtest` runs it, with the library of `make install` in ROOKERY_LIB. The recording was made by shinyloadtest's
+own recorder (record.R); player.py reads the same format as its player, which is a Java program. Each number of users gets
+a new R process for each server and round. The servers are measured in turns, so that other load on the machine affects
+both, and the load averages of the run are printed with the table. --write puts the table into the vignette. The exit
+status is 1 if a session over Rookery failed.
 """
 
 import argparse
@@ -32,9 +33,9 @@ RECORDING = HERE / "recording.log"
 VIGNETTE = TREE / "r" / "vignettes" / "from-httpuv.Rmd"
 BEGIN, END = "<!-- loadtest: made by make loadtest -->", "<!-- loadtest: end -->"
 SIDES = ("httpuv", "rookery")
-# Of an R with Shiny, in seconds; on a machine that has much else to do it has taken two minutes.
+# The start of an R process with Shiny, in seconds; on a busy machine it has taken two minutes.
 LONGEST_START = 600
-# Users begin this far apart, in seconds.
+# The interval between the starts of users, in seconds.
 RAMP = 0.1
 
 
@@ -46,7 +47,7 @@ def libraries_of(side):
     return os.pathsep.join(map(str, (inside if (inside / "httpuv").is_dir() else rookery, rookery)))
 
 
-# Below the ports that the kernel hands out by itself, so that nobody else gets one in the moment until it is used.
+# A port below those that the kernel assigns, so that no other program gets it before it is used.
 PORTS = itertools.count(12000 + os.getpid() * 97 % 15000)
 
 
@@ -59,7 +60,7 @@ def free_port():
 
 
 class App:
-    """examples/shiny in an R of its own, which ends with the block."""
+    """Runs examples/shiny in an R process of its own, which ends with the block."""
 
     def __init__(self, side):
         self.side = side
@@ -111,7 +112,9 @@ def row(users, side, played, failures):
 
 
 def measured(options, failed, loads):
-    """The table of all numbers of users; the failures over Rookery are appended to `failed`, load averages to `loads`."""
+    """Returns the table of all numbers of users. Appends the failures over Rookery to `failed`, and
+    load averages to `loads`.
+    """
     rows = ["| Users | Server | Session, median / longest | Its requests | Its longest wait | Failed |", "|---|---|---|---|---|---|"]
     for users in map(int, options.users.split(",")):
         found = {side: ([], []) for side in SIDES}
@@ -119,7 +122,7 @@ def measured(options, failed, loads):
             # Neither server is always the first.
             for side in SIDES if turn % 2 == 0 else SIDES[::-1]:
                 with App(side) as app:
-                    # The first page loads what Shiny loads once.
+                    # The first page loads what Shiny loads only once.
                     player.play(RECORDING, "127.0.0.1", app.port, 1, 0)
                     played, failures = player.play(RECORDING, "127.0.0.1", app.port, users, RAMP)
                 found[side][0].extend(played)
@@ -134,7 +137,7 @@ def measured(options, failed, loads):
 
 
 def machine(loads):
-    """What the machine was, for those who read the figures."""
+    """Describes the machine for the readers of the figures."""
     return (
         f"{os.cpu_count()} processors, shared by the player and the server; load averages between "
         f"{min(loads):.1f} and {max(loads):.1f}"

@@ -1,4 +1,4 @@
-"""What the player makes of a recording and of messages; against sockets of its own, without R.
+"""Tests of the player with recordings and messages, against sockets of its own, without R.
 
     python3 -m unittest discover -s bench/shinyload
 """
@@ -52,7 +52,9 @@ class Reading(unittest.TestCase):
 
 
 def play(handler, users, *events):
-    """What the player makes of these events, against a server that treats each connection so."""
+    """Returns the result of playing these events against a server that treats each connection as
+    given.
+    """
 
     async def both():
         server = await asyncio.start_server(handler, "127.0.0.1", 0)
@@ -72,7 +74,7 @@ class Playing(unittest.TestCase):
                 await reader.readuntil(b"\r\n\r\n")
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
-        # Half an hour of pauses, were they kept.
+        # The recorded pauses add up to half an hour.
         page = [at(0, type="REQ_HOME", status=200, url="/"), at(50, type="REQ_GET", status=304, url="/")] * 20
         played, failures = play(handler, 2, *page)
         self.assertEqual(failures, [])
@@ -110,7 +112,7 @@ class Playing(unittest.TestCase):
 
 
 class Sockets(unittest.TestCase):
-    """A server of a few lines, which unmasks what it is sent."""
+    """A minimal server, which unmasks the frames that it receives."""
 
     async def frame(self, reader):
         first, second = await reader.readexactly(2)
@@ -130,7 +132,8 @@ class Sockets(unittest.TestCase):
             self.assertIn(b"Sec-WebSocket-Version: 13", head)
             writer.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
             config = json.dumps({"config": {"sessionId": "abc"}}).encode()
-            # One that is not recorded, a message in two frames with a ping between them, and one of 200 bytes.
+            # A message that is not recorded, a message in two frames with a ping between them, and
+            # a message of 200 bytes.
             writer.write(b"\x81\x0f" + b'{"busy":"busy"}')
             writer.write(b"\x01\x05" + config[:5] + b"\x89\x02hi" + b"\x80" + bytes([len(config) - 5]) + config[5:])
             self.assertEqual(await self.frame(reader), (0x8A, b"hi"))

@@ -1,5 +1,6 @@
-"""`rookery serve --workers` as the rows of soak/workers.py have it: started, asked for its state, ended, and what the system says of it;
-and clients that count what becomes of their requests."""
+"""`rookery serve --workers` for the rows of soak/workers.py: starting it, reading its state, ending
+it, and inspecting its processes. Also clients that count the results of their requests.
+"""
 
 import collections
 import http.client
@@ -24,13 +25,14 @@ from runner.machine import TICKS, proc_field  # noqa: E402
 
 APP = Path(__file__).with_name("rows") / "app.R"
 PROGRAM = contenders.ROOKERY_LIB / "rookery" / "exec" / "rookery"
-# What should come soon: a worker loads R and its packages, on a machine that may be busy with something else.
+# The time within which something should happen: a worker loads R and its packages on a machine that
+# may be busy.
 PATIENCE_S = 90.0
 CLIENTS = 8
 
 
 class Skipped(Exception):
-    """This machine cannot show it; the text says why."""
+    """This machine cannot run the row; the message names the reason."""
 
 
 def wait(what: str, holds: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
@@ -108,11 +110,13 @@ class Fleet:
         return re.findall(pattern, self.said(), re.MULTILINE)
 
     def starts(self) -> int:
-        """How many workers have become ready so far."""
+        """Returns the number of workers that have become ready so far."""
         return self.said().count(" is ready, ")
 
     def wait(self, what: str, holds: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
-        """Raises RuntimeError when that does not come, or the supervisor ends first."""
+        """Waits for a condition. Raises RuntimeError if it is not met in time, or the supervisor ends
+        first.
+        """
 
         def it_holds() -> bool:
             if holds():
@@ -127,7 +131,7 @@ class Fleet:
             raise RuntimeError(f"{error}\n{self.said()[-2000:]}") from error
 
     def told(self, path: str) -> tuple[int, str]:
-        """What the admin listener answers."""
+        """Returns the response of the admin listener."""
         connection = OverUnix(self.admin)
         try:
             connection.request("GET", path)
@@ -146,12 +150,12 @@ class Fleet:
         return {worker["pid"] for worker in self.workers() if worker["pid"]}
 
     def metric(self, name: str) -> float:
-        """The sum of a metric, or of one series of it."""
+        """Returns the sum of a metric, or the value of one of its series."""
         lines = [line.rsplit(" ", 1) for line in self.told("/metrics")[1].splitlines() if not line.startswith("#")]
         return sum(float(value) for series, value in lines if series == name or series.startswith(name + "{"))
 
     def reload(self, generations: int = 1) -> None:
-        """Has it replace all workers, and waits until that is done."""
+        """Makes the supervisor replace all workers, and waits for the end of the reload."""
         wanted = self.status()["reload"]["succeeded"] + generations
         for _ in range(generations):
             self.process.send_signal(1)
@@ -175,11 +179,11 @@ class Fleet:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def memory(self) -> int:
-        """What it has resident, without its workers."""
+        """Returns the resident memory of the supervisor without its workers."""
         return int(proc_field(f"/proc/{self.pid}/status", "VmRSS").split()[0]) * 1024
 
     def cpu_seconds(self, has_children: bool) -> float:
-        """Of the supervisor alone, or with those that have ended."""
+        """Returns the CPU time of the supervisor, optionally with that of its ended children."""
         ticks = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[11:15]
         return sum(map(int, ticks if has_children else ticks[:2])) / TICKS
 
@@ -194,21 +198,21 @@ def children(pid: int) -> list[int]:
 
 
 def state(pid: int) -> str:
-    """Its letter in /proc; nothing of one that has gone."""
+    """Returns the state letter of a process in /proc; empty for a process that has ended."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
     return ""
 
 
 class Clients:
-    """Each asks for one thing after the other on a connection that it keeps, and says what became of it."""
+    """Clients that send one request after the other on kept-alive connections, and count the results."""
 
     def __init__(self, fleet: Fleet, count: int = CLIENTS, ways: tuple[str, ...] = ("/", "/count")) -> None:
         self.port, self.ways, self.is_over = fleet.port, ways, False
         self.seen: collections.Counter[str] = collections.Counter()
-        # The names of what was answered that counts in the app's file.
+        # The names of the answered requests that the app counts in its file.
         self.counted: set[str] = set()
-        # When each was asked, and how long it took.
+        # The time of each request, and its duration.
         self.took: list[tuple[float, float]] = []
         self.lock = threading.Lock()
         self.threads = [threading.Thread(target=self._run, args=(number,), daemon=True) for number in range(count)]
@@ -235,12 +239,12 @@ class Clients:
         return {outcome: number for outcome, number in self.seen.items() if outcome != "200"}
 
     def wait_for(self, more: int) -> None:
-        """Until so many more have been answered."""
+        """Waits until `count` more requests have been answered."""
         wanted = self.seen["200"] + more
         wait(f"{more} answers", lambda: self.seen["200"] >= wanted)
 
     def slowest(self, since: float, until: float) -> float:
-        """Of what was asked between."""
+        """Returns the latencies of the requests sent in an interval."""
         with self.lock:
             return max((took for asked, took in self.took if since <= asked < until), default=0.0)
 
@@ -268,5 +272,5 @@ class Clients:
 
 
 def ran(fleet: Fleet) -> collections.Counter[str]:
-    """What the app has counted, each name as often as its handler began."""
+    """Returns the names that the app has counted, each as often as its handler began."""
     return collections.Counter(fleet.counted.read_text(encoding="utf-8").replace("?", "").split())

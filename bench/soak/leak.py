@@ -1,9 +1,9 @@
-"""R's memory over many requests with a body and many WebSockets: what each leaves behind must be nothing.
+"""Checks that many requests with a body, and many WebSockets, leave no memory behind in R.
 
     python3 bench/soak/leak.py [--posts 5000000] [--sockets 200000]
 
-Needs wrk and the library in ROOKERY_LIB (default .local/lib). Prints the resident memory of the server after each tenth of
-either, and ends with status 1 when it grew by more than GROWTH_MIB from the second tenth to the last.
+Needs wrk, and the library in ROOKERY_LIB (default .local/lib). Prints the resident memory of the server after each tenth
+of both loads. The exit status is 1 if it grew by more than GROWTH_MIB from the second tenth to the last.
 """
 
 import argparse
@@ -22,24 +22,26 @@ from runner.measure import load_generators  # noqa: E402
 from runner.server import Server  # noqa: E402
 from runner.scenarios import Scenario  # noqa: E402
 
-# R's heap and the allocator breathe by a few MiB; the leak that this was written for was 270 bytes a request.
+# R's heap and the allocator vary by a few MiB. The leak for which this was written was 270 bytes
+# per request.
 GROWTH_MIB = 24
 TENTHS = 10
 WORKERS = 8
 ROUND_S = 5
-# The answer is the same whether the app has read the body or not (`leak` in contenders/handlers.R).
+# The response is the same whether the app has read the body or not (`leak` in
+# contenders/handlers.R).
 POST = Scenario("leak", "", ["rookery"], "http", connections=50, body_bytes=1)
 
 
 def posts(server: Server, count: int) -> None:
-    """At least `count` POSTs of one byte, half of them read by the app."""
+    """Sends at least `count` POSTs of one byte, half of which the app reads."""
     done = 0.0
     while done < count:
         done += load_generators.http(server, POST, ROUND_S)["requests_per_second"] * ROUND_S
 
 
 def sockets(server: Server, count: int) -> None:
-    """`count` WebSockets, each with one echo."""
+    """Opens `count` WebSockets, each with one echo."""
 
     def some(share: int) -> None:
         for _ in range(share):
@@ -51,7 +53,7 @@ def sockets(server: Server, count: int) -> None:
                     if not more:
                         raise RuntimeError(f"a WebSocket ended: {got!r}")
                     got += more
-                # Reset, so that no port waits for stragglers.
+                # Reset, so that no port stays in TIME_WAIT.
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     with ThreadPoolExecutor(WORKERS) as pool:

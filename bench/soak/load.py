@@ -1,9 +1,9 @@
-"""The load of the soak: honest clients whose answers are checked, and clients that misbehave. One process, asyncio.
+"""The load of the soak test: honest clients whose responses are checked, and clients that misbehave, in one process.
 
     python3 bench/soak/load.py <port>       until SIGTERM; then one line of JSON: {kind: [done, failed, first reason]}
 
-Every kind has so many tasks and a pause after each round on a connection of its own, so the rate is bounded whatever the
-server does. Only the loopback is spoken to.
+Each kind of client has a number of tasks, and a pause after each round on a connection of its own, so the rate is
+bounded whatever the server does. All connections use the loopback device.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from soak.websocket import frame, handshake  # noqa: E402
 
-# An honest client waits this long for anything; a machine with other work to do may need seconds.
+# The timeout of an honest client; a machine with other load may need seconds.
 PATIENCE_S = 30
-# Past the server's 1 MiB of a body in memory: this one goes through a file.
+# More than the 1 MiB of a body that the server keeps in memory, so this body is spooled to a file.
 SPOOLED = 3 << 20
 BIG = 4 << 20
 STREAM = 20_000
@@ -33,7 +33,7 @@ NONSENSE = (b"GET / HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01
 
 
 class Client:
-    """One connection, as raw as the misbehaviour needs."""
+    """One connection, with access to the raw bytes."""
 
     def __init__(self, receive_buffer: int = 0) -> None:
         self.socket = socket.socket()
@@ -50,7 +50,9 @@ class Client:
         self.socket.close()
 
     def reset(self) -> None:
-        """Closes with RST instead of FIN, as a client does that died with data unread or whose host went away."""
+        """Closes with RST instead of FIN, like a client that ends with unread data or whose host is
+        lost.
+        """
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
@@ -79,7 +81,7 @@ class Client:
         return head
 
     async def chunk(self) -> bytes:
-        """The next of a body in chunks; empty: its end."""
+        """Returns the next chunk of a chunked body; empty at its end."""
         while b"\r\n" not in self.rest:
             self.rest += await self.receive()
         line, self.rest = self.rest.split(b"\r\n", 1)
@@ -106,11 +108,11 @@ class Client:
         return first & 0x0F, await self.exactly(size)
 
 
-# --- honest ---
+# --- honest clients ---
 
 
 async def ask(times: int, pause: float, path: str, status: int, expected: bytes | int | None, client: Client) -> None:
-    """That many GETs, of whose answer the body, or its length, is expected."""
+    """Sends that many GETs and checks the body, or its length."""
     for _ in range(times):
         answer = await client.ask(path)
         found = len(answer[1]) if isinstance(expected, int) else answer[1]
@@ -152,7 +154,7 @@ async def stream(client: Client) -> None:
 
 
 async def events(client: Client) -> None:
-    """Three of them, and away."""
+    """Reads three events and disconnects."""
     await client.send(b"GET /events HTTP/1.1\r\nHost: soak\r\nAccept: text/event-stream\r\n\r\n")
     await client.head()
     seen = b""
@@ -160,7 +162,7 @@ async def events(client: Client) -> None:
         seen += await client.chunk()
 
 
-# --- not so; half of them end with a reset ---
+# --- misbehaving clients; half of them end with a reset ---
 
 
 async def aborted_upload(client: Client) -> None:
@@ -176,7 +178,7 @@ async def promise_left(client: Client) -> None:
 
 async def slow_head(client: Client) -> None:
     await client.send(b"GET / HTTP/1.1\r\nHost: soak\r\nX-Slow: ")
-    # 40 s is past the deadline for a head.
+    # 40 s is longer than the deadline for a head.
     for _ in range(random.choice((4, 16, 80))):
         await asyncio.sleep(0.5)
         await client.send(b"x")
@@ -239,7 +241,8 @@ class Kind:
         await asyncio.sleep(random.random() * self.pause)
         while True:
             try:
-                # A client that misbehaves is dropped sooner or later, which is right; for an honest one it is not.
+                # The server drops a misbehaving client sooner or later, which is right; for an
+                # honest client it is a failure.
                 async with asyncio.timeout(PATIENCE_S if self.is_honest else 120), Client(self.receive_buffer) as client:
                     await self.act(client)
                     if not self.is_honest and random.random() < 0.5:
@@ -252,7 +255,8 @@ class Kind:
             await asyncio.sleep(self.pause)
 
 
-# About 400 requests and 40 WebSockets a second in all: a quarter of a core of this program's, and less of the server's.
+# About 400 requests and 40 WebSockets per second in all: a quarter of a core for this program, and
+# less for the server.
 KINDS = {
     "get": Kind(partial(ask, 20, 0.05, "/", 200, HELLO), 2, 0.1),
     "post_small": Kind(partial(upload, 100, 0.01, (1, 100, 1000)), 4, 0.1),
@@ -262,7 +266,7 @@ KINDS = {
     "promise": Kind(partial(ask, 10, 0, "/promise", 200, HELLO), 2, 0.1),
     "app_error": Kind(partial(ask, 1, 0, "/stop", 500, None), 1, 1.0),
     "echo": Kind(echo, 2, 0.1),
-    # 500 of each come and go.
+    # 500 clients of each kind connect and disconnect.
     "stream": Kind(stream, 350, 5.0),
     "stream_left": Kind(stream_left, 150, 5.0, False),
     "events": Kind(events, 350, 3.0),

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""A soak of Rookery under R: uploads, WebSockets, 500 streams, 500 clients of events, slow clients and kills, and nothing left of them.
+"""A soak test of Rookery under R: uploads, WebSockets, 500 streams, 500 clients of server-sent events, slow and killed
+clients. At the end nothing of them may be left.
 
     python3 bench/soak/run.py [seconds]          default 600; `make soak SECONDS=600`
 
-The load (bench/soak/load.py) runs for a minute, is taken away, and what the server holds then is the reference; it runs
-for the rest of the time, is taken away again, and the server must hold no more than that, but for the tolerances named
-below. Below three minutes the first part is a third. Samples of each second: bench/out/soak.csv.
+The load (bench/soak/load.py) runs for a minute and stops, and what the server holds then is the reference. The load runs
+for the rest of the time and stops again, and then the server may hold no more than before, within the tolerances below.
+In a run of less than three minutes the first part is a third. Samples of each second are in bench/out/soak.csv.
 
-Exit status: 0; 1 something was left, an honest client was not served, or the server ended; 2 wrong arguments.
+Exit status: 0 on success; 1 if something was left, an honest client was not served, or the server ended; 2 for wrong
+arguments.
 """
 
 import csv
@@ -28,26 +30,26 @@ from runner.server import Server  # noqa: E402
 from runner.report import table  # noqa: E402
 
 LOAD = Path(__file__).with_name("load.py")
-# The first part; shorter where the whole is.
+# The length of the first part; shorter in a short run.
 FIRST_S = 60
 SHORTEST_S = 20
-# A client process lives this long and is killed with SIGKILL, with whatever it has open.
+# The time after which a client process is killed with SIGKILL, with all its open connections.
 CLIENT_LIFE_S = 4
-# How long the server gets to notice that everybody has left: its disk threads end 10 s after their last work, and
-# what it reads after a refusal, or waits for a Close frame, takes up to 5 s.
+# The time for the server to notice that all clients have disconnected: its disk threads end 10 s
+# after their last work, and reading after a refusal, or waiting for a close frame, takes up to 5 s.
 SETTLE_S = 60
 
-# What may be left. Descriptors and threads are counted things: not one more.
+# The tolerances. Descriptors and threads are counted exactly.
 MORE_DESCRIPTORS = 0
 MORE_THREADS = 0
-# R's heap and malloc's give back whole pages only, and which stay in use depends on what lay beside what: RSS of an
-# idle server differs by some MiB from one minute to the next and has no trend. A leak of 100 bytes a request would be
-# 24 MiB in ten minutes.
+# The heaps of R and malloc return only whole pages, and which pages stay in use depends on their
+# neighbours. The RSS of an idle server varies by some MiB from one minute to the next, without a
+# trend. A leak of 100 bytes per request would be 24 MiB in ten minutes.
 MORE_RSS = 12 << 20
-# A server that has not had its first minute still grows into the memory that it works in, so a short soak sees only
-# what leaks fast; descriptors and threads are as exact in it.
+# In its first minute a server still grows into the memory that it works in, so a short soak detects
+# only fast leaks. Descriptors and threads are as exact as in a long one.
 MORE_RSS_YOUNG = 32 << 20
-# What R holds is exact but for what it compiles and loads on the way.
+# R's memory is exact except for what R compiles and loads meanwhile.
 MORE_R = 2 << 20
 
 
@@ -58,7 +60,7 @@ class Level:
     descriptors: int
     threads: int
     rss: int
-    # What R holds; nobody is asked under load.
+    # R's memory, which is not measured under load.
     r: int = 0
 
 
@@ -75,12 +77,14 @@ class Watch:
             second, rss = round(time.monotonic() - self.began), self.server.memory_bytes("VmRSS")
             level = Level(second, part, descriptors, threads, rss)
         except (OSError, RuntimeError) as error:
-            raise RuntimeError(f"the server ended: {self.server.last_words()}") from error
+            raise RuntimeError(f"the server ended: {self.server.last_output()}") from error
         self.levels.append(level)
         return level
 
     def settle(self, part: str, least: Level | None) -> Level:
-        """Until it holds no more than before any load, or the limit; then R's garbage is collected and the level read."""
+        """Waits until the server holds no more than before any load, or for the limit; then collects
+        R's garbage and reads the levels.
+        """
         end = time.monotonic() + SETTLE_S
         while time.monotonic() < end:
             time.sleep(1)
@@ -95,7 +99,7 @@ class Watch:
 
 
 class Clients:
-    """One process of load that stays, and one that is killed again and again."""
+    """One process of load that stays, and one that is killed repeatedly."""
 
     def __init__(self, port: int) -> None:
         self.line = [sys.executable, str(LOAD), str(port)]
@@ -131,13 +135,15 @@ class Clients:
 
 
 def middle(levels: list[Level], name: str) -> Level:
-    """The medians of a stretch of samples."""
+    """Returns the medians of a range of samples."""
     values = [round(median(getattr(level, key) for level in levels)) for key in ("descriptors", "threads", "rss")]
     return Level(levels[-1].second, name, *values)
 
 
 def complaints(reference: Level, end: Level, still_open: int, counts: dict[str, list], more_rss: int = MORE_RSS) -> list[str]:
-    """What is left at the end that was not there after the first part, and what went wrong on the way."""
+    """Returns what was left at the end in addition to the level after the first part, and the failures
+    meanwhile.
+    """
     found = []
     limits = (("descriptors", 1, MORE_DESCRIPTORS), ("threads", 1, MORE_THREADS), ("rss", 2**20, more_rss), ("r", 2**20, MORE_R))
     for name, unit, room in limits:
@@ -196,7 +202,7 @@ def main() -> int:
     if seconds < SHORTEST_S:
         print(f"usage: run.py [seconds, at least {SHORTEST_S}]", file=sys.stderr)
         return 2
-    # SIGTERM ends it as an exception does, so that no server or client outlives it.
+    # SIGTERM raises an exception, so that no server or client outlives the program.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     machine.raise_descriptor_limit()
     machine.own_network()

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Measures what clients that never read their replies cost the server and its other clients.
+"""Measures what clients that never read their responses cost the server and its other clients.
 
     python3 bench/soak/unread.py [case ...]       default: all cases
 
 Each case starts an R process with echo handlers, sends it requests or messages, and reads nothing. Sending ends when
-all has been sent, or when the server has accepted nothing for STALLED_S. Meanwhile another client asks for a small
-reply every 20 ms. The case `crowd` adds 300 clients that never read a large reply.
+all has been sent, or when the server has accepted nothing for STALLED_S. Meanwhile another client requests a small
+response every 20 ms. The case `crowd` adds 300 clients that never read a large response.
 
-The figure is the most anonymous memory during the case less what there was before. The exit status is 1 if it exceeds
-MORE. The latencies are printed and decide nothing, because other programs on the machine affect them.
+The figure is the maximum anonymous memory during the case less the memory before it. The exit status is 1 if it exceeds
+MORE. The latencies are only printed, because other programs on the machine affect them.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from runner import build  # noqa: E402
 from runner.contenders import environment, r_code  # noqa: E402
 from soak.websocket import frame, handshake  # noqa: E402
 
-# What the clients of the cases sent, or less: an echo is held once at most.
+# A lower bound of what the clients of the cases send: an echo is held at most once.
 MORE = 64 << 20
 STALLED_S = 3.0
 PIECE = 64 << 10
@@ -49,7 +49,7 @@ cat("up", "\\n")
 repeat rookery::service(1000)
 """
 
-# HTTP/2 is served over TLS, at the port above that of HTTP/1.1.
+# HTTP/2 is served over TLS, at the port after that of HTTP/1.1.
 TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 TLS.check_hostname, TLS.verify_mode = False, ssl.CERT_NONE
 TLS.set_alpn_protocols(["h2"])
@@ -77,11 +77,13 @@ def anonymous(pid: int) -> int:
 
 
 class Sender:
-    """A connection whose replies are never read, except for the frames of HTTP/2 that are needed to go on sending."""
+    """A connection whose responses are never read, except for the HTTP/2 frames that are needed to
+    continue sending.
+    """
 
     def __init__(self, port: int, receive_buffer: int = 16 << 10) -> None:
         self.socket = socket.socket()
-        # A small buffer, so that what the client's kernel takes does not count as read.
+        # A small buffer, so that what the client's kernel accepts does not count as read.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.connect(("127.0.0.1", port))
 
@@ -100,7 +102,9 @@ class Sender:
 
 
 class Http2(Sender):
-    """HTTP/2 over TLS. The connection's window for replies is what the protocol begins with, and is never extended."""
+    """HTTP/2 over TLS. The connection's flow-control window for responses has its initial size and is
+    never extended.
+    """
 
     def __init__(self, port: int) -> None:
         super().__init__(port + 1, 256 << 10)
@@ -139,7 +143,9 @@ class Http2(Sender):
                 self.socket.sendall(http2_frame(PING, 1, 0, payload))
 
     def data(self, stream: int, payload: bytes, is_last: bool = False) -> bool:
-        """Sends it as windows allow. Returns false once nothing has been allowed for STALLED_S."""
+        """Sends data as the flow-control windows allow. Returns false if they allow nothing for
+        STALLED_S.
+        """
         until = time.monotonic() + STALLED_S
         while payload:
             room = min(self.windows[0], self.windows[stream], 16_384, len(payload))
@@ -210,7 +216,7 @@ CASES = {
 
 
 class Other:
-    """Another client, which asks every 20 ms on a connection of its own."""
+    """Another client, which sends a request every 20 ms on a connection of its own."""
 
     def __init__(self, port: int) -> None:
         self.times: list[float] = []
@@ -257,7 +263,8 @@ def measure(name: str, port: int) -> bool:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
                 break
             time.sleep(0.1)
-        # A client that has left fills the buffers that the server keeps for reuse. They are not what the case costs.
+        # The buffers of an earlier client stay in the server's pool. They are not a cost of the
+        # case.
         for warm in (messages, requests, requests_http2):
             warm(port, 16 << 20)[1].socket.close()
         time.sleep(5)

@@ -1,4 +1,4 @@
-"""What the loads of soak/ and shinyload/ speak of WebSocket (RFC 6455): a handshake and masked frames."""
+"""The client side of WebSocket (RFC 6455) for soak/ and shinyload/: a handshake and masked frames."""
 
 import struct
 
@@ -13,7 +13,7 @@ def handshake(host: str, path: str, key: str = "dGhlIHNhbXBsZSBub25jZQ==") -> by
 
 
 def frame(opcode: int, payload: bytes, key: bytes = KEY) -> bytes:
-    """A whole message as a client sends it."""
+    """Returns a whole message as a client sends it."""
     size = len(payload)
     mask = int.from_bytes((key * (size // 4 + 1))[:size], "big")
     masked = (int.from_bytes(payload, "big") ^ mask).to_bytes(size, "big")

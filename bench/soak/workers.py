@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Several Rs behind one address, and what may become of them: the rows of a table, each counted at the client.
+"""Tests several R processes behind one address under failures. Each row of its table counts results at the client.
 
     python3 bench/soak/workers.py short|long [row ...]       default: all rows
 
-`make soak` runs the long form, `make check` the short one. A row that the machine cannot show says why.
-Exit status: 0; 1 something that a row says does not hold; 2 wrong arguments.
+`make soak` runs the long form, and `make check` the short one. A row that cannot run on this machine names the reason.
+Exit status: 0 on success; 1 if a row fails; 2 for wrong arguments.
 """
 
 import signal
@@ -32,9 +32,9 @@ def main() -> int:
     if form not in ("short", "long") or set(names) - set(ROWS):
         print(f"usage: workers.py short|long [row ...]; rows: {' '.join(ROWS)}", file=sys.stderr)
         return 2
-    # SIGTERM ends it as an exception does, so that no server outlives it.
+    # SIGTERM raises an exception, so that no server outlives the program.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    # Ignored by what nohup starts, and by all that it starts.
+    # nohup makes its program ignore SIGHUP, and all children inherit that.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     machine.raise_descriptor_limit()
     status = 0

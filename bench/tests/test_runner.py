@@ -1,4 +1,4 @@
-"""Tests of the runner's judgement: python3 -m unittest discover -s bench/tests"""
+"""Tests of the runner: python3 -m unittest discover -s bench/tests"""
 
 import copy
 import json
@@ -88,7 +88,8 @@ class Scenarios(unittest.TestCase):
                 group_of(TEXT.replace(was, now))
 
     def test_every_scenario_of_the_tree_is_measured_in_its_way(self):
-        # The real signatures: a way that is called as it was before is caught here and not in a run of half an hour.
+        # The real signatures, so that a call with wrong arguments fails here and not in a run of
+        # half an hour.
         asked = Namespace(quick=False, placement="free", scenario=[], contender=[], flame=False, before=None)
         samples = {name: mock.create_autospec(way.sample, return_value={}) for name, way in groups.WAYS.items()}
         ways = {name: replace(way, sample=samples[name], variables=dict) for name, way in groups.WAYS.items()}
@@ -97,7 +98,7 @@ class Scenarios(unittest.TestCase):
         for name, group in GROUPS.items():
             with (
                 mock.patch.dict(groups.WAYS, ways),
-                mock.patch.multiple(groups, _absent=mock.DEFAULT, own_network=mock.DEFAULT, say=mock.DEFAULT) as parts,
+                mock.patch.multiple(groups, _absent=mock.DEFAULT, own_network=mock.DEFAULT, log=mock.DEFAULT) as parts,
                 mock.patch.object(groups.micro, "built", autospec=True, return_value=({}, "")),
                 mock.patch.object(groups.micro, "measure", autospec=True, return_value=[]) as micro,
                 mock.patch.object(groups.flame_graph, "record", autospec=True, return_value=""),
@@ -114,7 +115,8 @@ class Scenarios(unittest.TestCase):
 
 class Ratios(unittest.TestCase):
     def test_ratios_are_taken_turn_by_turn(self):
-        # The machine slows to a tenth in the second turn: the medians' ratio would be 20, each turn's is 2.
+        # The machine slows to a tenth in the second turn: the ratio of the medians would be 20, and
+        # that of each turn is 2.
         ours, other = cell_of("rookery", 2000, 200, 200), cell_of("httpuv", 1000, 100, 100)
         self.assertEqual(pairwise(ours, other, RATE), [2, 2, 2])
         self.assertEqual(pairwise(ours, cell_of("httpuv", 100), RATE), [20, 2, 2])
@@ -157,10 +159,10 @@ finished in 1.01s, 13877.50 req/s, 529.70KB/s
 requests: 13977 total, 13977 started, 13877 done, 13877 succeeded, 0 failed, 0 errored, 0 timeout
 """
 
-    def test_a_peer_speaks_what_its_name_says(self):
+    def test_the_name_of_a_contender_gives_its_protocol(self):
         for contender, *spoken in (("rookery", "http"), ("rookery/evalq", "http"), ("nginx/tls", "https", "tls"), ("rookery/h2", "https", "h2")):
             server = contenders.Server(contender, 1, mock.Mock(), Path())
-            self.assertEqual([server.scheme, *server.speaks], spoken, contender)
+            self.assertEqual([server.scheme, *server.protocols], spoken, contender)
 
     def test_h2load_is_believed_only_of_the_protocol_that_was_asked_for(self):
         found = load_generators._of_h2load(self.PRINTED, 0.13877, "h2")
@@ -282,7 +284,8 @@ class Gate(unittest.TestCase):
         self.assertEqual(come, [f"error new/ours {name}: only measured" for name in ("allocs_per_op", "instructions")])
 
     def test_no_benchmark_throws_dice(self):
-        # `select!` begins at a random branch unless it is biased: echo-512 cost 4,197 to 4,340 instructions, by chance.
+        # `select!` begins at a random branch unless it is biased: echo-512 then varies from 4,197
+        # to 4,340 instructions.
         for source in (BENCH / "micro").rglob("*.rs"):
             for select in re.findall(r"select! *\{\s*(\w+;)?", source.read_text()):
                 self.assertEqual(select, "biased;", source)
@@ -367,7 +370,8 @@ class Readme(unittest.TestCase):
 
     def test_the_plot_shows_the_rates_of_the_table(self):
         picture = readme.picture(self.results)
-        # The background, the legend, and a bar for each of two contenders that are here in each of five rows.
+        # The background, the legend, and a bar for each of two available contenders in each of five
+        # rows.
         self.assertEqual(picture.count("<rect"), 1 + len(readme.CONTENDERS) + 2 * 5)
         self.assertEqual(picture.count(">2,500<"), 5)
         self.assertEqual(picture.count(">1,000 *<"), len(readme.STALLED))

@@ -1,4 +1,4 @@
-//! Finds out what `rookery --version --verbose` says of the build.
+//! Sets the facts about the build that `rookery --version --verbose` prints.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,8 +15,8 @@ fn main() {
     println!("cargo:rustc-env=ROOKERY_BUILD_COMMIT={commit}");
 }
 
-/// Returns the commit, if this file is part of a repository: a released source lies in none, and may
-/// lie in a folder that belongs to another repository.
+/// Returns the commit if this file is part of a repository. A released source is not, but may be in
+/// a folder of another repository.
 fn commit() -> Option<String> {
     output(git().args(["ls-files", "--error-unmatch", "build.rs"]))?;
     let log = output(git().args(["rev-parse", "--git-path", "logs/HEAD"]))?;
@@ -30,7 +30,7 @@ fn git() -> Command {
     Command::new("git")
 }
 
-/// Returns what a command prints, if it succeeds.
+/// Returns the output of a command that succeeds.
 fn output(command: &mut Command) -> Option<String> {
     let output = command.output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())

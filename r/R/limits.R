@@ -94,12 +94,11 @@ renamed_limits <- function() {
   renamed_settings(setting_table[setting_table$is_limit, ])
 }
 
-# Converts names of limits in the core (crates/server/src/config/named_limits.rs), which still has former
-# names, to current names.
-limit_name <- function(core) {
-  renamed <- core %in% names(renamed_limits())
-  core[renamed] <- renamed_limits()[core[renamed]]
-  core
+# Returns the current names of limits that are given by their current or former names.
+limit_name <- function(given) {
+  renamed <- given %in% names(renamed_limits())
+  given[renamed] <- renamed_limits()[given[renamed]]
+  given
 }
 
 # Checks the argument `limits` of a server: NULL, a list, or the value of server_limits().
@@ -124,7 +123,7 @@ limit_table <- function() {
   if (is.null(.globals$limit_table)) {
     parts <- .Call(ffi_limits)
     .globals$limit_table <- data.frame(
-      name = limit_name(parts[[1]]), kind = limit_kinds[parts[[2]] + 1L], least = parts[[3]],
+      name = parts[[1]], kind = limit_kinds[parts[[2]] + 1L], least = parts[[3]],
       default = parts[[4]], stringsAsFactors = FALSE
     )
   }

@@ -1,7 +1,7 @@
 # Written by `make settings` from the table in crates/settings/src/table. Do not edit.
 #
-# Each setting that may be given in R: its name and its former one, the argument that gives it, whether it is
-# an option of R and a limit, its default, what it accepts, its help in two parts, and its stability.
+# One row for each setting that R accepts: its name and former name, its argument, whether it is an
+# option of R and a limit, its stability, its default, the accepted values, and its help in two parts.
 
 setting_table <- rbind.data.frame(
   list(

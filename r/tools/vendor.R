@@ -38,11 +38,13 @@ without_tables <- function(lines, pattern) {
 }
 
 root <- readLines(file.path(rust, "workspace.toml"))
-root <- root[!grepl("\"r/src/rust\"|^exclude *=", root)]
+# crates/test-support is a dev-dependency of other crates, whose tests stay in the repository.
+root <- root[!grepl("\"r/src/rust\"|^exclude *=|test-support", root)]
 own <- readLines(file.path(rust, "Cargo.toml"))
 writeLines(c(root, "", own), file.path(rust, "Cargo.toml"))
 file.copy(file.path(rust, "workspace.lock"), file.path(rust, "Cargo.lock"), overwrite = TRUE)
 unlink(file.path(rust, c("workspace.toml", "workspace.lock")))
+unlink(file.path(rust, "crates", "test-support"), recursive = TRUE)
 for (crate in list.dirs(file.path(rust, "crates"), recursive = FALSE)) {
   manifest <- file.path(crate, "Cargo.toml")
   # Tests run in the repository. In the tarball they would only require more crates.

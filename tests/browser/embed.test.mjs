@@ -31,8 +31,10 @@ before(async () => {
   ]);
   server.url = (await server.line(/^Serving on (https:\S+)/))[1];
   await server.line(/worker \d+ \(\d+\) is ready/, 2);
-  const tls = resolve(root, 'crates/server/tests/tls');
-  around = createServer({ cert: readFileSync(join(tls, 'localhost.pem')), key: readFileSync(join(tls, 'localhost.key')) }, (request, response) => {
+  const tls = resolve(root, 'crates/test-support/tls');
+  const cert = readFileSync(join(tls, 'certificates/localhost.pem'));
+  const key = readFileSync(join(tls, 'keys/localhost.key'));
+  around = createServer({ cert, key }, (request, response) => {
     const isPlain = request.url === '/plain';
     if (isPlain) plain.push(request.headers.cookie ?? '');
     const cookie = isPlain ? { 'Set-Cookie': 'plain=here; Path=/plain; Secure; SameSite=None' } : {};

@@ -39,7 +39,7 @@ ELSEWHERE = {
     # Its effect is on a terminal.
     ("interactive", "command line"): "tests/matrix/terminal.py",
     # A program in the browser's place is given the address.
-    ("open", "command line"): "crates/cli/tests/it/screen.rs",
+    ("open", "command line"): "crates/cli/tests/it/startup_screen.rs",
     ("open", "R"): "r/tests/testthat/test-start-screen.R",
 }
 # Settings without an effect that a client, a file or a signal could show: here the value that the server reports is compared.

@@ -32,8 +32,9 @@ class Row:
 
 
 def read():
-    text = PAGE.read_text()
-    rows = re.findall(r"^### `([a-z0-9_]+)`$.*?Default: ([^\n]*)\.$\n^- Where: ([^\n]*)\.$", text, re.M | re.S)
+    # Each point of a list is one line here, however the page wraps it.
+    text = re.sub(r"\n  (?=\S)", " ", PAGE.read_text())
+    rows = re.findall(r"^### `([a-z0-9_]+)`$.*?Default: ([^\n]*)\.$\n^- Set by: ([^\n]*)\.$", text, re.M | re.S)
     return {name: Row(name, default.strip("`"), where) for name, default, where in rows}
 
 

@@ -2,7 +2,8 @@
 #include "bare_epoll.h"
 
 static SEXP trampoline_call; /* .Call(<address of bare_trampoline>) */
-static SEXP evalq_call;      /* tryCatch(evalq(.Call(<address>), <env>), error = identity, interrupt = identity) */
+/* tryCatch(evalq(.Call(<address>), <env>), error = identity, interrupt = identity) */
+static SEXP evalq_call;
 static SEXP unwind_token;
 
 static SEXP (*pending_work)(void *);
@@ -13,7 +14,7 @@ static SEXP keep_condition(SEXP condition, void *data) {
     (void)data;
     R_PreserveObject(condition);
     pending_condition = condition;
-    return R_NilValue; /* a calling handler that returns: the error goes on to R_tryEvalSilent */
+    return R_NilValue; /* a calling handler that returns: the error continues to R_tryEvalSilent */
 }
 
 static SEXP run_pending(void *data) {
@@ -73,8 +74,8 @@ static void set_error_option(SEXP value) {
     UNPROTECT(2);
 }
 
-/* options(error = ) would run for each caught error, as R_tryEval has it and tryCatch has not: it is out of the way
- * while a batch of calls lasts. */
+/* R_tryEval, unlike tryCatch, would run options(error = ) for each caught error, so the option is
+ * unset for the duration of a batch of calls. */
 void call_batch_begin(void) {
     SEXP option = Rf_GetOption1(Rf_install("error"));
     if (option != R_NilValue) {

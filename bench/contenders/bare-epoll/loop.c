@@ -1,4 +1,5 @@
-/* The loop: accept, read, call R, write; level-triggered epoll, one write per batch of pipelined requests. */
+/* The loop: accept, read, call R, write. The epoll is level-triggered, and a batch of pipelined
+ * requests takes one write. */
 #include "bare_epoll.h"
 #include <R_ext/Rdynload.h>
 #include <arpa/inet.h>
@@ -23,10 +24,10 @@ struct connection {
     struct buffer in;
     struct buffer out;
     struct peer peer;
-    SEXP source; /* gives the pieces of the answer that is being sent; NULL: none is */
+    SEXP source; /* returns the chunks of a streamed response; NULL if there is none */
 };
 
-/* Pieces that one connection may send before the others have their turn. */
+/* The number of chunks that one connection may send before other connections are served. */
 #define PIECES 16
 
 struct job {
@@ -37,8 +38,9 @@ struct job {
     SEXP *source;
 };
 
-static struct connection *connections[MAX_CONNECTIONS]; /* by descriptor */
-static SEXP peer_strings;                               /* keeps the strings of the connections alive, two a descriptor */
+static struct connection *connections[MAX_CONNECTIONS]; /* keeps the connections' strings alive */
+/* keeps the strings of the connections alive, two for each descriptor */
+static SEXP peer_strings;
 static enum call_shape shape;
 static int epoll_fd;
 
@@ -90,7 +92,8 @@ static void accept_all(int listener) {
     for (;;) {
         struct sockaddr_in address;
         socklen_t length = sizeof address;
-        int fd = accept4(listener, (struct sockaddr *)&address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = accept4(listener, (struct sockaddr *)&address, &length, SOCK_NONBLOCK
+            | SOCK_CLOEXEC);
         if (fd < 0) {
             return;
         }
@@ -129,11 +132,12 @@ static void wait_for_room(struct connection *c) {
     }
 }
 
-/* Returns false when the connection is gone. */
+/* Returns false if the connection is closed. */
 static bool flush(struct connection *c) {
     for (int made = 0;; made++) {
         while (c->written < c->out.length) {
-            ssize_t n = send(c->fd, c->out.data + c->written, c->out.length - c->written, MSG_NOSIGNAL);
+            ssize_t n = send(c->fd, c->out.data + c->written, c->out.length - c->written,
+                MSG_NOSIGNAL);
             if (n < 0) {
                 if (errno != EAGAIN) {
                     close_connection(c);
@@ -175,7 +179,8 @@ static void serve_buffered(struct connection *c, SEXP handler) {
     static struct request request;
     size_t at = 0, used = 0;
     while (at < c->in.length && !c->closing && c->source == NULL) {
-        enum parse_status status = parse_request(c->in.data + at, c->in.length - at, &request, &used);
+        enum parse_status status = parse_request(c->in.data + at, c->in.length - at, &request,
+            &used);
         if (status == PARSE_PARTIAL) {
             break;
         }
@@ -221,10 +226,12 @@ static void check_interrupt(void *unused) {
 
 SEXP bare_serve(SEXP port, SEXP handler, SEXP constants, SEXP call_shape) {
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)Rf_asInteger(port))};
+    struct sockaddr_in address = {.sin_family = AF_INET,
+        .sin_port = htons((uint16_t)Rf_asInteger(port))};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(listener, (struct sockaddr *)&address, sizeof address) != 0 || listen(listener, 1024) != 0) {
+    if (bind(listener, (struct sockaddr *)&address, sizeof address) != 0
+        || listen(listener, 1024) != 0) {
         Rf_error("cannot listen on port %d: %s", Rf_asInteger(port), strerror(errno));
     }
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -262,7 +269,8 @@ static SEXP call_handler(void *call) {
     return Rf_eval((SEXP)call, R_GlobalEnv);
 }
 
-/* The r-call group: seconds of CPU time (which a busy machine does not stretch) for `times` calls of `handler(req)` in the given shape, the same call object each time. */
+/* For the r-call group: returns the seconds of CPU time, which other load does not affect, for
+ * `times` calls of `handler(req)` in the given way, with the same call object each time. */
 SEXP bare_time(SEXP call_shape, SEXP handler, SEXP req, SEXP times) {
     struct timespec start, end;
     SEXP condition = R_NilValue, call = PROTECT(Rf_lang2(handler, req));
@@ -272,15 +280,17 @@ SEXP bare_time(SEXP call_shape, SEXP handler, SEXP req, SEXP times) {
     call_batch_begin();
     for (int i = 0; i < count; i++) {
         if (Rf_asInteger(call_shape) < 0) {
-            call_handler(call); /* unprotected: what the call itself costs */
-        } else if (!call_protected((enum call_shape)Rf_asInteger(call_shape), call_handler, call, &condition)) {
+            call_handler(call); /* unprotected: the cost of the call itself */
+        } else if (!call_protected((enum call_shape)Rf_asInteger(call_shape), call_handler, call,
+            &condition)) {
             Rf_error("the handler failed");
         }
     }
     call_batch_end();
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
     UNPROTECT(1);
-    return Rf_ScalarReal((double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) * 1e-9);
+    return Rf_ScalarReal((double)(end.tv_sec - start.tv_sec) +
+                         (double)(end.tv_nsec - start.tv_nsec) * 1e-9);
 }
 
 static const R_CallMethodDef methods[] = {

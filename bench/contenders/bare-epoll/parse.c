@@ -1,8 +1,9 @@
-/* HTTP/1.1 requests with a Content-Length or no body: all that the load generators send. */
+/* HTTP/1.1 requests with a Content-Length or without a body, which is all that the load generators
+ * send. */
 #include "bare_epoll.h"
 #include <string.h>
 
-/* tchar of RFC 9110 5.6.2, already lower-cased on the way out; zero for a byte that may not stand in a name. */
+/* The tchar of RFC 9110, 5.6.2 in lower case; zero for a byte that is invalid in a name. */
 static unsigned char name_byte[256];
 
 __attribute__((constructor)) static void fill_name_bytes(void) {
@@ -41,7 +42,8 @@ static bool read_request_line(char *line, char *end, struct request *request, in
     request->method = (struct span){line, (uint32_t)(space - line)};
     char *target = space + 1;
     char *target_end = memchr(target, ' ', (size_t)(end - target));
-    if (target_end == NULL || target_end == target || end - target_end != 9 || memcmp(target_end, " HTTP/1.", 8) != 0) {
+    if (target_end == NULL || target_end == target || end - target_end != 9
+        || memcmp(target_end, " HTTP/1.", 8) != 0) {
         return false;
     }
     *minor = target_end[8] - '0';
@@ -93,7 +95,8 @@ enum parse_status parse_request(char *data, size_t length, struct request *reque
     while (line_end < head_end) {
         char *line = line_end + 2;
         line_end = memchr(line, '\r', (size_t)(head_end - line) + 1);
-        if (line_end[1] != '\n' || count == MAX_HEADERS || !read_header(line, line_end, &request->headers[count])) {
+        if (line_end[1] != '\n' || count == MAX_HEADERS
+            || !read_header(line, line_end, &request->headers[count])) {
             return PARSE_BAD;
         }
         struct header *header = &request->headers[count++];
@@ -102,7 +105,8 @@ enum parse_status parse_request(char *data, size_t length, struct request *reque
                 return PARSE_BAD;
             }
         } else if (header->name.length == 10 && equals(header->name, "connection")) {
-            request->keep_alive = minor == 1 ? !equals(header->value, "close") : equals(header->value, "keep-alive");
+            request->keep_alive = minor == 1 ? !equals(header->value, "close")
+                : equals(header->value, "keep-alive");
         } else if (header->name.length == 17 && equals(header->name, "transfer-encoding")) {
             return PARSE_BAD;
         }

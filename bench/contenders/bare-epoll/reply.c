@@ -1,4 +1,4 @@
-/* From the list that the handler returned to the bytes of a response, checked on the way. */
+/* Converts the list that the handler returned into the bytes of a response, and checks it. */
 #include "bare_epoll.h"
 #include <string.h>
 #include <time.h>
@@ -47,14 +47,16 @@ static void append_status(struct buffer *out, int status) {
     if (now != made_at) {
         struct tm parts;
         gmtime_r(&now, &parts);
-        date_length = (int)strftime(date, sizeof date, "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", &parts);
+        date_length = (int)strftime(date, sizeof date, "Date: %a, %d %b %Y %H:%M:%S GMT\r\n",
+            &parts);
         made_at = now;
     }
     if (status == 200) {
         buffer_append(out, "HTTP/1.1 200 OK\r\n", 17);
     } else {
         char line[64];
-        buffer_append(out, line, (size_t)snprintf(line, sizeof line, "HTTP/1.1 %d %s\r\n", status, reason(status)));
+        buffer_append(out, line, (size_t)snprintf(line, sizeof line, "HTTP/1.1 %d %s\r\n", status,
+            reason(status)));
     }
     buffer_append(out, date, (size_t)date_length);
 }
@@ -89,7 +91,8 @@ static void append_headers(struct buffer *out, SEXP headers) {
         PROTECT(value);
         SEXP name_string = STRING_ELT(names, i), value_string = STRING_ELT(value, 0);
         const char *name = CHAR(name_string), *text = CHAR(value_string);
-        size_t name_length = (size_t)LENGTH(name_string), text_length = (size_t)LENGTH(value_string);
+        size_t name_length = (size_t)LENGTH(name_string);
+        size_t text_length = (size_t)LENGTH(value_string);
         if (name_length == 0 || strpbrk(name, "\r\n: ") != NULL || strpbrk(text, "\r\n") != NULL) {
             Rf_error("a header holds a byte that it must not");
         }
@@ -108,7 +111,7 @@ static void append_chunk(struct buffer *out, const char *data, size_t length) {
     buffer_append(out, "\r\n", 2);
 }
 
-/* One piece of a body that is a function, as a chunk; NULL is the last. */
+/* Writes one part of a streamed body as a chunk; NULL is the last. */
 void reply_write_piece(SEXP piece, struct buffer *out) {
     if (TYPEOF(piece) == RAWSXP && Rf_xlength(piece) > 0) {
         append_chunk(out, (const char *)RAW(piece), (size_t)Rf_xlength(piece));

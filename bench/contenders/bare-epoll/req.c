@@ -1,7 +1,8 @@
 /* The Rook environment of one request: every binding that httpuv makes, with ordinary values.
  *
- * Strings that do not change are made once: the constants for the process, the peer's address for the connection, the
- * names of headers on first sight. What the request brought is copied, as it has to be. */
+ * Strings that do not change are made once: constants for the process, the client's address for the
+ * connection, and names of headers at their first use. Values of the request are copied, which
+ * cannot be avoided. */
 #include "bare_epoll.h"
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +20,9 @@ static struct name names[NAME_SLOTS];
 static int name_count;
 static SEXP name_strings; /* keeps the CHARSXPs of `names` alive */
 
-static SEXP sym_method, sym_script, sym_path, sym_query, sym_version, sym_scheme, sym_server_name, sym_server_port;
-static SEXP sym_remote_addr, sym_remote_port, sym_headers, sym_input, sym_errors, sym_httpuv, sym_type, sym_length;
+static SEXP sym_method, sym_script, sym_path, sym_query, sym_version, sym_scheme, sym_server_name;
+static SEXP sym_server_port, sym_remote_addr, sym_remote_port, sym_headers, sym_input, sym_errors;
+static SEXP sym_httpuv, sym_type, sym_length;
 static SEXP str_empty, str_version, str_http, str_get, str_post, str_server_name, str_server_port;
 static SEXP val_null_input, val_errors, val_httpuv, fun_input, no_headers;
 
@@ -107,7 +109,8 @@ static const struct name *name_of(struct span lower) {
 }
 
 static void define_span(SEXP env, SEXP symbol, struct span span) {
-    SEXP value = span.length == 0 ? str_empty : Rf_ScalarString(Rf_mkCharLenCE(span.start, (int)span.length, CE_NATIVE));
+    SEXP value = span.length == 0 ? str_empty
+        : Rf_ScalarString(Rf_mkCharLenCE(span.start, (int)span.length, CE_NATIVE));
     PROTECT(value);
     Rf_defineVar(symbol, value, env);
     UNPROTECT(1);
@@ -123,7 +126,7 @@ static int compare_headers(const void *a, const void *b) {
     const struct header *left = *(const struct header *const *)a;
     const struct header *right = *(const struct header *const *)b;
     int order = compare_names(left, right);
-    return order != 0 ? order : left < right ? -1 : 1; /* equal names keep their order on the wire */
+    return order != 0 ? order : left < right ? -1 : 1; /* equal names keep their order */
 }
 
 static void sort_headers(const struct header **order, int count) {
@@ -141,7 +144,8 @@ static void sort_headers(const struct header **order, int count) {
     }
 }
 
-/* The values of one name that came more than once, joined by a bare comma as httpuv joins them. */
+/* Returns the values of a name that occurs more than once, joined by a comma without a space, as
+ * httpuv does. */
 static SEXP join_values(const struct header **from, int count) {
     size_t total = 0;
     for (int i = 0; i < count; i++) {
@@ -177,12 +181,14 @@ static void define_headers(SEXP env, const struct request *request) {
             same++;
         }
         SEXP value = same == 1
-                         ? Rf_mkCharLenCE(order[i]->value.start, (int)order[i]->value.length, CE_NATIVE)
+                         ? Rf_mkCharLenCE(order[i]->value.start, (int)order[i]->value.length,
+                             CE_NATIVE)
                          : join_values(order + i, same);
         SET_STRING_ELT(values, at, value);
         const struct name *name = name_of(order[i]->name);
         if (name == NULL) {
-            SET_STRING_ELT(value_names, at, Rf_mkCharLenCE(order[i]->name.start, (int)order[i]->name.length, CE_NATIVE));
+            SET_STRING_ELT(value_names, at, Rf_mkCharLenCE(order[i]->name.start,
+                (int)order[i]->name.length, CE_NATIVE));
         } else {
             SET_STRING_ELT(value_names, at, name->string);
             SEXP string = PROTECT(Rf_ScalarString(value));
@@ -202,8 +208,10 @@ static void define_headers(SEXP env, const struct request *request) {
 }
 
 SEXP req_build(const struct request *request, const struct peer *peer) {
-    /* An unhashed frame is cheaper to make and to read up to some 30 bindings; with 200 headers it is quadratic. */
-    SEXP env = PROTECT(R_NewEnv(R_EmptyEnv, request->header_count > 24, request->header_count * 2 + 32));
+    /* An unhashed frame is cheaper to make and to read up to some 30 bindings; with 200 headers it
+     * is quadratic. */
+    SEXP env = PROTECT(R_NewEnv(R_EmptyEnv, request->header_count > 24,
+        request->header_count * 2 + 32));
     if (request->method.length == 3 && memcmp(request->method.start, "GET", 3) == 0) {
         Rf_defineVar(sym_method, str_get, env);
     } else if (request->method.length == 4 && memcmp(request->method.start, "POST", 4) == 0) {

@@ -1,4 +1,5 @@
-# An API as plumber's users write them, for what serves such a folder with several Rs.
+# An API as users of plumber write it, for contenders that serve such a folder with several R
+# processes.
 
 #* @serializer text
 #* @get /

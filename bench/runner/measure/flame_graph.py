@@ -1,7 +1,8 @@
-"""Flame graphs of a loaded server: perf samples its stacks while wrk asks, and one SVG shows where the time goes.
+"""Flame graphs of a server under load: perf samples its stacks, and one SVG shows where the time is
+spent.
 
-Widths are shares of samples, with the outermost frame at the top; hovering a box names it and its share. Frames without a
-symbol (R's own static functions) carry the name of their library.
+Widths are shares of the samples, with the outermost frame at the top. Hovering over a box shows its
+name and share. Frames without a symbol (R's own static functions) have the name of their library.
 """
 
 import re
@@ -19,23 +20,26 @@ from ..server import Server
 
 HERTZ = 499
 SECONDS = 2
-# Deeper stacks are cut by the kernel's copy of the stack; R with its evaluator needs some kilobytes.
+# The kernel truncates deeper stacks in its copy of the stack. R with its evaluator needs some
+# kilobytes.
 STACK_BYTES = 16_384
 LIMIT_S = 300
 
 WIDTH, ROW, TOP = 1200, 16, 40
-# Boxes narrower than this share of the width are left out.
+# Narrower boxes are left out.
 NARROWEST = 0.002
 Stack = tuple[str, ...]
 
 
 def record(server: Server, scenario: Scenario, target: Path) -> str:
-    """Draws the server under the scenario's load into `target`. Returns why not, or an empty string."""
+    """Draws the server under the scenario's load into `target`. Returns the reason for a failure, or
+    an empty string.
+    """
     if shutil.which("perf") is None:
         return "perf is not installed"
 
     def ask() -> None:
-        # The graph of a server that fails is still a graph; the samples proper say that it fails.
+        # The graph of a server that fails is still useful, and the samples report the failure.
         with suppress(RuntimeError, OSError):
             load_generators.http(server, scenario, SECONDS + 1)
 
@@ -58,13 +62,14 @@ def record(server: Server, scenario: Scenario, target: Path) -> str:
 
 
 def fold(text: str) -> Counter[Stack]:
-    """The samples of each stack that `perf script` printed, and of all that it begins with: a line for the thread, lines for
-    frames, an empty line."""
+    """Returns the samples of each stack in the output of `perf script`, and of all its prefixes. A
+    stack is a line for the thread, lines for frames, and an empty line.
+    """
     samples: Counter[Stack] = Counter()
     for block in text.split("\n\n"):
         thread, *lines = block.strip().splitlines() or [""]
         names = [name for line in lines if (name := _name(line))]
-        # Nameless frames of one library that follow each other are one box.
+        # Successive frames of one library without names become one box.
         names = [name for before, name in zip(["", *names], names) if not name.startswith("[") or name != before]
         stack = ("all", thread.rsplit(None, 1)[0], *reversed(names)) if lines else ()
         samples.update(stack[:depth] for depth in range(1, len(stack) + 1))
@@ -91,15 +96,16 @@ def svg(samples: Counter[Stack], title: str) -> str:
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
         f'<text x="10" y="22" font-size="15">{escape(title)}: {total} samples</text>',
     ]
-    # Where the next box on top of each begins.
+    # The position of the next box on top of each box.
     free: dict[Stack, float] = {(): 0.0}
     for stack in shown:
         below, name, share = stack[:-1], escape(stack[-1]), samples[stack] / total
         left = free[stack] = free[below]
         free[below] += share * WIDTH
-        # Colour by name, so that one function has one colour in every graph: warm hues, as flame graphs have.
+        # The colour depends on the name, so that a function has the same colour in all graphs: warm
+        # hues, as usual.
         tone = sum(stack[-1].encode()) % 60
-        # An inner svg cuts off what is too long for its box.
+        # An inner svg clips text that is too long for its box.
         lines.append(
             f'<svg x="{left:.1f}" y="{TOP + ROW * (len(stack) - 1)}" width="{share * WIDTH:.1f}" height="{ROW - 1}">'
             f"<title>{name}: {samples[stack]} samples, {share:.1%}</title>"

@@ -1,5 +1,6 @@
-"""Load on a server, HTTP by wrk, WebSocket messages and answers in pieces by the programs of bench/load; and how late things
-come: the first answer, pieces, callbacks of a thread that is not R's, the news that a client left.
+"""Load on a server: HTTP by wrk and h2load, WebSocket messages and streamed responses by the programs
+of bench/load. Also measures delays: of the first response, of chunks, of callbacks from another
+thread, and of the notification about a disconnected client.
 
 What needs neither a load nor a clock is a test: r/tests/testthat/test-wake-up.R.
 """
@@ -15,23 +16,23 @@ from .. import build
 from ..contenders import environment, r_code, start
 from ..figures import Missing
 from ..machine import GENERATOR_CORE, SERVER_CORE, clean_environment, pinned, run
-from .sampling import bystanders, sample
+from .sampling import other_programs, sample
 from ..scenarios import Scenario
 from ..server import Server
 
-# A sample with more failed requests than this share is no sample.
+# The share of failed requests above which a sample is invalid.
 FAILURE_SHARE = 0.001
-# Of the events that are to come in a second, this share has to.
+# The share of the events of a second that have to arrive.
 LEAST_OF_RATE = 0.9
 # A hundred callbacks, one each 20 ms (load/callbacks.c), and some time for the last.
 CALLBACKS_S = 3.0
-# Pieces whose way is timed, and clients that leave.
+# The number of chunks whose delay is measured, and of clients that disconnect.
 PIECES = 100
 DEPARTURES = 20
 
 
 def check(server: Server, scenario: Scenario) -> None:
-    """One request whose answer is looked at: a server that answers fast and wrongly is not fast."""
+    """Checks the response to one request, because a server that responds fast and wrongly is not fast."""
     headers = {f"X-Header-{i:03d}": f"value-{i:03d}" for i in range(1, scenario.headers + 1)} | scenario.send
     body = b"x" * scenario.body_bytes or None
     method = scenario.method or ("POST" if body else "GET")
@@ -47,7 +48,7 @@ def check(server: Server, scenario: Scenario) -> None:
 
 
 def http(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
-    """One run of wrk with one thread."""
+    """Runs wrk once with one thread."""
     if shutil.which("wrk") is None:
         raise Missing("wrk is not installed")
     variables = clean_environment() | {
@@ -67,7 +68,8 @@ def http(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]
     if not requests:
         raise RuntimeError(f"no request was answered: {printed.strip()[-200:]}")
     if scenario.status > 399:
-        # wrk counts each of them as an error; here every other answer is one.
+        # wrk counts each status other than 2xx and 3xx as an error; here every unexpected response
+        # is one.
         result["status_errors"] = requests - result["status_errors"]
     failed = sum(result[name] for name in ("connect_errors", "read_errors", "write_errors", "status_errors", "timeouts"))
     if failed > max(1, requests * FAILURE_SHARE):
@@ -77,12 +79,14 @@ def http(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]
 
 
 def h2(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
-    """One run of h2load with one thread, by HTTP/2 where the contender's name says so, and by HTTP/1.1 over as many connections as
-    there would be streams where it does not: one generator for both, so that a ratio is none of two generators."""
+    """Runs h2load once with one thread: over HTTP/2 if the contender's name says so, and otherwise
+    over HTTP/1.1 with as many connections as there would be streams. Both use the same generator,
+    so that a ratio does not compare two generators.
+    """
     if shutil.which("h2load") is None:
         raise Missing("h2load is not installed")
     count, streams = scenario.connections, scenario.streams
-    is_h2 = server.speaks == ["h2"]
+    is_h2 = server.protocols == ["h2"]
     how = [f"-c{count}", f"-m{streams}"] if is_h2 else ["--h1", f"-c{count * streams}"]
     whole = max(1, round(seconds))
     line = ["h2load", "-t1", *how, f"-D{whole}", f"{server.scheme}://127.0.0.1:{server.port}{scenario.path}"]
@@ -91,7 +95,7 @@ def h2(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
 
 
 def _of_h2load(printed: str, spent: float, protocol: str) -> dict[str, float]:
-    """Raises RuntimeError where another protocol was spoken, or too many requests failed."""
+    """Raises RuntimeError if another protocol was used, or too many requests failed."""
     spoken = re.search(r"Application protocol: (\S+)", printed)
     rate = re.search(r"finished in \S+, ([\d.]+) req/s", printed)
     counts = re.search(r"(\d+) done, (\d+) succeeded", printed)
@@ -105,8 +109,9 @@ def _of_h2load(printed: str, spent: float, protocol: str) -> dict[str, float]:
 
 
 def handshakes(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
-    """Whole handshakes, and how many of them the server does in a second of its own CPU time: the client's half costs more,
-    so that the rate is the client's."""
+    """Measures full TLS handshakes, and how many of them the server performs per second of its own CPU
+    time. The client's half costs more, so the client limits the rate.
+    """
     line = [str(build.c_program("handshakes")), str(server.port), str(scenario.connections), str(seconds)]
     printed, spent = sample([*pinned(GENERATOR_CORE, scenario.placement), *line], seconds + 30, server)
     result = json.loads(printed)
@@ -117,7 +122,7 @@ def handshakes(server: Server, scenario: Scenario, seconds: float) -> dict[str, 
 
 
 def echo(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
-    words = ("wsload", *server.speaks, "echo", server.port, scenario.path, scenario.connections, seconds, scenario.payload_bytes)
+    words = ("wsload", *server.protocols, "echo", server.port, scenario.path, scenario.connections, seconds, scenario.payload_bytes)
     result, rates = _generated(server, scenario, seconds, "messages", *words)
     return rates | _latencies(result)
 
@@ -126,7 +131,7 @@ def pieces(server: Server, scenario: Scenario, seconds: float) -> dict[str, floa
     words = ("streamload", server.port, scenario.path, scenario.connections, seconds)
     _, rates = _generated(server, scenario, seconds, "pieces", *words)
     came, wanted = rates["messages_per_second"], scenario.rate * scenario.connections
-    # Not while it warms up, when the clients still come.
+    # Not during the warm-up, while clients still connect.
     if seconds == scenario.seconds and came < LEAST_OF_RATE * wanted:
         raise RuntimeError(f"{came:,.0f} of {wanted:,} events a second came")
     return rates
@@ -135,7 +140,9 @@ def pieces(server: Server, scenario: Scenario, seconds: float) -> dict[str, floa
 def _generated(
     server: Server, scenario: Scenario, seconds: float, counted: str, program: str, *words: object
 ) -> tuple[dict, dict[str, float]]:
-    """What a generator printed, and what each of the messages cost that it counted under that name."""
+    """Returns what a generator printed, and the cost of each of the messages that it counted under
+    that name.
+    """
     line = [*pinned(GENERATOR_CORE, scenario.placement), str(build.c_program(program)), *map(str, words)]
     printed, spent = sample(line, seconds + 30, server)
     result = json.loads(printed)
@@ -150,7 +157,9 @@ def _latencies(result: dict) -> dict[str, float]:
 
 
 def callbacks(server: Server, scenario: Scenario, _: float) -> dict[str, float]:
-    """From the call of execLaterNative2() to the callback, with `connections` of load or with none."""
+    """Measures the time from execLaterNative2() to the callback, under the load of `connections` or
+    without load.
+    """
     server.get("/start")
     if scenario.connections:
         http(server, scenario, CALLBACKS_S)
@@ -160,7 +169,9 @@ def callbacks(server: Server, scenario: Scenario, _: float) -> dict[str, float]:
 
 
 def piece_delays(server: Server, scenario: Scenario, _: float) -> dict[str, float]:
-    """Each piece is the time at which it was written, in seconds since 1970, by the clock that this program reads as well."""
+    """Measures the delay of chunks, each of which contains the time at which it was written, in
+    seconds since 1970.
+    """
     late = []
     with server.answer("GET", scenario.path) as response:
         for _ in range(PIECES):
@@ -170,7 +181,9 @@ def piece_delays(server: Server, scenario: Scenario, _: float) -> dict[str, floa
 
 
 def departures(server: Server, scenario: Scenario, _: float) -> dict[str, float]:
-    """From the end of a connection whose answer goes on to the call of `on_close`."""
+    """Measures the time from the end of a connection with an unfinished response to the call of
+    `on_close`.
+    """
     late = []
     for _ in range(DEPARTURES):
         with server.answer("GET", scenario.path) as response:
@@ -193,22 +206,23 @@ def _percentiles(late: list[float]) -> dict[str, float]:
 
 
 def startup(contender: str, scenario: Scenario, _: float) -> dict[str, float]:
-    """The installed size of a package, the time to load it, and from the start of Rscript to the whole answer to a first
-    GET, asked again every 2 ms until it comes."""
+    """Measures the installed size of a package, the time to load it, and the time from the start of
+    Rscript to the complete first response to a GET, which is repeated every 2 ms.
+    """
     load = (
         f"took <- system.time(suppressPackageStartupMessages(library('{contender}', character.only = TRUE)), gcFirst = FALSE); "
         f"cat(took[['elapsed']] * 1000, find.package('{contender}'), sep = '\\n')"
     )
     line = [*pinned(SERVER_CORE, scenario.placement), *r_code(contender, load)]
-    bystanders.begin()
+    other_programs.begin()
     load_ms, folder = run(line, 60, environment()).stdout.split("\n")[:2]
     began = time.monotonic()
     server = start(contender, "hello", scenario.placement, is_ready=_has_answered)
-    first_answer_ms = (time.monotonic() - began) * 1000
+    first_response_ms = (time.monotonic() - began) * 1000
     server.stop()
-    bystanders.end(0.0)
+    other_programs.end(0.0)
     installed = sum(path.lstat().st_size for path in Path(folder).rglob("*") if path.is_file())
-    return {"installed_bytes": float(installed), "load_ms": float(load_ms), "first_answer_ms": first_answer_ms}
+    return {"installed_bytes": float(installed), "load_ms": float(load_ms), "first_response_ms": first_response_ms}
 
 
 def _has_answered(server: Server) -> bool:

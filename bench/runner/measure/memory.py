@@ -1,4 +1,4 @@
-"""What connections, large bodies and requests do to a server's memory, and what it spends on nothing."""
+"""The memory that connections, large bodies and requests cost a server, and its CPU time while idle."""
 
 import http.client
 import shutil
@@ -17,25 +17,29 @@ from ..server import Server
 
 PIECE = 1 << 20
 UPLOADED = 10 * 10**9
-# How long R and a server's timers get to come to rest before the memory is read.
+# The time for R and a server's timers to settle before the memory is read.
 SETTLE_S = 6.0
 CROWD = 1_500
 IDLE_S = 5.0
-# One transfer; httpuv takes a few seconds for a GiB.
+# The limit of one transfer; httpuv takes a few seconds for a GiB.
 TRANSFER_LIMIT_S = 300.0
 
-# Calls to malloc are counted by bench/load/alloccount.c: each program that Rscript goes through has a file of its own there.
+# bench/load/alloccount.c counts the calls to malloc. Each program through which Rscript goes has a
+# file of its own there.
 COUNTS = build.OUT / "allocations"
 SLOTS, SLOT = 256, struct.Struct("=qQQQ")
 REQUESTS = 1_000
-# Contenders without a thread for the network: all of their allocations count.
+# Contenders without a network thread: all of their allocations count.
 ONE_THREAD = ("hyper", "bare-epoll")
 
 
 def idle(server: Server, scenario: Scenario, _: float, is_alone: bool = False) -> dict[str, float]:
-    """Resident memory and CPU time of the server with `connections` open and silent, less what it was without them."""
+    """Returns resident memory and CPU time of the server for `connections` silent connections, less
+    those without them.
+    """
     mode = "idle" if scenario.workload == "ws" else "idle-http"
-    # A crowd first: what a server allocates once, or gives back once, is not what a connection costs.
+    # First a large number of connections: memory that a server allocates or releases once is not
+    # the cost of a connection.
     with _held(server, mode, scenario.path, CROWD):
         settled_memory(server, is_alone)
     before = settled_memory(server, is_alone)
@@ -47,7 +51,7 @@ def idle(server: Server, scenario: Scenario, _: float, is_alone: bool = False) -
 
 
 def idle_front(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
-    """The same of the process alone that has the connections, and what it has before any."""
+    """Returns the same for the process that has the connections, and its memory before any connection."""
     server.get("/")
     time.sleep(1)
     return {"front_bytes": float(server.memory_bytes("VmRSS", True)), **idle(server, scenario, seconds, True)}
@@ -59,14 +63,16 @@ def idle_cpu(server: Server, _: Scenario, __: float) -> dict[str, float]:
 
 
 def _spent_in(server: Server, seconds: float) -> float:
-    """Milliseconds of CPU time a second."""
+    """Returns milliseconds of CPU time per second."""
     spent = server.cpu_seconds()
     time.sleep(seconds)
     return (server.cpu_seconds() - spent) / seconds * 1000
 
 
 def settled_memory(server: Server, is_alone: bool = False) -> int:
-    """The resident set after the handler of `/gc` has collected R's garbage, twice: the first frees what the second needs."""
+    """Returns the resident set after `/gc` has collected R's garbage twice, because the first
+    collection frees what the second needs.
+    """
     for _ in range(2):
         time.sleep(SETTLE_S / 2)
         server.get("/gc")
@@ -76,9 +82,9 @@ def settled_memory(server: Server, is_alone: bool = False) -> int:
 
 @contextmanager
 def _held(server: Server, mode: str, path: str, connections: int) -> Iterator[None]:
-    line = ["timeout", "90", str(build.c_program("wsload")), *server.speaks, mode, str(server.port), path, str(connections)]
+    line = ["timeout", "90", str(build.c_program("wsload")), *server.protocols, mode, str(server.port), path, str(connections)]
     pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
-    # It holds them until its input ends, which is here at the end of the block.
+    # It keeps the connections until its input ends, which is at the end of the block.
     with subprocess.Popen(line, text=True, env=clean_environment(), **pipes) as holder:
         if not holder.stdout.readline():
             raise RuntimeError(f"the connections could not be opened: {holder.stderr.read().strip()[-200:]}")
@@ -86,14 +92,14 @@ def _held(server: Server, mode: str, path: str, connections: int) -> Iterator[No
 
 
 def transfer(server: Server, scenario: Scenario, _: float) -> dict[str, float]:
-    """A GiB to the server, or from it."""
+    """Sends a GiB to the server, or receives one from it."""
     if scenario.workload == "body-in":
         return _growth(server, partial(_upload, server, scenario.path, build.ONE_GIB))
     return _growth(server, partial(_download, server, scenario.path, 0.0))
 
 
 def slow(server: Server, scenario: Scenario, _: float) -> dict[str, float]:
-    """A GiB to a client that takes a MiB and waits."""
+    """Sends a GiB to a client that reads a MiB and waits."""
     return _growth(server, partial(_download, server, scenario.path, 0.005))
 
 
@@ -102,9 +108,9 @@ def upload(server: Server, scenario: Scenario, _: float) -> dict[str, float]:
 
 
 def _growth(server: Server, transferred: Callable[[], None]) -> dict[str, float]:
-    """What one transfer takes, and the server's memory over what it held before."""
+    """Returns the time of one transfer, and the server's memory in excess of its memory before."""
     before = server.memory_bytes("VmRSS")
-    # Lets `VmHWM` begin anew at what is resident now.
+    # Resets `VmHWM` to the current resident set.
     Path(f"/proc/{server.process.pid}/clear_refs").write_text("5", encoding="utf-8")
     spent, began = server.cpu_seconds(), time.monotonic()
     transferred()
@@ -133,7 +139,7 @@ def _download(server: Server, path: str, pause_s: float) -> None:
 
 
 def counting() -> dict[str, str]:
-    """The environment of a server whose allocations are counted."""
+    """Returns the environment of a server whose allocations are counted."""
     shutil.rmtree(COUNTS, ignore_errors=True)
     COUNTS.mkdir(parents=True)
     preload = build.c_program("alloccount", "-shared", "-fPIC")
@@ -141,8 +147,10 @@ def counting() -> dict[str, str]:
 
 
 def allocations(server: Server, scenario: Scenario, _: float) -> dict[str, float]:
-    """Per request on the threads that are not R's: the difference of two runs of N and 2N requests, each on a connection of
-    its own, by N. That is without what a connection or the start of the server does."""
+    """Returns the allocations per request on the threads that are not R's: the difference of two runs
+    of N and 2N requests, each on one connection, divided by N. The cost of a connection and of the
+    server's start is thereby left out.
+    """
     _ask(server, scenario.path, REQUESTS)
     counted = []
     for requests in (REQUESTS, 2 * REQUESTS):
@@ -158,7 +166,9 @@ def allocations(server: Server, scenario: Scenario, _: float) -> dict[str, float
 
 
 def _calls(server: Server) -> dict[int | str, int]:
-    """To malloc by thread, and of Rookery's own allocator, which counts for itself: its calls are not to be seen from outside."""
+    """Returns the calls to malloc by thread, and those of Rookery's own allocator, which counts them
+    itself.
+    """
     own = {"own": int(server.get("/allocations"))} if server.contender.startswith("rookery") else {}
     data = (COUNTS / f"calls.{server.process.pid}").read_bytes()
     slots = [SLOT.unpack_from(data, position * SLOT.size) for position in range(SLOTS)]
@@ -166,7 +176,7 @@ def _calls(server: Server) -> dict[int | str, int]:
 
 
 def _ask(server: Server, path: str, requests: int) -> None:
-    """That many requests one after the other over one connection, with no header line besides Host."""
+    """Sends that many requests one after the other over one connection, with no header besides Host."""
     with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)) as connection:
         for _ in range(requests):
             connection.putrequest("GET", path, skip_accept_encoding=True)

@@ -1,9 +1,11 @@
-"""Micro benchmarks: one binary per group (and one in Go where the contender is), run by the contract of bench/README.md.
+"""Micro benchmarks: one binary for each group (and one in Go for contenders in Go), with the interface
+that bench/README.md describes.
 
-Instructions per operation are those of two runs under callgrind, of N and 2N operations, and their difference: it leaves
-out start-up, the contender's own warm-up and the reading of arguments. The figure does not depend on the machine's load. It
-depends on the compiler, which is why bench/gate.json names it. It would depend on the processor too, because the C
-library chooses its string functions by the processor's features; ONE_PROCESSOR makes that choice the same everywhere.
+The instructions per operation are the difference of two runs under callgrind, of N and of 2N
+operations. The difference leaves out start-up, the contender's own warm-up and the parsing of
+arguments, and does not depend on the load of the machine. It depends on the compiler, which
+bench/gate.json names. It would also depend on the processor, because the C library chooses its
+string functions by the processor's features; ONE_PROCESSOR makes that choice the same everywhere.
 """
 
 import json
@@ -23,22 +25,25 @@ from .sampling import sample
 from ..scenarios import Group, Scenario
 
 RUN_LIMIT_S = 120
-# callgrind is some fifty times slower than the machine, which may have other things to do.
+# callgrind is some fifty times slower than the machine, which may have other work.
 COUNT_LIMIT_S = 600
-# Start-up and the printing of figures differ by some hundred instructions from run to run; over this many they vanish.
+# Start-up and output differ by some hundred instructions between runs, which are negligible in this
+# many.
 ENOUGH = 20_000_000
 QUICKLY_ENOUGH = 2_000_000
 TRIAL = 200
-# Without these features every x86-64 processor gets the same `memcpy`. Between two machines the choice changed the
-# count of the scenario `head` by 2.3 %.
+# Without these features all x86-64 processors get the same `memcpy`. Between two machines, that
+# choice changed the count of the scenario `head` by 2.3 %.
 ONE_PROCESSOR = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512VL,-AVX512BW,-AVX2,-AVX2_Usable,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM"}
-# Groups whose program starts servers and is their load generator: its own instructions say nothing of them, and how
-# many messages a wake-up brings is the kernel's decision.
+# Groups whose program is the load generator of servers. Its own instructions say nothing about
+# them, and the kernel decides how many messages a wake-up delivers.
 SOCKETS = ("websocket",)
 
 
 def built(group: Group, scenarios: list[Scenario]) -> tuple[dict[tuple[str, str], Path], str]:
-    """Which program has which (scenario, contender), the first where two do, and why there are not more."""
+    """Returns the program for each (scenario, contender), and the reason for missing ones. The first
+    program wins.
+    """
     if group.kind == "ablation":
         costs = {contender for scenario in scenarios for contender in scenario.contenders}
         builds = [partial(build.ablation_binary, cost) for cost in sorted(costs)]
@@ -59,7 +64,7 @@ def built(group: Group, scenarios: list[Scenario]) -> tuple[dict[tuple[str, str]
 
 
 def cases(binary: Path) -> tuple[list[tuple[str, str]], str]:
-    """The cases that the program offers, and what it says of those that it cannot offer here."""
+    """Returns the cases that the program offers, and its output about those that it cannot offer here."""
     done = run([str(binary), "list"], RUN_LIMIT_S)
     entries = [json.loads(line) for line in done.stdout.splitlines()]
     return [(entry["scenario"], entry["contender"]) for entry in entries], done.stderr.strip()
@@ -84,14 +89,14 @@ def measure(
             cell.reason = str(error)
 
     if is_counted and has_callgrind():
-        # callgrind does not follow the runtime of Go.
+        # callgrind does not support the runtime of Go.
         standing = [cell for cell in row if cell.status == OK]
         at_once(count, [cell for cell in standing if homes[cell.scenario, cell.contender].parent.name != "go"])
     return row
 
 
 def at_once(function: Callable, cases: list) -> list:
-    """Counts do not depend on what else runs, so they share the cores."""
+    """Runs counting in parallel, because counts do not depend on other load."""
     with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as pool:
         return list(pool.map(function, cases))
 
@@ -101,13 +106,13 @@ def once(binary: Path, scenario: Scenario, contender: str, iterations: int) -> d
 
 
 def call(contender: str, scenario: Scenario, _: float) -> dict[str, float]:
-    """The ways from bare-epoll's loop to the R handler, timed in one process."""
+    """Measures the ways from bare-epoll's loop to the R handler in one process."""
     script, way = str(build.BENCH / "contenders" / "call.R"), contender.partition("/")[2]
     return _printed(["Rscript", "--vanilla", script, way, str(scenario.iterations)], scenario, contenders.environment())
 
 
 def _printed(line: list[str], scenario: Scenario, environment: dict[str, str] | None = None) -> dict[str, float]:
-    """The figures that a program prints at its end as one JSON object."""
+    """Returns the figures that a program prints at its end as one JSON object."""
     text, _ = sample([*pinned(SERVER_CORE, scenario.placement), *line], RUN_LIMIT_S, environment=environment)
     found = json.loads(text.strip().splitlines()[-1])
     return {name: float(value) for name, value in found.items() if type(value) in (int, float) and name != "iterations"}
@@ -118,12 +123,14 @@ def has_callgrind() -> bool:
 
 
 def instructions(binary: Path, scenario: Scenario, contender: str, quick: bool = False) -> float:
-    """By operation: over as many as the scenario names, else as many as make the figure steady."""
+    """Returns the instructions per operation, over as many operations as the scenario names or a
+    steady figure needs.
+    """
     most = scenario.callgrind_iterations or max(scenario.iterations, 1)
     each = partial(_instructions, [str(binary), "run", scenario.name, contender])
     if scenario.callgrind_iterations or most <= TRIAL:
         return each(most)
-    # A power of ten of operations that together take about so many instructions.
+    # A power of ten of operations that take about this many instructions in total.
     enough = (QUICKLY_ENOUGH if quick else ENOUGH) / max(1.0, each(TRIAL))
     return each(min(most, max(10, 10 ** math.floor(math.log10(enough)))))
 

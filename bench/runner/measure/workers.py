@@ -1,5 +1,7 @@
-"""What several R processes behind one address are asked besides a load: a rate that is kept, requests of which some sleep, and how soon
-the next R answers when one has been killed."""
+"""Measurements of several R processes behind one address, besides plain load: a fixed rate of
+requests, requests of which some sleep, and the time until the next R process responds after one was
+killed.
+"""
 
 import http.client
 import os
@@ -21,22 +23,27 @@ from .sampling import sample
 from ..scenarios import Scenario
 from ..server import Server
 
-# A request in so many sleeps as long as `NAP_S`, all others as `SHORT_S`; the rate is for four Rs.
+# One request in this many sleeps for `NAP_S`, and all others for `SHORT_S`. The rate is for four R
+# processes.
 NAP_EVERY, NAP_S, SHORT_S = 100, 0.5, 0.005
-# All four sleep for 0.07 % of a long time, and then everybody waits, whoever balances: in half a minute that is nothing or a hundredth.
+# For 0.07 % of a long time all four processes sleep, and then every request waits, whatever the
+# balancer. In half a minute that share is 0 or a hundredth.
 NAPS_PER_SECOND, NAPS_S = 80, 120.0
-# A worker that has lived for a minute is replaced at once (`backoff.rs` in crates/supervisor), and what is measured is that.
+# A worker that has lived for a minute is restarted at once (see `restart_backoff.rs` in crates/supervisor),
+# which is what this measures.
 LIFE_S = 61.0
-# For which the other Rs have something to do meanwhile.
+# The time for which the other R processes are kept busy meanwhile.
 BUSY_S = 8
 ASK_EVERY_S = 0.002
-# For which all R processes sleep while static files are asked for.
+# The time for which all R processes sleep while static files are requested.
 SLEEP_S = 3
 
 
 def steady(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
-    """h2load over HTTP/1.1 at `rate` requests a second on each connection, and how long each took. The connections begin one after the
-    other, or all of them would ask at once, again and again."""
+    """Runs h2load over HTTP/1.1 with `rate` requests per second on each connection, and returns the
+    latencies. The connections begin one after the other; otherwise all of them would send at the
+    same time.
+    """
     if shutil.which("h2load") is None:
         raise Missing("h2load is not installed")
     whole, rate = max(1, round(seconds)), scenario.rate * scenario.connections
@@ -56,7 +63,9 @@ def steady(server: Server, scenario: Scenario, seconds: float) -> dict[str, floa
 
 
 def naps(server: Server, scenario: Scenario, _: float) -> dict[str, float]:
-    """Requests at a fixed rate, whatever becomes of those before, of which one in a hundred sleeps; how late the others' answers are."""
+    """Sends requests at a fixed rate, whatever the state of earlier ones; one in a hundred sleeps.
+    Returns the delays of the others.
+    """
     chance = random.Random(16)
     late: list[float] = []
     slow: list[float] = []
@@ -96,10 +105,12 @@ def naps(server: Server, scenario: Scenario, _: float) -> dict[str, float]:
 
 
 def death(server: Server, _: Scenario, __: float) -> dict[str, float]:
-    """From the end of an R to the first answer of the one that comes after it; of one process, from its start."""
+    """Measures the time from the end of an R process to the first response of its replacement; for one
+    process, from its start.
+    """
     if "/" not in server.contender:
-        return {"next_answer_ms": _first_answer(server)}
-    # The first answers take R longer.
+        return {"next_response_ms": _first_response(server)}
+    # The first responses take R longer.
     for _ in range(100):
         _asked(server)
     time.sleep(LIFE_S)
@@ -115,11 +126,11 @@ def death(server: Server, _: Scenario, __: float) -> dict[str, float]:
     other.join()
     if took > BUSY_S - 1:
         raise RuntimeError(f"the next answer took {took:.1f} s, and may be another R's")
-    return {"next_answer_ms": took * 1000}
+    return {"next_response_ms": took * 1000}
 
 
 def static_while_busy(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
-    """A load of static files, while the handlers of all R processes sleep."""
+    """Loads static files while the handlers of all R processes sleep."""
     _, _, shape = server.contender.partition("/")
     is_over = threading.Event()
     failed: list[RuntimeError] = []
@@ -132,7 +143,7 @@ def static_while_busy(server: Server, scenario: Scenario, seconds: float) -> dic
                 failed.append(error)
                 return
 
-    # The next waits behind each, so that no R is idle between two.
+    # The next request waits behind each, so that no R process is idle between two.
     callers = [threading.Thread(target=keep_busy, daemon=True) for _ in range(2 * WORKERS.get(shape, 1))]
     for each in callers:
         each.start()
@@ -155,7 +166,7 @@ def _asked(server: Server) -> str:
     return ""
 
 
-def _first_answer(server: Server) -> float:
+def _first_response(server: Server) -> float:
     began = time.monotonic()
     other = start(server.contender, "naps", is_ready=lambda it: _asked(it) != "")
     took = (time.monotonic() - began) * 1000

@@ -1,4 +1,6 @@
-"""Connections by the thousand, kills, reloads and processes that handlers leave behind: nothing of them stays with the supervisor."""
+"""Thousands of connections, kills, reloads, and processes that handlers leave behind, none of which
+may stay with the supervisor.
+"""
 
 import collections
 import os
@@ -10,12 +12,13 @@ import time
 from soak.fleet import Clients, Fleet
 from soak.rows.kills import left_behind, left_over, too_many_failed
 
-# Connections at once, and kills and as many reloads; of which a part comes first, and what is held then is the reference.
+# The number of connections at once, of kills and of reloads. A part of them comes first, and what
+# is held then is the reference.
 SHORT, LONG = (500, 4), (10_000, 100)
 FIRST_OF = 5
-# Connections that ask at once: what one listens for fits.
+# The number of connections that send requests at once, which fits into a listen queue.
 AT_ONCE = 100
-# What may be left. A server that has not had its first minute still grows into the memory that it works in.
+# The tolerances. In its first minute a server still grows into the memory that it works in.
 MORE_MEMORY_SHORT, MORE_MEMORY_LONG = 8 << 20, 2 << 20
 
 
@@ -37,7 +40,7 @@ def churn(is_long: bool) -> list[str]:
             failed.update(clients.failed)
             bad += _connect(fleet, count)
             fleet.wait("all have left", lambda: fleet.status()["connections"] == 0)
-            # Its disk threads and what it reads after a refusal end within ten seconds.
+            # The disk threads, and reading after a refusal, end within ten seconds.
             time.sleep(15 if is_long else 2)
             levels.append((fleet.descriptors(), fleet.memory()))
         zombies = fleet.zombies()
@@ -55,7 +58,9 @@ def churn(is_long: bool) -> list[str]:
 
 
 def _connect(fleet: Fleet, count: int) -> int:
-    """So many connections at once, each of which asks for something. How many were not answered."""
+    """Opens `count` connections at once, each with one request, and returns the number of those
+    without a response.
+    """
     bad, held = 0, []
     try:
         while len(held) < count:

@@ -1,5 +1,6 @@
-"""Clients by the thousand that send heads or bodies byte by byte, or read what they asked for as slowly: they hold no R, and others do not
-wait for them."""
+"""Thousands of clients that send heads or bodies byte by byte, or read responses as slowly. They
+occupy no R process, and other clients do not wait for them.
+"""
 
 import asyncio
 import multiprocessing
@@ -11,11 +12,11 @@ from soak.fleet import Clients, Fleet
 from soak.load import Kind, Client
 
 SHORT, LONG = 200, 1000
-# Each of them takes 4 MiB, of which the server has a part in memory.
+# Each of them requests 4 MiB, a part of which the server keeps in memory.
 READERS = 100
-# With them and without, in turns.
+# The rate of others is measured with and without these clients in turns.
 TURNS_SHORT, TURNS_LONG, TURN_SHORT_S, TURN_LONG_S = 2, 4, 3.0, 10.0
-# What is left of the others' rate; a machine that is busy has other reasons for less.
+# The share of the others' rate that has to remain; a busy machine has other reasons for less.
 LEAST_SHORT, LEAST_LONG = 0.4, 0.9
 
 
@@ -65,7 +66,7 @@ async def _body(client: Client) -> None:
 
 
 async def _drip(client: Client) -> None:
-    """Until the server has had enough of it."""
+    """Sends bytes until the server closes the connection."""
     while True:
         await asyncio.sleep(1)
         await client.send(b"x")

@@ -1,4 +1,4 @@
-"""Disks that are full: of large bodies, and of the log."""
+"""Full disks: for large bodies, and for the log."""
 
 import subprocess
 
@@ -9,7 +9,9 @@ TOO_LARGE, FITS, SMALL = 12 << 20, 2 << 20, 1000
 
 
 def spool(is_long: bool) -> list[str]:
-    """A body that the disk cannot take is refused with 507; everything else is served, and so is the next that fits."""
+    """A body that does not fit on the disk is refused with 507. Everything else is served, and so is
+    the next body that fits.
+    """
     within = _disk()
     found, outcomes = [], []
     with Fleet("--limit", "disk_reserve=0", "--spool-dir", "/mnt", within=within) as fleet, Clients(fleet) as clients:
@@ -28,7 +30,7 @@ def spool(is_long: bool) -> list[str]:
 
 
 def _disk() -> tuple[str, ...]:
-    """Runs a program that has a small disk at /mnt, which goes with it. Raises Skipped."""
+    """Runs a program with a small disk at /mnt, which is removed with the program. Raises Skipped."""
     mount = ("sh", "-c", f'mount -t tmpfs -o size={DISK} tmpfs /mnt && exec "$@"', "sh")
     for unshare in (("unshare", "--mount"), ("unshare", "--mount", "--map-root-user")):
         done = subprocess.run([*unshare, *mount, "true"], capture_output=True, text=True, check=False)
@@ -38,7 +40,9 @@ def _disk() -> tuple[str, ...]:
 
 
 def log(_: bool) -> list[str]:
-    """A log on a disk that is full: all is served, and the lines that could not be written are counted."""
+    """With the log on a full disk, everything is served, and the lines that could not be written are
+    counted.
+    """
     with Fleet("--log", "/dev/full", has_log=True) as fleet, Clients(fleet) as clients:
         clients.wait_for(1000)
         clients.end()

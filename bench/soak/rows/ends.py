@@ -1,4 +1,4 @@
-"""The end of a server under load, in a reload, and by force; and reloads that are asked for twice."""
+"""The end of a server under load, during a reload, and by force; and two reloads in succession."""
 
 import os
 import shutil
@@ -9,13 +9,13 @@ from pathlib import Path
 
 from soak.fleet import Clients, Fleet, ran, state, wait
 
-# All of a supervisor's workers are gone this soon after it was killed.
+# The time in which all workers of a killed supervisor have to end.
 GONE_S = 2.0
 TIMES_SHORT, TIMES_LONG = 1, 10
 
 
 def ends(is_long: bool) -> list[str]:
-    """Whatever an R has begun is answered, also when the end comes in the middle of a reload."""
+    """All requests that R has begun are answered, also if the server ends during a reload."""
     found = []
     for when in ("under load", "in a reload") * (TIMES_LONG if is_long else TIMES_SHORT):
         home = Path(tempfile.mkdtemp(prefix="rookery-soak-"))
@@ -46,14 +46,14 @@ def ends(is_long: bool) -> list[str]:
 
 
 def twice(is_long: bool) -> list[str]:
-    """HUP, and HUP again before the first reload is done: one comes after the other."""
+    """Sends HUP, and HUP again before the first reload is done: the second reload follows the first."""
     with Fleet() as fleet, Clients(fleet) as clients:
         for _ in range(TIMES_LONG if is_long else TIMES_SHORT):
             generation, succeeded = fleet.status()["generation"], fleet.status()["reload"]["succeeded"]
             fleet.process.send_signal(signal.SIGHUP)
             fleet.wait("it has begun", lambda: fleet.status()["reload"]["state"] != "idle")
             fleet.process.send_signal(signal.SIGHUP)
-            # One that is asked for while another runs is not forgotten.
+            # A reload that is requested during another one is not forgotten.
             fleet.wait("both are done", lambda: {one["generation"] for one in fleet.workers()} == {generation + 2})  # noqa: B023
             fleet.wait("that is told", lambda: fleet.status()["reload"]["state"] == "idle")
             status = fleet.status()
@@ -64,7 +64,7 @@ def twice(is_long: bool) -> list[str]:
 
 
 def murder(is_long: bool) -> list[str]:
-    """A supervisor that is killed takes its Rs along, and the next one cleans up behind it."""
+    """When a supervisor is killed, its R processes end, and the next supervisor removes its files."""
     home, found = Path(tempfile.mkdtemp(prefix="rookery-soak-")), []
     try:
         with Fleet(home=home) as fleet, Clients(fleet) as clients:

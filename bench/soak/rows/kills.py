@@ -1,4 +1,6 @@
-"""A worker is killed every two seconds under load; every fifth time another is stopped for a second with SIGSTOP."""
+"""Kills a worker every two seconds under load; every fifth time another worker is stopped for a second
+with SIGSTOP.
+"""
 
 import os
 import random
@@ -9,26 +11,26 @@ import time
 from soak.fleet import Clients, Fleet, ran
 
 KILL_EVERY_S = 2.0
-# Every so many kills another worker is stopped, for so long.
+# After this many kills another worker is stopped, for this many seconds.
 STOP_EVERY = 5
 STOPPED_S = 1.0
 SHORT_S, LONG_S = 12, 200
 
 
 def left_behind(before: set[str] = frozenset()) -> set[str]:
-    """Processes of `sleep 1000` that were not there before."""
+    """Returns the new processes of `sleep 1000`."""
     found = subprocess.run(["pgrep", "-fx", "sleep 1000"], stdout=subprocess.PIPE, text=True, check=False).stdout
     return set(found.split()) - before
 
 
 def too_many_failed(killed: int, failed: dict[str, int]) -> list[str]:
-    """More requests than workers were killed, or with another answer than 502."""
+    """Returns true if more requests than workers were lost, or with another status than 502."""
     is_too_much = sum(failed.values()) > killed or set(failed) - {"502"}
     return [f"{killed} kills cost {dict(failed)}"] if is_too_much else []
 
 
 def left_over(zombies: list[int], before: set[str]) -> list[str]:
-    """What is there still of processes that have ended, and of those that handlers began."""
+    """Returns what is left of processes that have ended, and of those that handlers started."""
     found = [f"zombies: {zombies}"] if zombies else []
     if left := left_behind(before):
         found.append(f"processes that handlers left behind live: {sorted(left)[:5]}")
@@ -36,8 +38,10 @@ def left_over(zombies: list[int], before: set[str]) -> list[str]:
 
 
 def kills(is_long: bool) -> list[str]:
-    """No more requests fail than workers are killed, each with 502: the one that its R had begun. No POST runs twice, and each that is
-    answered has run. Nothing is left: descriptors, zombies, processes that handlers began."""
+    """At most one request fails for each killed worker, with 502: the one that its R had begun. No
+    POST runs twice, and each POST with a response has run. No descriptors, zombies or processes of
+    handlers are left.
+    """
     before, killed, level = left_behind(), 0, None
     with Fleet() as fleet:
         with Clients(fleet, ways=("/", "/count") * 24 + ("/child", "/count")) as clients:

@@ -1,4 +1,6 @@
-"""Workers that grow: replaced at their limit and nobody notices; and killed by the system, which is survived and told."""
+"""Workers that grow: they are replaced at their limit without failed requests, and a worker that the
+system kills is survived and reported.
+"""
 
 import os
 import threading
@@ -9,18 +11,19 @@ from pathlib import Path
 from soak.fleet import Clients, Fleet, Skipped, wait
 
 HOG_MB = 50
-# Twice this is too much at the first look, and more than this when it has been so for twenty seconds: in the long form it grows as slowly.
+# Twice this limit is too much at once, and more than the limit when it lasts for twenty seconds. In
+# the long form the memory grows that slowly.
 LIMIT = "200MB"
 HOG_EVERY_SHORT_S, HOG_EVERY_LONG_S = 0.2, 4.0
 SHORT_TIMES, LONG_TIMES = 2, 6
-# A group that holds three Rs with little in them, and not one that wants more.
+# Enough memory for three R processes with little in them, but not for one that grows.
 GROUP = 700 << 20
 TOO_MUCH_MB = 2000
 CGROUPS = Path("/sys/fs/cgroup")
 
 
 def memory(is_long: bool) -> list[str]:
-    """Each request of some makes an R 50 MB larger for good, and none is lost."""
+    """Some requests make an R process 50 MB larger for good, and none is lost."""
     times, every = (LONG_TIMES, HOG_EVERY_LONG_S) if is_long else (SHORT_TIMES, HOG_EVERY_SHORT_S)
     with Fleet("--max-memory", LIMIT) as fleet, Clients(fleet) as clients:
         hogs = Clients(fleet, 0)
@@ -46,7 +49,9 @@ def memory(is_long: bool) -> list[str]:
 
 
 def oom(_: bool) -> list[str]:
-    """The system kills an R whose control group has no memory left: its request is lost and no other, and the reason is told."""
+    """The system kills an R process whose control group has no memory left. Its request is lost and no
+    other, and the reason is reported.
+    """
     with _group(GROUP) as procs:
         within = ("sh", "-c", f'echo $$ > "{procs}" && exec "$@"', "sh")
         with Fleet(within=within) as fleet, Clients(fleet) as clients:
@@ -61,24 +66,28 @@ def oom(_: bool) -> list[str]:
     found = [] if hog[0] == 502 else [f"the hog was answered {hog}"]
     found += [] if reasons == ["oom"] else [f"the reasons told are {reasons}"]
     found += [] if len(kept) == 2 else [f"of {pids} only {kept} live on"]
-    # What that R had been given ahead goes to another.
+    # A request that this R process had received ahead is sent to another.
     return found + ([f"failed: {clients.failed}"] if clients.failed else [])
 
 
 @contextmanager
 def _group(limit: int):  # noqa: ANN202
-    """A control group below our own with so much memory, as the file that takes its processes. Raises Skipped."""
+    """Yields the file that adds processes to a new control group with this much memory, below our own.
+    Raises Skipped.
+    """
     own = dict(line.split(":", 2)[1:] for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines())
     if "memory" in own:
         parents, name = [CGROUPS / "memory" / own["memory"].lstrip("/")], "memory.limit_in_bytes"
     else:
-        # A group with processes of its own gives its children no controllers, but for the root.
+        # A group with processes of its own gives no controllers to its children, except for the
+        # root group.
         parents, name = [CGROUPS / own.get("", "/").lstrip("/"), CGROUPS], "memory.max"
     why = "no control group for memory"
     for parent in parents:
         group = parent / f"rookery-soak-{os.getpid()}"
         try:
-            # Without systemd nobody has turned it on; the groups of version 1 have no such file.
+            # Without systemd the controller is not enabled; the groups of version 1 have no such
+            # file.
             if (gives := parent / "cgroup.subtree_control").exists():
                 with suppress(OSError):
                     gives.write_text("+memory", encoding="utf-8")
@@ -90,7 +99,7 @@ def _group(limit: int):  # noqa: ANN202
             if not (group / name).exists():
                 continue
             (group / name).write_text(str(limit), encoding="utf-8")
-            # Nor may it lie in swap instead.
+            # The memory must not be swapped out instead.
             with suppress(OSError):
                 (group / ("memory.swap.max" if name == "memory.max" else "memory.memsw.limit_in_bytes")).write_text(
                     "0" if name == "memory.max" else str(limit), encoding="utf-8"

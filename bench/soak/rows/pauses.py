@@ -1,4 +1,6 @@
-"""One R in a handler of a minute, and one that somebody stops: the others serve, nobody is killed, and what was begun is answered."""
+"""One R process in a handler of a minute, and one that is stopped: the others serve, none is killed,
+and all begun requests are answered.
+"""
 
 import os
 import signal
@@ -8,7 +10,8 @@ import time
 from soak.fleet import Clients, Fleet
 
 SHORT_S, LONG_S = 6, 60
-# What others may wait once one has been stopped: the supervisor finds out after a second.
+# The time that others may wait once a process has been stopped: the supervisor detects it after a
+# second.
 SOON_S = 1.0
 
 
@@ -37,7 +40,8 @@ def pauses(is_long: bool) -> list[str]:
             asking.join()
             slowest = clients.slowest(began, now)
             print(f"while one {what} for {seconds} s: the slowest of the others' requests took {slowest * 1000:.0f} ms")
-            # A short one runs beside other work, where a second is nothing; who had to wait for that R would have waited longer.
+            # A short pause runs beside other work, where a second is nothing. A request that had to
+            # wait for that process would have waited longer.
             if slowest >= (SOON_S if is_long else seconds - 2):
                 found.append(f"while one {what}: a request took {slowest:.1f} s")
             if probes != {200}:

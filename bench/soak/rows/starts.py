@@ -1,4 +1,4 @@
-"""Apps that do not stay: at the start, after a second, and in a reload."""
+"""Apps that end: at the start, after a second, and in a reload."""
 
 import re
 import signal
@@ -10,15 +10,15 @@ from pathlib import Path
 from soak.fleet import APP, Clients, Fleet
 
 STOPS = 'stop("the database is away")\n'
-# Soon after it serves, and before anybody has asked it for anything.
+# Soon after it serves, and before any request.
 ENDS_SOON = "later::later(function() quit(status = 7), 1)\n"
 LOOP_SHORT_S, LOOP_LONG_S = 12, 120
-# Of one processor, by the supervisor itself.
+# The share of one processor that the supervisor itself uses.
 CPU_SHARE = 0.02
 
 
 def starts(_: bool) -> list[str]:
-    """Status 3 and the app's own words when no worker ever served."""
+    """If no worker ever served, the exit status is 3, and the app's error is printed."""
     with Fleet(app=_app(STOPS), workers=2, is_ready=False) as fleet:
         try:
             status = fleet.process.wait(120)
@@ -30,7 +30,9 @@ def starts(_: bool) -> list[str]:
 
 
 def loops(is_long: bool) -> list[str]:
-    """An app that ends after a second, again and again: it is started ever more seldom, and the supervisor lives and does nothing."""
+    """An app that always ends after a second is started at growing intervals, and the supervisor stays
+    idle.
+    """
     seconds = LOOP_LONG_S if is_long else LOOP_SHORT_S
     with Fleet(app=_app(ENDS_SOON + APP.read_text(encoding="utf-8")), workers=2, is_ready=False) as fleet:
         fleet.wait("both have served", lambda: fleet.starts() >= 2)
@@ -47,7 +49,7 @@ def loops(is_long: bool) -> list[str]:
         reasons = {worker["last_exit"]["reason"] for worker in fleet.workers()}
     print(f"{ends:.0f} ends in {took:.0f} s, {spent:.2%} of a processor by the supervisor, {with_rs:.1%} with the Rs that it started")
     found = [] if probes == {200} else [f"/-/live was answered {probes}"]
-    # Half a second doubled, each up to a fifth less, and a second of life.
+    # Half a second, doubled each time and reduced by up to a fifth, and a second of life.
     most, at = 0, 0.0
     while at < took + 2:
         at += 1 + 0.4 * 2**most
@@ -60,7 +62,9 @@ def loops(is_long: bool) -> list[str]:
 
 
 def broken(_: bool) -> list[str]:
-    """A reload of an app that does not start any more: the old generation serves on, and why is told; mended, the next succeeds."""
+    """If a reload fails because the app no longer starts, the old generation continues to serve and
+    the reason is reported. After a repair the next reload succeeds.
+    """
     app = _app(APP.read_text(encoding="utf-8"))
     with Fleet(app=app) as fleet, Clients(fleet) as clients:
         pids = fleet.pids()

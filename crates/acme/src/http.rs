@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_authority_is_asked_over_https() {
+    fn only_https_and_loopback_urls_are_accepted() {
         let endpoint = Endpoint::parse("https://ca.example/acme?x").unwrap();
         assert_eq!(
             (endpoint.host.as_str(), endpoint.port, endpoint.is_secure),
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_to_wait_is_seconds_or_a_date() {
+    fn retry_after_is_seconds_or_a_date() {
         let after = |text: &str| {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]);
             Response { status: StatusCode::OK, headers, body: Vec::new() }.retry_after()

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_signed_can_be_verified() {
+    fn signatures_can_be_verified() {
         let key = AccountKey::generate().unwrap();
         let again = AccountKey::from_text(&key.to_text()).unwrap();
         assert_eq!(again.public_jwk(), key.public_jwk());
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_none() {
+    fn rejects_text_that_is_not_a_key() {
         for wrong in ["", "!", "AAAA"] {
             assert!(AccountKey::from_text(wrong).is_none(), "{wrong}");
         }

@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_problem_is_a_line() {
+    fn a_problem_document_becomes_one_line() {
         let body = json!({
             "type": "urn:ietf:params:acme:error:rejectedIdentifier", "detail": "no\nway",
             "subproblems": [
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_known_by_its_authority_and_number() {
+    fn the_renewal_id_is_that_of_rfc_9773() {
         // The example in RFC 9773, 4.1.
         let issued = IssuedCertificate {
             begins: std::time::SystemTime::UNIX_EPOCH,

@@ -115,8 +115,8 @@ impl Acme {
         let wanted = self.settings.challenge;
         let challenges: Vec<Challenge> = [(Challenge::Http, over_http), (Challenge::Tls, over_tls)]
             .into_iter()
-            .filter(|(challenge, is_there)| {
-                *is_there && wanted.is_none_or(|wanted| wanted == *challenge)
+            .filter(|(challenge, is_available)| {
+                *is_available && wanted.is_none_or(|wanted| wanted == *challenge)
             })
             .map(|(challenge, _)| challenge)
             .collect();
@@ -338,13 +338,13 @@ impl RenewalTask {
         if let Some(info) = before.filter(|info| is_current(info.until, now)) {
             return info.window;
         }
-        let asked = async {
+        let requested = async {
             let authority = Authority::connect(self.acme.http.clone(), &self.acme.settings).await?;
             authority.renewal_info(issued).await
         };
         // If the authority does not respond, its previous window remains in effect. The failure is
         // neither a reason to renew nor a reason not to.
-        let (window, time) = match asked.await {
+        let (window, time) = match requested.await {
             Ok(Some((window, time))) => (Some(window), time),
             Ok(None) | Err(_) => (before.and_then(|info| info.window), window_lifetime(None)),
         };
@@ -464,23 +464,23 @@ impl RenewalTask {
     /// Returns the stored account, or registers a new one.
     async fn account(&self, authority: &Authority) -> Result<Account, Failure> {
         let Acme { settings, storage, .. } = &self.acme;
-        let unkept =
+        let storage_error =
             |error: io::Error| Failure::new(format!("the account cannot be stored: {error}"));
         if let Some(mut account) = storage.account() {
             if account.emails != settings.emails {
                 match authority.set_emails(&account, &settings.emails).await {
                     // The order will fail with the same problem, which then creates a new account.
                     Err(failure) if failure.is("accountDoesNotExist") => return Ok(account),
-                    told => told?,
+                    updated => updated?,
                 }
                 account.emails.clone_from(&settings.emails);
-                storage.save_account(&account).map_err(unkept)?;
+                storage.save_account(&account).map_err(storage_error)?;
             }
             return Ok(account);
         }
         let account =
             authority.register(crate::jws::AccountKey::generate()?, &settings.emails).await?;
-        storage.save_account(&account).map_err(unkept)?;
+        storage.save_account(&account).map_err(storage_error)?;
         Ok(account)
     }
 }
@@ -508,11 +508,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_kept_that_cannot_be_served() {
-        let read = |name: &str| {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
-            std::fs::read_to_string(folder.join(name)).unwrap()
-        };
+    fn rejects_issued_certificates_that_cannot_be_served() {
+        let read =
+            |name: &str| std::fs::read_to_string(rookery_test_support::tls_file(name)).unwrap();
         let domains =
             |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let pem = read("localhost.pem") + &read("localhost.key");
@@ -534,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_said_shortly() {
+    fn durations_are_formatted_briefly() {
         for (seconds, said) in [
             (0, "0 s"),
             (75, "75 s"),

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_third_is_left_without_the_authoritys_word() {
+    fn without_a_window_a_third_of_the_lifetime_is_left() {
         for (days, chance) in [(90, 0), (90, 255), (45, 128), (6, 77)] {
             let it = issued(days, chance);
             let left = it.ends.duration_since(renewal_time(&it, None)).unwrap();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_authoritys_window_counts_and_never_too_late() {
+    fn renews_within_the_window_but_never_too_late() {
         let it = issued(90, 128);
         let window = Window { start: it.begins + DAY * 50, end: it.begins + DAY * 52 };
         let renewed = renewal_time(&it, Some(window));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_grow_up_to_six_hours_and_the_authoritys_count_more() {
+    fn waits_grow_to_six_hours_and_retry_after_takes_precedence() {
         let retry = RetrySchedule::default();
         let waits: Vec<u64> =
             (0..13).map(|failures| retry.wait_after(failures, None, 0.0).as_secs() / 60).collect();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_puts_no_renewal_off() {
+    fn a_clock_that_is_set_back_does_not_delay_a_renewal() {
         let (start, monotonic_now) = (SystemTime::UNIX_EPOCH, Instant::now());
         let at = |days: u32| start + DAY * days;
         let mut timer = RenewalTimer::default();
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_ahead_and_is_corrected_makes_no_renewal_due() {
+    fn correcting_a_clock_that_was_ahead_makes_no_renewal_due() {
         let (start, monotonic_now) = (SystemTime::UNIX_EPOCH, Instant::now());
         let at = |days: u32| start + DAY * days;
         let mut timer = RenewalTimer::default();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn one_certificate_does_not_follow_the_other() {
+    fn orders_have_a_minimum_interval() {
         // The result does not depend on the clock: the certificates in these tests expired long
         // ago.
         assert_eq!(min_interval(&issued(90, 0)), Duration::from_secs(6 * 3600));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_stands_for_a_while() {
+    fn the_lifetime_of_a_window_is_limited() {
         for (said, time) in [
             (None, DEFAULT_WINDOW_LIFETIME),
             (Some(0), MIN_WINDOW_LIFETIME),
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_those_of_rfc_3339() {
+    fn parses_rfc_3339_times() {
         assert_eq!(parse_rfc3339("1970-01-01T00:00:00Z"), Some(at(0)));
         assert_eq!(parse_rfc3339("2000-02-29T12:34:56.789Z"), Some(at(951_827_696)));
         assert_eq!(parse_rfc3339("2000-02-29t14:34:56+02:00"), Some(at(951_827_696)));

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_written_as_certificates_do() {
+    fn host_names_are_normalized() {
         let settled = of(&[
             "App.Example.org.",
             "app.example.org",
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_remedy() {
+    fn errors_name_the_problem_and_its_remedy() {
         let long = format!("{}.org", "a".repeat(64));
         for (domain, says) in [
             ("https://app.example.org", "without https://"),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_of_ones_own_may_know_short_names() {
+    fn a_private_authority_accepts_short_names() {
         let settings =
             Settings { directory: "https://ca.internal/acme".to_owned(), ..of(&["intranet"]) };
         assert_eq!(settings.validate().unwrap().domains, ["intranet"]);

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_owner_reads_what_is_kept() {
+    fn only_the_owner_can_read_the_files() {
         let folder = tempfile::tempdir().unwrap();
         let storage = storage(folder.path(), &["app.example.org"]);
         storage.save_certificate("x").unwrap();
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn one_process_orders() {
+    fn only_one_process_holds_the_lock() {
         let folder = tempfile::tempdir().unwrap();
         let one = storage(folder.path(), &["a.example.org"]);
         let held = one.lock().unwrap();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_found() {
+    fn the_state_round_trips_and_implausible_times_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let storage = storage(folder.path(), &["a.example.org"]);
         assert_eq!(storage.state(), State::default());
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_named_by_their_hosts() {
+    fn folders_are_named_after_their_hosts() {
         let of = |domains: &[&str]| {
             certificate_folder(&domains.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
         };

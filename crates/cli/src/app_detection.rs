@@ -1,4 +1,5 @@
-//! What is to be served: a site, which is served here, or something for R, which works out what it is (`serve-detect.R`).
+//! Detection of the app to serve: a static site, which this program serves itself, or something
+//! that R serves. R decides what kind of app the latter is (`serve-detect.R`).
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -9,31 +10,35 @@ use rookery_settings::similar_names;
 use crate::failure::Failure;
 use crate::user_paths::{expand_tilde, parent_folder};
 
-/// Where a document's front matter is looked for; as many in R.
+/// The number of lines in which a document's front matter is looked for; the same in R.
 const MAX_FRONT_MATTER_LINES: usize = 200;
-/// Bytes of it that are read: a document may be one line.
+/// The number of bytes of front matter that are read, because a document may be one long line.
 const MAX_FRONT_MATTER_SIZE: u64 = 64 << 10;
 
-/// The words of plumber's annotations.
+/// The tags of plumber's annotations, such as `@get`.
 const PLUMBER_TAGS: [&str; 9] =
     ["get", "post", "put", "delete", "patch", "head", "options", "use", "plumber"];
-/// Bytes of an R file that are read for the kind of its app.
+/// The number of bytes of an R file that are searched for the kind of its app.
 const MAX_SCRIPT_SIZE: u64 = 64 << 10;
 
-/// What is to be served.
+/// The app, document or folder to serve.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
-    /// Absolute, without links.
+    /// The absolute path, with symbolic links resolved.
     pub(crate) path: PathBuf,
-    /// The folder that it is, or is in: where its R starts, so that its `.Rprofile` is read.
+    /// The folder that `path` is or is in. R is started there, so that it reads the folder's
+    /// `.Rprofile`.
     pub(crate) folder: PathBuf,
-    /// Whether it is a folder with `index.html` and nothing of R's in it: a source that lies redirect_address a page is not published.
+    /// Whether the target is a static site: a folder with `index.html` and without files for R,
+    /// whose sources must not be published.
     pub(crate) is_site: bool,
 }
 
 impl Target {
+    /// Finds the target at a path that the user gave.
+    ///
     /// # Errors
-    /// When it is not there.
+    /// Fails if the path does not exist, with similar names as a suggestion.
     pub(crate) fn find(path_given: &Path) -> Result<Target, Failure> {
         let path =
             fs::canonicalize(expand_tilde(path_given)).map_err(|error| match error.kind() {
@@ -51,13 +56,11 @@ impl Target {
         }
         Ok(Target { folder: parent_folder(&path).into(), path, is_site: false })
     }
-}
 
-impl Target {
-    /// Returns what kind of app it is, by the names of its files.
+    /// Returns the kind of app, judged by the names of its files.
     ///
     /// # Errors
-    /// Fails when there is nothing that can be served.
+    /// Fails if the target contains nothing that can be served.
     pub(crate) fn kind(&self) -> Result<&'static str, Failure> {
         if self.is_site {
             return Ok("a site");
@@ -87,36 +90,29 @@ impl Target {
                 .iter()
                 .any(|path| path.file_name().is_some_and(|own| own.eq_ignore_ascii_case(name)))
         };
-        let is_document = |path: &PathBuf| {
-            let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
-            (extension == "rmd" || extension == "qmd") && mentions_shiny(path)
-        };
         for (name, kind) in [
             ("_server.yml", "what _server.yml describes"),
-            ("app.R", "an R app"),
+            ("app.R", ""),
             ("server.R", "a Shiny app"),
             ("entrypoint.R", "a plumber API"),
             ("plumber.R", "a plumber API"),
         ] {
             if has(name) {
-                return Ok(if name == "app.R" {
-                    kind_of_script(&self.path.join(name))
-                } else {
-                    kind
-                });
+                let script = || kind_of_script(&self.path.join(name));
+                return Ok(if kind.is_empty() { script() } else { kind });
             }
         }
-        if let Some(document) = entries.iter().find(|path| is_document(path)) {
+        if let Some(document) = entries.iter().find(|path| is_shiny_document(path)) {
             return Ok(kind_of_document(document));
         }
         nothing(
-            "it contains no `_server.yml`, `app.R`, `server.R`, `entrypoint.R`, `plumber.R`, `index.html` or document with Shiny",
+            "it contains no `_server.yml`, `app.R`, `server.R`, `entrypoint.R`, `plumber.R`, \
+             `index.html` or document with Shiny",
         )
     }
-}
 
-impl Target {
-    /// Returns what is served in the words of R's `detect_target()`, such as `Shiny app (app.R)`.
+    /// Returns a description for the start-up screen, such as `Shiny app (app.R)`. R's
+    /// `detect_target()` uses the same words.
     pub(crate) fn label(&self) -> String {
         const NAMES: [&str; 5] = ["_server.yml", "app.R", "server.R", "entrypoint.R", "plumber.R"];
         let file = if self.path.is_dir() {
@@ -124,12 +120,9 @@ impl Target {
         } else {
             Some(self.path.clone())
         };
-        let name = file
-            .as_deref()
-            .and_then(Path::file_name)
-            .map(|name| name.to_string_lossy().into_owned());
+        let name = file.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy());
         let kind = self.kind().unwrap_or("an R app");
-        match (kind, file, name) {
+        match (kind, &file, name) {
             ("what _server.yml describes", Some(file), Some(name)) => {
                 let text = fs::read_to_string(file).unwrap_or_default();
                 let engine =
@@ -146,26 +139,34 @@ impl Target {
     }
 }
 
-/// Returns what a document with Shiny is, by its extension.
+/// Returns the kind of a document with Shiny, judged by its extension.
 fn kind_of_document(path: &Path) -> &'static str {
     let is_quarto = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("qmd"));
     if is_quarto { "a Quarto document with Shiny" } else { "an R Markdown document with Shiny" }
 }
 
-/// A document with Shiny is R's; whether it is one R finds out, where its front matter may say so. Case does not matter.
+/// Returns true for a folder with `index.html` that contains no R file, no `_server.yml` and no
+/// document that may use Shiny. File names are compared without case.
 fn is_site(folder: &Path) -> bool {
     let Ok(entries) = fs::read_dir(folder) else { return false };
     folder.join("index.html").is_file()
         && !entries.flatten().any(|entry| {
             let path = entry.path();
-            let name = entry.file_name().to_string_lossy().to_lowercase();
-            let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
-            let is_document = extension == "rmd" || extension == "qmd";
-            name == "_server.yml" || extension == "r" || (is_document && mentions_shiny(&path))
+            let is_r =
+                path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("r"));
+            is_r || entry.file_name().eq_ignore_ascii_case("_server.yml")
+                || is_shiny_document(&path)
         })
 }
 
-/// Whether a front matter names Shiny, in whatever place. A document that cannot be read is not served either.
+/// Returns true for an R Markdown or Quarto document whose front matter contains the word `shiny`.
+fn is_shiny_document(path: &Path) -> bool {
+    let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
+    (extension == "rmd" || extension == "qmd") && mentions_shiny(path)
+}
+
+/// Returns true if the front matter contains the word `shiny`. R decides whether the document
+/// really uses Shiny. A document that cannot be read does not count.
 fn mentions_shiny(document: &Path) -> bool {
     let Ok(file) = File::open(document) else { return false };
     let lines = BufReader::new(file.take(MAX_FRONT_MATTER_SIZE)).split(b'\n').map_while(Result::ok);
@@ -176,7 +177,8 @@ fn mentions_shiny(document: &Path) -> bool {
             .any(|line| line.windows(5).any(|word| word == b"shiny"))
 }
 
-/// Returns the kind of an R file by words in it, as `detect_script()` in R does by its calls.
+/// Returns the kind of an R file by words in its text, as `detect_script()` in R does by its
+/// function calls.
 fn kind_of_script(path: &Path) -> &'static str {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MAX_SCRIPT_SIZE).read_to_end(&mut bytes));
@@ -208,13 +210,14 @@ fn not_found(path_given: &Path) -> Failure {
     let names: Vec<String> =
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     let found = similar_names(&name, names.iter().map(String::as_str));
-    // As the folder was written.
+    // The suggestion shows the folder as the user wrote it.
     let place = if parent == Path::new(".") { Path::new("") } else { parent };
-    let found = found.iter().map(|name| place.join(name).display().to_string());
-    let names: Vec<String> = found.map(|name| format!("`{name}`")).collect();
-    let hint = match names.join(", ") {
-        none if none.is_empty() => none,
-        names => format!("\nDid you mean {names}?"),
+    let names: Vec<String> =
+        found.iter().map(|name| format!("`{}`", place.join(name).display())).collect();
+    let hint = if names.is_empty() {
+        String::new()
+    } else {
+        format!("\nDid you mean {}?", names.join(", "))
     };
     let looked = match std::env::current_dir() {
         Ok(folder) if path.is_relative() => format!(" (looked in {})", folder.display()),
@@ -226,9 +229,10 @@ fn not_found(path_given: &Path) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::message_of;
 
     #[test]
-    fn the_kind_of_an_app_is_told_by_its_files() {
+    fn detects_the_kind_of_an_app_by_its_files() {
         let folder = tempfile::tempdir().unwrap();
         let kind = |name: &str, text: &str| {
             let own = folder.path().join(name.replace('.', "-"));
@@ -274,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_with_an_index_is_a_site_unless_something_in_it_is_for_r() {
+    fn a_folder_with_index_html_is_a_static_site_unless_it_has_r_files() {
         let index = ("index.html", "<p>");
         for (files, is_site) in [
             (&[index][..], true),
@@ -297,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_for_r_in_its_folder() {
+    fn a_file_is_served_in_its_folder() {
         let folder = folder(&[("my app.R", "1")]);
         let found = Target::find(&folder.path().join("my app.R")).unwrap();
         assert!(!found.is_site && found.path.ends_with("my app.R"));
@@ -305,18 +309,13 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_does_not_exist_is_told_with_what_is_near() {
+    fn a_missing_path_is_reported_with_similar_names() {
         let folder = folder(&[("shiny-app", "")]);
-        let said = |name: &str| match Target::find(&folder.path().join(name)) {
-            Err(Failure::Unavailable(text)) => text,
-            other => panic!("{other:?}"),
-        };
+        let message = |name: &str| message_of(Target::find(&folder.path().join(name)));
         let near = format!("Did you mean `{}`?", folder.path().join("shiny-app").display());
-        assert!(said("shinyapp").contains(&near), "{}", said("shinyapp"));
-        assert!(!said("something/else").contains("Did you mean"));
-        let Err(Failure::Unavailable(relative)) = Target::find(Path::new("not-here-at-all")) else {
-            panic!("it is not")
-        };
+        assert!(message("shinyapp").contains(&near), "{}", message("shinyapp"));
+        assert!(!message("something/else").contains("Did you mean"));
+        let relative = message_of(Target::find(Path::new("not-here-at-all")));
         assert!(
             relative.starts_with("`not-here-at-all` does not exist (looked in /"),
             "{relative}"

@@ -1,4 +1,4 @@
-//! Why nothing is served, and how that is told.
+//! Failures of the program, with their messages and exit statuses.
 
 use std::process::ExitCode;
 
@@ -7,26 +7,27 @@ use rookery_systemd::ServiceManager;
 
 use crate::stderr::log_line;
 
-/// Why nothing is served, each with its remedy.
+/// The reason why the program failed. Each message names the remedy.
 #[derive(Debug)]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(crate) enum Failure {
     /// The command line is wrong: status 2.
     CommandLine(String),
-    /// What it asks for cannot be had: status 1.
+    /// Something that a setting names is not available: status 1.
     Unavailable(String),
-    /// No worker ever became ready, with the app's own message: status 3.
+    /// No worker ever became ready: status 3. The text is the app's own message.
     NeverReady(Option<String>),
-    /// All workers end again and again, and `--fail-fast` was given: status 5.
+    /// All workers keep crashing, and `--fail-fast` is set: status 5.
     CrashLoop,
-    /// The worker has ended, and `--restart never` was given: its own status, or 128 and its signal.
+    /// The worker exited, and `--restart never` is set: the worker's exit status, or 128 plus the
+    /// number of the signal that ended it.
     WorkerExited(u8),
-    /// The address cannot be had: status 4.
+    /// The address is not available: status 4.
     Address(String),
 }
 
 impl Failure {
-    /// Returns the failure for a setting of this source that cannot be used.
+    /// Returns the failure for an unusable setting from this source.
     pub(crate) fn from_source(source: Source, message: String) -> Failure {
         if source == Source::CommandLine {
             Failure::CommandLine(message)
@@ -35,21 +36,24 @@ impl Failure {
         }
     }
 
-    /// Returns what is said of it.
+    /// Returns the message for the user.
     pub(crate) fn message(&self) -> String {
         match self {
-            Failure::CommandLine(message) | Failure::Unavailable(message) | Failure::Address(message) => {
-                message.clone()
-            }
+            Failure::CommandLine(message)
+            | Failure::Unavailable(message)
+            | Failure::Address(message) => message.clone(),
             Failure::NeverReady(Some(message)) => {
                 format!("The app did not start: {message}\nNo worker became ready (see above).")
             }
-            Failure::NeverReady(None) => "No worker became ready: the app's messages are above.".to_owned(),
-            Failure::CrashLoop => "All workers keep crashing before they respond to a request (`--fail-fast`): the app's messages are above."
-                .to_owned(),
-            Failure::WorkerExited(status) => {
-                format!("The worker exited with status {status} and is not restarted (`--restart never`).")
+            Failure::NeverReady(None) => {
+                "No worker became ready: the app's messages are above.".to_owned()
             }
+            Failure::CrashLoop => "All workers keep crashing before they respond to a request \
+                                   (`--fail-fast`): the app's messages are above."
+                .to_owned(),
+            Failure::WorkerExited(status) => format!(
+                "The worker exited with status {status} and is not restarted (`--restart never`)."
+            ),
         }
     }
 
@@ -65,28 +69,24 @@ impl Failure {
         }
     }
 
-    /// Says it on stderr, and returns the exit status.
+    /// Logs the failure, notifies the service manager of it, and returns the exit status.
     pub(crate) fn report(&self) -> ExitCode {
         let (message, status) = (self.message(), self.status());
         let is_command_line = matches!(self, Failure::CommandLine(_));
-        log_line(&format!(
-            "{message}{}",
-            if is_command_line { "\nTry `rookery --help`." } else { "" }
-        ));
-        // A line is what a service manager shows of it.
+        let hint = if is_command_line { "\nTry `rookery --help`." } else { "" };
+        log_line(&format!("{message}{hint}"));
+        // Service managers show only one line of the status.
         ServiceManager::from_environment()
             .failed(message.lines().next().unwrap_or_default(), status);
         ExitCode::from(status)
     }
 }
 
-/// What is said of the failure that a test expects.
+/// Returns the message of the failure that a test expects.
 #[cfg(test)]
 pub(crate) fn message_of<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
     match result {
-        Err(Failure::CommandLine(text) | Failure::Unavailable(text) | Failure::Address(text)) => {
-            text
-        }
-        other => panic!("{other:?}"),
+        Err(failure) => failure.message(),
+        Ok(value) => panic!("{value:?}"),
     }
 }

@@ -1,8 +1,10 @@
-//! `rookery`: serves an app, a document or a folder from a shell. What is R's is served by R processes,
-//! which this program supervises (on Linux; elsewhere it becomes the only one); a folder with
-//! `index.html` it serves by itself.
+//! The program `rookery`, which serves an app, a document or a folder from a shell.
 //!
-//! It belongs to the R package of its name, lies in it (`exec/rookery`), and finds it by where it lies.
+//! It serves R apps with R processes, which it supervises on Linux; on other systems it becomes the
+//! only R process. It serves a folder with `index.html` itself, without R.
+//!
+//! The program is part of the R package rookery (`exec/rookery`), and finds the package by its own
+//! path.
 
 mod app_detection;
 mod command_line;
@@ -72,7 +74,7 @@ fn begin() -> ExitCode {
     }
 }
 
-/// Finds the target, reads the settings for it, and prints the notes about them.
+/// Finds the target, reads its settings, and logs the notes about them.
 fn load_settings(args: ServeArgs) -> Result<(Sources, Target, LoadedSettings), Failure> {
     let (sources, target) = Sources::new(args)?;
     let read = sources.read(&target)?;
@@ -80,7 +82,7 @@ fn load_settings(args: ServeArgs) -> Result<(Sources, Target, LoadedSettings), F
     Ok((sources, target, read))
 }
 
-/// Serves what the args asks for. What is wrong is said at once: R takes a while to start.
+/// Serves the target. Checks first whatever can be checked without R, because R is slow to start.
 fn run(args: ServeArgs) -> Result<(), Failure> {
     let (sources, target, read) = load_settings(args)?;
     let serve = &read.serve;
@@ -90,7 +92,8 @@ fn run(args: ServeArgs) -> Result<(), Failure> {
     if target.is_site {
         if serve.admin.is_some() {
             return Err(Failure::CommandLine(
-                "`--admin` reports on the R processes of an app, and a static site has none: leave it out, and use a file as the health check."
+                "`--admin` reports on the R processes of an app, and a static site has none: \
+                 leave it out, and use a file as the health check."
                     .to_owned(),
             ));
         }
@@ -105,7 +108,7 @@ fn run(args: ServeArgs) -> Result<(), Failure> {
     }
 }
 
-/// A reader that has gone, as `head` has, is no failure.
+/// Writes to standard output. A reader that closed the pipe, such as `head`, is no failure.
 fn print(text: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {

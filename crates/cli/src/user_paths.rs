@@ -1,11 +1,11 @@
-//! Paths as they are given: with `~`, which a shell leaves in `--log=~/access.log`, or relative to where this program was
-//! started.
+//! Paths that the user gave: with a leading `~`, which shells do not expand in
+//! `--log=~/access.log`, or relative to the folder in which the program was started.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// With the user's folder in place of a leading `~`.
+/// Replaces a leading `~` by the home folder.
 pub(crate) fn expand_tilde(path: &Path) -> PathBuf {
     match (path.strip_prefix("~"), std::env::var_os("HOME")) {
         (Ok(rest), Some(home)) if rest.as_os_str().is_empty() => home.into(),
@@ -14,13 +14,14 @@ pub(crate) fn expand_tilde(path: &Path) -> PathBuf {
     }
 }
 
-/// The same wherever the process goes: expanded, and absolute. The file need not be there.
+/// Returns a path that does not depend on the current folder, with `~` expanded. The file need not
+/// exist.
 pub(crate) fn absolute(path: &Path) -> PathBuf {
     let path = expand_tilde(path);
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// The folder that a path is in, by its text: `.` for a name alone.
+/// Returns the folder part of a path, without accessing the file system; `.` for a bare name.
 pub(crate) fn parent_folder(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -29,19 +30,19 @@ pub(crate) fn parent_folder(path: &Path) -> &Path {
     }
 }
 
-/// Whether this user may write a file that is there, or make one in a folder.
+/// Returns true if this user may write to an existing file, or create files in an existing folder.
 pub(crate) fn is_writable(path: &Path) -> bool {
     allows(path, libc::W_OK)
 }
 
-/// Whether this user may run a file.
+/// Returns true if this user may execute a file.
 pub(crate) fn is_executable(path: &Path) -> bool {
     allows(path, libc::X_OK)
 }
 
 fn allows(path: &Path, mode: libc::c_int) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
-    // SAFETY: a C string for the length of the call.
+    // SAFETY: `path` is a valid C string for the length of the call.
     unsafe { libc::access(path.as_ptr(), mode) == 0 }
 }
 
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tilde_is_the_users_folder() {
+    fn replaces_a_tilde_by_the_home_folder() {
         let home = PathBuf::from(std::env::var_os("HOME").expect("HOME is set"));
         assert_eq!(expand_tilde(Path::new("~")), home);
         assert_eq!(expand_tilde(Path::new("~/a/b")), home.join("a/b"));
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_of_a_path_is_of_its_text() {
+    fn parent_folder_does_not_access_the_file_system() {
         for (path, folder) in
             [("a", "."), ("./a", "."), ("a/b", "a"), ("/a", "/"), ("/", "/"), ("a/b/", "a")]
         {

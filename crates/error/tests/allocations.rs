@@ -1,7 +1,6 @@
 //! Counts the allocations of each constructor and each poll. It is a single test, because the
 //! counter belongs to the process.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
@@ -9,51 +8,23 @@ use std::future::{Future, poll_fn};
 use std::hint::black_box;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use rookery_error::{
     Context as _, Delivery, Error, ErrorHook, ErrorHookFuture, Kind, Reports, StaticError, error,
     set_hook, throw, with_hook,
 };
-
-/// Counts allocations (a reallocation is one) and the requested bytes.
-struct Counting;
-
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-static BYTES: AtomicUsize = AtomicUsize::new(0);
-
-fn counted(bytes: usize) {
-    ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-    BYTES.fetch_add(bytes, Ordering::Relaxed);
-}
-
-// SAFETY: passes each call to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        counted(layout.size());
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        counted(size);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
+use rookery_test_support::allocator::{CountingAllocator, process};
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Returns the number of allocations of `run`, and their bytes.
 fn cost<T>(run: impl FnOnce() -> T) -> (usize, usize) {
-    let before = (ALLOCATIONS.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed));
+    let before = (process::allocations(), process::requested_bytes());
     black_box(run());
-    (ALLOCATIONS.load(Ordering::Relaxed) - before.0, BYTES.load(Ordering::Relaxed) - before.1)
+    let allocations = process::allocations() - before.0;
+    (usize::try_from(allocations).unwrap(), process::requested_bytes() - before.1)
 }
 
 fn allocations<T>(run: impl FnOnce() -> T) -> usize {

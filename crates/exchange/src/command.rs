@@ -12,10 +12,11 @@ use crate::streamed_body::StreamEnd;
 pub enum Command {
     /// Sends the response that the exchange contains. Status 101 accepts a WebSocket.
     Respond(Box<Exchange>),
-    /// Makes the server read the body of a request that was passed on as [`Event::Head`].
+    /// Makes the server read the body of a request that was passed on as
+    /// [`Event::Head`](crate::Event::Head).
     ReadBody(Box<Exchange>),
-    /// Streams the body of a request that was passed on as [`Event::Head`] to the application in
-    /// chunks. The application keeps the exchange and may respond at any time.
+    /// Streams the body of a request that was passed on as [`Event::Head`](crate::Event::Head) to
+    /// the application in chunks. The application keeps the exchange and may respond at any time.
     StreamBody {
         /// The request.
         exchange: ExchangeId,
@@ -25,7 +26,8 @@ pub enum Command {
         slot: u32,
     },
     /// Reports that the application has processed a chunk of a streamed request body
-    /// ([`Event::Body`]), so that the server may send as many bytes more.
+    /// ([`Event::Body`](crate::Event::Body)), so that the server may send the same
+    /// number of bytes again.
     BodyConsumed {
         /// The request.
         exchange: ExchangeId,
@@ -62,19 +64,19 @@ pub enum Command {
     },
     /// Sends the next chunk of a streamed response, which
     /// [`StreamFlow::admit`](crate::StreamFlow::admit) has counted. An empty chunk in response to
-    /// [`Event::Pull`] means that no data is available yet.
+    /// [`Event::Pull`](crate::Event::Pull) means that no data is available yet.
     Chunk {
         /// The streamed response.
         stream: StreamId,
         /// The bytes of the chunk.
         payload: Payload,
         /// Whether the application will push further chunks by itself. The server then sends no
-        /// [`Event::Pull`] until it has received a chunk with `is_pushing: false` or
-        /// [`Command::ResumePulls`].
+        /// [`Event::Pull`](crate::Event::Pull) until it has received a chunk for which this
+        /// field is false, or [`Command::ResumePulls`].
         is_pushing: bool,
     },
-    /// Makes the server pull chunks with [`Event::Pull`] again, because the application no longer
-    /// pushes them by itself.
+    /// Makes the server pull chunks with [`Event::Pull`](crate::Event::Pull) again, because the
+    /// application no longer pushes them by itself.
     ResumePulls {
         /// The streamed response.
         stream: StreamId,

@@ -19,12 +19,13 @@ pub enum MessageKind {
 #[derive(Debug)]
 pub enum Event {
     /// A complete request, or the opening handshake of a WebSocket ([`Exchange::is_upgrade`]). The
-    /// application responds once, with [`Command::Respond`].
+    /// application responds once, with [`Command::Respond`](crate::Command::Respond).
     Request(Box<Exchange>),
     /// A request whose body has not been read, for an application that inspects the head first. The
-    /// application responds with [`Command::ReadBody`], after which the complete request follows as
-    /// an [`Event::Request`], or with [`Command::Respond`]. Before it responds, it may request the
-    /// body in chunks with [`Command::StreamBody`].
+    /// application responds with [`Command::ReadBody`](crate::Command::ReadBody), after which the
+    /// complete request follows as an [`Event::Request`], or with
+    /// [`Command::Respond`](crate::Command::Respond). Before it responds, it may request the body
+    /// in chunks with [`Command::StreamBody`](crate::Command::StreamBody).
     Head(Box<Exchange>),
     /// A complete message from a WebSocket.
     Message {
@@ -62,7 +63,7 @@ pub enum Event {
         /// The listener on which the WebSocket was opened.
         listener: ListenerId,
     },
-    /// A chunk of a request body, after [`Command::StreamBody`].
+    /// A chunk of a request body, after [`Command::StreamBody`](crate::Command::StreamBody).
     Body {
         /// The request.
         exchange: ExchangeId,
@@ -72,7 +73,7 @@ pub enum Event {
         payload: Payload,
     },
     /// The end of a streamed request body. The server sends this event exactly once for each
-    /// [`Command::StreamBody`].
+    /// [`Command::StreamBody`](crate::Command::StreamBody).
     BodyEnd {
         /// The request.
         exchange: ExchangeId,
@@ -84,9 +85,10 @@ pub enum Event {
     },
     /// The server requests the next chunk of a streamed response that is pulled
     /// ([`StreamOptions::is_pulled`](crate::StreamOptions::is_pulled)), because there is capacity
-    /// for it. The application responds with [`Command::Chunk`], [`Command::EndStream`] or
-    /// [`Command::AbortStream`]. The server does not send this event again before that response,
-    /// nor while the application pushes chunks by itself.
+    /// for it. The application responds with [`Command::Chunk`](crate::Command::Chunk),
+    /// [`Command::EndStream`](crate::Command::EndStream) or
+    /// [`Command::AbortStream`](crate::Command::AbortStream). The server does not send this event
+    /// again before that response, nor while the application pushes chunks by itself.
     Pull {
         /// The streamed response.
         stream: StreamId,

@@ -389,7 +389,7 @@ impl Exchange {
         self.slot
     }
 
-    /// Removes and returns the token that the application has attached, or 0 if there is none.
+    /// Removes and returns the token that the application has attached, or 0 without a token.
     pub fn take_app_token(&mut self) -> u64 {
         self.tag.take().map_or(0, AppToken::take)
     }
@@ -422,8 +422,8 @@ impl Exchange {
         unsafe { self.path.bytes() }
     }
 
-    /// Returns the request target from its first `?` on, including the `?`, or an empty slice if
-    /// there is none.
+    /// Returns the request target from its first `?` on, including the `?`, or an empty slice
+    /// without a query.
     pub fn query(&self) -> &[u8] {
         // SAFETY: the slice belongs to this exchange, which is borrowed.
         unsafe { self.query.bytes() }

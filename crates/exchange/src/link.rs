@@ -61,29 +61,29 @@ pub struct QueueLimits {
     /// The server responds with status 503 to further requests. The default is 1,024, which is
     /// about a second of work at one millisecond per request, as long as a client should wait
     /// without a response.
-    pub requests: usize,
+    pub max_queued_requests: usize,
     /// The maximum number of bytes in WebSocket messages that wait for the application. Above this
     /// limit the server stops reading from WebSockets. The default is 8 MiB, which the application
     /// processes in less than a second. Together with the limit for a single client, this limit
     /// bounds the memory that clients can occupy while the application reads nothing.
-    pub message_bytes: usize,
+    pub ws_max_receive_queue_size: usize,
     /// The maximum number of WebSocket messages that wait for the application. Above this limit the
     /// server stops reading from WebSockets. The default is 4,096.
-    pub messages: usize,
+    pub ws_max_receive_queue_messages: usize,
     /// The maximum number of bytes of one streamed response that wait to be written, on either
     /// side. A stream that exceeds this limit is aborted, because its client is too slow. The
     /// default is 16 MiB, which is seconds of a program's output and more than the buffer of a
     /// socket.
-    pub stream_bytes: usize,
+    pub max_stream_queue_size: usize,
 }
 
 impl Default for QueueLimits {
     fn default() -> QueueLimits {
         QueueLimits {
-            requests: 1024,
-            message_bytes: 8 << 20,
-            messages: 4096,
-            stream_bytes: 16 << 20,
+            max_queued_requests: 1024,
+            ws_max_receive_queue_size: 8 << 20,
+            ws_max_receive_queue_messages: 4096,
+            max_stream_queue_size: 16 << 20,
         }
     }
 }

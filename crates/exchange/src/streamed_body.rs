@@ -6,8 +6,9 @@
 //!   server, and the server subtracts the chunk once it has been written to the client's socket.
 //!   Both sides therefore always know how many bytes are waiting.
 //! - The number of waiting bytes is limited. Above
-//!   [`QueueLimits::stream_bytes`](crate::QueueLimits::stream_bytes) no chunk is accepted. A single
-//!   chunk may exceed this limit while fewer bytes than the stream's high mark are waiting.
+//!   [`QueueLimits::max_stream_queue_size`](crate::QueueLimits::max_stream_queue_size) no chunk is
+//!   accepted. A single chunk may exceed this limit while fewer bytes than the stream's high mark
+//!   are waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -140,7 +141,7 @@ const NO_LENGTH: u64 = u64::MAX;
 
 impl StreamedBody {
     /// Creates a streamed body of which at most `most` bytes may be waiting
-    /// ([`QueueLimits::stream_bytes`](crate::QueueLimits::stream_bytes)).
+    /// ([`QueueLimits::max_stream_queue_size`](crate::QueueLimits::max_stream_queue_size)).
     pub fn new(rules: StreamOptions, most: usize) -> StreamedBody {
         StreamedBody { rules, flow: Arc::new(StreamFlow::new(most, rules.is_pulled)) }
     }

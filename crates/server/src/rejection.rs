@@ -83,7 +83,7 @@ rejections! {
         /// certificate (RFC 9110, 15.5.20). Status 421.
         Elsewhere,
         /// A share of the memory for clients is used up
-        /// ([`Limits::memory`](crate::Limits::memory)). Status 503, or close code 1013.
+        /// ([`Limits::max_client_memory`](crate::Limits::max_client_memory)). Status 503, or close code 1013.
         Overload,
     }
 }
@@ -152,17 +152,17 @@ impl Rejection {
                 "400 Bad Request: an HTTP/1.1 request needs one Host header, with a host and a port\n"
             }
             Rejection::Target => {
-                "400 Bad Request: a target is a path of this server, which is no proxy\n"
+                "400 Bad Request: the target must be a path, because this server is not a proxy\n"
             }
             Rejection::BodyUnreadable => "400 Bad Request: the body could not be read\n",
             Rejection::Handshake | Rejection::Proxy | Rejection::TlsOnPlain | Rejection::Http2 => {
-                "400 Bad Request: no HTTP\n"
+                "400 Bad Request: not HTTP\n"
             }
             Rejection::Misdirected => {
-                "421 Misdirected Request: this host has certificates of its own, ask it over a connection of its own\n"
+                "421 Misdirected Request: this host has other certificates and needs another connection\n"
             }
             Rejection::Elsewhere => {
-                "421 Misdirected Request: this server has no certificate for this host, use a name that it has one for\n"
+                "421 Misdirected Request: this server has no certificate for this host\n"
             }
             Rejection::PlainOnTls => "400 Bad Request: this port speaks HTTPS\n",
             Rejection::Origin => {
@@ -176,15 +176,15 @@ impl Rejection {
             Rejection::HeadTooLarge => "431 Request Header Fields Too Large\n",
             Rejection::Application => "500 Internal Server Error\n",
             Rejection::TransferCoding => {
-                "501 Not Implemented: the only transfer coding of a request is chunked\n"
+                "501 Not Implemented: the only supported transfer coding of a request is chunked\n"
             }
             Rejection::Protocol => {
-                "501 Not Implemented: the only protocol that CONNECT opens is websocket\n"
+                "501 Not Implemented: the only protocol that CONNECT supports is websocket\n"
             }
             Rejection::Busy | Rejection::Unread | Rejection::Overload => {
                 "503 Service Unavailable\n"
             }
-            Rejection::RequestTimeout => "504 Gateway Timeout: the answer took too long\n",
+            Rejection::RequestTimeout => "504 Gateway Timeout: the application took too long\n",
             Rejection::DiskFull => "507 Insufficient Storage\n",
         }
     }
@@ -205,40 +205,38 @@ impl Rejection {
 impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Rejection::Unreadable => "the head of the request is not HTTP/1.1",
+            Rejection::Unreadable => "the request head is not HTTP/1.1",
             Rejection::Host => "an HTTP/1.1 request needs exactly one Host header",
-            Rejection::Target => "this server is no proxy",
-            Rejection::BodyUnreadable => "the body of the request could not be read",
-            Rejection::Handshake => "the handshake of TLS failed",
-            Rejection::PlainOnTls => "a request in the clear on a port that speaks TLS",
-            Rejection::Proxy => "no header of the PROXY protocol, or from a peer that is no proxy",
-            Rejection::Http2 => "the peer broke the rules of HTTP/2",
-            Rejection::Misdirected => "a host that TLS was told another name for",
+            Rejection::Target => "the request target is not a path of this server",
+            Rejection::BodyUnreadable => "the framing of the request body is invalid",
+            Rejection::Handshake => "the TLS handshake failed",
+            Rejection::PlainOnTls => "a plaintext HTTP request was sent to a port with TLS",
+            Rejection::Proxy => {
+                "a connection lacks the PROXY protocol header, or is not from a configured proxy"
+            }
+            Rejection::Http2 => "the client violated HTTP/2",
+            Rejection::Misdirected => "the request is for another host than the TLS handshake",
             Rejection::Elsewhere => {
-                "a host that there is no certificate for, of a request for HTTPS"
+                "a request to be redirected to HTTPS is for a host without a certificate"
             }
-            Rejection::TlsOnPlain => "a client that speaks TLS on a port that does not",
+            Rejection::TlsOnPlain => "a TLS handshake was sent to a port without TLS",
             Rejection::TransferCoding => {
-                "the body of the request has a transfer coding beside chunked"
+                "the request body has another transfer coding than chunked"
             }
-            Rejection::Protocol => "CONNECT to another protocol than WebSockets",
-            Rejection::HeadTimeout => "the head of the request took too long",
-            Rejection::BodyTooLarge => "the body of the request is too large",
-            Rejection::HeadTooLarge => "the head of the request is too large",
+            Rejection::Protocol => "a CONNECT request is for another protocol than WebSocket",
+            Rejection::HeadTimeout => "the request head was not received in time",
+            Rejection::BodyTooLarge => "the request body is too large",
+            Rejection::HeadTooLarge => "the request head is too large",
             Rejection::Application => "the application failed",
-            Rejection::RequestTimeout => "the application took too long",
+            Rejection::RequestTimeout => "the application did not respond in time",
             Rejection::Busy => "the queue of requests is full",
-            Rejection::DiskFull => {
-                "the folder of spooled bodies cannot take the body of the request"
-            }
-            Rejection::BodyTimeout => "the body of the request came too slowly",
-            Rejection::Overload => {
-                "the memory for what connections make the server hold is used up"
-            }
-            Rejection::MessageTimeout => "a message of a WebSocket came too slowly",
-            Rejection::Silent => "the peer of a WebSocket has answered no ping",
-            Rejection::Origin => "a page of this origin may not open a WebSocket",
-            Rejection::Unread => "the peer of a WebSocket does not read what it is sent",
+            Rejection::DiskFull => "the request body cannot be spooled to disk",
+            Rejection::BodyTimeout => "the request body was received too slowly",
+            Rejection::Overload => "the memory budget for clients is used up",
+            Rejection::MessageTimeout => "a WebSocket message was received too slowly",
+            Rejection::Silent => "the client of a WebSocket did not respond to pings",
+            Rejection::Origin => "the origin of the page may not open a WebSocket",
+            Rejection::Unread => "the client of a WebSocket does not read its messages",
         })
     }
 }

@@ -2,7 +2,6 @@
 //! kept with the connection; its bytes are in buffers that stay.
 
 mod application;
-mod counting;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,10 +9,14 @@ use std::time::Duration;
 
 use rookery_exchange::{Command, Event, WebSocketCompression};
 use rookery_server::{Config, ListenerConfig, Server};
+use rookery_test_support::allocator::{self, CountingAllocator};
 use rookery_websocket::protocol::deflate::{DeflateConfig, Deflater, Fin, Takeover};
 use rookery_websocket::protocol::{MaskKey, OpCode, Role, encode_message};
 
 use self::application::{Application, NoWaker};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const WARM: usize = 100;
 const COUNTED: usize = 400;
@@ -80,13 +83,13 @@ fn exchange(socket: &mut TcpStream, messages: &[Vec<u8>]) {
 
 #[test]
 fn a_compressed_message_allocates_nothing() {
-    counting::leave_this_thread_out();
+    allocator::process::exclude_current_thread();
     for takeover in [Takeover::None, Takeover::Kept] {
         let server = Server::new(Config::default(), Box::new(NoWaker));
         let listener =
             server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
         let app = Application::start(&server, move |link, event| {
-            counting::leave_this_thread_out();
+            allocator::process::exclude_current_thread();
             match event {
                 Event::Request(mut exchange) => {
                     exchange.begin_response(101);
@@ -108,9 +111,9 @@ fn a_compressed_message_allocates_nothing() {
             let messages = messages(len, takeover, WARM + COUNTED);
             let mut socket = open(listener.local_addr().unwrap());
             exchange(&mut socket, &messages[..WARM]);
-            let before = counting::allocations_everywhere();
+            let before = allocator::process::allocations();
             exchange(&mut socket, &messages[WARM..]);
-            let spent = counting::allocations_everywhere() - before;
+            let spent = allocator::process::allocations() - before;
             // A timer's wheel, or the runtime's queue, may grow once.
             assert!(
                 spent <= 4,

@@ -1,7 +1,6 @@
 //! What an exchange, a rejection and a WebSocket message allocate on the I/O thread at steady state: nothing.
 
 mod application;
-mod counting;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -9,8 +8,12 @@ use std::time::Duration;
 
 use rookery_exchange::{Command, Event};
 use rookery_server::{Config, ListenerConfig, Server};
+use rookery_test_support::allocator::{self, CountingAllocator};
 
 use self::application::{Application, NoWaker};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Sends `request` `n` times, each after the answer to the one before, whose length does not change.
 fn ask(socket: &mut TcpStream, request: &[u8], answer_len: usize, n: usize) {
@@ -29,12 +32,12 @@ fn ask(socket: &mut TcpStream, request: &[u8], answer_len: usize, n: usize) {
 
 #[test]
 fn steady_state_allocates_nothing() {
-    counting::leave_this_thread_out();
+    allocator::process::exclude_current_thread();
     let server = Server::new(Config::default(), Box::new(NoWaker));
     let listener =
         server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
     let app = Application::start(&server, |link, event| {
-        counting::leave_this_thread_out();
+        allocator::process::exclude_current_thread();
         match event {
             Event::Request(mut exchange) => {
                 exchange.begin_response(if exchange.is_upgrade() { 101 } else { 200 });
@@ -81,9 +84,9 @@ fn steady_state_allocates_nothing() {
             }
         }
         ask(&mut socket, request, answer_len, 200);
-        let before = counting::allocations_everywhere();
+        let before = allocator::process::allocations();
         ask(&mut socket, request, answer_len, 2000);
-        let spent = counting::allocations_everywhere() - before;
+        let spent = allocator::process::allocations() - before;
         // A timer's wheel, or the runtime's queue, may grow once.
         assert!(spent <= allowed * 2000 + 4, "{what}: {spent} allocations in 2,000");
     }

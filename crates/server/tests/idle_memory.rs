@@ -1,7 +1,5 @@
 //! What an idle WebSocket, and an idle connection that is kept alive, hold on the heap.
 
-mod counting;
-
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -9,10 +7,14 @@ use std::time::{Duration, Instant};
 
 use rookery_server::tls::{CertificatePair, Pem, Tls, TlsSettings};
 use rookery_server::{Config, Limits, ListenerConfig, Server};
+use rookery_test_support::allocator::{self, CountingAllocator};
 use rustls::ClientConfig;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const UPGRADE: &[u8] =
     b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n\r\n";
@@ -38,7 +40,7 @@ fn settled() -> usize {
     let until = Instant::now() + Duration::from_secs(60);
     let mut seen = (0, Instant::now());
     loop {
-        let live = counting::live_bytes();
+        let live = allocator::process::live_bytes();
         if live != seen.0 {
             seen = (live, Instant::now());
         }
@@ -62,7 +64,7 @@ fn measure(open: impl Fn() -> TcpStream) -> (usize, usize) {
 }
 
 fn certificates(name: &str) -> std::path::PathBuf {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls").join(name)
+    rookery_test_support::tls_file(name)
 }
 
 /// What TLS is spoken with, and a client's side of it.
@@ -114,7 +116,7 @@ fn half_a_hello(address: SocketAddr, config: &Arc<ClientConfig>) -> TcpStream {
 fn what_is_idle_holds_little_and_what_has_gone_nothing() {
     // Ticks of 10 ms: a connection gives its buffers up after two. What exchanges keep has a limit, and is not looked at.
     let limits =
-        Limits { close_time: Duration::from_millis(40), pool_bytes: 0, ..Limits::default() };
+        Limits { ws_close_timeout: Duration::from_millis(40), pool_bytes: 0, ..Limits::default() };
     let config = Config { limits, ..Config::default() };
     let large = vec![7; 4_000_000];
     let server = Server::with_closure_and_echo(config, move |exchange| {

@@ -1,7 +1,6 @@
 //! What a stream of events that is silent holds on the heap.
 
 mod application;
-mod counting;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,6 +9,10 @@ use std::time::{Duration, Instant};
 use application::{Application, NoWaker};
 use rookery_exchange::{ChunkAdmission, Command, Event, Payload, StreamOptions};
 use rookery_server::{Config, Limits, ListenerConfig, Server};
+use rookery_test_support::allocator::{self, CountingAllocator};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const REQUEST: &[u8] = b"GET /events HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n";
 const HELLO: &[u8] = b"data: hello\n\n";
@@ -63,10 +66,10 @@ fn a_silent_stream_of_events_holds_little() {
     let address = listener.local_addr().unwrap();
     drop(open(address));
     std::thread::sleep(Duration::from_millis(300));
-    let before = counting::live_bytes();
+    let before = allocator::process::live_bytes();
     let sockets: Vec<_> = (0..COUNT).map(|_| open(address)).collect();
     let until = Instant::now() + Duration::from_secs(60);
-    let each = || counting::live_bytes().saturating_sub(before) / COUNT;
+    let each = || allocator::process::live_bytes().saturating_sub(before) / COUNT;
     while each() >= MOST && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -1,13 +1,13 @@
 //! What a rejection costs on its way to its request's hook: no allocation.
 
-mod counting;
-
 use std::sync::Arc;
 
 use rookery_error::{Delivery, ErrorHook, Reports, with_hook};
 use rookery_server::Rejection;
+use rookery_test_support::allocator::{self, CountingAllocator};
 
-use crate::counting::allocations;
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn a_rejection_is_built_thrown_and_queued_without_allocating() {
@@ -26,10 +26,10 @@ fn a_rejection_is_built_thrown_and_queued_without_allocating() {
         Rejection::DiskFull,
     ];
     for (id, rejection) in (1..).zip(all) {
-        let before = allocations();
+        let before = allocator::thread::allocations();
         request.begin(id);
         with_hook(&hook, || rookery_error::throw(rejection.error()));
-        let spent = allocations() - before;
+        let spent = allocator::thread::allocations() - before;
         assert_eq!(spent, 0, "{rejection:?}");
         let report = reports.take().unwrap();
         assert_eq!((report.request, report.error.downcast_ref()), (id, Some(&rejection)));

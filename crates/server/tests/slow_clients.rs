@@ -6,7 +6,6 @@ mod application;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
 use std::process::{Child, Command as Process, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -41,9 +40,8 @@ fn descriptors() -> usize {
     usize::try_from(limit.rlim_max).unwrap_or(usize::MAX)
 }
 
-/// A file of crates/server/tests/tls.
 fn file(name: &str) -> Pem {
-    Pem::File(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls").join(name))
+    Pem::File(rookery_test_support::tls_file(name))
 }
 
 fn secure() -> ListenerConfig {
@@ -130,12 +128,16 @@ fn an_honest_client_is_answered_among_10_000_handshakes_that_never_end() {
 fn among_slow_ones(site: ListenerConfig, tls: Option<&Arc<ClientConfig>>) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     // Of the server's process; the attackers' is another one.
-    let seats = Limits::default().connections.min(descriptors().saturating_sub(200));
+    let seats = Limits::default().max_connections.min(descriptors().saturating_sub(200));
     // A small machine has room for fewer connections, and their seats are taken then: not what is shown here.
     // Nor is how fast they come again: what a handshake costs is measured elsewhere.
     let handshake_time = Duration::from_secs(120);
-    let limits =
-        Limits { connections: seats, memory: Some(4 << 30), handshake_time, ..Limits::default() };
+    let limits = Limits {
+        max_connections: seats,
+        max_client_memory: Some(4 << 30),
+        tls_handshake_timeout: handshake_time,
+        ..Limits::default()
+    };
     let server = Server::new(Config { limits, ..Config::default() }, Box::new(NoWaker));
     let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
     let address = listener.local_addr().unwrap();
@@ -169,7 +171,7 @@ fn among_slow_ones(site: ListenerConfig, tls: Option<&Arc<ClientConfig>>) {
     println!("among the slow: median {:?}, p99 {:?} of {REQUESTS}", crowded.0, crowded.1);
     assert!(held + held / 10 >= seats, "the slow ones have left: nothing was shown");
     // That it is 250 ms on a quiet machine is for whoever runs this to see; that nobody waits until slow ones have to go is for here.
-    assert!(crowded.1 < Limits::default().head_time, "p99 {:?}", crowded.1);
+    assert!(crowded.1 < Limits::default().header_timeout, "p99 {:?}", crowded.1);
 }
 
 /// The attackers: a third never speak, a third send a byte of a head each second, a third a byte of a body. Over TLS the second third sends

@@ -7,12 +7,10 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rookery_server::output;
+use rookery_test_support::TEST_TIMEOUT;
 
 /// What the program is to do when it is started again.
 const MODE: &str = "ROOKERY_OUTPUT_MODE";
-
-/// What a machine that is busy may take for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn does_what_it_was_started_again_for() {
@@ -49,7 +47,7 @@ fn run(mode: &str, stderr: OwnedFd) -> ExitStatus {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["does_what_it_was_started_again_for", "--exact", "--nocapture"]);
     let mut child = command.env(MODE, mode).stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             return status;

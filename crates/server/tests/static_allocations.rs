@@ -1,7 +1,5 @@
 //! What static files allocate: nothing where the application answers, and nothing where the file is in memory.
 
-mod counting;
-
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -11,8 +9,10 @@ use rookery_server::static_files::{
     BodyFraming, Overrides, RequestHead, Route, StaticFiles, StaticPath,
 };
 use rookery_server::{Config, ListenerConfig, Server};
+use rookery_test_support::allocator::{self, CountingAllocator};
 
-use crate::counting::allocations;
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn requests_for_the_application_allocate_nothing() {
@@ -27,9 +27,9 @@ fn requests_for_the_application_allocate_nothing() {
             body,
             headers: &headers,
         };
-        let before = allocations();
+        let before = allocator::thread::allocations();
         let decision = files.route(&request);
-        (decision, allocations() - before)
+        (decision, allocator::thread::allocations() - before)
     };
     let targets = ["/", "/api/items/17?x=%20", "/a%20b/c%C3%A9", "/static/private/x", "/lib/../x"];
     for target in targets {
@@ -58,7 +58,7 @@ fn requests_for_the_application_allocate_nothing() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_file_in_memory_allocates_nothing() {
-    counting::leave_this_thread_out();
+    allocator::process::exclude_current_thread();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.txt");
     std::fs::write(&path, "0123456789".repeat(1000)).unwrap();
@@ -91,9 +91,9 @@ fn a_file_in_memory_allocates_nothing() {
         ["", "Accept-Encoding: gzip\r\n", "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT\r\n"]
     {
         ask(&request(more), 200);
-        let before = counting::allocations_everywhere();
+        let before = allocator::process::allocations();
         ask(&request(more), 1000);
-        let spent = counting::allocations_everywhere() - before;
+        let spent = allocator::process::allocations() - before;
         // The device is asked about anew each minute, and a timer's wheel may grow.
         assert!(spent <= 32, "{more:?}: {spent} allocations in 1,000");
     }

@@ -1,7 +1,6 @@
 //! What peers that never read make the server hold: the budget counts every byte of it, and a WebSocket is read no further.
 
 mod application;
-mod counting;
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -11,11 +10,13 @@ use std::time::{Duration, Instant};
 
 use rookery_exchange::{Command, Event, Lease, Link, Payload, ResponseBody, Share};
 use rookery_server::{Config, Limits, Listener, ListenerConfig, Server};
+use rookery_test_support::TEST_TIMEOUT;
+use rookery_test_support::allocator::{self, CountingAllocator};
 
 use self::application::{Application, NoWaker};
 
-/// Waits at most so long for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// What is not counted because it is of a constant size: scratch buffers, buffers kept for reuse, tables and threads.
 const CONSTANT: usize = 6 << 20;
@@ -66,7 +67,7 @@ struct Echo {
 impl Echo {
     /// An application that sends each message back, and answers requests with a large reply.
     fn new(sends: Sends) -> Echo {
-        let limits = Limits { memory: Some(2 << 30), ..Limits::default() };
+        let limits = Limits { max_client_memory: Some(2 << 30), ..Limits::default() };
         let server = Server::new(Config { limits, ..Config::default() }, Box::new(NoWaker));
         let listener =
             server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
@@ -112,7 +113,7 @@ impl Echo {
 
     fn ask(&self, request: &[u8]) -> TcpStream {
         let mut socket = TcpStream::connect(self.address()).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         take_little(&socket);
         socket.write_all(request).unwrap();
         let (mut head, mut byte) = ([0; 4], [0]);
@@ -126,12 +127,12 @@ impl Echo {
 
     /// The bytes that live, once they no longer change.
     fn settled() -> usize {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         let mut seen = (0, Instant::now());
         while seen.1.elapsed() < Duration::from_millis(300) {
             assert!(Instant::now() < until, "the heap does not come to rest");
             std::thread::sleep(Duration::from_millis(5));
-            let live = counting::live_bytes();
+            let live = allocator::process::live_bytes();
             if live != seen.0 {
                 seen = (live, Instant::now());
             }
@@ -215,7 +216,7 @@ fn a_websocket_whose_peer_never_reads_is_counted_and_read_no_further() {
         // It is the client's, and made before.
         let held_by_client = bytes.capacity();
         let sent = send_while_taken(&mut socket, &bytes);
-        let waiting = rookery_exchange::QueueLimits::default().message_bytes;
+        let waiting = rookery_exchange::QueueLimits::default().ws_max_receive_queue_size;
         let echo = Echo { before: echo.before + held_by_client, ..echo };
         let held = echo.assert_counted(&format!("{sends:?} {len}"), waiting);
         assert!(sent < ALL / 2, "{sends:?} {len}: {sent} bytes were read");
@@ -232,7 +233,7 @@ fn a_websocket_whose_peer_never_reads_is_counted_and_read_no_further() {
                 }
             }
         });
-        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        socket.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
         socket.write_all(&bytes[sent..]).unwrap();
         reader.join().unwrap();
     }

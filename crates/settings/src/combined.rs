@@ -1,32 +1,33 @@
-//! The settings of a start: what was given, where, and what counts.
+//! The combination of the settings from all sources.
 
 use std::collections::BTreeMap;
 
 use crate::kind::{Raw, Value};
 use crate::setting::{Default, Section, Setting, Shown};
 use crate::table;
+use crate::value_parser::InvalidValue;
 
-/// Where a value comes from, in the order of precedence.
+/// The source of a value. The variants are in the order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// An option of the program.
     CommandLine,
-    /// An argument of a function of R.
+    /// An argument of an R function.
     Argument,
-    /// A variable `ROOKERY_*`.
+    /// An environment variable `ROOKERY_*`.
     Environment,
     /// `_server.yml`.
     File,
     /// An option of R.
     Option,
-    /// A variable of the hosting service, such as `PORT`.
+    /// An environment variable of the hosting service, such as `PORT`.
     Platform,
-    /// The default, where nothing was given.
+    /// The default of the setting.
     Default,
 }
 
 impl Source {
-    /// Returns what a table of settings calls the source.
+    /// Returns the name of the source in the output of `rookery config`.
     pub fn name(self) -> &'static str {
         match self {
             Source::CommandLine => "command line",
@@ -38,45 +39,54 @@ impl Source {
         }
     }
 
-    /// Returns a setting as it is written there, in backticks.
+    /// Returns the setting in the spelling of this source, in backticks.
     pub fn show(self, setting: &Setting) -> String {
         match self {
             Source::CommandLine if setting.shown == Shown::No => {
                 format!("`--limit {}`", setting.name)
             }
-            Source::CommandLine if setting.is_on_by_default() => {
-                format!("`--no-{}`", setting.option())
-            }
-            Source::CommandLine => format!("`--{}`", setting.option()),
+            Source::CommandLine => format!("`--{}`", setting.long_option()),
             Source::Environment => format!("`{}`", setting.variable()),
             Source::File => format!("`{}:`", setting.path()),
             Source::Option => format!("`rookery.{}`", setting.name),
-            Source::Argument => format!("`{}`", setting.key),
+            Source::Argument => format!("`{}`", setting.key()),
             Source::Platform | Source::Default => format!("`{}`", setting.name),
         }
     }
 }
 
-/// A value that was given.
+/// A value that a source gives to a setting.
 #[derive(Debug, Clone)]
 pub struct GivenValue {
     /// The setting.
     pub setting: &'static Setting,
-    /// Its value.
+    /// The value.
     pub value: Value,
-    /// Where it comes from.
+    /// The source of the value.
     pub source: Source,
-    /// Where exactly it comes from, as the beginning of a message: a file with a line, for one.
+    /// The position within the source for messages, such as a file and its line.
     pub place: Option<String>,
 }
 
 impl GivenValue {
-    /// Returns the setting as it is written where it was given, in backticks.
+    /// Parses the value that a source gives to a setting.
+    ///
+    /// # Errors
+    /// Fails if the setting does not accept the value.
+    pub fn parse(
+        setting: &'static Setting,
+        raw: &Raw,
+        source: Source,
+    ) -> Result<GivenValue, InvalidValue> {
+        Ok(GivenValue { setting, value: setting.read(raw)?, source, place: None })
+    }
+
+    /// Returns the setting in the spelling of its source, in backticks.
     pub fn name(&self) -> String {
         self.source.show(self.setting)
     }
 
-    /// Returns a message about the value, with the place that it was given in.
+    /// Returns a message about the value that names its position.
     fn message(&self, message: &str) -> String {
         match &self.place {
             Some(place) => format!("In {place}: {message}"),
@@ -85,7 +95,7 @@ impl GivenValue {
     }
 }
 
-/// Values of all sources, of which the strongest counts.
+/// The values of all sources, of which those with the highest precedence are used.
 #[derive(Debug, Clone, std::default::Default)]
 pub struct Settings {
     given: BTreeMap<&'static str, GivenValue>,
@@ -95,17 +105,18 @@ pub struct Settings {
 /// A conflict between settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
-    /// The source of the setting that is in conflict with others.
+    /// The source of the setting that conflicts with others.
     pub source: Source,
-    /// What is wrong, as a sentence.
+    /// A sentence about the conflict.
     pub message: String,
 }
 
 impl Settings {
-    /// Combines what the sources give. Of two values of one source the later one counts.
+    /// Combines the values of the sources. If a source gives several values, the last one is used.
     ///
-    /// Certificates of a source belong to what it says of HTTPS. Where a stronger source names others, all
-    /// of that is left out; a source without certificates adds to those of the others.
+    /// The HTTPS settings of a source belong to its certificates. If a source with higher
+    /// precedence names other certificates, all HTTPS settings of the former are ignored. The HTTPS
+    /// settings of a source without certificates are added to those of the others.
     pub fn combine(given: impl IntoIterator<Item = GivenValue>) -> Settings {
         let mut all: Vec<GivenValue> = given.into_iter().collect();
         let is_certificate =
@@ -134,7 +145,7 @@ impl Settings {
         settings
     }
 
-    /// Returns these settings, with another default for one of them.
+    /// Returns these settings with a different default for one of them.
     #[must_use]
     pub fn with_default(mut self, name: &'static str, value: Value) -> Settings {
         let setting = table::row(name);
@@ -143,8 +154,8 @@ impl Settings {
         self
     }
 
-    /// Returns these settings with the values of `running` for the rows that `is_kept` accepts, and
-    /// those of the rows whose values differ.
+    /// Returns these settings, with the values of `running` for the rows that `is_kept` accepts.
+    /// Also returns those rows whose values differ.
     #[must_use]
     pub fn with_values_kept(
         mut self,
@@ -163,23 +174,23 @@ impl Settings {
         (self, differ)
     }
 
-    /// Returns what was given for a setting.
+    /// Returns the value that was given for a setting.
     pub fn given(&self, name: &str) -> Option<&GivenValue> {
         self.given.get(name)
     }
 
-    /// Returns true when the setting was given.
+    /// Returns true if a source gives a value for the setting.
     pub fn is_given(&self, name: &str) -> bool {
         self.given.contains_key(name)
     }
 
-    /// Returns all values that count, by name.
+    /// Returns all given values, by name.
     pub fn all(&self) -> impl Iterator<Item = &GivenValue> {
         self.given.values()
     }
 
-    /// Returns the value of a setting: the one that was given, or else the default. `None` is a
-    /// setting that was not given and has no default, or whose default the server finds out.
+    /// Returns the value of a setting, which is its default if no source gives one. Returns `None`
+    /// for a setting without a value, or with a default that the server determines when it starts.
     pub fn value(&self, name: &str) -> Option<Value> {
         if let Some(given) = self.given.get(name) {
             return Some(given.value.clone());
@@ -197,7 +208,7 @@ impl Settings {
         self.value(name).and_then(|value| value.flag()).unwrap_or(false)
     }
 
-    /// Returns the value of a number; infinity is no limit.
+    /// Returns the value of a number; infinity means no limit.
     pub fn number(&self, name: &str) -> Option<f64> {
         self.value(name)?.number()
     }
@@ -211,7 +222,7 @@ impl Settings {
         }
     }
 
-    /// Returns the values of a list; of none the list is empty.
+    /// Returns the values of a list, which is empty by default.
     pub fn list(&self, name: &str) -> Vec<String> {
         match self.value(name) {
             Some(Value::List(list)) => list,
@@ -219,7 +230,7 @@ impl Settings {
         }
     }
 
-    /// Checks the settings against each other.
+    /// Checks the settings for conflicts.
     ///
     /// # Errors
     /// Fails with the first conflict.
@@ -248,8 +259,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Returns what is to be reported about sources that disagree. An environment variable overrides
-    /// `_server.yml` since this release, which it did not before.
+    /// Returns messages about environment variables that override a different value in
+    /// `_server.yml`. In earlier releases the file had precedence.
     pub fn notes(&self) -> Vec<String> {
         let overridden = self.overridden.iter().filter(|weaker| weaker.source == Source::File);
         let differs = overridden.filter_map(|weaker| {
@@ -258,7 +269,8 @@ impl Settings {
             is_new.then(|| {
                 let place = weaker.place.as_deref().unwrap_or("_server.yml");
                 format!(
-                    "{} in the environment overrides {} in {place}, which had precedence in earlier releases",
+                    "{} in the environment overrides {} in {place}, which had precedence in \
+                     earlier releases",
                     stronger.name(),
                     weaker.name(),
                 )
@@ -273,8 +285,7 @@ mod tests {
     use super::*;
 
     fn given(source: Source, name: &str, text: &str) -> GivenValue {
-        let setting = table::row(name);
-        GivenValue { setting, value: setting.read(&Raw::from(text)).unwrap(), source, place: None }
+        GivenValue::parse(table::row(name), &Raw::from(text), source).unwrap()
     }
 
     fn conflict(given: &[(Source, &str, &str)]) -> String {
@@ -285,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strongest_source_counts_and_the_last_value_of_one_source() {
+    fn uses_the_source_with_highest_precedence_and_its_last_value() {
         use Source::{Argument, CommandLine, Environment, File, Option, Platform};
         let order = [Platform, Option, File, Environment, Argument, CommandLine];
         let mut all = Vec::new();
@@ -316,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_of_a_stronger_source_replace_all_of_https() {
+    fn certificates_of_a_source_with_precedence_replace_all_https_settings() {
         let settings = Settings::combine([
             given(Source::File, "tls_cert", "file.pem"),
             given(Source::File, "hsts", "300"),
@@ -325,7 +336,7 @@ mod tests {
         ]);
         assert_eq!(settings.value("tls_cert"), Some(Value::Paths(vec!["own.pem".into()])));
         assert!(!settings.is_given("hsts") && settings.is_given("port"));
-        // A source without certificates of its own adds to those of the others.
+        // The settings of a source without certificates are added to those of the others.
         let settings = Settings::combine([
             given(Source::File, "acme_dir", "/kept"),
             given(Source::CommandLine, "domain", "a.org"),
@@ -339,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn conflicts_are_told_in_the_words_of_their_source() {
+    fn messages_about_conflicts_use_the_spelling_of_the_source() {
         use Source::{CommandLine, Environment, File};
         for (settings, message) in [
             (&[(CommandLine, "hsts", "300")][..], "`--hsts` needs `--tls-cert` or `--domain`."),
@@ -388,7 +399,7 @@ mod tests {
         let (settings, differ) = of("9001", "6s", "2MB").with_values_kept(&running, is_kept);
         assert_eq!(differ.iter().map(|row| row.name).collect::<Vec<_>>(), ["port"]);
         assert_eq!((settings.number("port"), settings.number("drain")), (Some(9000.0), Some(6.0)));
-        // Also where one of them does not give it; the default may be the same.
+        // A row is also kept if one of the two gives no value.
         let without = Settings::combine([given(Source::CommandLine, "host", "127.0.0.1")]);
         let (settings, differ) = without.clone().with_values_kept(&running, is_kept);
         assert_eq!((settings.number("port"), differ.len()), (Some(9000.0), 1));
@@ -397,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_overrides_the_file_is_reported() {
+    fn reports_variables_that_override_the_file() {
         let differing = |text| {
             Settings::combine([
                 given(Source::Environment, "max_body_size", text),
@@ -407,10 +418,8 @@ mod tests {
         assert_eq!(differing("1 B").notes(), [""; 0]);
         assert_eq!(
             differing("2").notes(),
-            [
-                "`ROOKERY_MAX_BODY_SIZE` in the environment overrides `limits.max_body_size:` in _server.yml, which had \
-                 precedence in earlier releases"
-            ]
+            ["`ROOKERY_MAX_BODY_SIZE` in the environment overrides `limits.max_body_size:` in \
+                 _server.yml, which had precedence in earlier releases"]
         );
     }
 }

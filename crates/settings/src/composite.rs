@@ -1,22 +1,24 @@
-//! Values of several fields, each with a short form on the command line.
+//! Values with several fields, each with a short form for the command line.
 
 use crate::kind::{Composite, Kind, Raw, Rejected, Value};
 use crate::value_parser::flag;
 
-/// What the authors of browsers ask of a name that they preload, in seconds: a year.
+/// The minimum age for the preload lists of browsers, in seconds.
 const YEAR: f64 = 31_536_000.0;
-/// R's integers are signed.
+/// The largest integer of R, which is signed.
 const MAX_AGE: f64 = 2_147_483_647.0;
 
 pub(crate) static COMPRESSION: Composite = Composite {
-    wanted: "on, off, or one or more of level=1 to level=9, threshold=<bytes> and takeover=on, separated by commas",
+    wanted: "on, off, or one or more of level=1 to level=9, threshold=<bytes> and takeover=on, \
+             separated by commas",
     fields: &[("level", Kind::Count), ("threshold", Kind::Bytes), ("takeover", Kind::Flag)],
     read: compression,
     show: show_compression,
 };
 
 pub(crate) static HSTS: Composite = Composite {
-    wanted: "off, or a number of seconds, optionally followed by subdomains and preload, separated by commas",
+    wanted: "off, or a number of seconds, optionally followed by subdomains and preload, \
+             separated by commas",
     fields: &[
         ("max_age", Kind::Seconds),
         ("include_subdomains", Kind::Flag),
@@ -26,7 +28,7 @@ pub(crate) static HSTS: Composite = Composite {
     show: show_hsts,
 };
 
-/// Reads how WebSocket messages are compressed; level 0 is not at all.
+/// Reads the compression of WebSocket messages. Level 0 means no compression.
 fn compression(raw: &Raw) -> Result<Value, Rejected> {
     let (mut level, mut threshold, mut takeover) = (2.0, 512.0, false);
     let fields: Vec<(&str, &str)> = match raw {
@@ -85,11 +87,11 @@ fn show_hsts(value: &Value) -> String {
     format!("{age}{subdomains}{preload}")
 }
 
-/// Reads what browsers are told by `Strict-Transport-Security`; `off` tells them nothing.
+/// Reads the value of `Strict-Transport-Security`. With `off` the header is not sent.
 fn hsts(raw: &Raw) -> Result<Value, Rejected> {
     let (mut age, mut subdomains, mut preload) = (None, false, false);
     match raw {
-        // `0` is an age: it has browsers forget the name.
+        // `0` is an age, with which browsers forget the host.
         Raw::Text(text) if text.trim() != "0" && flag(text.trim()) == Some(false) => {
             return Ok(Value::Flag(false));
         }
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn compression_is_read_from_its_short_form_and_from_fields() {
+    fn parses_compression_from_short_form_and_fields() {
         for (given, wanted) in [
             ("on", ["2", "512", "false"]),
             ("yes", ["2", "512", "false"]),
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn hsts_is_read_from_its_short_form_and_from_fields() {
+    fn parses_hsts_from_short_form_and_fields() {
         assert_eq!(text(hsts, "300").unwrap(), ["300", "false", "false"]);
         assert_eq!(text(hsts, "0").unwrap(), ["0", "false", "false"]);
         assert_eq!(text(hsts, "1h, subdomains").unwrap(), ["3600", "true", "false"]);

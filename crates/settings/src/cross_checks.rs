@@ -1,4 +1,4 @@
-//! Rules across several settings, besides those that a row needs and excludes.
+//! Checks across several settings, besides the lists of needed and excluded settings in each row.
 
 use crate::combined::{GivenValue, Settings};
 use crate::kind::Value;
@@ -33,7 +33,8 @@ pub(crate) fn clients_need_another_port(
     }
     let port = domain.source.show(table::row("redirect_from"));
     Err(format!(
-        "{} needs {port}, usually port 80, if clients need a certificate, because the authority has none.",
+        "{} needs {port}, usually port 80, if clients need a certificate, because the authority \
+         has none.",
         domain.name()
     ))
 }
@@ -56,7 +57,7 @@ pub(crate) fn no_more_ready_than_workers(
     settings: &Settings,
     ready: &GivenValue,
 ) -> Result<(), String> {
-    // How many `auto` is, the program finds out.
+    // The number for `auto` is not known here.
     let (Some(workers), Some(number)) = (settings.number("workers"), ready.value.number()) else {
         return Ok(());
     };
@@ -76,7 +77,8 @@ pub(crate) fn shares_are_a_whole(settings: &Settings, _: &GivenValue) -> Result<
         return Ok(());
     }
     Err(format!(
-        "The shares of `max_client_memory` add up to {total} %: together they must be at most 100 %."
+        "The shares of `max_client_memory` add up to {total} %: together they must be at most 100 \
+         %."
     ))
 }
 
@@ -86,7 +88,7 @@ mod tests {
     use crate::kind::Raw;
     use crate::table;
 
-    fn told(given: &[(&str, &str)]) -> String {
+    fn conflict(given: &[(&str, &str)]) -> String {
         let given = given.iter().map(|(name, text)| {
             let setting = table::row(name);
             let raw = if setting.kind.is_list() && text.contains(' ') {
@@ -94,12 +96,7 @@ mod tests {
             } else {
                 Raw::from(*text)
             };
-            GivenValue {
-                setting,
-                value: setting.read(&raw).unwrap(),
-                source: Source::CommandLine,
-                place: None,
-            }
+            GivenValue::parse(setting, &raw, Source::CommandLine).unwrap()
         });
         Settings::combine(given)
             .check()
@@ -107,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_across_settings_are_checked() {
+    fn checks_settings_against_each_other() {
         for (given, message) in [
             (
                 &[("tls_cert", "a b"), ("tls_key", "k")][..],
@@ -116,7 +113,8 @@ mod tests {
             (&[("tls_cert", "a b"), ("tls_key", "k l")], "fine"),
             (
                 &[("domain", "a.org"), ("port", "444"), ("tls_client_ca", "c")],
-                "`--domain` needs `--redirect-from`, usually port 80, if clients need a certificate, because the authority has none.",
+                "`--domain` needs `--redirect-from`, usually port 80, if clients need a \
+                 certificate, because the authority has none.",
             ),
             (&[("domain", "a.org"), ("tls_client_ca", "c")], "fine"),
             (
@@ -140,11 +138,12 @@ mod tests {
             (&[("workers", "auto"), ("min_ready", "3")], "fine"),
             (
                 &[("share_replies", "50"), ("share_queues", "50")],
-                "The shares of `max_client_memory` add up to 160 %: together they must be at most 100 %.",
+                "The shares of `max_client_memory` add up to 160 %: together they must be at most \
+                 100 %.",
             ),
             (&[("share_replies", "10")], "fine"),
         ] {
-            assert_eq!(told(given), message, "{given:?}");
+            assert_eq!(conflict(given), message, "{given:?}");
         }
     }
 }

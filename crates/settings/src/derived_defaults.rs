@@ -5,7 +5,7 @@ use crate::combined::Settings;
 use crate::kind::Value;
 use crate::text_forms::UNIX;
 
-/// The default is found out by the server, or by R, when it starts.
+/// Returns `None` for a default that the server or R determines when it starts.
 pub(crate) fn found_at_start(_: &Settings) -> Option<Value> {
     None
 }
@@ -14,19 +14,19 @@ pub(crate) fn port(settings: &Settings) -> Option<Value> {
     Some(Value::Number(if settings.is_given("domain") { 443.0 } else { 8000.0 }))
 }
 
-/// Requests are redirected from where everybody looks, unless the server is somewhere else.
+/// Returns port 80 for a server with a certificate for a public name on the default port.
 pub(crate) fn redirect_from(settings: &Settings) -> Option<Value> {
     let is_socket = settings.text("host").is_some_and(|host| host.starts_with(UNIX));
     let is_usual = settings.is_given("domain") && !settings.is_given("port") && !is_socket;
     Some(if is_usual { Value::Number(80.0) } else { Value::Word("none") })
 }
 
-/// Whoever writes an app has made a mistake, and should see it once.
+/// Returns no retries for an app under development, whose mistake should be reported at once.
 pub(crate) fn start_retries(settings: &Settings) -> Option<Value> {
     Some(Value::Number(if settings.flag("reload") { 0.0 } else { 3.0 }))
 }
 
-/// Whoever writes an app wants to see its new version, and not how old pages end.
+/// Returns a short time for an app under development, whose new version should be served at once.
 pub(crate) fn drain(settings: &Settings) -> Option<Value> {
     Some(Value::Number(if settings.flag("reload") { 1.0 } else { 60.0 }))
 }
@@ -43,14 +43,12 @@ mod tests {
 
     fn settings(given: &[(&str, &str)]) -> Settings {
         Settings::combine(given.iter().map(|(name, text)| {
-            let setting = table::row(name);
-            let value = setting.read(&Raw::from(*text)).unwrap();
-            GivenValue { setting, value, source: Source::CommandLine, place: None }
+            GivenValue::parse(table::row(name), &Raw::from(*text), Source::CommandLine).unwrap()
         }))
     }
 
     #[test]
-    fn defaults_follow_other_settings() {
+    fn defaults_depend_on_other_settings() {
         let with_domain = settings(&[("domain", "a.org")]);
         assert_eq!(
             (with_domain.number("port"), with_domain.number("redirect_from")),

@@ -1,4 +1,4 @@
-//! Settings of the environment.
+//! Settings from environment variables.
 
 use std::ffi::OsString;
 
@@ -6,23 +6,25 @@ use crate::combined::{GivenValue, Source};
 use crate::kind::Raw;
 use crate::setting::{Places, Setting};
 use crate::table;
+use crate::value_parser::InvalidValue;
 
-/// Variables of hosting services, and the settings that they are for.
+/// The variables of hosting services, and the settings that they set.
 const PLATFORM: [(&str, &str); 2] = [("PORT", "port"), ("WEB_CONCURRENCY", "workers")];
 
-/// What the environment says.
+/// The settings in the environment.
 #[derive(Debug, Default)]
 pub struct Environment {
-    /// Its values.
+    /// The values.
     pub given: Vec<GivenValue>,
-    /// What is to be reported: variables that are deprecated, or ignored.
+    /// Messages about deprecated or ignored variables, to be logged.
     pub notes: Vec<String>,
 }
 
 /// Reads the variables of all settings. An empty variable counts as unset.
 ///
 /// # Errors
-/// Fails with a message when a variable is not text, or has a value that its setting does not accept.
+/// Fails with a message if a variable is not valid UTF-8, or if its setting does not accept the
+/// value.
 pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, String> {
     let variable = |name: &str| -> Result<Option<String>, String> {
         let value = variable(name).map(OsString::into_string).transpose();
@@ -31,7 +33,7 @@ pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, 
         Ok(value.filter(|value| !value.is_empty() && !is_service_link(value)))
     };
     let mut environment = Environment::default();
-    // A worker finds the number of workers under the name of the setting.
+    // In a worker, the supervisor sets the variable of this setting to the number of workers.
     let is_worker = variable("ROOKERY_WORKER")?.is_some();
     for setting in table::all().filter(|row| row.places.has(Places::ENVIRONMENT)) {
         if setting.name == "workers" && is_worker {
@@ -54,30 +56,17 @@ pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, 
             found = Some((old, value));
         }
         if let Some((name, value)) = found {
-            let value = setting.read(&Raw::Text(value));
-            let value =
-                value.map_err(|invalid| invalid.at(&format!("The environment variable {name}")))?;
-            environment.given.push(GivenValue {
-                setting,
-                value,
-                source: Source::Environment,
-                place: None,
-            });
+            let given = GivenValue::parse(setting, &Raw::Text(value), Source::Environment);
+            let wrong =
+                |invalid: InvalidValue| invalid.at(&format!("The environment variable {name}"));
+            environment.given.push(given.map_err(wrong)?);
         }
     }
     for (name, of) in PLATFORM {
-        let setting = table::row(of);
-        // Another program's variable may be anything.
+        // The variable may belong to another program, so any value is accepted.
         let Ok(Some(text)) = variable(name) else { continue };
-        match setting.read(&Raw::Text(text)) {
-            Ok(value) => {
-                environment.given.push(GivenValue {
-                    setting,
-                    value,
-                    source: Source::Platform,
-                    place: None,
-                });
-            }
+        match GivenValue::parse(table::row(of), &Raw::Text(text), Source::Platform) {
+            Ok(given) => environment.given.push(given),
             Err(invalid) => {
                 let why = invalid.at(&format!("the environment variable {name}"));
                 environment.notes.push(format!("{why} It is ignored"));
@@ -87,17 +76,17 @@ pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, 
     Ok(environment)
 }
 
-/// Returns true for the address of a service, which Kubernetes puts into `ROOKERY_PORT` where a
-/// service has the name `rookery`.
+/// Returns true for the address of a service. Kubernetes sets `ROOKERY_PORT` to an address if a
+/// service is named `rookery`.
 fn is_service_link(value: &str) -> bool {
     ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme))
 }
 
-/// Returns the variables that only the program reads, for workers to be started without them.
+/// Returns the variables that only the program reads, and that workers must not inherit.
 pub fn program_variables() -> impl Iterator<Item = String> {
     table::all()
         .filter(|row| row.is_program_variable && row.places.has(Places::ENVIRONMENT))
-        // The program sets it for workers itself, under the same name for one release.
+        // The program itself sets this variable for workers, for one more release.
         .filter(|row| row.name != "workers")
         .map(Setting::variable)
 }
@@ -119,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_read_by_their_rows() {
+    fn parses_variables_with_the_rows_of_the_table() {
         let (given, notes) = read_all(&[
             ("ROOKERY_MAX_BODY_SIZE", "1MB"),
             ("ROOKERY_PROXY_PROTOCOL", "TRUE"),
@@ -131,28 +120,28 @@ mod tests {
         let wrong = read_all(&[("ROOKERY_PORT", "http")]).unwrap_err();
         assert_eq!(
             wrong,
-            "The environment variable ROOKERY_PORT must be a whole number from 0 to 65535, not `http`."
+            "The environment variable ROOKERY_PORT must be a whole number from 0 to 65535, not \
+             `http`."
         );
     }
 
     #[test]
-    fn former_variables_are_read_and_reported() {
+    fn former_variables_are_accepted_with_a_message() {
         let (given, notes) = read_all(&[("ROOKERY_BODY_BYTES", "1")]).unwrap();
         assert_eq!(given, ["max_body_size Number(1.0)"]);
         assert_eq!(
             notes,
-            [
-                "the environment variable ROOKERY_BODY_BYTES is deprecated: use ROOKERY_MAX_BODY_SIZE"
-            ]
+            ["the environment variable ROOKERY_BODY_BYTES is deprecated: use \
+                 ROOKERY_MAX_BODY_SIZE"]
         );
         let both = read_all(&[("ROOKERY_BODY_BYTES", "1"), ("ROOKERY_MAX_BODY_SIZE", "1")]);
         assert!(both.unwrap_err().contains("are the same setting"));
-        // It never was a variable.
+        // There never was such a variable.
         assert_eq!(read_all(&[("ROOKERY_KILL_STUCK", "1s")]).unwrap().0.len(), 0);
     }
 
     #[test]
-    fn variables_of_hosting_services_are_weaker_and_may_be_anything() {
+    fn variables_of_hosting_services_have_low_precedence_and_may_be_invalid() {
         let (given, notes) = read_all(&[("PORT", "5000"), ("WEB_CONCURRENCY", "many")]).unwrap();
         assert_eq!(given, ["port Number(5000.0)"]);
         assert!(
@@ -162,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_of_a_service_of_kubernetes_is_no_port() {
+    fn ignores_service_addresses_of_kubernetes() {
         let (given, notes) =
             read_all(&[("ROOKERY_PORT", "tcp://10.0.0.11:80"), ("PORT", "tcp://10.0.0.12:80")])
                 .unwrap();
@@ -170,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_does_not_take_the_number_of_workers_for_a_setting() {
+    fn a_worker_ignores_the_variable_with_the_number_of_workers() {
         assert_eq!(read_all(&[("ROOKERY_WORKERS", "4")]).unwrap().0, ["workers Number(4.0)"]);
         assert!(
             read_all(&[("ROOKERY_WORKERS", "4"), ("ROOKERY_WORKER", "0")]).unwrap().0.is_empty()
@@ -178,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_of_address_https_and_workers_are_the_programs() {
+    fn lists_the_variables_that_only_the_program_reads() {
         let own: Vec<String> = program_variables().collect();
         for name in [
             "ROOKERY_PORT",

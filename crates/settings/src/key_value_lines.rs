@@ -1,11 +1,12 @@
-//! Lines `key=value` that the program and R exchange, with `%` and ends of lines as URLs write them.
+//! The format of settings that the program and R exchange: lines `key=value`, in which `%` and line
+//! ends are percent-encoded.
 
 use std::os::unix::ffi::OsStrExt as _;
 
 use crate::kind::{Raw, Value};
 
-/// Lines for R, which `cli_read()` and `typed_values()` read there. The key of a value begins with its
-/// type: `number:port=8000`. A list has a line for each value.
+/// Lines for R, which `cli_read()` and `typed_values()` parse. The key of a value begins with its
+/// type, as in `number:port=8000`. A list has one line for each value.
 #[derive(Debug, Default)]
 pub struct Lines(Vec<u8>);
 
@@ -24,7 +25,7 @@ impl Lines {
         self.0.push(b'\n');
     }
 
-    /// Adds a value under a name, with `place` in front of its type.
+    /// Adds a value under a name, with `place` as a prefix of its type.
     pub fn value(&mut self, place: &str, name: &str, value: &Value) {
         let mut add = |kind: &str, text: &[u8]| self.line(&format!("{place}{kind}:{name}"), text);
         match value {
@@ -52,7 +53,8 @@ impl Lines {
     }
 }
 
-/// Returns what was given in lines, of which a list has one for each value; `None` if there is no line.
+/// Returns the value in lines that R wrote, one for each value of a list; `None` if there are no
+/// lines.
 pub fn raw<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<Raw> {
     let decoded = |line: &str| Raw::Text(line.replace("%0A", "\n").replace("%25", "%"));
     let mut values: Vec<Raw> = lines.into_iter().map(decoded).collect();

@@ -1,41 +1,41 @@
-//! What a setting's value can be, before and after it has been read.
+//! The kinds of values, and values before and after they are parsed.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::units;
 
-/// The kind of a setting's value, which decides what is accepted and how it is shown.
+/// The kind of a value, which determines the accepted texts and the form in which a value is shown.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
-    /// Yes or no.
+    /// `yes` or `no`.
     Flag,
     /// A whole number.
     Count,
-    /// A number of bytes, perhaps with a unit such as `MB`.
+    /// A number of bytes, which may have a unit such as `MB`.
     Bytes,
     /// A time, in seconds unless it has a unit.
     Seconds,
-    /// Whole bytes per second.
+    /// A whole number of bytes per second.
     Rate,
-    /// A whole number of percent.
+    /// A whole percentage.
     Percent,
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// One text of a form.
+    /// A text of this form.
     Text(&'static Form),
-    /// Texts of a form; a single text is split at its commas.
+    /// A list of texts of this form; a single text is split at its commas.
     List(&'static Form),
-    /// The path of a file or folder, relative to where it was given.
+    /// The path of a file or folder, relative to the place where it is given.
     Path,
-    /// Paths of files; each is given by itself, because a path may contain a comma.
+    /// A list of file paths. A text is not split at commas, because a path may contain a comma.
     Paths,
-    /// A value of several fields, which a function reads.
+    /// A value of several fields, which a function parses.
     Composite(&'static Composite),
 }
 
 impl Kind {
-    /// Returns the name of the kind, as documents and R's tables have it.
+    /// Returns the name of the kind in documents and in R's table.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Flag => "flag",
@@ -53,12 +53,12 @@ impl Kind {
         }
     }
 
-    /// Returns true for kinds whose value is a number.
+    /// Returns true if the value is a number.
     pub fn is_number(self) -> bool {
         matches!(self, Kind::Count | Kind::Bytes | Kind::Seconds | Kind::Rate | Kind::Percent)
     }
 
-    /// Returns true for kinds of which several may be given.
+    /// Returns true if several values may be given.
     pub fn is_list(self) -> bool {
         matches!(self, Kind::List(_) | Kind::Paths)
     }
@@ -67,49 +67,49 @@ impl Kind {
 /// The form of a text.
 #[derive(Debug)]
 pub struct Form {
-    /// The completion of "must be".
+    /// The continuation of "must be" in messages.
     pub wanted: &'static str,
-    /// Returns true for a text of this form.
+    /// The function that returns true for a text of this form.
     pub accepts: fn(&str) -> bool,
 }
 
 /// A value of several fields, such as that of `hsts`.
 #[derive(Debug)]
 pub struct Composite {
-    /// The completion of "must be".
+    /// The continuation of "must be" in messages.
     pub wanted: &'static str,
-    /// Its fields as a file has them.
+    /// The fields of the value as a mapping in `_server.yml`.
     pub fields: &'static [(&'static str, Kind)],
-    /// Reads the value, given as a text or as fields.
+    /// The function that parses the value, given as a text or as fields.
     pub read: fn(&Raw) -> Result<Value, Rejected>,
-    /// Writes the value as a text that is read as the same value.
+    /// The function that writes the value as a text, from which it can be parsed again.
     pub show: fn(&Value) -> String,
 }
 
-/// Why a function did not read a value.
+/// The reason why a function rejected a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rejected {
-    /// The value does not have the form that is wanted.
+    /// The value does not have the expected form.
     Form,
-    /// The value has the form, and one of its fields must be something else.
+    /// The value has the expected form, but a field is wrong for the reason given.
     Because(String),
 }
 
-/// A value as it was given. Scalars are text until the kind of their setting reads them.
+/// A value as it was given. Scalars stay text until the kind of their setting parses them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Raw {
-    /// One text.
+    /// A text.
     Text(String),
-    /// A text of the command line that is not UTF-8, which only a path may be.
+    /// An argument of the command line that is not valid UTF-8, which is accepted for paths only.
     Bytes(OsString),
-    /// Several values.
+    /// A list of values.
     List(Vec<Raw>),
-    /// Named values.
+    /// A mapping of names to values.
     Fields(Vec<(String, Raw)>),
 }
 
 impl Raw {
-    /// Returns the path that the value is.
+    /// Returns the value as a path.
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
             Raw::Text(text) => Some(Path::new(text)),
@@ -118,12 +118,12 @@ impl Raw {
         }
     }
 
-    /// Returns the text of a value that is one.
+    /// Returns the value as a text, if it is one.
     pub fn text(&self) -> Option<&str> {
         if let Raw::Text(text) = self { Some(text) } else { None }
     }
 
-    /// Describes the value for a message.
+    /// Returns a description of the value for messages.
     pub(crate) fn describe(&self) -> String {
         match self {
             Raw::Text(text) => format!("`{}`", escaped(text)),
@@ -140,10 +140,10 @@ impl Raw {
     }
 }
 
-/// Returns a text that others wrote as a message shows it: escape sequences, line ends and whatever
-/// else is not printed as itself are escaped, and a long text is cut.
+/// Returns an untrusted text for a message: escape sequences, line ends and other invisible
+/// characters are escaped, and a long text is cut.
 pub fn escaped(text: &str) -> String {
-    /// The most characters that are shown.
+    /// The maximum number of characters that are shown.
     const MAX_SHOWN: usize = 80;
     let mut shown = String::new();
     for char in text.chars().take(MAX_SHOWN) {
@@ -170,29 +170,29 @@ impl From<OsString> for Raw {
     }
 }
 
-/// A value that has been read and checked.
+/// A value that has been parsed and checked.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Of a flag.
+    /// The value of a flag.
     Flag(bool),
-    /// Of a number, in bytes, seconds, bytes per second or percent; infinity is no limit.
+    /// A number of bytes, seconds, bytes per second or percent; infinity means no limit.
     Number(f64),
-    /// One of the words that the row lists besides its kind, such as `auto`.
+    /// One of the words that the row accepts besides its kind, such as `auto`.
     Word(&'static str),
-    /// Of a choice or a text.
+    /// The value of a choice or a text.
     Text(String),
-    /// Of a list.
+    /// The values of a list.
     List(Vec<String>),
-    /// Of a path.
+    /// The value of a path.
     Path(PathBuf),
-    /// Of paths.
+    /// The values of a list of paths.
     Paths(Vec<PathBuf>),
-    /// Of several fields.
+    /// The values of several fields.
     Fields(Vec<(&'static str, Value)>),
 }
 
 impl Value {
-    /// Writes the value as a text that is read as the same value.
+    /// Writes the value as a text, from which it can be parsed again.
     pub fn show(&self, kind: Kind) -> String {
         match (self, kind) {
             (value @ Value::Fields(_), Kind::Composite(composite)) => (composite.show)(value),
@@ -219,7 +219,7 @@ impl Value {
         if let Value::Number(number) = self { Some(*number) } else { None }
     }
 
-    /// Returns true when the value is this word of the row's.
+    /// Returns true if the value is this word, which the row accepts besides its kind.
     pub fn is_word(&self, word: &str) -> bool {
         matches!(self, Value::Word(own) if *own == word)
     }

@@ -1,9 +1,9 @@
-//! Every setting of rookery, in one table.
+//! All settings of Rookery, in one table.
 //!
-//! A [`Setting`] is a static row with its name, [kind](Kind), bounds, default, help, and the
-//! [places](Places) where it may be given. The command line, `_server.yml` and the environment are
-//! read by these rows, and so are values that R is given. The documentation is written from the
-//! same rows by the example `generate`.
+//! A [`Setting`] is a static row with the setting's name, [kind](Kind), bounds, default, help, and
+//! the [places](Places) where it may be given. The command line, `_server.yml`, the environment and
+//! the values that R passes are all parsed with these rows. The example `generate` writes the
+//! documentation from the same rows.
 //!
 //! ```
 //! use rookery_settings::{Raw, Value, table};
@@ -12,7 +12,7 @@
 //! assert_eq!(row.read(&Raw::from("10 MB")).ok(), Some(Value::Number(1e7)));
 //! ```
 //!
-//! The crate knows nothing of the server that the settings are for.
+//! The crate does not depend on the server.
 
 mod combined;
 mod composite;
@@ -39,5 +39,6 @@ pub use suggestions::similar_names;
 pub use text_forms::UNIX;
 pub use value_parser::{InvalidValue, expected_form};
 
-/// The JSON schema of `_server.yml`, for editors. `examples/generate` writes it.
+/// The JSON schema of `_server.yml`, with which editors complete and check the file. The example
+/// `generate` writes it.
 pub const SCHEMA: &str = include_str!("../server-yml.schema.json");

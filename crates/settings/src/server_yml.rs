@@ -1,4 +1,4 @@
-//! `_server.yml` with `engine: rookery`.
+//! The parser of `_server.yml` with `engine: rookery`.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -12,33 +12,34 @@ use crate::table;
 use crate::text_forms::{ADMIN, HOST, UNIX};
 use crate::yaml::{self, Content, Field, FileError, Node, Position, file_error};
 
-/// The value of `engine:` that makes a file one of this program's.
+/// The value of `engine:` in the files that this crate reads.
 pub const ENGINE: &str = "rookery";
 const KEYS: [&str; 3] = ["engine", "app", "options"];
 
-/// What a `_server.yml` says.
+/// The content of a `_server.yml`.
 #[derive(Debug)]
 pub struct ServerFile {
-    /// The file or folder of the app, with an absolute path if the file's is.
+    /// The file or folder of the app. The path is absolute if that of the `_server.yml` is.
     pub app: PathBuf,
     /// The settings.
     pub given: Vec<GivenValue>,
-    /// What is to be reported: keys that are deprecated.
+    /// Messages about deprecated keys, to be logged.
     pub notes: Vec<String>,
 }
 
-/// Returns the bytes of the file at `path`, and one more than the reader accepts of a longer file.
+/// Reads the file at `path`, but no more than one byte above the maximum size.
 ///
 /// # Errors
-/// The system's.
+/// Fails with the error of the system.
 pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(yaml::MAX_FILE_SIZE as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Reads the bytes of a `_server.yml` at `path`. Paths in it are relative to its folder. Returns
-/// `None` for a file of another engine, which need not be YAML that this reader understands.
+/// Parses the content of the `_server.yml` at `path`. Paths in the file become relative to its
+/// folder. Returns `None` for a file of another engine, which need not be valid YAML for this
+/// parser.
 ///
 /// # Errors
 /// Fails with the first mistake and its position.
@@ -46,7 +47,7 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, FileError> 
     if utf16(bytes).is_some_and(|text| names_engine(&text)) {
         return file_error(Position::START, "the file is encoded in UTF-16: save it in UTF-8.");
     }
-    // A file of another engine may have any bytes.
+    // A file of another engine need not be valid UTF-8.
     let text = String::from_utf8_lossy(bytes);
     let node = match yaml::parse(&text) {
         Ok(node) => node,
@@ -100,7 +101,7 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, FileError> 
     }))
 }
 
-/// Returns the text of a file in UTF-16: one that begins with a byte order mark, or with ASCII.
+/// Returns the text of a file in UTF-16, which begins with a byte order mark or an ASCII character.
 fn utf16(bytes: &[u8]) -> Option<String> {
     let unit = match bytes {
         [0xFF, 0xFE, ..] | [1..=0x7F, 0, ..] => u16::from_le_bytes,
@@ -111,8 +112,8 @@ fn utf16(bytes: &[u8]) -> Option<String> {
     Some(String::from_utf16_lossy(&units))
 }
 
-/// Returns true when a line names the engine, for a text that is not valid YAML. The key and the value
-/// may be quoted, and the mapping may be in braces.
+/// Returns true if a line names the engine `rookery`, in a text that is not valid YAML. The key and
+/// the value may be quoted, and the mapping may be in braces.
 fn names_engine(text: &str) -> bool {
     let quotes = [' ', '\t', '"', '\''];
     text.lines().any(|line| {
@@ -122,18 +123,18 @@ fn names_engine(text: &str) -> bool {
         value.and_then(|rest| rest.strip_prefix(':')).is_some_and(|value| {
             let mut words =
                 value.split([' ', '\t', '"', '\'', ',', '}']).filter(|word| !word.is_empty());
-            // An anchor comes before the value.
+            // An anchor may precede the value.
             words.find(|word| !word.starts_with('&')) == Some(ENGINE)
         })
     })
 }
 
-/// Returns a key with `_` for `-`, as options of the command line are written.
+/// Replaces `-` by `_` in a key.
 fn normalized(key: &str) -> String {
     key.replace('-', "_")
 }
 
-/// Resolves a path that is relative to the folder `base`; `~` is the user's folder.
+/// Resolves a path relative to the folder `base`, and replaces a leading `~` by the home folder.
 pub fn relative_to(path: &Path, base: &Path) -> PathBuf {
     match (path.strip_prefix("~"), std::env::var_os("HOME")) {
         (Ok(rest), Some(home)) if rest.as_os_str().is_empty() => home.into(),
@@ -172,7 +173,7 @@ impl Reader<'_> {
                 .into_iter()
                 .find(|inner| inner.parent() == Some(section) && inner.key() == key);
             match inner {
-                // `tls:` is a setting as well: `tls: dev`.
+                // `tls: dev` is a setting, although `tls:` is also a section.
                 Some(Section::Tls) if matches!(field.value.content, Content::Text(_)) => {}
                 Some(inner) => {
                     if let Some((_, other)) = seen.iter().find(|(name, _)| *name == inner.key()) {
@@ -252,7 +253,7 @@ impl Reader<'_> {
         format!("`{}`, line {}", self.shown, at.line)
     }
 
-    /// Resolves paths relative to the file.
+    /// Resolves the paths in a value relative to the file.
     fn resolved(&self, setting: &Setting, value: Value) -> Value {
         let is = |form: &Form, other: &Form| std::ptr::eq(form, other);
         let is_address =
@@ -304,11 +305,12 @@ mod tests {
     }
 
     #[test]
-    fn every_section_is_read() {
+    fn parses_every_section() {
         let found = given(
-            "  port: 9000\n  trusted-proxies: [10.0.0.0/8, unix]\n  proxy_protocol: yes\n  log: off\n  ws_compression:\n    \
-             level: 6\n  limits:\n    max_body_size: 10 MB\n    idle_timeout: .inf\n  tls:\n    cert: cert.pem\n    hsts: \
-             {max_age: 300, include-subdomains: on}\n    http2: no\n  workers: auto\n",
+            "  port: 9000\n  trusted-proxies: [10.0.0.0/8, unix]\n  proxy_protocol: yes\n  log: \
+             off\n  ws_compression:\n    level: 6\n  limits:\n    max_body_size: 10 MB\n    \
+             idle_timeout: .inf\n  tls:\n    cert: cert.pem\n    hsts: {max_age: 300, \
+             include-subdomains: on}\n    http2: no\n  workers: auto\n",
         );
         assert_eq!(
             found,
@@ -317,11 +319,13 @@ mod tests {
                 "trusted_proxies List([\"10.0.0.0/8\", \"unix\"])",
                 "proxy_protocol Flag(true)",
                 "log Word(\"none\")",
-                "ws_compression Fields([(\"level\", Number(6.0)), (\"threshold\", Number(512.0)), (\"takeover\", Flag(false))])",
+                "ws_compression Fields([(\"level\", Number(6.0)), (\"threshold\", Number(512.0)), \
+                 (\"takeover\", Flag(false))])",
                 "max_body_size Number(10000000.0)",
                 "idle_timeout Number(inf)",
                 "tls_cert Paths([\"/srv/cert.pem\"])",
-                "hsts Fields([(\"max_age\", Number(300.0)), (\"include_subdomains\", Flag(true)), (\"preload\", Flag(false))])",
+                "hsts Fields([(\"max_age\", Number(300.0)), (\"include_subdomains\", Flag(true)), \
+                 (\"preload\", Flag(false))])",
                 "http2 Flag(false)",
                 "workers Word(\"auto\")",
             ]
@@ -330,14 +334,15 @@ mod tests {
         assert_eq!(given("  port:\n  tls: ~\n  limits: {}\n"), [""; 0]);
         assert_eq!(
             given(
-                "  tls:\n    acme:\n      domain: a.org\n      email: [a@b, c@d]\n      agree_tos: true\n"
+                "  tls:\n    acme:\n      domain: a.org\n      email: [a@b, c@d]\n      \
+                 agree_tos: true\n"
             ),
             ["domain List([\"a.org\"])", "email List([\"a@b\", \"c@d\"])", "agree_tos Flag(true)"]
         );
     }
 
     #[test]
-    fn a_mistake_in_the_syntax_of_our_file_is_told_however_the_engine_is_written() {
+    fn reports_syntax_errors_for_each_spelling_of_the_engine() {
         let path = Path::new("/srv/_server.yml");
         for (text, is_told) in [
             ("engine: rookery\napp: [\n", true),
@@ -373,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn former_keys_are_read_and_reported() {
+    fn former_keys_are_accepted_with_a_message() {
         let file =
             read_app("  kill_stuck: 5min\n  limits: {body-bytes: 1MB}\n  request_timeout: 5\n")
                 .unwrap();
@@ -382,31 +387,38 @@ mod tests {
         assert_eq!(
             file.notes,
             [
-                "`kill_stuck:` in `/srv/_server.yml`, line 4 is deprecated: write `worker_timeout:`",
-                "`body-bytes:` in `/srv/_server.yml`, line 5 is deprecated: write `limits.max_body_size:`",
-                "`request_timeout:` in `/srv/_server.yml`, line 6 is deprecated: write `limits.request_timeout:`",
+                "`kill_stuck:` in `/srv/_server.yml`, line 4 is deprecated: write \
+                 `worker_timeout:`",
+                "`body-bytes:` in `/srv/_server.yml`, line 5 is deprecated: write \
+                 `limits.max_body_size:`",
+                "`request_timeout:` in `/srv/_server.yml`, line 6 is deprecated: write \
+                 `limits.request_timeout:`",
             ]
         );
         assert_eq!(
             wrong("  kill_stuck: 1s\n  worker_timeout: 1s\n"),
-            "line 5, column 3: `worker_timeout:` and `kill_stuck:` in line 4 are the same setting: leave one of them out."
+            "line 5, column 3: `worker_timeout:` and `kill_stuck:` in line 4 are the same \
+             setting: leave one of them out."
         );
     }
 
     #[test]
-    fn mistakes_are_told_with_line_column_and_a_hint() {
+    fn reports_mistakes_with_line_column_and_hint() {
         for (options, message) in [
             (
                 "  prot: 1\n",
-                "line 4, column 3: `prot:` is not a setting under `options:`. Did you mean `port:`?",
+                "line 4, column 3: `prot:` is not a setting under `options:`. Did you mean \
+                 `port:`?",
             ),
             (
                 "  port: 1\n  max_body_size: 1\n",
-                "line 5, column 3: `max_body_size:` is not a setting under `options:`. It belongs under `limits:`.",
+                "line 5, column 3: `max_body_size:` is not a setting under `options:`. It belongs \
+                 under `limits:`.",
             ),
             (
                 "  limits:\n    max_bodysize: 1\n",
-                "line 5, column 5: `max_bodysize:` is not a setting under `limits:`. Did you mean `max_body_size:`?",
+                "line 5, column 5: `max_bodysize:` is not a setting under `limits:`. Did you mean \
+                 `max_body_size:`?",
             ),
             (
                 "  port: http\n",
@@ -418,11 +430,13 @@ mod tests {
             ),
             (
                 "  port: [1]\n",
-                "line 4, column 9: `port:` must be a whole number from 0 to 65535, not a list of `1`.",
+                "line 4, column 9: `port:` must be a whole number from 0 to 65535, not a list of \
+                 `1`.",
             ),
             (
                 "  ws_compression: {levels: 1}\n",
-                "line 4, column 20: `levels:` is not a field of `ws_compression:`. Did you mean `level:`?",
+                "line 4, column 20: `levels:` is not a field of `ws_compression:`. Did you mean \
+                 `level:`?",
             ),
             (
                 "  limits: 5\n",
@@ -431,7 +445,8 @@ mod tests {
             ("  tls: [a]\n", "line 4, column 8: `tls:` must have fields such as `cert: cert.pem`."),
             (
                 "  log-format: json\n  log_format: json\n",
-                "line 5, column 3: `log_format:` and `log-format:` in line 4 are the same setting: leave one of them out.",
+                "line 5, column 3: `log_format:` and `log-format:` in line 4 are the same \
+                 setting: leave one of them out.",
             ),
             (
                 "  tls: {password: x}\n",
@@ -461,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_message_quotes_of_the_file_is_escaped_and_cut() {
+    fn messages_escape_and_cut_text_of_the_file() {
         for (options, says) in [
             ("  \"a\\e[31m\\nb\": 1\n", "`a\\u{1b}[31m\\nb:` is not a setting"),
             ("  ws_compression: {\"a\\e\": 1}\n", "`a\\u{1b}:` is not a field"),
@@ -470,9 +485,9 @@ mod tests {
             ("  \"a\\e\": 1\n  \"a\\e\": 1\n", "`a\\u{1b}:` is given twice"),
             ("  a: !x%1B y\n", "the tag `!x\\u{1b}` is not supported"),
         ] {
-            let said = wrong(options);
-            assert!(said.contains(says), "{said}");
-            assert!(!said.contains(char::is_control), "{said:?}");
+            let message = wrong(options);
+            assert!(message.contains(says), "{message}");
+            assert!(!message.contains(char::is_control), "{message:?}");
         }
         let long = wrong(&format!("  {}: 1\n", "x".repeat(500)));
         assert!(long.contains(&format!("`{}...:`", "x".repeat(80))), "{long}");
@@ -483,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_utf16_is_refused_by_the_name_of_its_encoding() {
+    fn rejects_utf16_with_the_name_of_the_encoding() {
         let text = "engine: rookery\napp: a.R\n";
         let little: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
         let big: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
@@ -493,8 +508,11 @@ mod tests {
             little.clone(),
             big.clone(),
         ] {
-            let said = read(&bytes, Path::new("_server.yml")).unwrap_err().to_string();
-            assert_eq!(said, "line 1, column 1: the file is encoded in UTF-16: save it in UTF-8.");
+            let message = read(&bytes, Path::new("_server.yml")).unwrap_err().to_string();
+            assert_eq!(
+                message,
+                "line 1, column 1: the file is encoded in UTF-16: save it in UTF-8."
+            );
         }
         let other: Vec<u8> =
             "engine: plumber2\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
@@ -505,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_other_engines_are_left_alone() {
+    fn ignores_files_of_other_engines() {
         for text in [
             "engine: plumber2\nport: 1\n",
             "engine: Rookery\n",

@@ -1,79 +1,80 @@
-//! A row of the schema.
+//! The row of a setting in the table.
 
 use crate::combined::{GivenValue, Settings};
 use crate::kind::{Kind, Value};
 
-/// A setting: everything that the command line, `_server.yml`, R, the environment and the
-/// documentation know of it.
+/// A row of the table: everything that the command line, `_server.yml`, R, the environment and the
+/// documentation need to know about a setting.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
-    /// The name, in `snake_case`: unique, and the same in all places. The command line writes `-` for
-    /// `_`, and the environment `ROOKERY_` and capitals.
+    /// The name in `snake_case`, which is unique and the same in all places. An option has `-`
+    /// instead of `_`. An environment variable has the prefix `ROOKERY_` and upper-case letters.
     pub name: &'static str,
-    /// Where in `_server.yml` the key belongs.
+    /// The section of `_server.yml` that contains the key.
     pub section: Section,
-    /// The key in that section, and the argument of its constructor in R.
-    pub key: &'static str,
+    /// The key in that section and the name of the argument in R, if they differ from `name`.
+    pub key: Option<&'static str>,
     /// The one-letter option.
     pub short: Option<char>,
-    /// Which help of the command line shows the option.
+    /// The help that shows the option.
     pub shown: Shown,
-    /// What help calls the value.
+    /// The name of the value in help; empty for the usual name of the kind.
     pub placeholder: &'static str,
-    /// What the value can be.
+    /// The kind of the value.
     pub kind: Kind,
-    /// Words that are accepted besides values of the kind, such as `auto`.
+    /// The words that are accepted besides values of the kind, such as `auto`.
     pub words: &'static [&'static str],
-    /// The words that yes and no stand for, where the setting is not a flag.
+    /// The words that `yes` and `no` stand for, if the setting is not a flag.
     pub flag_words: Option<[&'static str; 2]>,
-    /// The value when nothing is given.
+    /// The value if none is given.
     pub default: Default,
-    /// The least number.
+    /// The minimum of a number.
     pub min: f64,
-    /// The greatest number; infinity allows "no limit".
+    /// The maximum of a number; infinity allows "no limit".
     pub max: f64,
-    /// Where the setting may be given.
+    /// The places where the setting may be given.
     pub places: Places,
-    /// Whether workers are started without the environment variable, which is for the program.
+    /// Whether only the program reads the environment variable, so that workers do not inherit it.
     pub is_program_variable: bool,
-    /// The argument of a function of R, such as `tls_config(cert)`; empty if there is none.
-    pub r_argument: &'static str,
-    /// Whether the value is masked where values are shown.
+    /// The R function that has an argument for the setting, or the field of an app with a `$`;
+    /// empty if R has neither.
+    pub r_function: &'static str,
+    /// Whether the value is masked in output.
     pub is_secret: bool,
     /// One line of help, of at most 70 characters.
     pub help: &'static str,
-    /// What a reader of the manual has to know besides the line of help.
+    /// The details that the long help and the reference add to the line of help.
     pub paragraph: &'static str,
-    /// The group that help lists the setting in.
+    /// The group of the setting in help.
     pub group: Group,
-    /// The version that introduced it.
+    /// The version of Rookery that introduced the setting.
     pub since: &'static str,
-    /// How firmly it is promised.
+    /// The stability of the setting.
     pub stability: Stability,
-    /// When a changed value takes effect in a server that runs.
+    /// The time at which a changed value takes effect in a running server.
     pub applies: Applies,
-    /// Settings of which one has to be given as well.
+    /// Settings of which at least one must be given as well.
     pub needs: &'static [&'static str],
-    /// Settings that must not be given as well.
+    /// Settings that cannot be given as well.
     pub excludes: &'static [&'static str],
-    /// Checks the value against those of other settings.
+    /// A check of the value against other settings.
     pub rule: Option<Rule>,
-    /// Older names, which are accepted for one release.
+    /// Former names, which are accepted for one release.
     pub former: &'static [Former],
 }
 
-/// Checks a setting that was given against other settings, and returns the message for a conflict.
+/// A check of a given value against other settings. It returns the message about a conflict.
 pub type Rule = fn(&Settings, &GivenValue) -> Result<(), String>;
 
 impl Setting {
-    /// A row for other rows to take the fields from that they do not state.
+    /// The row from which other rows take the fields that they do not set.
     pub(crate) const EMPTY: Setting = Setting {
         name: "",
         section: Section::Options,
-        key: "",
+        key: None,
         short: None,
         shown: Shown::No,
-        placeholder: "value",
+        placeholder: "",
         kind: Kind::Flag,
         words: &[],
         flag_words: None,
@@ -82,7 +83,7 @@ impl Setting {
         max: f64::INFINITY,
         places: Places::ALL,
         is_program_variable: false,
-        r_argument: "",
+        r_function: "",
         is_secret: false,
         help: "",
         paragraph: "",
@@ -96,12 +97,43 @@ impl Setting {
         former: &[],
     };
 
-    /// Returns the option of the command line, without the leading `--`.
+    /// Returns the key in `_server.yml`, which is also the name of the argument in R.
+    pub fn key(&self) -> &'static str {
+        self.key.unwrap_or(self.name)
+    }
+
+    /// Returns the name of the value in help.
+    pub fn placeholder(&self) -> &'static str {
+        match self.kind {
+            _ if !self.placeholder.is_empty() => self.placeholder,
+            Kind::Count => "n",
+            Kind::Bytes => "size",
+            Kind::Seconds => "time",
+            _ => "value",
+        }
+    }
+
+    /// Returns the argument of the R function, such as `tls_config(cert)`, or the field of an app.
+    pub fn r_argument(&self) -> Option<String> {
+        match self.r_function {
+            "" => None,
+            field if field.contains('$') => Some(field.to_owned()),
+            function => Some(format!("{function}({})", self.key())),
+        }
+    }
+
+    /// Returns the name of the option, without the leading `--`.
     pub fn option(&self) -> String {
         self.name.replace('_', "-")
     }
 
-    /// Returns the environment variable.
+    /// Returns the option for a value that is not the default, without the leading `--`.
+    pub fn long_option(&self) -> String {
+        let no = if self.is_on_by_default() { "no-" } else { "" };
+        format!("{no}{}", self.option())
+    }
+
+    /// Returns the name of the environment variable.
     pub fn variable(&self) -> String {
         format!("ROOKERY_{}", self.name.to_uppercase())
     }
@@ -109,9 +141,9 @@ impl Setting {
     /// Returns the path of the key in `_server.yml`, such as `tls.acme.dir`.
     pub fn path(&self) -> String {
         match self.section {
-            Section::Options => self.key.to_owned(),
-            Section::Acme => format!("tls.acme.{}", self.key),
-            section => format!("{}.{}", section.key(), self.key),
+            Section::Options => self.key().to_owned(),
+            Section::Acme => format!("tls.acme.{}", self.key()),
+            section => format!("{}.{}", section.key(), self.key()),
         }
     }
 
@@ -128,35 +160,36 @@ impl Setting {
         }
     }
 
-    /// Returns true for a flag that is on by default, whose option is `--no-...`.
+    /// Returns true for a flag that is on by default. Its option is `--no-...`.
     pub fn is_on_by_default(&self) -> bool {
         matches!((self.kind, self.default), (Kind::Flag, Default::Is("on")))
     }
 }
 
-/// Which help of the command line shows an option.
+/// The help that shows an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     /// `-h` and `--help`.
     Always,
-    /// `--help`.
+    /// Only `--help`.
     InLongHelp,
-    /// None: the setting has no option of its own.
+    /// Neither, because the setting has no option of its own.
     No,
 }
 
-/// The value of a setting that was not given.
+/// The value of a setting that is not given.
 #[derive(Debug, Clone, Copy)]
 pub enum Default {
-    /// There is none: what the setting describes does not happen.
+    /// No value: the feature is off.
     Nothing,
-    /// The value that this text is read as.
+    /// The value that is parsed from this text.
     Is(&'static str),
-    /// A value that depends on other settings.
+    /// A value that depends on other settings or on the system.
     Derived {
-        /// What documents say of it.
+        /// The description of the default in documents.
         text: &'static str,
-        /// Returns the value, or `None` for one that the server finds out when it starts.
+        /// The function that returns the value, or `None` for a default that the server determines
+        /// when it starts.
         value: fn(&Settings) -> Option<Value>,
     },
 }
@@ -170,18 +203,18 @@ impl Places {
     pub const COMMAND_LINE: Places = Places(1);
     /// `_server.yml`.
     pub const FILE: Places = Places(2);
-    /// Arguments of functions of R.
+    /// Arguments of R functions.
     pub const R: Places = Places(4);
     /// Environment variables.
     pub const ENVIRONMENT: Places = Places(8);
     /// Options of R.
     pub const OPTION: Places = Places(16);
-    /// Everywhere.
+    /// All places.
     pub const ALL: Places = Places(31);
-    /// Where settings are given that the program needs before R runs.
+    /// The places that the program reads before it starts R.
     pub const PROGRAM: Places = Places::ALL.without(Places::OPTION);
 
-    /// Returns these places and `others`.
+    /// Returns the union of these places and `others`.
     #[must_use]
     pub const fn and(self, others: Places) -> Places {
         Places(self.0 | others.0)
@@ -193,22 +226,22 @@ impl Places {
         Places(self.0 & !others.0)
     }
 
-    /// Returns true when all `others` are among these places.
+    /// Returns true if these places include all `others`.
     pub const fn has(self, others: Places) -> bool {
         self.0 & others.0 == others.0
     }
 }
 
-/// A mapping of `_server.yml`.
+/// A mapping in `_server.yml`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Section {
     /// The keys below `options:`.
     Options,
-    /// Those below `limits:`.
+    /// The keys below `limits:`.
     Limits,
-    /// Those below `tls:`.
+    /// The keys below `tls:`.
     Tls,
-    /// Those below `acme:` of `tls:`.
+    /// The keys below `acme:` within `tls:`.
     Acme,
 }
 
@@ -216,7 +249,7 @@ impl Section {
     /// All sections.
     pub const ALL: [Section; 4] = [Section::Options, Section::Limits, Section::Tls, Section::Acme];
 
-    /// Returns the key that the section is the value of.
+    /// Returns the key of the section.
     pub const fn key(self) -> &'static str {
         match self {
             Section::Options => "options",
@@ -226,7 +259,7 @@ impl Section {
         }
     }
 
-    /// Returns the section that this one lies in.
+    /// Returns the section that contains this one.
     pub const fn parent(self) -> Option<Section> {
         match self {
             Section::Options => None,
@@ -239,17 +272,17 @@ impl Section {
 /// A group of settings in help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Group {
-    /// Where the server listens, and who is in front of it.
+    /// The address, and the proxies in front of it.
     Address,
-    /// Certificates, and what clients are told about HTTPS.
+    /// Certificates and other settings of HTTPS.
     Https,
     /// R processes.
     Workers,
-    /// What clients may do, and how long things may take.
+    /// Limits for clients, and timeouts.
     Limits,
-    /// The access log, errors, status and probes.
+    /// The access log, status and health checks.
     Logs,
-    /// Writing an app.
+    /// Development of an app.
     Development,
 }
 
@@ -277,21 +310,21 @@ impl Group {
     }
 }
 
-/// How firmly a setting is promised.
+/// The stability of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stability {
-    /// It changes with a deprecation of one release only.
+    /// Changes are announced by a deprecation for one release.
     Stable,
-    /// As stable, and seldom needed: it is given by name, and listed apart.
+    /// As stable, but seldom needed. The limit has no option of its own and is listed separately.
     Advanced,
-    /// It may change in any release.
+    /// The setting may change in any release.
     Experimental,
-    /// It divides resources inside of the server, and is there for measurements.
+    /// The setting divides resources within the server. It is meant for measurements.
     Internal,
 }
 
 impl Stability {
-    /// Returns the word for it.
+    /// Returns the name of the stability in documents.
     pub const fn name(self) -> &'static str {
         match self {
             Stability::Stable => "stable",
@@ -302,20 +335,20 @@ impl Stability {
     }
 }
 
-/// When a changed value takes effect in a server that runs.
+/// The time at which a changed value takes effect in a running server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applies {
-    /// At a restart: the supervisor uses the value for as long as it runs.
+    /// After a restart of the server, because the supervisor uses the value.
     AtRestart,
-    /// At a reload.
+    /// After a reload.
     AtReload,
-    /// At a reload where the only worker accepts connections itself, and at a restart where the
-    /// supervisor's front end accepts.
+    /// After a reload if a single worker accepts connections itself, and after a restart if the
+    /// supervisor's front end accepts them.
     WithAcceptingProcess,
 }
 
 impl Applies {
-    /// Returns what documents say of it.
+    /// Returns the continuation of "A change applies" in documents.
     pub const fn text(self) -> &'static str {
         match self {
             Applies::AtRestart => "at a restart",
@@ -327,28 +360,28 @@ impl Applies {
     }
 }
 
-/// An older name of a setting.
+/// A former name of a setting.
 #[derive(Debug, Clone, Copy)]
 pub struct Former {
     /// The name, in `snake_case`.
     pub name: &'static str,
-    /// Where it was accepted.
+    /// The places where the name was accepted.
     pub places: Places,
-    /// The section of `_server.yml` that its key was in.
+    /// The section of `_server.yml` that contained the key.
     pub section: Section,
-    /// The value that the option stood for, if it took none.
+    /// The value that the option stood for, if it took no value.
     pub value: Option<&'static str>,
-    /// Why there is no such option any more, where the setting has none; empty for a mere renaming.
+    /// The reason why the setting has no option any more; empty if it was only renamed.
     pub reason: &'static str,
 }
 
 impl Former {
-    /// A former name in all places.
+    /// Returns a former name that was accepted in all places.
     pub(crate) const fn everywhere(name: &'static str, section: Section) -> Former {
         Former { name, places: Places::ALL, section, value: None, reason: "" }
     }
 
-    /// A former option of the command line.
+    /// Returns a former option of the command line.
     pub(crate) const fn option(name: &'static str, reason: &'static str) -> Former {
         Former {
             name,

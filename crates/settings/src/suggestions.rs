@@ -1,11 +1,11 @@
 //! Suggestions for misspelt names.
 
-/// The fewest letters of a beginning that tells which name is meant.
+/// The minimum length of a prefix that selects a name.
 const MIN_PREFIX_LENGTH: usize = 4;
 
-/// Returns at most three of `candidates` that are similar to `name`, the most similar first. Names
-/// are similar when at most a third of their letters differ, or when `name` is the beginning of the
-/// other; case does not matter.
+/// Returns at most three of the `candidates` that are similar to `name`, the most similar one
+/// first. Two names are similar if at most a third of their letters differ, or if `name` is a
+/// prefix of the other. Case is ignored.
 pub fn similar_names<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suggestion_is_shown_as_the_caller_writes_names() {
+    fn suggestions_use_the_spelling_of_the_caller() {
         let show = |name: &str| format!("`--{name}`");
         assert_eq!(did_you_mean("prot", ["port", "host"], show), " Did you mean `--port`?");
         assert_eq!(did_you_mean("zzzzzz", ["port"], show), "");

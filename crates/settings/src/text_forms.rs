@@ -1,14 +1,15 @@
-//! The forms of texts: addresses, hosts, origins, names and paths of requests.
+//! The forms of texts, such as addresses, host names, origins and URL paths.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::kind::Form;
 
-/// The beginning of an address that is a Unix socket.
+/// The prefix of an address that is a Unix socket.
 pub const UNIX: &str = "unix:";
 
 pub(crate) static HOST: Form = Form {
-    wanted: "localhost, an IP address of this machine (0.0.0.0 or :: for all), or unix:/path/of/a/socket",
+    wanted: "localhost, an IP address of this machine (0.0.0.0 or :: for all), or \
+             unix:/path/of/a/socket",
     accepts: |text| match text.strip_prefix(UNIX) {
         Some(path) => !path.is_empty(),
         None => is_plain(text),
@@ -35,13 +36,13 @@ pub(crate) static ORIGINS: Form = Form {
 
 pub(crate) static PATHS_OF_REQUESTS: Form = Form {
     wanted: "paths that begin with / and contain no spaces, separated by commas",
-    // What could end the line of a request, or be its fragment, is refused.
+    // Characters that would end the request line or begin a fragment are rejected.
     accepts: |text| {
         text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#')
     },
 };
 
-/// Every request carries the cookie that the name is a part of, so the name is short.
+/// The name is short, because each request carries the cookie that contains it.
 pub(crate) static NAME: Form = Form {
     wanted: "1 to 64 letters, digits, `-`, `_` or `.`",
     accepts: |text| {
@@ -63,7 +64,7 @@ pub(crate) static URL: Form = Form {
 
 pub(crate) static WORD: Form = Form { wanted: "a word", accepts: is_plain };
 
-/// A password may have blanks.
+/// A password may contain spaces.
 pub(crate) static SECRET: Form = Form { wanted: "a text", accepts: |text| !text.is_empty() };
 
 fn is_plain(text: &str) -> bool {
@@ -85,7 +86,8 @@ fn is_proxy(text: &str) -> bool {
     bits.is_none_or(|bits| is_digits(bits) && bits.parse::<u8>().is_ok_and(|bits| bits <= most))
 }
 
-/// Returns true for `same`, a name that may begin with `*.`, or an address; each perhaps with a port.
+/// Returns true for `same`, a host name that may begin with `*.`, or an IP address, with or without
+/// a port.
 fn is_origin(text: &str) -> bool {
     if let Some((address, rest)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         let is_rest = rest.is_empty() || rest.strip_prefix(':').is_some_and(is_digits);
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_have_their_forms() {
+    fn checks_the_forms_of_texts() {
         check(&HOST, &["127.0.0.1", "::", "localhost", "unix:/a b"], &["unix:", "a b", ""]);
         check(
             &ADMIN,

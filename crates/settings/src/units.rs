@@ -4,7 +4,7 @@ use crate::kind::Kind;
 
 type Units = &'static [(&'static str, f64)];
 
-/// Units of bytes as GNU coreutils have them: `M` is MiB, and `MB` a million.
+/// The units of bytes, as in GNU coreutils: `M` is MiB, and `MB` is a million bytes.
 const BYTES: Units = &[
     ("B", 1.0),
     ("K", 1024.0),
@@ -34,15 +34,15 @@ const SECONDS: Units = &[
 ];
 const PERCENT: Units = &[("%", 1.0)];
 
-/// Words for "no limit".
+/// The words for "no limit".
 const UNLIMITED: [&str; 4] = ["INF", ".INF", "NONE", "UNLIMITED"];
 
-/// The greatest number that is not infinite. Every greater one is a mistake, and an `f64` no longer
-/// tells neighbouring whole numbers apart from 2^53 on, but sizes such as `1000TB` are below that.
+/// The largest finite number. A larger one must be a mistake. From 2^53 on, an `f64` no longer
+/// distinguishes all whole numbers, but sizes such as `1000TB` are below that.
 const MAX_FINITE: f64 = 1e18;
 
-/// Reads a number with a unit of the kind, or with none. Returns infinity for a word that means "no
-/// limit", and `None` for everything that is not a number, such as `1e999`, `NaN` and `-1`.
+/// Parses a number, which may have a unit of the kind. Returns infinity for a word that means "no
+/// limit", and `None` for all other texts that are not numbers, such as `1e999`, `NaN` and `-1`.
 pub(crate) fn read(text: &str, kind: Kind) -> Option<f64> {
     let upper = text.trim().to_ascii_uppercase();
     if UNLIMITED.contains(&upper.as_str()) {
@@ -66,9 +66,9 @@ pub(crate) fn read(text: &str, kind: Kind) -> Option<f64> {
     })
 }
 
-/// Splits `text` into a number, perhaps with a fraction and an exponent, and its unit. `1E3` is a
-/// number; `1EB` has a unit. A whole number does not begin with a superfluous zero: YAML 1.1 reads
-/// `010` as 8, and other readers as 10.
+/// Splits a text into its number, which may have a fraction and an exponent, and its unit. `1E3` is
+/// a number, and `1EB` has a unit. Leading zeros are rejected, because `010` is 8 in YAML 1.1 and
+/// 10 elsewhere.
 fn split(text: &str) -> Option<(&str, &str)> {
     let digits = |from: usize| text[from..].bytes().take_while(u8::is_ascii_digit).count();
     let mut end = digits(0);
@@ -88,7 +88,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
     Some((&text[..end], text[end..].trim_start_matches([' ', '_'])))
 }
 
-/// Writes a number with the largest unit that leaves at most two decimals, as [`read`] reads it.
+/// Writes a number with the largest unit that needs at most two decimals. [`read`] parses it again.
 pub(crate) fn show(amount: f64, kind: Kind) -> String {
     if amount.is_infinite() {
         return "none".to_owned();
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_are_read() {
+    fn parses_units() {
         for (text, kind, wanted) in [
             ("1000", Kind::Bytes, 1000.0),
             ("10MB", Kind::Bytes, 10e6),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_number_is_refused() {
+    fn rejects_texts_that_are_not_numbers() {
         for text in [
             "", " ", "1e999", "1e19", "NaN", "nan", ".nan", "-1", "+1", "-0", "0x10", "010",
             "1_000", "1:30", "1,5", ".5", "1 2", "1e", "1EB", "MB", "1 s s", "\u{e9}1", "1\u{e9}",
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_read_as_the_same_number() {
+    fn shown_numbers_parse_as_the_same_number() {
         for (amount, kind, shown) in [
             (1_048_576.0, Kind::Bytes, "1 MiB"),
             (98_304.0, Kind::Bytes, "96 KiB"),

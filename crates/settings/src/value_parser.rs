@@ -1,4 +1,4 @@
-//! Reading a value by the row of its setting.
+//! Parsing of a value by the row of its setting.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,15 +7,15 @@ use crate::kind::{Composite, Form, Kind, Raw, Rejected, Value};
 use crate::setting::{Places, Setting};
 use crate::units;
 
-/// The longest value that is accepted, in bytes: paths have at most 4096.
+/// The maximum size of a value in bytes. Paths have at most 4096 bytes.
 const MAX_VALUE_SIZE: usize = 8192;
-/// The most values of a list.
+/// The maximum number of values in a list.
 const MAX_LIST_LENGTH: usize = 1000;
 
 /// A value that a setting does not accept.
 #[derive(Debug, Clone)]
 pub struct InvalidValue {
-    /// The setting that it was given for.
+    /// The setting that rejected the value.
     pub setting: &'static Setting,
     reason: Reason,
 }
@@ -31,12 +31,12 @@ impl InvalidValue {
         InvalidValue { setting, reason: Reason::Form { wanted: expected_form(setting), given } }
     }
 
-    /// Returns the completion of "must be", for a value that does not have the form that is wanted.
+    /// Returns the continuation of "must be", if the value does not have the expected form.
     pub fn wanted(&self) -> Option<&str> {
         if let Reason::Form { wanted, .. } = &self.reason { Some(wanted) } else { None }
     }
 
-    /// Returns the message, with the setting as `place` writes it, such as `--port`.
+    /// Returns the message. `place` is the spelling of the setting, such as `--port`.
     pub fn at(&self, place: &str) -> String {
         match &self.reason {
             Reason::Form { wanted, given } => format!("{place} must be {wanted}, not {given}."),
@@ -54,10 +54,10 @@ impl fmt::Display for InvalidValue {
 impl std::error::Error for InvalidValue {}
 
 impl Setting {
-    /// Reads a value that was given for the setting.
+    /// Parses a value of the setting.
     ///
     /// # Errors
-    /// Fails when the setting does not accept the value.
+    /// Fails if the setting does not accept the value.
     pub fn read(&'static self, raw: &Raw) -> Result<Value, InvalidValue> {
         let form = || InvalidValue::form(self, raw.describe());
         let text = raw.text().map(str::trim);
@@ -86,7 +86,7 @@ impl Setting {
                 .filter(|text| accepts(text))
                 .map(|text| Value::Text(text.to_owned()))
                 .ok_or_else(form),
-            // Blanks at either end belong to a path.
+            // Paths may begin and end with spaces.
             Kind::Path => path(raw).map(Value::Path).ok_or_else(form),
             Kind::Paths => paths(raw).map(Value::Paths).ok_or_else(form),
             Kind::List(Form { accepts, .. }) => self.list(raw, *accepts).map(Value::List),
@@ -106,7 +106,7 @@ impl Setting {
     ) -> Result<Vec<String>, InvalidValue> {
         let given: Option<Vec<&str>> = match raw {
             Raw::Text(text) => Some(text.split(',').collect()),
-            // A word of the command line may be given several times, and have commas as well.
+            // An option may be repeated, and each value may contain commas as well.
             Raw::List(values) => values
                 .iter()
                 .map(|value| value.text().map(|text| text.split(',')))
@@ -150,7 +150,7 @@ fn path(raw: &Raw) -> Option<PathBuf> {
     ((1..=MAX_VALUE_SIZE).contains(&bytes.len()) && !bytes.contains(&0)).then(|| path.to_owned())
 }
 
-/// Reads yes or no, as people write it in shells, in YAML and in R.
+/// Parses a flag, in the spellings of shells, YAML and R.
 pub(crate) fn flag(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "yes" | "on" | "true" | "1" | "y" | "t" => Some(true),
@@ -159,12 +159,12 @@ pub(crate) fn flag(text: &str) -> Option<bool> {
     }
 }
 
-/// Reads yes or no where a number means something else.
+/// Parses a flag where `0` and `1` have another meaning.
 fn flag_word(text: &str) -> Option<bool> {
     flag(text).filter(|_| text.len() > 1)
 }
 
-/// Returns the completion of "must be" for a setting.
+/// Returns the continuation of "must be" in messages about the setting.
 pub fn expected_form(setting: &Setting) -> String {
     let form = match setting.kind {
         Kind::Flag => "yes or no".to_owned(),
@@ -186,7 +186,7 @@ pub fn expected_form(setting: &Setting) -> String {
 }
 
 fn bounded(setting: &Setting, what: &str) -> String {
-    /// A greatest number from here on is one that nobody means.
+    /// Maxima from this number on are technical, and messages do not show them.
     const PLAUSIBLE: f64 = 1e15;
     let show = |number| units::show(number, setting.kind);
     if setting.max < PLAUSIBLE {

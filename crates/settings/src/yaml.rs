@@ -1,8 +1,8 @@
-//! YAML as a tree whose scalars are still text, with the line and column of everything.
+//! YAML as a tree with the position of each node. Scalars are kept as text.
 //!
-//! The scanner is saphyr-parser's. What its events become here is bounded: a document has at most
-//! [`MAX_FILE_SIZE`] bytes, [`MAX_NODES`] nodes after its aliases have been replaced, and is at most
-//! [`MAX_DEPTH`] levels deep.
+//! The scanner is that of saphyr-parser. The size of the tree is limited: a document has at most
+//! [`MAX_FILE_SIZE`] bytes, has at most [`MAX_NODES`] nodes after its aliases are expanded, and is
+//! at most [`MAX_DEPTH`] levels deep.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,14 +11,14 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput, Tag};
 
 use crate::kind::{Raw, escaped};
 
-/// The most bytes of a document; a long `_server.yml` has a few thousand.
+/// The maximum size of a document in bytes. A long `_server.yml` has a few thousand bytes.
 pub const MAX_FILE_SIZE: usize = 256 << 10;
-/// The most nodes of a document, each alias counting as what it stands for.
+/// The maximum number of nodes in a document. An alias counts as many nodes as its value.
 pub const MAX_NODES: usize = 10_000;
-/// The deepest nesting; `options:`, `tls:`, `acme:` and a list are four levels.
+/// The maximum depth. `options:`, `tls:`, `acme:` and a list are four levels.
 pub const MAX_DEPTH: usize = 16;
 
-/// A position in a file; both numbers begin at 1.
+/// A position in a file. Lines and columns are counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     /// The line.
@@ -30,7 +30,7 @@ pub struct Position {
 impl Position {
     pub(crate) const START: Position = Position { line: 1, column: 1 };
 
-    /// Returns the position behind a text.
+    /// Returns the position after a text.
     pub(crate) fn end_of(text: &str) -> Position {
         let line = text.matches('\n').count() + 1;
         let last = text.rsplit('\n').next().unwrap_or_default();
@@ -51,9 +51,9 @@ impl fmt::Display for Position {
 /// A mistake in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileError {
-    /// Where it is.
+    /// The position of the mistake.
     pub at: Position,
-    /// What is wrong, as a sentence.
+    /// A sentence about the mistake.
     pub message: String,
 }
 
@@ -72,16 +72,16 @@ pub(crate) fn file_error<T>(at: Position, message: impl Into<String>) -> Result<
 /// A node of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Where it begins.
+    /// The position of its first character.
     pub at: Position,
-    /// What it is.
+    /// The content.
     pub content: Content,
 }
 
-/// What a node is.
+/// The content of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// Nothing, `~` or `null`.
+    /// An empty value, `~` or `null`.
     Null,
     /// A scalar.
     Text(String),
@@ -96,14 +96,14 @@ pub enum Content {
 pub struct Field {
     /// The key.
     pub key: String,
-    /// Where the key is.
+    /// The position of the key.
     pub at: Position,
     /// The value.
     pub value: Node,
 }
 
 impl Node {
-    /// Returns the value for a row to read; fields and items that are null are left out.
+    /// Returns the value in the form that rows parse. Null values are left out.
     pub fn to_raw(&self) -> Option<Raw> {
         match &self.content {
             Content::Null => None,
@@ -121,10 +121,10 @@ impl Node {
     }
 }
 
-/// Reads a document.
+/// Parses a document.
 ///
 /// # Errors
-/// Fails when the text is not YAML, has more than one document, or exceeds a bound.
+/// Fails if the text is not valid YAML, contains more than one document, or exceeds a limit.
 pub fn parse(text: &str) -> Result<Node, FileError> {
     if text.len() > MAX_FILE_SIZE {
         return file_error(
@@ -159,7 +159,7 @@ pub fn parse(text: &str) -> Result<Node, FileError> {
 struct Reader<'input> {
     parser: Parser<'input, StrInput<'input>>,
     anchors: HashMap<usize, (Node, usize)>,
-    /// Nodes so far, with those that aliases stand for.
+    /// The number of nodes so far, with expanded aliases.
     nodes: usize,
 }
 
@@ -168,10 +168,10 @@ impl<'input> Reader<'input> {
         match self.parser.next_event() {
             Some(Ok((event, span))) => Ok((event, Position::of(&span.start))),
             Some(Err(error)) => {
-                let said = error.info().trim_end_matches('.');
+                let message = error.info().trim_end_matches('.');
                 file_error(
                     Position::of(error.marker()),
-                    format!("this is not valid YAML: {}.", escaped(said)),
+                    format!("this is not valid YAML: {}.", escaped(message)),
                 )
             }
             None => Ok((Event::StreamEnd, Position::START)),
@@ -189,7 +189,7 @@ impl<'input> Reader<'input> {
         Ok(())
     }
 
-    /// Reads the node that `event` begins.
+    /// Reads the node that begins with `event`.
     fn node(
         &mut self,
         event: Event<'input>,
@@ -275,7 +275,8 @@ impl<'input> Reader<'input> {
             }
             fields.push(Field { key, at, value });
         }
-        // The mapping's own keys override merged ones, and those of the first mapping the others'.
+        // A mapping's own keys override merged keys, and keys of an earlier merged mapping override
+        // those of a later one.
         for node in merged {
             let Content::Fields(others) = node.content else {
                 return file_error(node.at, "`<<:` needs a mapping or a list of mappings.");
@@ -290,7 +291,7 @@ impl<'input> Reader<'input> {
     }
 }
 
-/// Checks the depth of what an alias stands for at its new place.
+/// Checks the depth of an alias's value at its new place.
 fn check_depth(node: Node, depth: usize) -> Result<Node, FileError> {
     if depth + depth_of(&node) > MAX_DEPTH {
         return file_error(
@@ -311,7 +312,7 @@ fn depth_of(node: &Node) -> usize {
     }
 }
 
-/// Refuses tags other than YAML's own: R's `!expr` would be code.
+/// Rejects tags that are not YAML's own, because R would evaluate the code of `!expr`.
 fn check_tag(tag: Option<&Tag>, at: Position) -> Result<(), FileError> {
     match tag {
         Some(tag) if !tag.is_yaml_core_schema() => {
@@ -379,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_position() {
+    fn reports_mistakes_with_their_position() {
         assert_eq!(
             content("a: 1\nb: 2\na: 3\n"),
             "line 3, column 1: `a:` is given twice, first in line 1."
@@ -405,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_bounded() {
+    fn limits_the_size_of_a_document() {
         let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
         for level in 1..9 {
             let items = vec![format!("*a{}", level - 1); 10].join(", ");
@@ -422,7 +423,7 @@ mod tests {
         for levels in [MAX_DEPTH + 2, 200, 300, 100_000] {
             assert!(parse(&deep(levels)).is_err(), "{levels}");
         }
-        // An alias may be deeper at its new place.
+        // The value of an alias may be deeper at its new place.
         let text = format!("a: &a {}\nb: {}*a{}\n", deep(10), "[".repeat(8), "]".repeat(8));
         assert!(content(&text).contains("nested"), "{}", content(&text));
         assert!(content(&"a".repeat(MAX_FILE_SIZE + 1)).contains("more than 256 KiB"));

@@ -1,14 +1,15 @@
-//! Compares the reader of `_server.yml` with R's package yaml, which read these files before.
+//! Compares the values that this crate's parser and R's package yaml read from `_server.yml`. R's
+//! package read these files in earlier releases.
 //!
-//! Where both accept a value, they have to read the same. What this reader refuses and R's accepts
-//! is listed. The test passes without comparing when R or its package yaml is not installed.
+//! If both accept a value, they must read the same. Values that only R's package accepts are
+//! listed. The test passes without comparing if R or its package yaml is not installed.
 
 mod support;
 
 use rookery_settings::yaml::{Content, parse};
 use rookery_settings::{Raw, Value, table};
 
-/// Values as a file has them, below the key `x:`.
+/// Values of the key `x:` in a file.
 const SCALARS: [&str; 78] = [
     "yes",
     "no",
@@ -90,22 +91,27 @@ const SCALARS: [&str; 78] = [
     "é",
 ];
 
-/// What R's yaml reads as a number or NULL, and this reader as a text that settings refuse: other bases and
-/// digits with `_` mean different numbers to different readers, and no setting is negative or not a number.
+/// Values that R's package reads as a number or NULL, and that this parser reads as a text, which
+/// settings reject. Readers disagree about other bases and digits with `_`, and no setting is
+/// negative or not a number.
 const REFUSED: [&str; 8] = ["010", "0x10", "0o10", "1_000", "1:30", "-5", "+5", "-.inf"];
 
 const SCRIPT: &str = r#"
 if (!requireNamespace("yaml", quietly = TRUE)) quit(status = 77)
 for (file in commandArgs(TRUE)) {
-  x <- tryCatch(yaml::yaml.load(rawToChar(readBin(file, "raw", 1e6)))$x, error = function(e) structure(1, class = "error"))
+  x <- tryCatch(
+    yaml::yaml.load(rawToChar(readBin(file, "raw", 1e6)))$x,
+    error = function(e) structure(1, class = "error")
+  )
   if (inherits(x, "error")) { cat("error\n"); next }
   if (is.null(x)) { cat("null\n"); next }
-  text <- if (is.numeric(x)) format(x, digits = 17, scientific = FALSE, trim = TRUE) else as.character(x)
+  number <- function() format(x, digits = 17, scientific = FALSE, trim = TRUE)
+  text <- if (is.numeric(x)) number() else as.character(x)
   cat(typeof(x), " ", paste(utf8ToInt(enc2utf8(text)), collapse = ","), "\n", sep = "")
 }
 "#;
 
-/// What R read: its type, and its text.
+/// Returns the type and the text of each value that R reads.
 fn read_by_r(documents: &[String]) -> Option<Vec<(String, String)>> {
     let lines = support::run_r(SCRIPT, documents.iter().map(String::as_str))?;
     let found = lines.lines().map(|line| {
@@ -118,7 +124,7 @@ fn read_by_r(documents: &[String]) -> Option<Vec<(String, String)>> {
 }
 
 #[test]
-fn scalars_are_read_as_by_the_yaml_package_of_r() {
+fn parses_scalars_like_the_yaml_package_of_r() {
     let documents: Vec<String> = SCALARS.iter().map(|scalar| format!("x: {scalar}\n")).collect();
     let Some(found) = read_by_r(&documents) else {
         eprintln!("skipped: R, or its package yaml, is not installed");
@@ -149,11 +155,11 @@ fn scalars_are_read_as_by_the_yaml_package_of_r() {
                 assert_eq!(read("fail_fast").unwrap(), Value::Flag(text == "TRUE"), "{scalar}");
             }
             "integer" | "double" => {
-                // `NA` is a whole number that R's integers cannot have.
+                // `NA` is an integer that R cannot represent.
                 let Ok(expected) = text.parse::<f64>() else { continue };
                 match read("max_body_size") {
                     Ok(Value::Number(number)) => {
-                        // A size is cut to whole bytes.
+                        // A size is rounded down to whole bytes.
                         let expected = expected.trunc();
                         assert!(
                             number.total_cmp(&expected).is_eq(),

@@ -1,4 +1,4 @@
-//! The order of precedence, for a setting of each kind and each pair of sources.
+//! Tests the precedence of each pair of sources, with a setting of each kind.
 
 use std::collections::HashSet;
 use std::mem::discriminant;
@@ -7,7 +7,7 @@ use rookery_settings::{
     GivenValue, Kind, Raw, Settings, Source, Value, environment, server_yml, table,
 };
 
-/// The sources, from the strongest to the weakest.
+/// The sources, from the highest to the lowest precedence.
 const ORDER: [Source; 6] = [
     Source::CommandLine,
     Source::Argument,
@@ -17,7 +17,7 @@ const ORDER: [Source; 6] = [
     Source::Platform,
 ];
 
-/// A setting of each kind, with two values of which neither is the default.
+/// A setting of each kind, with two values that differ from the default.
 const ROWS: [(&str, &str, &str); 12] = [
     ("fail_fast", "on", "off"),
     ("max_connections", "11", "12"),
@@ -53,7 +53,7 @@ fn there_is_a_row_of_each_kind() {
 }
 
 #[test]
-fn of_each_pair_of_sources_the_stronger_one_counts() {
+fn uses_the_source_with_precedence_for_each_pair() {
     for (name, one, other) in ROWS {
         for (at, strong) in ORDER.into_iter().enumerate() {
             for weak in &ORDER[at + 1..] {
@@ -81,7 +81,7 @@ fn of_each_pair_of_sources_the_stronger_one_counts() {
 }
 
 #[test]
-fn the_variables_of_hosting_services_come_before_the_defaults_alone() {
+fn variables_of_hosting_services_only_override_defaults() {
     let platform = |name: &str| match name {
         "PORT" => Some("5001".into()),
         "WEB_CONCURRENCY" => Some("5".into()),
@@ -102,9 +102,9 @@ fn the_variables_of_hosting_services_come_before_the_defaults_alone() {
 }
 
 #[test]
-fn what_is_read_from_a_file_and_the_environment_has_their_rank() {
-    let text =
-        b"engine: rookery\napp: a\noptions: {port: 1, limits: {max_body_size: 1}, trusted_proxies: [unix]}\n";
+fn values_of_file_and_environment_have_their_precedence() {
+    let text = b"engine: rookery\napp: a\noptions: {port: 1, limits: {max_body_size: 1}, \
+          trusted_proxies: [unix]}\n";
     let file = server_yml::read(text, "_server.yml".as_ref()).unwrap().unwrap().given;
     let variable = |name: &str| (name == "ROOKERY_PORT").then(|| "2".into());
     let environment = environment::read(variable).unwrap().given;

@@ -1,13 +1,13 @@
-//! Compares what the reader of `_server.yml` makes of lists, mappings, aliases and mistakes with
-//! what R's package yaml makes of them.
+//! Compares how this crate's parser and R's package yaml read lists, mappings, aliases and
+//! mistakes.
 //!
-//! The tests pass without comparing when R or its package yaml is not installed.
+//! The tests pass without comparing if R or its package yaml is not installed.
 
 mod support;
 
 use rookery_settings::yaml::{Content, Node, parse};
 
-/// Documents that both readers take for the same. Scalars are compared as text.
+/// Documents that both parsers read in the same way. Scalars are compared as text.
 const SAME: [&str; 35] = [
     "a: [x, w, z]\n",
     "a:\n  - x\n  - w\n",
@@ -46,7 +46,7 @@ const SAME: [&str; 35] = [
     "%YAML 1.1\n---\na: x\n...\n",
 ];
 
-/// Documents that both refuse.
+/// Documents that both parsers reject.
 const REJECTED: [&str; 16] = [
     "a: x\na: y\n",
     "a: {b: x, b: y}\n",
@@ -66,11 +66,11 @@ const REJECTED: [&str; 16] = [
     "a: ]\n",
 ];
 
-/// Documents that R's package reads otherwise, with what it makes of them and what this reader does.
+/// Documents that the parsers read differently: the result of R's package, and that of this parser.
 const DIFFERENT: [(&str, &str, &str); 2] = [
     // YAML 1.2 allows a tab where no indentation is needed.
     ("\ta: x\n", "refused", "{a: \"x\"}"),
-    // An alias is for the last node before it that has the anchor (YAML 1.2, 3.2.2.2).
+    // An alias refers to the last preceding node with its anchor (YAML 1.2, 3.2.2.2).
     (
         "a: &n x\nb: &n w\nc: *n\n",
         "{a: \"x\", b: \"w\", c: \"x\"}",
@@ -78,9 +78,9 @@ const DIFFERENT: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// Documents that only this reader refuses, with what it says.
+/// Documents that only this parser rejects, with a part of its message.
 const REJECTED_HERE: [(&str, &str); 8] = [
-    // R has the text `_yaml.bad-anchor_`.
+    // R's package returns the text `_yaml.bad-anchor_`.
     ("a: *none\n", "not valid YAML"),
     ("a: x\n---\nb: y\n", "a second document begins here"),
     ("a: !expr 1 + 1\n", "the tag `!expr` is not supported here"),
@@ -94,7 +94,9 @@ const REJECTED_HERE: [(&str, &str); 8] = [
 const SCRIPT: &str = r#"
 if (!requireNamespace("yaml", quietly = TRUE)) quit(status = 77)
 show <- function(x) {
-  if (inherits(x, "sequence")) return(paste0("[", paste(vapply(x$items, show, ""), collapse = ", "), "]"))
+  if (inherits(x, "sequence")) {
+    return(paste0("[", paste(vapply(x$items, show, ""), collapse = ", "), "]"))
+  }
   if (is.list(x)) {
     fields <- vapply(seq_along(x), function(at) paste0(names(x)[[at]], ": ", show(x[[at]])), "")
     return(paste0("{", paste(sort(fields, method = "radix"), collapse = ", "), "}"))
@@ -106,14 +108,16 @@ for (file in commandArgs(TRUE)) {
   text <- rawToChar(readBin(file, "raw", 1e6))
   Encoding(text) <- "UTF-8"
   shown <- tryCatch(
-    show(suppressWarnings(yaml::yaml.load(text, handlers = list(seq = sequence), eval.expr = FALSE))),
+    show(suppressWarnings(
+      yaml::yaml.load(text, handlers = list(seq = sequence), eval.expr = FALSE)
+    )),
     error = function(e) "refused"
   )
   cat(utf8ToInt(enc2utf8(shown)), "\n")
 }
 "#;
 
-/// Returns what R reads, in the notation of `show`.
+/// Returns the documents as R reads them, in the notation of `show`.
 fn read_by_r<'a>(documents: impl Iterator<Item = &'a str>) -> Option<Vec<String>> {
     let lines = support::run_r(SCRIPT, documents)?;
     let letters = |line: &str| {
@@ -134,7 +138,7 @@ fn show(node: &Node) -> String {
         Content::Fields(fields) => {
             let fields =
                 fields.iter().map(|field| format!("{}: {}", field.key, show(&field.value)));
-            // The order of fields has no meaning, and merged ones have other places in R.
+            // The order of fields is not significant, and R puts merged fields in other places.
             let mut fields: Vec<String> = fields.collect();
             fields.sort();
             format!("{{{}}}", fields.join(", "))
@@ -172,7 +176,7 @@ fn rejects_yaml_that_settings_do_not_need() {
     let documents = REJECTED_HERE.map(|(document, _)| document);
     compare(&documents, |document, _, own| {
         let (_, says) = REJECTED_HERE.iter().find(|(own, _)| *own == document).unwrap();
-        assert!(own.as_ref().is_err_and(|said| said.contains(says)), "{document}: {own:?}");
+        assert!(own.as_ref().is_err_and(|message| message.contains(says)), "{document}: {own:?}");
     });
 }
 

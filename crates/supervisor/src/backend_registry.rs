@@ -1,5 +1,5 @@
-//! The workers that there are, as the supervisor tells the pool: state, not orders, so that it does not matter when the pool
-//! looks.
+//! The registry of backends: the workers that are running, as the supervisor reports them to the
+//! pool. It holds state and no commands, so that it does not matter when the pool reads it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,76 +11,78 @@ use std::time::Duration;
 use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_status::Counter;
-use rookery_worker_protocol::SharedScoreboard;
+use rookery_worker_protocol::{BegunRequests, SharedScoreboard, Ticket};
 use tokio::sync::Notify;
 
 use crate::pool_counters::{InFlightRoutes, PoolCounters, QueueGauge};
-use crate::report::ReportCell;
+use crate::report::SharedReport;
 use crate::worker_id::WorkerId;
 
-/// Whether a worker is given requests.
+/// Whether a worker gets new requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Availability {
-    /// It is given requests.
+    /// The worker gets requests.
     Ready = 0,
-    /// It finishes what it has, and is given nothing new.
+    /// The worker finishes its requests and gets no new ones.
     Draining = 1,
-    /// It does not answer, and is given nothing until it does.
+    /// The worker does not respond and gets no requests until it does.
     Suspended = 2,
-    /// It is not there any more.
+    /// The worker has ended.
     Dead = 3,
 }
 
-/// One start of a worker.
+/// A start of a worker, as the pool sees it.
 #[derive(Debug)]
 pub struct Backend {
-    /// Which of the workers it is, from 0. Its next start has the same.
+    /// The number of the worker's slot, from 0, which the next start of the worker takes over.
     pub slot: u32,
-    /// Which start of all workers it is: no two have the same.
+    /// The number of this start among all starts of workers.
     pub epoch: u64,
-    /// The number of its process.
+    /// The process id of the worker.
     pub pid: u32,
-    /// What its sessions' URLs call it.
+    /// The id of the worker in the URLs of its sessions.
     pub id: WorkerId,
-    /// Where it listens.
+    /// The path of the Unix socket that the worker listens on.
     pub socket: PathBuf,
-    /// What its R has done.
+    /// The scoreboard that the worker writes.
     pub scoreboard: SharedScoreboard,
-    standing: AtomicU8,
+    availability: AtomicU8,
     is_sticky: AtomicBool,
     sees_heads: AtomicBool,
-    is_given_up: AtomicBool,
-    /// Milliseconds within which its WebSockets are to be closed; 0: they are not.
-    ends_within: AtomicU64,
+    /// The requests that R had begun when the worker exceeded the worker timeout last.
+    timed_out: Mutex<BegunRequests>,
+    /// The time in milliseconds within which the worker's WebSockets are to be closed; 0 if they
+    /// stay open.
+    session_close_time: AtomicU64,
     /// The static paths that the worker has announced.
-    paths: Mutex<StaticPaths>,
-    /// Of the pool.
+    static_paths: Mutex<StaticPaths>,
+    /// The load that the pool counts.
     pub(crate) load: Load,
 }
 
 /// Static paths by their keys.
 type StaticPaths = BTreeMap<String, StaticPath>;
 
-/// What a worker has of ours, counted by the pool.
+/// The load of a worker, as far as it comes through the front end.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
-    /// Requests that it has been sent and not answered.
+    /// The number of requests that the worker has and that have not been finished.
     pub(crate) in_flight: AtomicUsize,
-    /// WebSockets that it has.
+    /// The number of open WebSockets.
     pub(crate) sessions: AtomicUsize,
-    /// Requests that it has answered.
-    pub(crate) answered: AtomicU64,
-    /// Pages that it was given whose WebSocket has not come.
+    /// The number of requests that the worker has responded to.
+    pub(crate) responses: AtomicU64,
+    /// The number of pages from the worker whose WebSocket has not been opened.
     pub(crate) pending_sessions: Counter,
-    /// Requests that wait for it alone.
+    /// The requests that wait for this worker only.
     pub(crate) queue: QueueGauge,
-    /// What it has been asked and has not answered.
-    pub(crate) asked: InFlightRoutes,
+    /// The routes of the requests that the worker has not responded to.
+    pub(crate) routes: InFlightRoutes,
 }
 
 impl Backend {
-    /// A worker that is ready: its slot and its start, and the number of its process.
+    /// Creates a backend that is ready, from its slot and epoch and its process id.
     pub fn new(
         (slot, epoch): (u32, u64),
         pid: u32,
@@ -88,8 +90,8 @@ impl Backend {
         socket: PathBuf,
         scoreboard: SharedScoreboard,
     ) -> Arc<Backend> {
-        let standing = AtomicU8::new(Availability::Ready as u8);
-        let [is_sticky, sees_heads, is_given_up] = [false; 3].map(AtomicBool::new);
+        let availability = AtomicU8::new(Availability::Ready as u8);
+        let [is_sticky, sees_heads] = [false; 2].map(AtomicBool::new);
         Arc::new(Backend {
             slot,
             epoch,
@@ -97,55 +99,52 @@ impl Backend {
             id,
             socket,
             scoreboard,
-            standing,
+            availability,
             is_sticky,
             sees_heads,
-            is_given_up,
-            ends_within: AtomicU64::new(0),
-            paths: Mutex::default(),
+            timed_out: Mutex::default(),
+            session_close_time: AtomicU64::new(0),
+            static_paths: Mutex::default(),
             load: Load::default(),
         })
     }
 
-    /// Its app keeps something for each client, between requests.
+    /// Sets whether the app has sessions, which are state of a client that lasts between requests.
     pub fn set_sticky(&self, is_sticky: bool) {
         self.is_sticky.store(is_sticky, Ordering::Relaxed);
     }
 
-    /// Whether its app does.
+    /// Returns true if the app has sessions.
     pub fn is_sticky(&self) -> bool {
         self.is_sticky.load(Ordering::Relaxed)
     }
 
-    /// Its app may refuse a request before its body has been taken.
+    /// Sets whether the app may refuse a request before its body has been received.
     pub fn set_sees_heads(&self, sees_heads: bool) {
         self.sees_heads.store(sees_heads, Ordering::Relaxed);
     }
 
-    /// Whether its app may.
+    /// Returns true if the app may refuse a request before its body has been received.
     pub fn sees_heads(&self) -> bool {
         self.sees_heads.load(Ordering::Relaxed)
     }
 
-    /// Whether what its R does takes too long: what it has begun will have no answer.
-    pub(crate) fn is_given_up(&self) -> bool {
-        self.is_given_up.load(Ordering::Acquire)
+    /// Returns true if R had begun this request when the worker exceeded the worker timeout. The
+    /// request then gets 504, whatever R responds after it has been interrupted.
+    pub(crate) fn has_timed_out(&self, ticket: Ticket) -> bool {
+        self.timed_out.lock().unwrap_or_else(PoisonError::into_inner).contains(ticket)
     }
 
-    /// Its R has come out of it.
-    pub(crate) fn goes_on(&self) {
-        self.is_given_up.store(false, Ordering::Release);
-    }
-
-    /// Within what time its WebSockets are to be closed, if they are.
-    pub(crate) fn ends_within(&self) -> Option<Duration> {
-        let time = self.ends_within.load(Ordering::Acquire);
+    /// Returns the time within which the worker's WebSockets are to be closed; `None` if they stay
+    /// open.
+    pub(crate) fn session_close_time(&self) -> Option<Duration> {
+        let time = self.session_close_time.load(Ordering::Acquire);
         (time > 0).then(|| Duration::from_millis(time))
     }
 
-    /// Whether it is given requests.
-    pub fn standing(&self) -> Availability {
-        match self.standing.load(Ordering::Acquire) {
+    /// Returns whether the worker gets new requests.
+    pub fn availability(&self) -> Availability {
+        match self.availability.load(Ordering::Acquire) {
             0 => Availability::Ready,
             1 => Availability::Draining,
             2 => Availability::Suspended,
@@ -153,32 +152,36 @@ impl Backend {
         }
     }
 
-    /// Requests that it has been given by the front end and has not answered, and all WebSockets.
+    /// Returns the number of unfinished requests that came through the front end, and the number of
+    /// all WebSockets.
     pub fn load(&self) -> (usize, usize) {
         let Load { in_flight, sessions, .. } = &self.load;
         let own = usize::try_from(self.scoreboard.read().sessions).unwrap_or(usize::MAX);
         (in_flight.load(Ordering::Relaxed), sessions.load(Ordering::Relaxed).max(own))
     }
 
-    /// Connections that it has accepted itself, WebSockets among them.
+    /// Returns the number of open connections that the worker has accepted itself, including
+    /// WebSockets.
     pub fn connections(&self) -> usize {
         usize::try_from(self.scoreboard.read().connections).unwrap_or(usize::MAX)
     }
 
-    /// Requests that it has answered, those of its own clients among them.
-    pub fn answered(&self) -> u64 {
-        self.load.answered.load(Ordering::Relaxed).max(self.scoreboard.read().done)
+    /// Returns the number of requests that the worker has responded to, including those on
+    /// connections that it has accepted itself.
+    pub fn responses(&self) -> u64 {
+        self.load.responses.load(Ordering::Relaxed).max(self.scoreboard.read().done)
     }
 
-    fn paths(&self) -> MutexGuard<'_, StaticPaths> {
-        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_static_paths(&self) -> MutexGuard<'_, StaticPaths> {
+        self.static_paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Returns the static paths as they are served in front of workers that have announced these: a path that is not
-/// the same for all of them is excluded, so that its requests go to a worker, and not to a shorter path.
-fn agreed(announced: &[&StaticPaths]) -> StaticPaths {
-    let left_to_workers = || StaticPath {
+/// Returns the static paths that the front end serves if its workers have announced these. A path
+/// that differs between workers is excluded. Its requests then go to a worker, and a shorter path
+/// does not apply to them.
+fn common_static_paths(announced: &[&StaticPaths]) -> StaticPaths {
+    let excluded = || StaticPath {
         path: PathBuf::new(),
         overrides: Overrides { exclude: Some(true), ..Overrides::default() },
     };
@@ -186,31 +189,31 @@ fn agreed(announced: &[&StaticPaths]) -> StaticPaths {
     keys.map(|key| {
         let first = announced[0].get(key);
         let is_common = announced.iter().all(|paths| paths.get(key) == first);
-        let path = first.filter(|_| is_common).cloned().unwrap_or_else(left_to_workers);
+        let path = first.filter(|_| is_common).cloned().unwrap_or_else(excluded);
         (key.clone(), path)
     })
     .collect()
 }
 
-/// Makes the cookie that names a start of a worker.
-pub(crate) trait MakeCookie: Send + Sync {
+/// A factory for session cookies that name a worker.
+pub(crate) trait CookieFactory: Send + Sync {
     fn cookie(&self, slot: u32, epoch: u64) -> SessionCookie;
 }
 
-/// See the module.
+/// The running workers, and what the supervisor and the pool report about them.
 #[derive(Default)]
 pub struct BackendRegistry {
-    /// What the front end knows clients by, if by anything.
-    cookies: OnceLock<Box<dyn MakeCookie>>,
+    /// The factory for session cookies, if sessions have a cookie.
+    cookie_factory: OnceLock<Box<dyn CookieFactory>>,
     backends: Mutex<Vec<Arc<Backend>>>,
+    /// Notified when a backend has been added, removed or changed.
     pub(crate) changed: Notify,
-    /// The static paths that are served without asking a worker: those that are the same in all
-    /// workers.
+    /// The static paths that the front end serves: those that are the same in all workers.
     files: StaticFiles,
-    /// What the pool counts.
-    pub(crate) counts: PoolCounters,
-    /// What the supervisor says.
-    pub(crate) told: ReportCell,
+    /// The counters of the pool.
+    pub(crate) counters: PoolCounters,
+    /// The report of the supervisor.
+    pub(crate) report: SharedReport,
 }
 
 impl fmt::Debug for BackendRegistry {
@@ -220,102 +223,112 @@ impl fmt::Debug for BackendRegistry {
 }
 
 impl BackendRegistry {
-    /// Sets what makes the cookies of workers; once.
-    pub(crate) fn set_cookies(&self, cookies: Box<dyn MakeCookie>) {
-        let _ = self.cookies.set(cookies);
+    /// Sets the factory for session cookies. Further calls have no effect.
+    pub(crate) fn set_cookie_factory(&self, factory: Box<dyn CookieFactory>) {
+        let _ = self.cookie_factory.set(factory);
     }
 
-    /// Returns the cookie that names a start of a worker, if clients come back to their worker by one.
+    /// Returns a session cookie that names a worker; `None` if sessions have no cookie.
     pub(crate) fn cookie(&self, slot: u32, epoch: u64) -> Option<SessionCookie> {
-        Some(self.cookies.get()?.cookie(slot, epoch))
+        Some(self.cookie_factory.get()?.cookie(slot, epoch))
     }
 
-    /// A worker is ready.
-    pub fn join(&self, backend: &Arc<Backend>) {
+    /// Adds a worker that is ready.
+    pub fn add(&self, backend: &Arc<Backend>) {
         let mut backends = self.lock();
         backends.push(Arc::clone(backend));
-        self.publish(&backends);
+        self.publish_static_paths(&backends);
         drop(backends);
         self.changed.notify_one();
     }
 
-    /// It is to be given nothing new.
+    /// Drains a worker: it gets no new requests any more.
     pub fn drain(&self, backend: &Backend) {
-        self.change(
-            backend,
-            &[Availability::Ready, Availability::Suspended],
-            Availability::Draining,
-        );
+        let from = [Availability::Ready, Availability::Suspended];
+        self.transition(backend, &from, Availability::Draining);
     }
 
-    /// It is to be given nothing for the time being.
+    /// Suspends a worker: it gets no requests until [`resume`](Self::resume).
     pub fn suspend(&self, backend: &Backend) {
-        self.change(backend, &[Availability::Ready], Availability::Suspended);
+        self.transition(backend, &[Availability::Ready], Availability::Suspended);
     }
 
-    /// What its R does takes too long: nobody waits for the answer to what it has begun, and it is given nothing.
-    pub fn give_up_on(&self, backend: &Backend) {
-        backend.is_given_up.store(true, Ordering::Release);
+    /// Suspends a worker whose R process has been busy with one task for too long. Requests that R
+    /// has begun get 504.
+    pub fn time_out(&self, backend: &Backend) {
+        let begun = backend.scoreboard.begun_requests();
+        *backend.timed_out.lock().unwrap_or_else(PoisonError::into_inner) = begun;
         self.suspend(backend);
     }
 
-    /// It answers again.
+    /// Makes a suspended worker ready again.
     pub fn resume(&self, backend: &Backend) {
-        self.change(backend, &[Availability::Suspended], Availability::Ready);
+        self.transition(backend, &[Availability::Suspended], Availability::Ready);
     }
 
-    /// One that is dead stays so, and one that drains does not come back.
-    fn change(&self, backend: &Backend, from: &[Availability], to: Availability) {
+    /// Sets the availability of a worker if it is one of `from`. A dead worker thus stays dead, and a
+    /// draining worker does not become ready.
+    fn transition(&self, backend: &Backend, from: &[Availability], to: Availability) {
         for from in from {
             let (from, to) = (*from as u8, to as u8);
-            let _ =
-                backend.standing.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+            let _ = backend.availability.compare_exchange(
+                from,
+                to,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
         }
         self.changed.notify_one();
     }
 
-    /// Its WebSockets are to be closed, one after the other, within this time: it ends then.
-    pub fn end_sessions(&self, backend: &Backend, within: Duration) {
+    /// Makes the pool close the WebSockets of a worker, one after the other, within a time after
+    /// which the worker ends.
+    pub fn close_sessions(&self, backend: &Backend, within: Duration) {
         let time = (within.as_millis() as u64).max(1);
-        if backend.ends_within.swap(time, Ordering::AcqRel) == 0 {
+        if backend.session_close_time.swap(time, Ordering::AcqRel) == 0 {
             self.changed.notify_one();
         }
     }
 
-    /// It has ended: what it did is on its [`Scoreboard`](rookery_worker_protocol::Scoreboard), and that does not change any more.
-    pub fn leave(&self, backend: &Backend) {
-        backend.standing.store(Availability::Dead as u8, Ordering::Release);
+    /// Removes a worker that has ended. Its [`Scoreboard`](rookery_worker_protocol::Scoreboard)
+    /// shows which requests R had begun, and does not change any more.
+    pub fn remove(&self, backend: &Backend) {
+        backend.availability.store(Availability::Dead as u8, Ordering::Release);
         let mut backends = self.lock();
         backends.retain(|other| other.epoch != backend.epoch);
-        self.publish(&backends);
+        self.publish_static_paths(&backends);
         drop(backends);
         self.changed.notify_one();
     }
 
-    /// A handle to the static paths that can be served without asking a worker. They change with the workers.
+    /// Returns a handle to the static paths that the front end serves, which change with the
+    /// workers.
     pub fn files(&self) -> StaticFiles {
         self.files.clone()
     }
 
-    /// Takes the static paths that a worker serves, in place of those that it has announced before.
-    pub fn announce(&self, backend: &Backend, paths: BTreeMap<String, StaticPath>) {
+    /// Replaces the static paths that a worker has announced. A worker that has not been added
+    /// changes nothing before it is.
+    pub fn set_static_paths(&self, backend: &Backend, paths: BTreeMap<String, StaticPath>) {
         let backends = self.lock();
-        *backend.paths() = paths;
-        // A worker that does not serve yet changes nothing before it joins.
-        self.publish(&backends);
+        *backend.lock_static_paths() = paths;
+        self.publish_static_paths(&backends);
     }
 
-    /// Serves the static paths that all workers agree on, those that drain among them: their clients still come.
-    fn publish(&self, backends: &[Arc<Backend>]) {
-        let announced: Vec<_> = backends.iter().map(|backend| backend.paths()).collect();
+    /// Serves the static paths that all workers have in common, including draining workers, because
+    /// their clients still send requests.
+    fn publish_static_paths(&self, backends: &[Arc<Backend>]) {
+        let announced: Vec<_> =
+            backends.iter().map(|backend| backend.lock_static_paths()).collect();
         let announced: Vec<&StaticPaths> = announced.iter().map(|paths| &**paths).collect();
-        // They have been checked when they were read; what is refused all the same is left to the workers.
-        if self.files.replace(agreed(&announced)).is_err() {
+        // The paths were checked when they were read. If they are refused nevertheless, the workers
+        // serve them.
+        if self.files.replace(common_static_paths(&announced)).is_err() {
             let _ = self.files.replace(StaticPaths::new());
         }
     }
 
-    /// Those that have not ended.
+    /// Returns the workers that have not ended.
     pub fn backends(&self) -> Vec<Arc<Backend>> {
         self.lock().clone()
     }
@@ -334,7 +347,7 @@ mod tests {
         list.iter().map(|(key, at)| ((*key).to_owned(), path(at))).collect()
     }
 
-    /// Returns the keys that are served with their folders; `-` stands for what goes to a worker.
+    /// Returns the keys that are served with their folders; `-` stands for an excluded path.
     fn served(announced: &[&[(&str, &str)]]) -> Vec<(String, String)> {
         let announced: Vec<_> = announced.iter().map(|list| paths(list)).collect();
         let announced: Vec<_> = announced.iter().collect();
@@ -342,11 +355,11 @@ mod tests {
             Some(true) => "-".to_owned(),
             _ => path.path.display().to_string(),
         };
-        agreed(&announced).into_iter().map(|(key, path)| (key, at(path))).collect()
+        common_static_paths(&announced).into_iter().map(|(key, path)| (key, at(path))).collect()
     }
 
     #[test]
-    fn what_differs_between_workers_goes_to_a_worker() {
+    fn excludes_paths_that_differ_between_workers() {
         let pairs = |list: &[(&str, &str)]| {
             list.iter().map(|(key, at)| ((*key).to_owned(), (*at).to_owned())).collect::<Vec<_>>()
         };
@@ -355,7 +368,7 @@ mod tests {
         assert_eq!(served(&[&[("/", "/w"), ("/a", "/x")]]), pairs(&[("/", "/w"), ("/a", "/x")]));
         let same: &[_] = &[("/", "/w")];
         assert_eq!(served(&[same, same, same]), pairs(same));
-        // Another folder, or none: the shorter path does not take its place.
+        // A path with another folder or none is excluded, and the shorter path does not apply.
         assert_eq!(
             served(&[&[("/", "/w"), ("/a", "/1")], &[("/", "/w"), ("/a", "/2")]]),
             pairs(&[("/", "/w"), ("/a", "-")])
@@ -364,7 +377,7 @@ mod tests {
             served(&[&[("/", "/w")], &[("/", "/w"), ("/a", "/2")]]),
             pairs(&[("/", "/w"), ("/a", "-")])
         );
-        // One that has announced nothing serves everything itself.
+        // A worker that has announced nothing serves everything itself.
         assert_eq!(served(&[same, &[]]), pairs(&[("/", "-")]));
     }
 }

@@ -1,7 +1,9 @@
-//! Several worker processes behind one server: starting them, and giving them what there is to do.
+//! Several worker processes behind one server.
 //!
-//! The server ([`rookery_server`]) owns the listeners, TLS, HTTP/2, limits, bodies, files and the log, as with one process. Here are
-//! [the application](pool()) that it asks, and the supervisor of the processes behind that.
+//! The server ([`rookery_server`]) owns the listeners, TLS, HTTP/2, limits, bodies, files and the
+//! log, as with a single process. This crate contains [the application](pool()) of that server,
+//! which forwards requests to the workers, and the supervisor that starts, watches and replaces the
+//! workers.
 
 #![cfg(target_os = "linux")]
 
@@ -14,9 +16,11 @@ mod supervise;
 mod worker_id;
 
 pub use backend_registry::{Availability, Backend, BackendRegistry};
-pub use pool::{PoolLimits, SessionAffinity, pool, read_for_fuzzer, server_name, told_for_fuzzer};
 #[doc(hidden)]
-pub use pool::{ReadReply, read_reply_for_fuzzer};
+pub use pool::{ParsedResponse, parse_response_for_fuzzer};
+pub use pool::{
+    PoolLimits, SessionAffinity, pool, read_cookies_for_fuzzer, read_query_for_fuzzer, server_name,
+};
 pub use process::{Exit, memory_limit};
 pub use report::{ReadinessPolicy, SupervisorStatus};
 pub use supervise::{

@@ -1,4 +1,5 @@
-//! What the pool counts, for whoever asks from another thread. One thread writes: plain loads and stores, nothing that locks.
+//! The counters of the pool, which other threads read for metrics and reports. Only the pool's
+//! thread writes, so plain loads and stores are enough.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,26 +8,30 @@ use rookery_exchange::{Exchange, masked};
 use rookery_status::{Counter, Histogram, StatusClassCounters};
 use rookery_worker_protocol::{Scoreboard, Ticket};
 
-/// What waits in a queue.
+/// The state of a queue at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QueueReading {
     pub(crate) length: u64,
-    /// How long the first has waited.
+    /// The time that the first request has waited.
     pub(crate) oldest: Duration,
 }
 
-/// How long a queue is, and since when its first waits.
+/// The length of a queue, and the time since which its first request waits.
 #[derive(Debug)]
 pub(crate) struct QueueGauge {
-    made: Instant,
+    created: Instant,
     length: Counter,
-    /// Nanoseconds from `made` on.
+    /// The time since which the first request waits, in nanoseconds after `created`.
     first: Counter,
 }
 
 impl Default for QueueGauge {
     fn default() -> QueueGauge {
-        QueueGauge { made: Instant::now(), length: Counter::default(), first: Counter::default() }
+        QueueGauge {
+            created: Instant::now(),
+            length: Counter::default(),
+            first: Counter::default(),
+        }
     }
 }
 
@@ -34,74 +39,77 @@ impl QueueGauge {
     pub(crate) fn set(&self, length: usize, first: Option<Instant>) {
         self.length.set(length as u64);
         if let Some(first) = first {
-            self.first
-                .set(u64::try_from(first.duration_since(self.made).as_nanos()).unwrap_or(u64::MAX));
+            let nanoseconds = first.duration_since(self.created).as_nanos();
+            self.first.set(u64::try_from(nanoseconds).unwrap_or(u64::MAX));
         }
     }
 
     pub(crate) fn read(&self) -> QueueReading {
         let length = self.length.get();
-        let first = self.made + Duration::from_nanos(self.first.get());
+        let first = self.created + Duration::from_nanos(self.first.get());
         QueueReading { length, oldest: if length == 0 { Duration::ZERO } else { first.elapsed() } }
     }
 }
 
-/// See the module.
+/// The counters of the pool.
 #[derive(Debug, Default)]
 pub(crate) struct PoolCounters {
-    /// The queue that all workers take from.
+    /// The common queue of all workers.
     pub(crate) queue: QueueGauge,
-    /// How many may wait.
+    /// The maximum number of requests in the queue.
     pub(crate) queue_limit: Counter,
-    /// Replies of each class.
-    pub(crate) answered: StatusClassCounters,
-    /// From a request's coming to its going to a worker.
-    pub(crate) waited: Histogram,
-    /// From there to the head of the reply.
-    pub(crate) took: Histogram,
-    /// Both together.
-    pub(crate) answered_in: Histogram,
-    /// WebSockets that a worker may have; 0: as many as it likes.
+    /// The responses by the class of their status.
+    pub(crate) responses: StatusClassCounters,
+    /// The time from the receipt of a request until it was sent to a worker.
+    pub(crate) queue_time: Histogram,
+    /// The time from sending a request to a worker until the head of the response.
+    pub(crate) upstream_time: Histogram,
+    /// The time from the receipt of a request until the head of the response.
+    pub(crate) request_time: Histogram,
+    /// The maximum number of WebSockets of a worker; 0 for no limit.
     pub(crate) sessions_limit: Counter,
-    /// Requests that were refused because too many waited; because they had for too long; and because workers have as many sessions as they
-    /// may.
-    pub(crate) refused_full: Counter,
-    pub(crate) refused_late: Counter,
-    pub(crate) refused_sessions: Counter,
-    /// Requests that were given to another worker, because theirs ended before it had begun with them.
-    pub(crate) returned: Counter,
-    /// The same after it had begun with them.
-    pub(crate) begun_again: Counter,
-    /// Pages that have lost their WebSocket and opened another: with the R that has made them, or with another.
-    pub(crate) reconnected_same: Counter,
-    pub(crate) reconnected_new: Counter,
-    /// Requests with a cookie that should name a worker, and was not made here.
-    pub(crate) cookies_invalid: Counter,
+    /// The requests that were rejected because the queue was full.
+    pub(crate) rejected_full: Counter,
+    /// The requests that were rejected because they had waited too long.
+    pub(crate) rejected_timeout: Counter,
+    /// The requests that were rejected because all workers had the maximum number of sessions.
+    pub(crate) rejected_sessions: Counter,
+    /// The requests that were sent to another worker because theirs ended before R had begun them.
+    pub(crate) retries_unbegun: Counter,
+    /// The requests that were sent to another worker because theirs ended after R had begun them.
+    pub(crate) retries_begun: Counter,
+    /// The pages that lost their WebSocket and opened another one at the worker that had made the
+    /// page.
+    pub(crate) reconnected_same_worker: Counter,
+    /// The pages that lost their WebSocket and opened another one at another worker.
+    pub(crate) reconnected_new_worker: Counter,
+    /// The requests with a session cookie whose signature was invalid.
+    pub(crate) invalid_cookies: Counter,
 }
 
-/// Bytes of a [`Route`]; of longer ones the beginning.
-const MOST_ROUTE: usize = 90;
+/// The maximum number of bytes of a [`Route`]. A longer route is truncated.
+const MAX_ROUTE_LEN: usize = 90;
 
-/// A readable form of the request that a worker is handling: the method and the path. The query and
-/// the tokens of sessions, which are secrets, are left out.
+/// The method and the path of a request that a worker has, for people. The query and the tokens of
+/// sessions, which are secrets, are left out.
 #[derive(Clone, Copy)]
 struct Route {
     ticket: Ticket,
-    since: Instant,
+    sent_at: Instant,
     length: u8,
-    text: [u8; MOST_ROUTE],
+    text: [u8; MAX_ROUTE_LEN],
 }
 
-/// What a worker has been asked and has not answered.
+/// The routes of the requests that a worker has not responded to.
 #[derive(Default)]
 pub(crate) struct InFlightRoutes(Mutex<Vec<Route>>);
 
 impl InFlightRoutes {
-    pub(crate) fn add(&self, ticket: Ticket, since: Instant, exchange: &Exchange) {
-        let mut route = Route { ticket, since, length: 0, text: [0; MOST_ROUTE] };
+    pub(crate) fn add(&self, ticket: Ticket, sent_at: Instant, exchange: &Exchange) {
+        let mut route = Route { ticket, sent_at, length: 0, text: [0; MAX_ROUTE_LEN] };
         let mut at = 0;
         for part in [exchange.method(), b" "].into_iter().chain(masked(exchange.path())) {
-            let part = &part[..part.len().min(MOST_ROUTE - at)];
+            let part = &part[..part.len().min(MAX_ROUTE_LEN - at)];
             route.text[at..at + part.len()].copy_from_slice(part);
             at += part.len();
         }
@@ -113,17 +121,18 @@ impl InFlightRoutes {
         self.lock().retain(|route| route.ticket != ticket);
     }
 
-    /// The one that R has begun last, and how long ago it was given.
-    pub(crate) fn begun(&self, scoreboard: &Scoreboard) -> Option<(String, Duration)> {
-        let asked = self.lock();
-        let route = asked.iter().rev().find(|route| scoreboard.has_begun(route.ticket))?;
+    /// Returns the route of the request that R has begun last, and the time since the request was
+    /// sent.
+    pub(crate) fn last_begun(&self, scoreboard: &Scoreboard) -> Option<(String, Duration)> {
+        let routes = self.lock();
+        let route = routes.iter().rev().find(|route| scoreboard.has_begun(route.ticket))?;
         let text = String::from_utf8_lossy(&route.text[..route.length.into()]);
-        // It is shown in terminals.
+        // Control characters could change the state of a terminal that shows the route.
         let text = text
             .chars()
             .map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char })
             .collect();
-        Some((text, route.since.elapsed()))
+        Some((text, route.sent_at.elapsed()))
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Route>> {
@@ -144,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_queue_has_nobody_who_waits() {
+    fn an_empty_queue_has_no_oldest_request() {
         let gauge = QueueGauge::default();
         gauge.set(2, Some(Instant::now()));
         std::thread::sleep(Duration::from_millis(2));
@@ -154,8 +163,8 @@ mod tests {
     }
 
     #[test]
-    fn a_route_is_what_r_has_begun_without_its_query_and_cut() {
-        let (scoreboard, asked) = (Scoreboard::new(), InFlightRoutes::default());
+    fn shows_the_route_that_r_has_begun_last_without_secrets() {
+        let (scoreboard, routes) = (Scoreboard::new(), InFlightRoutes::default());
         let ticket = |n| Ticket::new(n, n as usize).unwrap();
         let session = "/session/0123456789abcdef0123456789abcdef/download/x";
         let long = "/long/".to_owned() + &"x".repeat(200);
@@ -164,18 +173,18 @@ mod tests {
             exchange.begin(n, 1, 0);
             exchange.set_request_line(b"GET", (path + "?secret=1").as_bytes(), Version::Http11);
             exchange.end_head(None, None, false);
-            asked.add(ticket(n), Instant::now(), &exchange);
+            routes.add(ticket(n), Instant::now(), &exchange);
         }
-        assert_eq!(asked.begun(&scoreboard), None);
+        assert_eq!(routes.last_begun(&scoreboard), None);
         assert!(scoreboard.begin(ticket(1)));
-        let (route, _) = asked.begun(&scoreboard).unwrap();
-        assert_eq!((route.len(), &route[..12]), (MOST_ROUTE, "GET /long/xx"));
+        let (route, _) = routes.last_begun(&scoreboard).unwrap();
+        assert_eq!((route.len(), &route[..12]), (MAX_ROUTE_LEN, "GET /long/xx"));
         assert!(scoreboard.begin(ticket(2)));
-        assert_eq!(asked.begun(&scoreboard).unwrap().0, "GET /b");
+        assert_eq!(routes.last_begun(&scoreboard).unwrap().0, "GET /b");
         assert!(scoreboard.begin(ticket(3)));
-        assert_eq!(asked.begun(&scoreboard).unwrap().0, "GET /session/<...>/download/x");
-        asked.remove(ticket(3));
-        asked.remove(ticket(2));
-        assert!(asked.begun(&scoreboard).unwrap().0.starts_with("GET /long"));
+        assert_eq!(routes.last_begun(&scoreboard).unwrap().0, "GET /session/<...>/download/x");
+        routes.remove(ticket(3));
+        routes.remove(ticket(2));
+        assert!(routes.last_begun(&scoreboard).unwrap().0.starts_with("GET /long"));
     }
 }

@@ -1,25 +1,28 @@
-//! What a worker is called in the URLs of its sessions: Shiny puts it behind each of them, as `w=`.
+//! The id of a worker in the URLs of its sessions, to which Shiny appends it as the parameter `w=`.
 //!
-//! It is chance, and no other start of a worker has it. So it names nobody who has ended, nobody of another supervisor, and cannot be made up;
-//! and nothing has to be signed, kept or told apart by age, as a cookie's value has: a browser keeps that for longer than a page.
+//! The id is random, and each start of a worker has another one. An id therefore never refers to
+//! another worker than the one that made the page, even if that worker has ended or belongs to
+//! another supervisor, and nobody can guess an id. For that reason an id needs no signature, no
+//! storage and no expiry, unlike the value of a cookie, which a browser keeps for longer than a
+//! page.
 
 use std::fmt;
 use std::io;
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-/// Bytes of it: as many as a session's own token has.
+/// The number of bytes of an id: as many as the token of a Shiny session has.
 const BYTES: usize = 16;
 
-/// See the module.
+/// The id of one start of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerId([u8; BYTES]);
 
 impl WorkerId {
-    /// That of a worker which is to be started.
+    /// Creates the id of a worker that is to be started.
     ///
     /// # Errors
-    /// When the system has no randomness.
+    /// Fails if the system has no randomness.
     pub fn new() -> io::Result<WorkerId> {
         let mut bytes = [0; BYTES];
         SystemRandom::new()
@@ -28,7 +31,7 @@ impl WorkerId {
         Ok(WorkerId(bytes))
     }
 
-    /// As it is written: hexadecimal, in small letters, and nothing else.
+    /// Parses the text form of an id, which consists of 32 hexadecimal digits in lower case.
     pub(crate) fn parse(text: &[u8]) -> Option<WorkerId> {
         let digit = |byte: u8| match byte {
             b'0'..=b'9' => Some(byte - b'0'),

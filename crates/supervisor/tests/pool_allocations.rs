@@ -1,7 +1,5 @@
-//! What a request and a WebSocket message through the pool allocate on the I/O thread at steady state.
-
-#[path = "../../server/tests/counting/mod.rs"]
-mod counting;
+//! Tests of the number of allocations on the I/O thread for a request or a WebSocket message
+//! through the pool, at steady state.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -11,14 +9,18 @@ use std::time::Duration;
 
 use rookery_server::{Config, ListenerConfig, Server};
 use rookery_supervisor::{Backend, BackendRegistry, PoolLimits, WorkerId, pool};
+use rookery_test_support::allocator::{self, CountingAllocator};
 use rookery_worker_protocol::{RState, SharedScoreboard, now};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const REPLY: &[u8] =
     b"HTTP/1.1 200 OK\r\ndate: Sat, 21 Nov 2026 00:00:00 GMT\r\ncontent-type: text/plain\r\ncontent-length: 13\r\n\r\nHello, World!";
 
-/// AdminHandler every request with the same, and every frame with one of a server's.
+/// Responds to every request with the same response, and to every frame with the same frame.
 fn serve(mut connection: UnixStream) {
-    counting::leave_this_thread_out();
+    allocator::process::exclude_current_thread();
     let mut buffer = [0; 4096];
     let mut is_open = false;
     while let Ok(n) = connection.read(&mut buffer) {
@@ -38,7 +40,8 @@ fn serve(mut connection: UnixStream) {
     }
 }
 
-/// Sends `request` `n` times, each after the answer to the one before, whose length does not change.
+/// Sends `request` `n` times, each after the response to the one before. All responses have the
+/// same length.
 fn ask(socket: &mut TcpStream, request: &[u8], answer_len: usize, n: usize) {
     let mut buffer = [0; 4096];
     for _ in 0..n {
@@ -65,13 +68,13 @@ fn head(socket: &mut TcpStream) -> usize {
 
 #[test]
 fn steady_state_allocates_little() {
-    counting::leave_this_thread_out();
+    allocator::process::exclude_current_thread();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("worker");
     let listener = UnixListener::bind(&path).unwrap();
-    // It ends with the process.
+    // The thread ends with the process.
     std::thread::spawn(move || {
-        counting::leave_this_thread_out();
+        allocator::process::exclude_current_thread();
         for connection in listener.incoming() {
             let connection = connection.unwrap();
             std::thread::spawn(move || serve(connection));
@@ -79,11 +82,11 @@ fn steady_state_allocates_little() {
     });
     let (scoreboard, memory) = SharedScoreboard::create().unwrap();
     let theirs = SharedScoreboard::attach(&memory).unwrap();
-    theirs.r_is(RState::Idle, now());
+    theirs.set_r_state(RState::Idle, now());
     std::thread::spawn(move || {
-        counting::leave_this_thread_out();
+        allocator::process::exclude_current_thread();
         loop {
-            theirs.r_is(RState::Idle, now());
+            theirs.set_r_state(RState::Idle, now());
             std::thread::sleep(Duration::from_millis(20));
         }
     });
@@ -94,7 +97,7 @@ fn steady_state_allocates_little() {
     );
     let listener =
         server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
-    registry.join(&Backend::new((0, 1), 1, WorkerId::new().unwrap(), path, scoreboard));
+    registry.add(&Backend::new((0, 1), 1, WorkerId::new().unwrap(), path, scoreboard));
     let connect = || {
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         socket.set_nodelay(true).unwrap();
@@ -103,7 +106,7 @@ fn steady_state_allocates_little() {
     };
     let get = b"GET /a/path?and=query HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n";
     let frame = [0x82, 0x84, 0, 0, 0, 0, 1, 2, 3, 4];
-    // A request is a task.
+    // Each request starts a task, which is one allocation.
     for (what, request, allowed) in [("GET", &get[..], 1), ("a message", &frame, 0)] {
         let mut socket = connect();
         let answer_len = if what == "GET" {
@@ -120,10 +123,11 @@ fn steady_state_allocates_little() {
             6
         };
         ask(&mut socket, request, answer_len, 200);
-        let before = counting::allocations_everywhere();
+        let before = allocator::process::allocations();
         ask(&mut socket, request, answer_len, 2000);
-        let spent = counting::allocations_everywhere() - before;
-        // A timer's wheel may grow; and on a busy machine R may not have said for long that it is idle, which is looked after then.
+        let spent = allocator::process::allocations() - before;
+        // The timer wheel may grow. On a busy machine, R's idle state may also expire, which starts
+        // a check.
         assert!(spent <= allowed * 2000 + 100, "{what}: {spent} allocations in 2,000");
     }
 }

@@ -26,7 +26,8 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 /// The pause between two attempts to send while the manager's queue is full.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The service manager that started this process. Without a service manager, all methods do nothing.
+/// The service manager that started this process. Without a service manager, all methods do
+/// nothing.
 #[derive(Debug, Default)]
 pub struct ServiceManager {
     socket: Option<NotifySocket>,
@@ -107,8 +108,8 @@ impl ServiceManager {
         self.send(&format!("STATUS={}", one_line(status)));
     }
 
-    /// Sends the reason why the service fails, for people, and its exit status. Both are lost if the
-    /// manager's queue is full.
+    /// Sends the reason why the service fails, for people, and its exit status. Both are lost if
+    /// the manager's queue is full.
     pub fn failed(&self, status: &str, code: u8) {
         self.send(&format!("STATUS={}\nEXIT_STATUS={code}", one_line(status)));
     }
@@ -138,8 +139,8 @@ impl ServiceManager {
         self.socket.as_ref().is_none_or(|socket| !is_full(&socket.send(text)))
     }
 
-    /// Sends what the manager acts on. Waits for at most [`SEND_TIMEOUT`] while the manager's queue is
-    /// full; the text is lost after that.
+    /// Sends what the manager acts on. Waits for at most [`SEND_TIMEOUT`] while the manager's queue
+    /// is full; the text is lost after that.
     fn send_or_wait(&self, text: &str) {
         let deadline = Instant::now() + SEND_TIMEOUT;
         while !self.send(text) && Instant::now() < deadline {

@@ -45,16 +45,18 @@ impl fmt::Display for ActivationError {
 impl std::error::Error for ActivationError {}
 
 impl Activation {
-    /// Returns true if the environment says that this process inherited sockets. Takes none of them.
+    /// Returns true if the environment says that this process inherited sockets. Takes none of
+    /// them.
     pub fn has_sockets() -> bool {
         count(&|name| std::env::var_os(name), std::process::id()).is_ok_and(|count| count > 0)
     }
 
-    /// Takes the inherited sockets, if there are any. Processes that this process starts afterwards do
-    /// not inherit them.
+    /// Takes the inherited sockets, if there are any. Processes that this process starts afterwards
+    /// do not inherit them.
     ///
     /// # Errors
-    /// Fails if a descriptor is not a listening stream socket, or if a variable has an invalid value.
+    /// Fails if a descriptor is not a listening stream socket, or if a variable has an invalid
+    /// value.
     ///
     /// # Safety
     /// - No other code in this process uses the descriptors that the variables name.
@@ -80,8 +82,8 @@ impl Activation {
             (first..first + count).map(listener_family).collect::<Result<_, _>>()?;
         let mut sockets = Vec::new();
         for (fd, family) in (first..).zip(families) {
-            // SAFETY: `listener_family` found that the descriptor is open, and the caller promises that
-            // no other code uses it.
+            // SAFETY: `listener_family` found that the descriptor is open, and the caller promises
+            // that no other code uses it.
             let owned = unsafe { OwnedFd::from_raw_fd(fd) };
             set_flags(&owned)
                 .map_err(|error| unusable(fd, &format!("cannot be used ({error})")))?;
@@ -188,9 +190,10 @@ mod tests {
         let names: Vec<&str> = activation.sockets.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(&names[..2], ["web", "side"]);
         assert!(names[2..].iter().all(|name| *name == "unknown"));
-        assert!(
-            matches!(&activation.sockets[0].1, ActivatedSocket::Tcp(it) if it.local_addr().unwrap() == address)
-        );
+        assert!(matches!(
+            &activation.sockets[0].1,
+            ActivatedSocket::Tcp(it) if it.local_addr().unwrap() == address
+        ));
         assert!(matches!(&activation.sockets[1].1, ActivatedSocket::Unix(_)));
         for (_, socket) in &activation.sockets {
             let fd = match socket {

@@ -1,11 +1,14 @@
-//! Carries WebSockets that come in the clear to a server over TLS: as they are, or within HTTP/2 (RFC 8441). Autobahn's tester speaks
-//! HTTP/1.1 in the clear and nothing else; behind this its cases meet the other two ways to a server.
+//! Forwards WebSockets from plaintext HTTP/1.1 to a server over TLS, with HTTP/1.1 or within HTTP/2
+//! (RFC 8441). Autobahn's test client supports only plaintext HTTP/1.1; through this bridge its
+//! test cases reach the other two transports.
 //!
 //! ```sh
-//! cargo run --release -p rookery-websocket-client --example websocket_bridge -- h2 127.0.0.1:8443 /tmp/certificate/localhost.pem
+//! cargo run --release -p rookery-websocket-client --example websocket_bridge -- \
+//!     h2 127.0.0.1:8443 /tmp/certificate/localhost.pem
 //! ```
 //!
-//! Bytes are carried as they come, also those that break the protocol, and each end's end is the other's: a FIN is `close_notify` or `END_STREAM`.
+//! Bytes are forwarded unchanged, including those that violate the protocol. The end of one side is
+//! forwarded to the other: a FIN becomes a `close_notify` or `END_STREAM`.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -29,16 +32,16 @@ use tokio_rustls::client::TlsStream;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Bytes of a request's head; the tester's has 300.
+/// The maximum length in bytes of a request's head. That of Autobahn's test client has 300.
 const HEAD: usize = 16 << 10;
 
-/// Bytes that are carried at once.
+/// The size in bytes of the buffer for forwarded data.
 const PIECE: usize = 64 << 10;
 
-/// What a stream and its connection may have on their way: a message of 16 MiB is not to wait for grants.
+/// The flow-control window of a stream and of its connection, large enough for a message of 16 MiB.
 const WINDOW: u32 = 32 << 20;
 
-/// How long a server may take to say that it takes WebSockets.
+/// The time within which a server must announce support for WebSockets over HTTP/2.
 const SETTINGS_TIME: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -95,7 +98,7 @@ async fn carry(
     Ok(())
 }
 
-/// Opens a WebSocket within a connection of its own and carries it to its end.
+/// Opens a WebSocket within an HTTP/2 connection of its own, and forwards its bytes until the end.
 async fn carry_stream(mut client: TcpStream, tls: TlsStream<TcpStream>) -> Result<(), Failure> {
     let (request, key) = read_head(&mut client).await?;
     let mut builder = h2::client::Builder::new();
@@ -126,7 +129,8 @@ async fn carry_stream(mut client: TcpStream, tls: TlsStream<TcpStream>) -> Resul
     let (read, write) = client.into_split();
     let up = tokio::spawn(send(read, to_server));
     let received = receive(from_server, write).await;
-    // Both ways are over with a stream that was reset; one that has ended may still be written to.
+    // A reset ends both directions of a stream. After a regular end in one direction, the other may
+    // continue.
     if received.is_err() {
         up.abort();
     }
@@ -136,7 +140,7 @@ async fn carry_stream(mut client: TcpStream, tls: TlsStream<TcpStream>) -> Resul
     received
 }
 
-/// The tester's handshake as one of HTTP/2, and its key.
+/// Converts the client's opening handshake to an HTTP/2 request, and returns it with the key.
 async fn read_head(client: &mut TcpStream) -> Result<(Request<()>, Vec<u8>), Failure> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

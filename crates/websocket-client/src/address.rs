@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read() {
+    fn parses_addresses() {
         // The columns are address, TLS, host, port, authority and target.
         let table = [
             ("ws://host", false, "host", 80, "host", "/"),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn rejects_invalid_addresses() {
         let table = [
             ("", AddressError::Scheme),
             ("http://host/", AddressError::Scheme),

@@ -211,14 +211,14 @@ fn closed_event(
     let (code, reason, is_clean) = match ended {
         Ok(()) if ending.is_clean => (ending.number(), sender.close_reason(), true),
         Ok(()) | Err(Error::Eof) if is_closed => {
-            (ABNORMAL_CLOSURE, "the server did not answer the close frame".to_owned(), false)
+            (ABNORMAL_CLOSURE, "the server did not respond to the close frame".to_owned(), false)
         }
         Ok(()) => (ABNORMAL_CLOSURE, Error::Eof.to_string(), false),
         Err(Error::Violation(violation)) => {
             (violation.close_code().get(), violation.to_string(), false)
         }
         Err(Error::PongTimeout) => {
-            (ABNORMAL_CLOSURE, "the server did not answer a ping in time".to_owned(), false)
+            (ABNORMAL_CLOSURE, "the server did not respond to a ping in time".to_owned(), false)
         }
         Err(error) => (ABNORMAL_CLOSURE, error.to_string(), false),
     };
@@ -230,7 +230,7 @@ mod tests {
     use super::truncate_reason;
 
     #[test]
-    fn a_reason_is_cut_between_characters() {
+    fn a_reason_is_truncated_between_characters() {
         assert_eq!(truncate_reason("bye"), "bye");
         assert_eq!(truncate_reason(&"x".repeat(200)).len(), 123);
         assert_eq!(truncate_reason(&"é".repeat(100)), "é".repeat(61));

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_without_clients_and_events_is_forgotten() {
+    fn queues_of_groups_without_clients_and_events_are_dropped() {
         // No server listens on this port.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut clients = Clients::new(Box::new(|_| {}));

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_this_machine() {
+    fn recognizes_names_of_this_machine() {
         for name in ["localhost", "LocalHost", "localhost.", "app.localhost", "a.b.LOCALHOST."] {
             assert!(is_localhost(name), "{name}");
         }

@@ -5,43 +5,16 @@
 #[allow(dead_code)]
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::time::Duration;
 
+use rookery_test_support::allocator::{CountingAllocator, thread};
 use rookery_websocket::protocol::{Decoder, DecoderLimits, MaskKey, OpCode, Role, encode_frame};
 use rookery_websocket::{Config, Connection, Error, Kind, Outgoing, Parts, Prepared, SendStatus};
 use support::{End, FAST, Pace, pipe};
 use tokio::sync::Notify;
 
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: passes each call to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.set(COUNT.get() + 1);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        COUNT.set(COUNT.get() + 1);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const ROUNDS: u64 = 100;
 
@@ -105,11 +78,11 @@ async fn count(pace: Pace, kind: Kind, len: usize, reading: Reading) -> u64 {
         canceller.cancel();
         assert!(matches!(server.read().await, Err(Error::Cancelled)), "the token can fire");
     }
-    let before = COUNT.get();
+    let before = thread::allocations();
     for _ in 0..ROUNDS {
         round_trip(&mut client, &mut server, message, len, reading).await;
     }
-    COUNT.get() - before
+    thread::allocations() - before
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -175,12 +148,12 @@ async fn a_message_written_under_a_deadline_or_a_token_allocates_nothing() {
                     let mut before = 0;
                     for round in 0..ROUNDS + 20 {
                         if round == 20 {
-                            before = COUNT.get();
+                            before = thread::allocations();
                         }
                         write(writer, message, writing, &cancelled).await;
                         assert_eq!(reader.read().await.unwrap().unwrap().len(), len);
                     }
-                    let counted = COUNT.get() - before;
+                    let counted = thread::allocations() - before;
                     assert_eq!(
                         counted, 0,
                         "{ROUNDS} writes of {len} bytes, {role:?}, {kind:?}, {writing:?}"
@@ -197,11 +170,11 @@ async fn a_timed_out_read_allocates_nothing_after_the_first() {
     let mut server = Parts::server(there).connection(Config::default());
     let timeout = Duration::from_millis(1);
     assert!(matches!(server.read_timeout(timeout).await, Err(Error::TimedOut)));
-    let before = COUNT.get();
+    let before = thread::allocations();
     for _ in 0..5 {
         assert!(matches!(server.read_timeout(timeout).await, Err(Error::TimedOut)));
     }
-    assert_eq!(COUNT.get() - before, 0);
+    assert_eq!(thread::allocations() - before, 0);
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -213,7 +186,7 @@ async fn prepared_messages_and_halves_allocate_nothing() {
     let mut before = 0;
     for round in 0..ROUNDS + 10 {
         if round == 10 {
-            before = COUNT.get();
+            before = thread::allocations();
         }
         let serve = async {
             assert_eq!(reader.read().await.unwrap().unwrap().as_text(), Some("hello"));
@@ -225,14 +198,14 @@ async fn prepared_messages_and_halves_allocate_nothing() {
         };
         tokio::join!(serve, ask);
     }
-    assert_eq!(COUNT.get() - before, 0);
+    assert_eq!(thread::allocations() - before, 0);
 }
 
 #[test]
 fn the_protocol_alone_allocates_nothing() {
     let mut frame = Vec::with_capacity(1024);
     let mut decoder = Decoder::new(Role::Server, DecoderLimits::default());
-    let before = COUNT.get();
+    let before = thread::allocations();
     for n in 0..ROUNDS as usize {
         frame.clear();
         encode_frame(
@@ -246,7 +219,7 @@ fn the_protocol_alone_allocates_nothing() {
         assert!(event.is_some());
         assert_eq!(used, frame.len());
     }
-    assert_eq!(COUNT.get() - before, 0);
+    assert_eq!(thread::allocations() - before, 0);
 }
 
 #[test]
@@ -254,7 +227,7 @@ fn an_announced_length_reserves_nothing() {
     let mut decoder =
         Decoder::new(Role::Server, DecoderLimits::new().message(u64::MAX).fragments(10));
     let mut header = [0x82, 0xFF, 0x7F, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0];
-    let before = COUNT.get();
+    let before = thread::allocations();
     assert!(matches!(decoder.decode(&mut header), Ok((14, None))));
-    assert_eq!(COUNT.get() - before, 0);
+    assert_eq!(thread::allocations() - before, 0);
 }

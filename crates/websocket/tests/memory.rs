@@ -5,57 +5,23 @@
 #[allow(dead_code)]
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::task::{Context, Waker};
 
+use rookery_test_support::allocator::{CountingAllocator, thread};
 use rookery_websocket::protocol::deflate::{DeflateConfig, Deflater, Fin, Inflater, Takeover};
 use rookery_websocket::protocol::handshake::{ClientRequest, ServerConfig};
 use rookery_websocket::protocol::{Extensions, Role};
 use rookery_websocket::{Config, Connection, Parts};
 use support::{End, Pace, pipe};
 
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<usize> = const { Cell::new(0) };
-    static LIVE: Cell<isize> = const { Cell::new(0) };
-}
-
-fn bytes(layout: Layout) -> isize {
-    isize::try_from(layout.size()).expect("a layout is no larger")
-}
-
-fn note(bytes: isize) {
-    LIVE.set(LIVE.get() + bytes);
-    if bytes > 0 {
-        COUNT.set(COUNT.get() + 1);
-    }
-}
-
-// SAFETY: passes each call to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(bytes(layout));
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        note(-bytes(layout));
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Returns how often `operation` allocates, and the bytes that stay allocated.
-fn allocated<T>(operation: impl FnOnce() -> T) -> (usize, isize, T) {
-    let (count, live) = (COUNT.get(), LIVE.get());
+fn allocated<T>(operation: impl FnOnce() -> T) -> (u64, isize, T) {
+    let (count, live) = (thread::allocations(), thread::live_bytes());
     let value = operation();
-    (COUNT.get() - count, LIVE.get() - live, value)
+    (thread::allocations() - count, thread::live_bytes() - live, value)
 }
 
 const SMALL: Pace = Pace { capacity: 2048, chunk: usize::MAX, stutters: false };
@@ -87,11 +53,11 @@ async fn an_idle_connection_that_has_echoed_holds_no_buffer() {
     let (mut client, mut server) = pair();
     echo(&mut client, &mut server).await;
     let mut pairs: Vec<_> = (0..CONNECTIONS).map(|_| pair()).collect();
-    let before = LIVE.get();
+    let before = thread::live_bytes();
     for (client, server) in &mut pairs {
         echo(client, server).await;
     }
-    let kept = LIVE.get() - before;
+    let kept = thread::live_bytes() - before;
     // The thread may have one more buffer to lend than before.
     assert!(kept < 8 << 10, "{kept} bytes are kept for {CONNECTIONS} idle pairs");
 }

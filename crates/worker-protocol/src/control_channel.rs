@@ -45,7 +45,7 @@ pub enum Received {
     Malformed,
     /// No packet has arrived since the last call.
     Nothing,
-    /// The other end is closed, so no further packets will arrive.
+    /// The end of the channel: the other side has closed, so no further packets will arrive.
     End,
 }
 

@@ -104,44 +104,44 @@ impl StatusClassCounters {
 #[repr(C)]
 pub struct RequestCounters {
     /// The number of responses by class of status.
-    pub answered: StatusClassCounters,
+    pub responses: StatusClassCounters,
     /// The time from the arrival of a request until the application began to process it.
-    pub waited: Histogram,
+    pub queue_time: Histogram,
     /// The time from the beginning of processing until the response.
-    pub took: Histogram,
+    pub upstream_time: Histogram,
     /// The time from the arrival of a request until the response.
-    pub answered_in: Histogram,
+    pub request_time: Histogram,
 }
 
 impl RequestCounters {
     /// Records that the application begins to process a request at the time `now`. The request was
     /// passed to the application at the time `handed`, which is 0 if the time is unknown. Times are
     /// those of [`now`](crate::now).
-    pub fn begin(&self, handed: u64, now: u64) {
+    pub fn record_begin(&self, handed: u64, now: u64) {
         if handed > 0 {
-            self.waited.add(Duration::from_nanos(now.saturating_sub(handed)));
+            self.queue_time.add(Duration::from_nanos(now.saturating_sub(handed)));
         }
     }
 
     /// Records that the application has responded to a request. `handed` is the time at which the
     /// request was passed to the application and `begun` the time at which processing began; each
     /// is 0 if the time is unknown.
-    pub fn answer(&self, status: u16, handed: u64, begun: u64, now: u64) {
-        self.answered.add(status);
+    pub fn record_response(&self, status: u16, handed: u64, begun: u64, now: u64) {
+        self.responses.add(status);
         if begun > 0 {
-            self.took.add(Duration::from_nanos(now.saturating_sub(begun)));
+            self.upstream_time.add(Duration::from_nanos(now.saturating_sub(begun)));
         }
         if handed > 0 {
-            self.answered_in.add(Duration::from_nanos(now.saturating_sub(handed)));
+            self.request_time.add(Duration::from_nanos(now.saturating_sub(handed)));
         }
     }
 
     /// Adds all counts of another set of metrics to this one.
     pub fn add_all(&self, other: &RequestCounters) {
-        self.answered.add_all(&other.answered);
-        self.waited.add_all(&other.waited);
-        self.took.add_all(&other.took);
-        self.answered_in.add_all(&other.answered_in);
+        self.responses.add_all(&other.responses);
+        self.queue_time.add_all(&other.queue_time);
+        self.upstream_time.add_all(&other.upstream_time);
+        self.request_time.add_all(&other.request_time);
     }
 }
 
@@ -172,14 +172,17 @@ mod tests {
     #[test]
     fn add_all_sums_counters() {
         let (sum, one) = (RequestCounters::default(), RequestCounters::default());
-        one.begin(1_000, 2_000);
-        one.answer(200, 1_000, 2_000, 5_000);
+        one.record_begin(1_000, 2_000);
+        one.record_response(200, 1_000, 2_000, 5_000);
         // A request that never began, with an unknown time of arrival.
-        one.answer(503, 0, 0, 9_000);
+        one.record_response(503, 0, 0, 9_000);
         sum.add_all(&one);
         sum.add_all(&one);
-        assert_eq!(sum.answered.read(), [0, 2, 0, 0, 2]);
-        assert_eq!([sum.waited.read().1, sum.took.read().1, sum.answered_in.read().1], [2, 2, 2]);
-        assert!((sum.took.read().2 - 6e-6).abs() < 1e-12);
+        assert_eq!(sum.responses.read(), [0, 2, 0, 0, 2]);
+        assert_eq!(
+            [sum.queue_time.read().1, sum.upstream_time.read().1, sum.request_time.read().1],
+            [2, 2, 2]
+        );
+        assert!((sum.upstream_time.read().2 - 6e-6).abs() < 1e-12);
     }
 }

@@ -29,15 +29,15 @@
 //! # Whether R had begun a request
 //! A worker writes the ticket of a request to the scoreboard, with one atomic store, before R calls
 //! the application for it. The supervisor shares the memory, which outlives the worker. A SIGKILL
-//! therefore arrives either before the store, and then R has not run any line of the application for
-//! the request, or after the store. `false` is therefore exact, and the request may be sent to
-//! another worker whatever its method. `true` may be early by the few instructions between the store
-//! and the call of the application.
+//! therefore arrives either before the store, and then R has not run any line of the application
+//! for the request, or after the store. `false` is therefore exact, and the request may be sent to
+//! another worker whatever its method. `true` may be early by the few instructions between the
+//! store and the call of the application.
 //!
 //! # What a hostile worker can do
 //! The size of the shared memory is sealed, so a worker cannot truncate the memory while the
-//! supervisor uses it. The supervisor reads only numbers from it, and handles every value of each. A
-//! malformed message on the control channel is reported as [`Received::Malformed`].
+//! supervisor uses it. The supervisor reads only numbers from it, and handles every value of each.
+//! A malformed message on the control channel is reported as [`Received::Malformed`].
 //!
 //! Only Linux has memory that can be sealed. On other systems, [`SharedScoreboard::create`] returns
 //! an error, and the rest of this crate cannot be used.
@@ -61,7 +61,7 @@ pub use counters::{
 pub use inherited::{Inherited, InheritedError};
 pub use message::{MESSAGE_BYTES, MalformedMessage, Message};
 pub use public_listeners::{PublicDescriptors, PublicSockets};
-pub use scoreboard::{IDLE_RENEWAL_INTERVAL, RState, Scoreboard, Snapshot, now};
+pub use scoreboard::{BegunRequests, IDLE_RENEWAL_INTERVAL, RState, Scoreboard, Snapshot, now};
 pub use shared_scoreboard::SharedScoreboard;
 pub use ticket::{MAX_TICKETS, Ticket, TicketGuard, Tickets};
 pub use variables::{

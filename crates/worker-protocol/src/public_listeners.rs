@@ -96,7 +96,8 @@ impl PublicSockets {
     /// - The descriptors are open and belong to no other code.
     pub(crate) unsafe fn own(numbers: [Vec<RawFd>; 2]) -> io::Result<PublicSockets> {
         let [sockets, redirects] = numbers.map(|numbers| {
-            // SAFETY: the caller guarantees that the descriptors are open and belong to no other code.
+            // SAFETY: the caller guarantees that the descriptors are open and belong to no other
+            // code.
             numbers
                 .into_iter()
                 .map(|number| unsafe { OwnedFd::from_raw_fd(number) })

@@ -64,7 +64,7 @@ impl RState {
 
 /// Returns the time of `CLOCK_MONOTONIC` in nanoseconds. All processes of a machine share this
 /// clock.
-#[allow(clippy::cast_sign_loss)] // `cast_unsigned` needs a newer Rust than the oldest supported one.
+#[allow(clippy::cast_sign_loss)] // `cast_unsigned` needs a newer Rust.
 pub fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec to write to, and this clock always exists.
@@ -96,7 +96,7 @@ pub struct Scoreboard {
     begun: [AtomicU64; MAX_TICKETS],
     /// Metrics of the requests of clients whose connections this worker has accepted itself. R's
     /// thread writes them.
-    tally: RequestCounters,
+    counters: RequestCounters,
 }
 
 /// Aligns a value to a cache line of its own, so that the two threads that write to different lines
@@ -118,8 +118,7 @@ struct Rs {
     done: AtomicU64,
     /// The nanoseconds for which R was busy before the current activity began.
     busy: AtomicU64,
-    /// The part of `busy` that was spent on requests, in nanoseconds.
-    answering: AtomicU64,
+    busy_with_requests: AtomicU64,
 }
 
 /// The numbers that the I/O thread writes.
@@ -143,7 +142,7 @@ const _: () = {
     );
     assert!(std::mem::offset_of!(Scoreboard, begun) == 192);
     assert!(
-        std::mem::offset_of!(Scoreboard, tally) == 192 + 8 * MAX_TICKETS
+        std::mem::offset_of!(Scoreboard, counters) == 192 + 8 * MAX_TICKETS
             && size_of::<RequestCounters>() == 8 * 53
     );
     assert!(
@@ -156,7 +155,7 @@ const _: () = {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Snapshot {
     /// The activity of R.
-    pub r: RState,
+    pub r_state: RState,
     /// The time at which R's activity began, according to [`now`].
     pub since: u64,
     /// Whether the worker has received a request to stop, from any source.
@@ -184,7 +183,7 @@ pub struct Snapshot {
     pub busy: Duration,
     /// The part of `busy` that was spent on requests, that is, not on [`RState::Messages`], at
     /// least up to the last request that is [done](Self::done).
-    pub answering: Duration,
+    pub busy_with_requests: Duration,
 }
 
 impl Snapshot {
@@ -200,20 +199,20 @@ impl Snapshot {
     }
 
     /// Returns how long the current activity has lasted, or zero if its start is in the future.
-    pub fn lasts(&self, now: u64) -> Duration {
+    pub fn elapsed(&self, now: u64) -> Duration {
         Duration::from_nanos(now.saturating_sub(self.since))
     }
 
     /// Returns true if R is idle, and has renewed this state recently enough.
     pub fn is_idle(&self, now: u64) -> bool {
-        self.r == RState::Idle && self.lasts(now) <= IDLE_VALIDITY
+        self.r_state == RState::Idle && self.elapsed(now) <= IDLE_VALIDITY
     }
 
     /// Returns the time for which R has been busy since it began to serve, including the current
     /// activity.
-    pub fn busy_by(&self, now: u64) -> Duration {
-        let is_busy = self.r != RState::Starting && !self.is_idle(now);
-        self.busy.saturating_add(if is_busy { self.lasts(now) } else { Duration::ZERO })
+    pub fn busy_time(&self, now: u64) -> Duration {
+        let is_busy = self.r_state != RState::Starting && !self.is_idle(now);
+        self.busy.saturating_add(if is_busy { self.elapsed(now) } else { Duration::ZERO })
     }
 }
 
@@ -225,6 +224,22 @@ fn begun(ticket: Ticket) -> u64 {
 /// Returns the word for a place whose last request the supervisor has withdrawn.
 fn withdrawn(ticket: Ticket) -> u64 {
     begun(ticket) | 1
+}
+
+/// Returns true if the word of a ticket's place states that R has begun the request.
+fn is_begun(word: u64, ticket: Ticket) -> bool {
+    word >= begun(ticket) && word != withdrawn(ticket)
+}
+
+/// The requests that R had begun at one moment.
+#[derive(Debug, Default)]
+pub struct BegunRequests(Box<[u64]>);
+
+impl BegunRequests {
+    /// Returns true if R had begun the request of this ticket at that moment.
+    pub fn contains(&self, ticket: Ticket) -> bool {
+        self.0.get(ticket.place()).is_some_and(|word| is_begun(*word, ticket))
+    }
 }
 
 impl Default for Scoreboard {
@@ -246,21 +261,21 @@ impl Scoreboard {
             r: Line::default(),
             io: Line::default(),
             begun: [const { AtomicU64::new(0) }; MAX_TICKETS],
-            tally: RequestCounters::default(),
+            counters: RequestCounters::default(),
         };
-        scoreboard.sign();
+        scoreboard.write_signature();
         scoreboard
     }
 
     /// Writes the magic number, the version and the size.
-    pub(crate) fn sign(&self) {
+    pub(crate) fn write_signature(&self) {
         self.version.store(VERSION, Relaxed);
         self.size.store(size_of::<Scoreboard>() as u32, Relaxed);
         self.magic.store(MAGIC, Release);
     }
 
     /// Returns true if the magic number, the version and the size are those of this layout.
-    pub(crate) fn is_signed(&self) -> bool {
+    pub(crate) fn has_valid_signature(&self) -> bool {
         self.magic.load(Acquire) == MAGIC
             && self.version.load(Relaxed) == VERSION
             && self.size.load(Relaxed) as usize == size_of::<Scoreboard>()
@@ -275,10 +290,10 @@ impl Scoreboard {
         let done = self.r.0.done.load(Acquire);
         let taken = self.r.0.taken.load(Acquire);
         // `answering` is read after `done`, so that it includes the time of all completed requests.
-        let answering = self.r.0.answering.load(Acquire);
+        let busy_with_requests = self.r.0.busy_with_requests.load(Acquire);
         let (state, busy) = self.state();
         Snapshot {
-            r: RState::of_bits(state),
+            r_state: RState::of_bits(state),
             since: state >> STATE_BITS,
             is_stopping: self.is_stopping.load(Relaxed) != 0,
             pid: self.pid.load(Relaxed),
@@ -289,7 +304,7 @@ impl Scoreboard {
             sessions: self.io.0.sessions.load(Relaxed),
             connections: self.io.0.connections.load(Acquire),
             busy: Duration::from_nanos(busy),
-            answering: Duration::from_nanos(answering),
+            busy_with_requests: Duration::from_nanos(busy_with_requests),
         }
     }
 
@@ -316,8 +331,12 @@ impl Scoreboard {
     pub fn has_begun(&self, ticket: Ticket) -> bool {
         // A later ticket of the same place would hide this one. That is possible only for a caller
         // that drops a ticket before calling this method.
-        let word = self.begun[ticket.place()].load(SeqCst);
-        word >= begun(ticket) && word != withdrawn(ticket)
+        is_begun(self.begun[ticket.place()].load(SeqCst), ticket)
+    }
+
+    /// Returns which requests R has begun by now.
+    pub fn begun_requests(&self) -> BegunRequests {
+        BegunRequests(self.begun.iter().map(|word| word.load(SeqCst)).collect())
     }
 
     /// Withdraws a request from the worker unless R has begun it. Returns true if R will never
@@ -331,26 +350,26 @@ impl Scoreboard {
 
     /// Returns the metrics of the requests of clients whose connections the worker has accepted
     /// itself. R's thread writes them.
-    pub fn tally(&self) -> &RequestCounters {
-        &self.tally
+    pub fn request_counters(&self) -> &RequestCounters {
+        &self.counters
     }
 
     // ---- called by the worker ----
 
     /// Records the process id and the calling thread, which must be R's thread.
-    pub fn introduce_self(&self) {
-        self.introduce(std::process::id(), rookery_system::signals::thread_id());
+    pub fn set_own_process(&self) {
+        self.set_process(std::process::id(), rookery_system::signals::thread_id());
     }
 
     /// Records the process id and the thread on which R runs.
-    pub fn introduce(&self, pid: u32, r_thread: u32) {
+    pub fn set_process(&self, pid: u32, r_thread: u32) {
         self.pid.store(pid, Relaxed);
         self.r_thread.store(r_thread, Relaxed);
     }
 
     /// Records that R begins an activity at the time `since`, according to [`now`]. The time since
     /// the previous call counts for the previous activity. Called on R's thread.
-    pub fn r_is(&self, r: RState, since: u64) {
+    pub fn set_r_state(&self, r: RState, since: u64) {
         let line = &self.r.0;
         let state = line.state.load(Relaxed);
         let lasted = (since << STATE_BITS >> STATE_BITS).saturating_sub(state >> STATE_BITS);
@@ -365,13 +384,13 @@ impl Scoreboard {
             add(&line.busy, lasted);
         }
         if is_for_requests {
-            add(&line.answering, lasted);
+            add(&line.busy_with_requests, lasted);
         }
         line.state.store(since << STATE_BITS | r.bits(), Release);
     }
 
     /// Counts a request that R has taken from the queue. Called on R's thread.
-    pub fn take(&self) {
+    pub fn count_taken(&self) {
         add(&self.r.0.taken, 1);
     }
 
@@ -398,23 +417,23 @@ impl Scoreboard {
     /// Records that R has responded to a request at the time `now`, according to [`now`]. A new
     /// activity begins at this time, and readers can see how long the request took before they can
     /// see the response. Called on R's thread.
-    pub fn done(&self, now: u64) {
+    pub fn count_done(&self, now: u64) {
         match RState::of_bits(self.r.0.state.load(Relaxed)) {
             // A promise has produced the response while R was waiting, and the wait continues.
             RState::Idle => {}
-            r => self.r_is(r, now),
+            r => self.set_r_state(r, now),
         }
         add(&self.r.0.done, 1);
     }
 
     /// Counts a request that is about to be passed to R. Called on the I/O thread.
-    pub fn hand(&self) {
+    pub fn count_handed(&self) {
         add(&self.io.0.handed, 1);
     }
 
     /// Reverts [`hand`](Self::hand) for a request that was not passed to R because the queue is
     /// full. Called on the I/O thread.
-    pub fn take_back(&self) {
+    pub fn uncount_handed(&self) {
         add(&self.io.0.handed, u64::MAX);
     }
 

@@ -29,7 +29,7 @@ impl SharedScoreboard {
     pub fn create() -> io::Result<(SharedScoreboard, OwnedFd)> {
         let memory = shared_memory::sealed_memory(size_of::<Scoreboard>())?;
         let scoreboard = SharedScoreboard(shared_memory::map(memory.as_fd())?);
-        scoreboard.sign();
+        scoreboard.write_signature();
         Ok((scoreboard, memory))
     }
 
@@ -43,11 +43,8 @@ impl SharedScoreboard {
         // Checked before mapping, because truncating unsealed memory would cause a SIGBUS later.
         shared_memory::check_sealed(memory.as_fd(), size_of::<Scoreboard>())?;
         let scoreboard = SharedScoreboard(shared_memory::map(memory.as_fd())?);
-        if !scoreboard.is_signed() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "the scoreboard has another version",
-            ));
+        if !scoreboard.has_valid_signature() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not of this version"));
         }
         Ok(scoreboard)
     }

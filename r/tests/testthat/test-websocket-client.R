@@ -247,7 +247,7 @@ test_that("limits: message size, send queue, and time for closing", {
   silent$ws$close()
   expect_identical(
     wait_for(silent, "close")[-1],
-    list(code = 1006L, reason = "the server did not answer the close frame", wasClean = FALSE)
+    list(code = 1006L, reason = "the server did not respond to the close frame", wasClean = FALSE)
   )
 })
 

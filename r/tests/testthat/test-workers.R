@@ -73,7 +73,7 @@ test_that("a worker that is busy for too long is killed, or interrupted first if
   pids <- pids_of(it)
   expect_equal(it$get("/sleep")$status_code, 504)
   expect_true(wait_until(
-    function() grepl("has been busy with one thing for [0-9]+ s: it is ended", it$tell())
+    function() grepl("has been busy with one task for [0-9]+ s: ending it", it$tell())
   ))
   expect_true(wait_until(
     function() length(intersect(pids_of(it), pids)) == 1 && length(pids_of(it)) == 2
@@ -83,10 +83,10 @@ test_that("a worker that is busy for too long is killed, or interrupted first if
   expect_true(wait_until(function() length(pids_of(it)) == 2))
   pids <- pids_of(it)
   expect_equal(it$get("/sleep")$status_code, 504)
-  expect_true(wait_until(function() grepl("does something else now", it$tell())))
+  expect_true(wait_until(function() grepl("has finished the task that took too long", it$tell())))
   expect_true(wait_until(function() identical(pids_of(it), pids)))
   expect_equal(it$get("/deaf")$status_code, 504)
-  expect_true(wait_until(function() grepl("is still busy with the same: it is ended", it$tell())))
+  expect_true(wait_until(function() grepl("is still busy with the same task: ending it", it$tell())))
   expect_true(wait_until(
     function() length(intersect(pids_of(it), pids)) == 1 && length(pids_of(it)) == 2
   ))

@@ -1,7 +1,8 @@
-//! hyper alone: the floor without R of the `r-http` group.
+//! hyper by itself: the lower bound without R of the `r-http` group.
 //!
-//! One thread, hyper's http1 connection as the server crate configures it (`TCP_NODELAY`, half-close, no timer, up to
-//! 2,000 header lines where the workload needs them), and the same bytes that the R handlers answer. It knows no routes.
+//! One thread runs hyper's http1 connection as the server crate configures it (`TCP_NODELAY`,
+//! half-close, no timer, and up to 2,000 header lines where the workload needs them), and sends the
+//! same bytes as the R handlers. There are no routes.
 //!
 //! Command line: `rookery-bench-hyper <port> <workload>` with `hello`, `headers`, `json` or `post`.
 
@@ -45,7 +46,8 @@ async fn answer(
         }
     };
     let mut response = Response::new(Full::new(body));
-    // The request's own map answers it: a new one would be two allocations that a careful server does not make.
+    // The response reuses the map of the request. A new map would be two allocations, which a
+    // careful server avoids.
     let mut headers = parts.headers;
     headers.clear();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
@@ -55,14 +57,14 @@ async fn answer(
 
 async fn serve(stream: TcpStream, workload: Workload, many_headers: bool, json: Bytes) {
     let mut builder = http1::Builder::new();
-    // As in crates/server. Without it hyper looks for the end of the stream during each answer and reserves a fresh
-    // 8 KiB buffer to do so: two allocations a request.
+    // As in crates/server. Without it hyper checks for the end of the stream during each response
+    // and reserves a fresh buffer of 8 KiB for that, which is two allocations per request.
     builder.half_close(true);
     if many_headers {
         builder.max_headers(2000);
     }
     let service = service_fn(move |request| answer(request, workload, json.clone()));
-    // A contender that goes away is no news here: the generator closes its connections at the end of each sample.
+    // The generator closes its connections at the end of each sample, so such errors are ignored.
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }
 

@@ -1,4 +1,4 @@
-//! A masked 64-byte message read by a connection, and its echo written, over a transport in memory.
+//! Reading a masked 64-byte message, and writing its echo, over a transport in memory.
 
 use std::future::Future;
 use std::io;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use rookery_bench_meter::{Figures, repeat};
 
-/// Gives one frame per read, and takes whatever is written.
+/// A transport that returns one frame for each read, and accepts all writes.
 struct Replay {
     frame: Vec<u8>,
 }
@@ -45,7 +45,7 @@ impl AsyncWrite for Replay {
     }
 }
 
-/// A masked message of 64 bytes read and echoed.
+/// Reads a masked message of 64 bytes and echoes it.
 pub fn run(n: u64) -> Figures {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");

@@ -1,4 +1,4 @@
-//! The head of a request, kept in an exchange.
+//! The head of a request, stored in an exchange.
 
 use std::hint::black_box;
 
@@ -7,7 +7,7 @@ use rookery_exchange::{Exchange, Version};
 use rookery_bench_meter::{Figures, repeat};
 
 const TARGET: &[u8] = b"/session/4f2a/dataobj/plot?w=640&h=480&nonce=9b3c";
-/// What a browser sends to a Shiny app, two names of which are in no table.
+/// The header fields that a browser sends to a Shiny app. Two of the names are in no table.
 const HEADERS: [(&[u8], &[u8]); 10] = [
     (b"accept", b"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
     (b"accept-encoding", b"gzip, deflate, br"),
@@ -33,7 +33,7 @@ fn fill(exchange: &mut Exchange, id: u64) -> usize {
     exchange.method().len() + exchange.path().len() + exchange.query().len() + headers
 }
 
-/// An exchange filled with the head of a request, read, and used again.
+/// Fills an exchange with the head of a request, reads it, and recycles the exchange.
 pub fn run(n: u64) -> Figures {
     let mut exchange = Exchange::new();
     let mut id = 0;

@@ -1,7 +1,9 @@
-//! What is shipped, and the same with one of the costs put back by a patch: `malloc`, `twice`, `closure`, `timer`.
+//! The current code, and the same code with one of the removed costs put back by a patch: `malloc`,
+//! `twice`, `closure` or `timer`.
 //!
-//! `list` names the cases of this build; `run <scenario> <contender> <iterations>` measures one and prints a JSON object;
-//! `serve <port> hello|failure|ws` is a server without R for a load generator.
+//! `list` prints the cases of this build. `run <scenario> <contender> <iterations>` measures one of
+//! them and prints a JSON object. `serve <port> hello|failure|ws` is a server without R for a load
+//! generator.
 
 mod frame;
 mod head;
@@ -15,13 +17,14 @@ use rookery_bench_meter::{Counting, Figures, case};
 #[global_allocator]
 static HEAP: Counting = Counting;
 
-/// The cost that this build has put back: bench/runner/build.py applies the patch and says which.
+/// The cost that this build has put back. bench/runner/build.py applies the patch and sets the
+/// variable.
 const COST: &str = match option_env!("ROOKERY_BENCH_COST") {
     Some(cost) => cost,
     None => "ours",
 };
 
-/// Each with the costs that lie on its path.
+/// The cases, each with the costs on its code path.
 type Scenario = (&'static str, fn(u64) -> Figures, &'static [&'static str]);
 const SCENARIOS: [Scenario; 3] = [
     ("head", head::run, &["malloc"]),

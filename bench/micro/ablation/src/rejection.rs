@@ -1,4 +1,4 @@
-//! A request that is turned down: the poll of its future throws one error to the hook of that request.
+//! The rejection of a request: the poll of its future throws one error to the hook of that request.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -12,7 +12,7 @@ use rookery_error::{Error, ErrorHook, ErrorHookFuture, ErrorId, throw};
 
 use rookery_bench_meter::{Figures, repeat};
 
-/// 32 bytes, as the error of leptos PR 4777 has.
+/// An error of 32 bytes, as in leptos PR 4777.
 #[derive(Debug)]
 struct Refused([u64; 4]);
 
@@ -47,7 +47,7 @@ impl Future for Throws {
     }
 }
 
-/// A poll under a hook that throws one error of 32 bytes.
+/// Polls a future under a hook and throws one error of 32 bytes.
 pub fn run(n: u64) -> Figures {
     let hook: Arc<dyn ErrorHook> = Arc::new(Count::default());
     let mut future = pin!(ErrorHookFuture::with_hook(Some(hook), Throws));

@@ -1,22 +1,23 @@
-//! Servers without R, so that what is left out of R's part does not hide a cost of the network's.
+//! Servers without R, whose time would hide the costs of the network code.
 
 use std::io;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use rookery_exchange::{AppWaker, Command, Event};
-use rookery_server::{Server, ListenerConfig};
+use rookery_server::{ListenerConfig, Server};
 use rookery_websocket::protocol::handshake::{OriginPolicy, ServerConfig};
 use rookery_websocket::{Config, Error, accept};
 use tokio::net::{TcpListener, TcpStream};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
-    /// 200 and thirteen bytes.
+    /// Status 200 and thirteen bytes.
     Hello,
-    /// The same, but each is reported to its request's hook as a failure of the application.
+    /// The same, and each response is reported to the request's hook as a failure of the
+    /// application.
     Failure,
-    /// Messages sent back.
+    /// WebSocket messages are sent back.
     Echo,
 }
 
@@ -38,14 +39,14 @@ pub fn run(port: u16, workload: Workload) -> io::Result<()> {
     }
 }
 
-/// The application waits on the link, so nobody else has to wake it.
+/// A waker that does nothing, because the application waits on the link.
 struct NeverParked;
 
 impl AppWaker for NeverParked {
     fn wake(&self) {}
 }
 
-/// Answers on the main thread what the server's I/O thread hands over.
+/// Responds on the main thread to requests from the server's I/O thread.
 fn answer(port: u16, fails: bool) -> io::Result<()> {
     let server = Server::new(rookery_server::Config::default(), Box::new(NeverParked));
     let _listener = server
@@ -56,7 +57,8 @@ fn answer(port: u16, fails: bool) -> io::Result<()> {
         while let Some(event) = server.link().next() {
             let Event::Request(mut exchange) = event else { continue };
             exchange.begin_response(200);
-            exchange.push_response_header(b"Content-Type", b"text/plain").map_err(io::Error::other)?;
+            let header = exchange.push_response_header(b"Content-Type", b"text/plain");
+            header.map_err(io::Error::other)?;
             exchange.set_response_body(b"Hello, World!");
             if fails {
                 exchange.response_mut().set_failure();
@@ -66,7 +68,7 @@ fn answer(port: u16, fails: bool) -> io::Result<()> {
     }
 }
 
-/// One thread, the WebSocket crate alone.
+/// Runs only the WebSocket crate, on one thread.
 fn echo(port: u16) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
@@ -76,7 +78,7 @@ fn echo(port: u16) -> io::Result<()> {
             Box::leak(Box::new(ServerConfig::default().origin(OriginPolicy::Any)));
         loop {
             let (io, _) = listener.accept().await?;
-            // A generator that hangs up is no news here.
+            // A generator that disconnects is not an error.
             tokio::task::spawn_local(async move { serve(io, config).await.ok() });
         }
     }))

@@ -1,4 +1,5 @@
-//! The arenas under comparison, behind one face. Every method is inlined: what is measured is the arena.
+//! The arenas under comparison, behind one trait. All methods are inlined, so that only the arena
+//! is measured.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -9,14 +10,14 @@ use rookery_arena::{Arena, Growth};
 pub(crate) trait Contender {
     fn make() -> Self;
     fn alloc(&self, layout: Layout) -> NonNull<u8>;
-    /// 64 bytes aligned to 8.
+    /// Allocates 64 bytes aligned to 8.
     fn alloc_block(&self) -> NonNull<Block>;
     fn reset(&mut self);
 }
 
 pub(crate) type Block = [u64; 8];
 
-/// Ours with its default growth.
+/// Our arena with its default growth.
 pub(crate) struct Ours(Arena);
 
 impl Contender for Ours {
@@ -39,7 +40,7 @@ impl Contender for Ours {
     }
 }
 
-/// Ours with chunks of 32 KiB throughout, as go-arena's buffers.
+/// Our arena with chunks of 32 KiB, the size of go-arena's buffers.
 pub(crate) struct OursFixed(Arena);
 
 impl Contender for OursFixed {

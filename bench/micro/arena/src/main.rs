@@ -1,4 +1,5 @@
-//! Micro benchmarks of the arena beside bumpalo and bump-scope (go-arena's are in `go/`, with the same command line).
+//! Micro benchmarks of the arena, bumpalo and bump-scope (go-arena is in `go/`, with the same
+//! command line).
 
 mod contenders;
 mod scenarios;

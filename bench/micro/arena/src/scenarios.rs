@@ -1,4 +1,4 @@
-//! What is measured.
+//! The scenarios.
 
 use std::alloc::Layout;
 use std::hint::black_box;
@@ -28,7 +28,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// What every arena is measured in.
+/// The scenarios of all arenas.
 fn for_each<P: Contender + 'static>(contender: &'static str, cases: &mut Vec<Case>) {
     cases.extend([
         case("const-layout", contender, constant::<P>),
@@ -42,7 +42,8 @@ fn for_each<P: Contender + 'static>(contender: &'static str, cases: &mut Vec<Cas
     ]);
 }
 
-/// Measures `work`, which does so many operations, by processor time: other processes must not count.
+/// Measures `work`, which performs that many operations, in processor time, so that other processes
+/// do not count.
 fn measure(operations: u64, work: impl FnOnce()) -> Figures {
     let before = meter::totals();
     let start = meter::processor_time();
@@ -50,7 +51,7 @@ fn measure(operations: u64, work: impl FnOnce()) -> Figures {
     Figures::of(operations, meter::processor_time() - start, before)
 }
 
-/// Allocations between two resets.
+/// The number of allocations between two resets.
 const PERIOD: u64 = 1024;
 
 fn constant<P: Contender>(iterations: u64) -> Figures {
@@ -73,7 +74,7 @@ fn dynamic<P: Contender>(iterations: u64) -> Figures {
             for _ in 0..PERIOD {
                 let bits = next(&mut random) as usize;
                 let (size, align) = (1 + bits % 64, ALIGN[bits >> 6 & 7]);
-                // SAFETY: a power of two, and a size far from `isize::MAX`.
+                // SAFETY: the alignment is a power of two, and the size is far below `isize::MAX`.
                 let layout = unsafe { Layout::from_size_align_unchecked(size, align) };
                 black_box(contender.alloc(layout));
             }
@@ -82,7 +83,7 @@ fn dynamic<P: Contender>(iterations: u64) -> Figures {
     })
 }
 
-/// Alignments as programs ask for them: mostly words and bytes.
+/// Alignments as programs request them, mostly of words and bytes.
 const ALIGN: [usize; 8] = [1, 1, 2, 4, 8, 8, 8, 16];
 
 fn repeated<P: Contender>(iterations: u64) -> Figures {
@@ -104,10 +105,11 @@ fn repeated<P: Contender>(iterations: u64) -> Figures {
     })
 }
 
-/// Allocations of each thread between two resets.
+/// The number of allocations of each thread between two resets.
 const SHARE: u64 = 131_072;
 
-/// What `count` allocations of the sizes that `size` draws leave unused, headers and the last chunk included.
+/// Measures the memory that `count` allocations of the sizes from `size` leave unused, with headers
+/// and the last chunk.
 fn waste<P: Contender>(count: u64, size: fn(u64, &mut u64) -> u64) -> Figures {
     let before = meter::live();
     let contender = P::make();
@@ -140,9 +142,9 @@ fn large(n: u64, _: &mut u64) -> u64 {
     if n % 3 == 1 { 1_000_000 } else { 10 }
 }
 
-/// The runner pins a micro benchmark to one core. This one needs two.
+/// The runner pins a micro benchmark to one core, but this one needs two.
 fn use_all_processors() {
-    // SAFETY: an empty set is all zeros; a set with every bit is cut down to what there is.
+    // SAFETY: an empty set is all zeros, and a set with all bits is reduced to the existing cores.
     unsafe {
         let mut all: libc::cpu_set_t = std::mem::zeroed();
         (0..libc::CPU_SETSIZE as usize).for_each(|cpu| libc::CPU_SET(cpu, &mut all));
@@ -207,20 +209,21 @@ fn half<P: Contender, const SKIPPED: u64>(iterations: u64) -> Figures {
     measure(iterations, || small(&contender, iterations))
 }
 
-/// `count` allocations as a JSON parser makes them: few bytes each, written to at once.
+/// Makes `count` allocations like a JSON parser: a few bytes each, which are written at once.
 #[inline(never)]
 fn small<P: Contender>(contender: &P, count: u64) {
     let mut random = 1;
     for n in 0..count {
         let size = 1 + ((next(&mut random) * 12) >> 32);
-        // SAFETY: not empty and aligned to 1.
+        // SAFETY: the layout is not empty and is aligned to 1.
         let layout = unsafe { Layout::from_size_align_unchecked(size as usize, 1) };
         // SAFETY: at least one byte was just allocated.
         unsafe { contender.alloc(layout).write(n as u8) };
     }
 }
 
-/// 32 random bits from a linear congruence: two instructions, so that they do not hide the arena.
+/// Returns 32 random bits from a linear congruential generator, which takes two instructions and so
+/// does not hide the arena.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 32

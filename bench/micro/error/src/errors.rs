@@ -51,8 +51,8 @@ fn typed() -> rookery_error::Error {
     rookery_error::Error::from_static_error(&STATIC)
 }
 
-/// A function of its own for each contender, as the function is that fails: what the compiler knows of the bytes and of what
-/// becomes of the error is the same for all.
+/// Each contender needs a function of its own, like the function that fails, so that the compiler
+/// knows equally much about the bytes and the use of the error.
 #[inline(never)]
 fn from_text<E: for<'a> From<&'a str>>(text: &str) -> E {
     E::from(text)
@@ -68,7 +68,7 @@ fn arc_from_text(text: &str) -> Plain {
     Box::<dyn StdError + Send + Sync>::from(text).into()
 }
 
-/// `operation` without the drop of what it made, which leaks.
+/// Measures `operation` without dropping its results, which leak.
 fn keep<T>(iterations: u64, operation: impl Fn() -> T) -> Figures {
     repeat(iterations, || {
         let made = black_box(operation());

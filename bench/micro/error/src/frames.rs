@@ -1,4 +1,5 @@
-//! An error that passes through ten `?`. It is made before and put back after, so that only the moves are measured.
+//! An error that passes through ten `?`. It is made before the measurement and put back after it,
+//! so that only the moves are measured.
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use crate::errors::{Plain, ThirtyTwo};
 use rookery_bench_meter::{Case, Figures, case, repeat};
 
-/// Where the error waits, and how often a frame went on (never).
+/// Where the error is stored, and how often a frame continued (never).
 struct Ways<E> {
     error: Cell<Option<E>>,
     passed: Cell<u64>,
@@ -39,7 +40,8 @@ macro_rules! frames {
 
             pub fn run(error: $error, iterations: u64) -> Figures {
                 let ways = Ways { error: Cell::new(Some(error)), passed: Cell::new(0) };
-                // Forgotten is the `None` that `fail` left: to look into it for something to drop is not a move.
+                // `fail` left a `None`, which is forgotten, because checking it for something to
+                // drop is not a move.
                 let figures = repeat(iterations, || {
                     let _ = ManuallyDrop::new(ways.error.replace(tenth(&ways).err()));
                 });
@@ -48,7 +50,7 @@ macro_rules! frames {
             }
         }
     };
-    // The work after the `?` keeps a frame from becoming a jump.
+    // The work after the `?` prevents a tail call.
     (@ $error:ty: $frame:ident <- $inner:ident) => {
         #[inline(never)]
         fn $frame(ways: &Ways<$error>) -> Result<(), $error> {

@@ -1,4 +1,4 @@
-//! Throwing.
+//! Throwing errors to hooks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use rookery_error::{Delivery, ErrorHook as _, Kind, Reports, StaticError};
 use crate::errors::ThirtyTwo;
 use rookery_bench_meter::{Case, case, repeat};
 
-/// A hook that counts, for each crate's trait.
+/// A hook that counts, for the trait of each crate.
 #[derive(Default)]
 pub struct Ours(AtomicUsize);
 

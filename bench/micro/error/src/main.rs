@@ -1,4 +1,4 @@
-//! Errors and hooks beside throw_error, anyhow and a plain `Arc`.
+//! Errors and hooks, compared with throw_error, anyhow and a plain `Arc`.
 
 mod errors;
 mod frames;

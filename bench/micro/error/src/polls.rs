@@ -1,7 +1,8 @@
-//! What a hook costs a poll.
+//! The cost of a hook for a poll.
 //!
-//! Besides the wrappers as published there are the two shapes of leptos PR 4777, written anew on a cell of their own: a hook
-//! that is cloned into the cell for each poll, and one that is swapped in and out.
+//! Besides the published wrappers this has the two designs of leptos PR 4777, rewritten for a cell
+//! of their own: a hook that is cloned into the cell for each poll, and one that is swapped in and
+//! out.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -14,7 +15,8 @@ use std::task::{Context, Poll, Waker};
 use crate::hooks::{Ours, Throw};
 use rookery_bench_meter::{Case, Figures, case, repeat};
 
-/// What is wrapped. Not inlined: or the compiler would see that nobody asks for the hook, and leave it out.
+/// The wrapped future. It is not inlined, because the compiler would otherwise remove the unused
+/// hook.
 struct Inner(u64);
 
 impl Future for Inner {
@@ -39,7 +41,7 @@ thread_local! {
     static SLOT: RefCell<Slot> = const { RefCell::new(None) };
 }
 
-/// Puts a hook into the slot, and what was there back again.
+/// Puts a hook into the cell, and restores the previous one.
 struct Replaced(Slot);
 
 impl Replaced {
@@ -65,7 +67,7 @@ impl Future for Cloned {
     }
 }
 
-/// Exchanges a hook and the slot, and back again.
+/// Swaps a hook with the cell, and swaps back.
 struct Exchanged<'a>(&'a mut Slot);
 
 impl<'a> Exchanged<'a> {
@@ -104,7 +106,8 @@ fn polled<F: Future<Output = ()>>(iterations: u64, future: F) -> Figures {
     repeat(iterations, || poll_once(future.as_mut(), &mut cx))
 }
 
-/// What the wrapper adds, bare polls and wrapped ones in turns: the median of nine differences.
+/// Returns the cost of the wrapper: the median of nine differences between bare and wrapped polls,
+/// which are measured in turns.
 fn added<F: Future<Output = ()>>(iterations: u64, wrapped: impl Fn() -> F) -> Figures {
     const TURNS: u64 = 9;
     let each = iterations.div_ceil(TURNS);

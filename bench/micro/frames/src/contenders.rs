@@ -1,4 +1,5 @@
-//! The scenarios with the other libraries, each as its documentation says it is used at its fastest.
+//! The scenarios with the other libraries, each used in the fastest way that its documentation
+//! describes.
 
 use bytes::Bytes;
 use fastwebsockets::{Frame, OpCode, Payload, Role, WebSocket};
@@ -16,7 +17,7 @@ pub mod fast {
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
     {
         let mut socket = WebSocket::after_handshake(io, role);
-        socket.set_writev(false); // what it does by itself below 1 KiB
+        socket.set_writev(false); // its default below 1 KiB
         socket
     }
 
@@ -81,7 +82,7 @@ pub mod tokio_ws {
 
     pub async fn write(run: &mut Run) {
         let mut socket = ServerBuilder::new().serve(Replay::new(&[0x82, 0], 2, false));
-        // Its messages own their bytes; these are shared, not copied.
+        // Its messages own their bytes; these are shared and not copied.
         let payload = Bytes::from_static(&[7; 512]);
         let mut iterations = run.start();
         while iterations.next() {

@@ -1,5 +1,6 @@
-//! Single frames, and a message there and back, in memory: `rookery-websocket` beside fastwebsockets, tokio-websockets and
-//! tungstenite. coder/websocket is in `go/`. See bench/README.md for the contract.
+//! Single frames, and a message there and back, in memory: `rookery-websocket`, fastwebsockets,
+//! tokio-websockets and tungstenite. coder/websocket is in `go/`. bench/README.md describes the
+//! interface.
 
 mod contenders;
 mod ours;
@@ -20,7 +21,7 @@ pub struct Run {
     figures: Option<Figures>,
 }
 
-/// Counts iterations: the first ones warm up, then the clock runs.
+/// Counts iterations. The first ones warm up, and then the clock starts.
 pub struct Iterations {
     warm_up: u64,
     left: u64,
@@ -66,7 +67,7 @@ impl Iterations {
     }
 }
 
-/// A binary frame of 512 bytes as a client sends it.
+/// Returns a binary frame of 512 bytes as a client sends it.
 pub fn masked_512() -> Vec<u8> {
     [&[0x82, 0xFE, 2, 0, 1, 2, 3, 4][..], &[0; 512]].concat()
 }
@@ -77,7 +78,7 @@ fn block_on(future: impl Future<Output = ()>) {
     runtime.block_on(tokio::task::unconstrained(future));
 }
 
-/// Counted by the scenario's own clock, which starts after its warm-up.
+/// Makes a case that is measured by the scenario's own clock, which starts after the warm-up.
 fn case(scenario: &'static str, contender: &'static str, go: fn(&mut Run)) -> Case {
     rookery_bench_meter::case(scenario, contender, move |iterations| {
         let mut run = Run { iterations, figures: None };

@@ -1,5 +1,5 @@
-//! The scenarios with `rookery-websocket`. The cancellable ones have a token that can fire: for reading the connection's
-//! canceller, for writing a notification that the send is raced with.
+//! The scenarios with `rookery-websocket`. The cancellable ones have a token that can fire: the
+//! connection's canceller for reading, and a notification that races with the send for writing.
 
 use std::hint::black_box;
 use std::pin::pin;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use crate::Run;
 use crate::transports::{Replay, pipe};
 
-/// Whether a token that can fire is watched.
+/// Whether the scenario watches a token that can fire.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Token {
     None,
@@ -20,7 +20,7 @@ pub enum Token {
 
 const EMPTY: [u8; 2] = [0x82, 0];
 
-/// The protocol alone, from a buffer of 4 KiB.
+/// Only the protocol, from a buffer of 4 KiB.
 pub fn header_parse(run: &mut Run) {
     let bytes = EMPTY.repeat(2048);
     let mut at = 0;
@@ -47,7 +47,7 @@ pub async fn header(run: &mut Run, token: Token) {
         .await;
 }
 
-/// A whole unmasked frame, its header too; coder's scenario has the payload alone.
+/// A whole unmasked frame with its header; coder's scenario has only the payload.
 pub async fn payload(run: &mut Run, token: Token) {
     let frame = [&[0x82, 126, 2, 0][..], &[0; 512]].concat();
     reading(run, Parts::client(Replay::new(&frame, 4128, true)).connection(config()), 512, token)
@@ -111,7 +111,7 @@ pub async fn echo(run: &mut Run, token: Token) {
         }
         run.stop(iterations);
     };
-    // `biased`: a branch chosen at random costs a different count in each run.
+    // `biased`, because a randomly chosen branch gives another count in each run.
     tokio::select! { biased; () = ask => {} () = serve => panic!("the client goes on") }
 }
 

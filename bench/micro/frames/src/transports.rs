@@ -9,9 +9,9 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Gives the same bytes again and again. With `is_copied_once` they are copied into a reader's buffer one time only, and
-/// lie there from then on: then a read costs what reading from a buffer costs. For a reader that changes nothing in its
-/// buffer and always reads into the same one.
+/// Returns the same bytes repeatedly. With `is_copied_once` the bytes are copied into a reader's
+/// buffer only once and stay there, so that a read costs as much as reading from a buffer. This
+/// requires a reader that changes nothing in its buffer and always uses the same one.
 pub struct Replay {
     bytes: Vec<u8>,
     is_copied_once: bool,
@@ -39,7 +39,7 @@ impl AsyncRead for Replay {
             target.put_slice(&self.bytes);
             self.copied_to = Some(place);
         } else {
-            // A peer with a small buffer gets what fits; the rest of the frame follows.
+            // A small buffer of the reader gets what fits, and the rest of the frame follows.
             let take = target.remaining();
             target.put_slice(&self.bytes[..take]);
             self.bytes.rotate_left(take);
@@ -105,7 +105,7 @@ struct Channel {
     reader: Option<Waker>,
 }
 
-/// One end of a pipe that holds 64 KiB each way.
+/// One end of a pipe that holds 64 KiB in each direction.
 #[derive(Clone)]
 pub struct Pipe {
     incoming: Rc<RefCell<Channel>>,

@@ -1,4 +1,5 @@
-//! Global allocators that count calls and bytes, one for a program of one thread and one for more.
+//! Global allocators that count calls and bytes, one for programs with one thread and one for
+//! programs with several.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,27 +9,27 @@ static BYTES: AtomicU64 = AtomicU64::new(0);
 static LIVE: AtomicU64 = AtomicU64::new(0);
 static PEAK: AtomicU64 = AtomicU64::new(0);
 
-/// Calls of malloc and realloc, and the bytes they asked for, so far.
+/// Returns the calls of malloc and realloc so far, and the bytes that they requested.
 #[inline]
 pub fn totals() -> (u64, u64) {
     (CALLS.load(Relaxed), BYTES.load(Relaxed))
 }
 
-/// The most bytes that were held at once, by a program with [`CountingThreads`].
+/// Returns the maximum number of bytes held at once, in a program with [`CountingThreads`].
 pub fn peak() -> u64 {
     PEAK.load(Relaxed)
 }
 
-/// The bytes that are held now, by a program with [`CountingThreads`].
+/// Returns the number of bytes held now, in a program with [`CountingThreads`].
 pub fn live() -> u64 {
     LIVE.load(Relaxed)
 }
 
-/// For one thread, where a load and a store do: an atomic addition would add the same to every contender, and so flatter the
-/// slower of two in a ratio.
+/// An allocator for one thread, with a load and a store. An atomic addition would add the same cost
+/// to all contenders, and so improve the ratio of the slower one.
 pub struct Counting;
 
-/// For all threads, and what is held as well.
+/// An allocator for several threads, which also counts the bytes held.
 pub struct CountingThreads;
 
 trait Count {
@@ -60,30 +61,30 @@ impl Count for CountingThreads {
 
 macro_rules! counting {
     ($name:ty) => {
-        // SAFETY: everything is passed on to the system's allocator.
+        // SAFETY: passes each call to the system's allocator.
         unsafe impl GlobalAlloc for $name {
             unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
                 Self::grown(layout.size());
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller's promise is passed on.
                 unsafe { System.alloc(layout) }
             }
 
             unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
                 Self::grown(layout.size());
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller's promise is passed on.
                 unsafe { System.alloc_zeroed(layout) }
             }
 
             unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
                 Self::freed(layout.size());
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller's promise is passed on.
                 unsafe { System.dealloc(pointer, layout) }
             }
 
             unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
                 Self::freed(layout.size());
                 Self::grown(size);
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller's promise is passed on.
                 unsafe { System.realloc(pointer, layout, size) }
             }
         }

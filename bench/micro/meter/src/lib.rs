@@ -1,6 +1,8 @@
-//! What the micro benchmarks share: their command line, the clocks, and a global allocator that counts.
+//! What the micro benchmarks share: their command line, the clocks, and a global allocator that
+//! counts.
 //!
-//! `list` names the cases; `run <scenario> <contender> <iterations>` measures one. Both print JSON (bench/README.md).
+//! `list` prints the cases, and `run <scenario> <contender> <iterations>` measures one. Both print
+//! JSON (bench/README.md).
 
 mod heap;
 
@@ -10,7 +12,7 @@ use std::time::Instant;
 
 pub use heap::{Counting, CountingThreads, live, peak, totals};
 
-/// One measurement by its scenario and the contender that is measured in it.
+/// One measurement, named by its scenario and contender.
 pub struct Case {
     scenario: &'static str,
     contender: &'static str,
@@ -29,12 +31,13 @@ pub struct Figures {
     pub ns_per_op: f64,
     pub allocs_per_op: f64,
     pub bytes_per_op: f64,
-    /// A column that only some have.
+    /// Adds a column that only some cases have.
     pub more: Option<(&'static str, f64)>,
 }
 
 impl Figures {
-    /// Of so many operations, which took so many nanoseconds in all; the heap counted `before` when they began.
+    /// Makes the figures of that many operations, which took that many nanoseconds in all. `before`
+    /// is the state of the heap at their beginning.
     pub fn of(operations: u64, spent: u64, before: (u64, u64)) -> Figures {
         let after = totals();
         let per_op = |total: f64| total / operations as f64;
@@ -47,13 +50,13 @@ impl Figures {
     }
 }
 
-/// Turns that the iterations are split into. Their median is the time: where other programs want the same cores, a turn
-/// is either not interrupted or by a multiple of its length.
+/// The number of turns into which the iterations are split. The time is their median: if other
+/// programs use the same cores, a turn is either not interrupted, or by a multiple of its length.
 const TURNS: u64 = 32;
-/// Not measured: the allocator, buffers and pools reach their size.
+/// The turns of the warm-up, in which the allocator, buffers and pools reach their size.
 const WARM_UP: u64 = 16;
 
-/// Repeats `operation`, and drops what it returns.
+/// Repeats `operation`, and drops its results.
 #[inline]
 pub fn repeat<T>(iterations: u64, mut operation: impl FnMut() -> T) -> Figures {
     for _ in 0..WARM_UP {
@@ -77,7 +80,8 @@ pub fn repeat<T>(iterations: u64, mut operation: impl FnMut() -> T) -> Figures {
     Figures { ns_per_op: times[times.len() / 2], ..figures }
 }
 
-/// Processor time of this process in ns: on a shared machine the clock on the wall measures the others too.
+/// Returns the processor time of this process in ns. Unlike wall time, it does not include other
+/// processes on a shared machine.
 #[inline]
 pub fn processor_time() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -86,7 +90,7 @@ pub fn processor_time() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The most memory the process had, from the kernel.
+/// Returns the maximum memory of the process, as the kernel reports it.
 fn resident_peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -94,7 +98,7 @@ fn resident_peak() -> u64 {
         .map_or(0, |kib: u64| kib * 1024)
 }
 
-/// The program: `other` gets arguments that are neither `list` nor `run`.
+/// Runs the program. `other` gets arguments that are neither `list` nor `run`.
 pub fn main(cases: Vec<Case>, other: impl FnOnce(&[&str]) -> Option<ExitCode>) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -106,14 +110,14 @@ pub fn main(cases: Vec<Case>, other: impl FnOnce(&[&str]) -> Option<ExitCode>) -
             return ExitCode::SUCCESS;
         }
         ["run", scenario, contender, iterations] => {
-            // The list is freed: the peak of what is held is a case's own.
+            // The list is freed first, so that the peak of the memory belongs to the case.
             let found = cases
                 .into_iter()
                 .find(|case| (case.scenario, case.contender) == (scenario, contender));
             if let (Some(case), Ok(iterations @ 1..)) = (found, iterations.parse::<u64>()) {
                 let Figures { ns_per_op, allocs_per_op, bytes_per_op, more } =
                     (case.run)(iterations);
-                // Read before anything is allocated for the printing of it.
+                // Read before anything is allocated for printing.
                 let peak = peak();
                 let mut more =
                     more.map_or(String::new(), |(name, value)| format!(r#","{name}":{value:.4}"#));

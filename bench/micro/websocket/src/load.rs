@@ -1,4 +1,5 @@
-//! The load: plain sockets, one thread, epoll; one message in flight on each connection.
+//! The load generator: plain sockets, one thread, epoll, and one message in flight on each
+//! connection.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -7,7 +8,7 @@ use std::os::fd::AsRawFd as _;
 use rookery_websocket::protocol::deflate::{DeflateConfig, Deflater, Fin, Inflater, Takeover};
 use rookery_websocket::protocol::{Header, MaskKey, OpCode, Role, encode_frame, encode_message};
 
-/// What each connection sends, and what must come back.
+/// The message of each connection, and the expected echo.
 pub struct Message {
     pub frame: Vec<u8>,
     pub payload: Vec<u8>,
@@ -24,7 +25,7 @@ impl Message {
         Message { frame, payload, deflates: false }
     }
 
-    /// JSON text, compressed by itself.
+    /// Makes a message of JSON text, compressed by itself.
     pub fn json(len: usize) -> Message {
         let mut text = String::from("[");
         let mut seed = 12345_u32;
@@ -73,19 +74,21 @@ impl Message {
     }
 }
 
-/// A connection with its handshake done.
+/// A connection whose handshake is done.
 pub fn open(port: u16, deflates: bool) -> io::Result<TcpStream> {
     let mut io = TcpStream::connect(("127.0.0.1", port))?;
     io.set_nodelay(true)?;
     let extension = if deflates {
-        "Sec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover; client_no_context_takeover\r\n"
+        "Sec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover; \
+         client_no_context_takeover\r\n"
     } else {
         ""
     };
     write!(
         io,
         "GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{extension}\r\n"
+         Sec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{extension}\r\n"
     )?;
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -102,12 +105,12 @@ pub fn open(port: u16, deflates: bool) -> io::Result<TcpStream> {
 
 struct Client {
     io: TcpStream,
-    /// Bytes of the frame that are written.
+    /// The number of bytes of the frame that were written.
     written: usize,
     reply: Vec<u8>,
 }
 
-/// What a load has done.
+/// The result of a load.
 pub struct Done {
     pub messages: u64,
     pub bytes_received: u64,
@@ -144,8 +147,8 @@ impl<'m> Load<'m> {
         Ok(Load { clients, message, epoll })
     }
 
-    /// Sends until `messages` have come back; the first reply of each connection is compared, of all the others the length
-    /// of the frame is.
+    /// Sends until `messages` echoes have arrived. The first echo of each connection is compared,
+    /// and of all others the length of the frame.
     pub fn run(&mut self, messages: u64) -> io::Result<Done> {
         let mut done = Done { messages: 0, bytes_received: 0 };
         let mut checked = vec![false; self.clients.len()];

@@ -1,8 +1,9 @@
-//! Echo over loopback against servers of one thread in a process of their own, ranked by the server's CPU time per message: the
-//! load generator is the limit of throughput. See bench/README.md for the contract.
+//! Echo over loopback with servers of one thread in a process of their own. They are ranked by the
+//! server's CPU time per message, because the load generator limits the throughput. bench/README.md
+//! describes the interface.
 //!
-//! `ns_per_op` is the server's CPU time for a message; `bytes_per_op` is what a reply has on the wire, and for idle
-//! connections the resident memory of one.
+//! `ns_per_op` is the server's CPU time for a message. `bytes_per_op` is the size of an echo on the
+//! wire, and for idle connections the resident memory of one.
 
 mod load;
 mod process;
@@ -33,7 +34,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
 
 fn contenders(scenario: &Scenario) -> Vec<&'static str> {
     match scenario {
-        // Of the libraries in Rust, none of the contenders compresses.
+        // None of the other libraries in Rust compresses.
         Scenario::Deflate { .. } => vec!["ours", "coder", "ws"],
         _ => servers::NAMES.iter().copied().chain(["coder", "coder-read"]).collect(),
     }
@@ -60,7 +61,8 @@ fn main() -> ExitCode {
 }
 
 fn list() -> io::Result<()> {
-    // Built here, where the network may still be there. A contender that cannot be had here is left out, with the reason.
+    // Built here, while the network may still be available. A contender that is not available is
+    // left out, with the reason.
     let (coder, ws) = (process::coder(), process::ws());
     for (name, built) in [("coder", &coder), ("ws", &ws)] {
         if let Err(error) = built {
@@ -91,7 +93,7 @@ fn run(name: &str, contender: &str, iterations: &str) -> io::Result<()> {
     };
     raise_descriptor_limit();
     let server = Server::start(contender, matches!(scenario, Scenario::Deflate { .. }))?;
-    // The server alone on the last core, the load on the others.
+    // The server has the last core for itself, and the load generator uses the others.
     let cores = std::thread::available_parallelism()?.get();
     if cores > 1 {
         server.pin(cores - 1)?;
@@ -136,11 +138,11 @@ fn echo(
 
 fn idle(name: &str, contender: &str, server: &Server, connections: usize) -> io::Result<()> {
     let message = Message::plain(64);
-    // What a server allocates once is not what a connection costs.
+    // First connections, because what a server allocates once is not the cost of a connection.
     let mut first = Load::open(server.port, 20, &message)?;
     first.run(200)?;
     let before = server.resident_bytes()?;
-    // Each has been used: a buffer that stays after a message is counted.
+    // Each connection has been used, so a buffer that stays after a message counts.
     let mut load = Load::open(server.port, connections, &message)?;
     load.run(2 * connections as u64)?;
     std::thread::sleep(Duration::from_secs(1));
@@ -154,7 +156,7 @@ fn idle(name: &str, contender: &str, server: &Server, connections: usize) -> io:
     Ok(())
 }
 
-/// As many descriptors as the system allows: 5,000 connections need as many.
+/// Raises the limit of descriptors, because 5,000 connections need as many.
 fn raise_descriptor_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is valid for writing, then for reading.

@@ -1,4 +1,4 @@
-//! A server in a process of its own, and what it costs.
+//! A server in a process of its own, and its costs.
 
 use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ pub struct Server {
 impl Server {
     pub fn start(contender: &str, deflates: bool) -> io::Result<Server> {
         let mut command = command(contender, deflates)?;
-        // Not what a developer's shell says.
+        // Independent of the variables of a developer's shell.
         command.env_remove("RUST_BACKTRACE").env("GOMAXPROCS", "1");
         let mut child = command.stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
@@ -24,7 +24,7 @@ impl Server {
         Ok(Server { child, port })
     }
 
-    /// CPU time of all its threads, in ns.
+    /// Returns the CPU time of all its threads in ns.
     pub fn cpu_time(&self) -> io::Result<u64> {
         let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
         // SAFETY: `clock` is valid for writing.
@@ -55,13 +55,13 @@ impl Drop for Server {
     }
 }
 
-/// Keeps a process on one core.
+/// Pins a process to one core.
 pub fn pin(pid: i32, core: usize) -> io::Result<()> {
-    // SAFETY: an all-zero set is an empty one.
+    // SAFETY: an all-zero set is empty.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `core` is below the size of the set.
+    // SAFETY: `core` is less than the size of the set.
     unsafe { libc::CPU_SET(core, &mut set) };
-    // SAFETY: `set` is valid for reading of the size that is given.
+    // SAFETY: `set` is valid for reading of the given size.
     let result = unsafe { libc::sched_setaffinity(pid, size_of_val(&set), &raw const set) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -92,7 +92,7 @@ fn command(contender: &str, deflates: bool) -> io::Result<Command> {
     Ok(command)
 }
 
-/// The server in Go, built at first use.
+/// Returns the server in Go, which is built at its first use.
 pub fn coder() -> io::Result<PathBuf> {
     let target = std::env::current_exe()?.with_file_name("rookery-bench-websocket-coder");
     let source = folder().join("coder");
@@ -102,7 +102,7 @@ pub fn coder() -> io::Result<PathBuf> {
     Ok(target)
 }
 
-/// The server in JavaScript, installed at first use.
+/// Returns the server in JavaScript, which is installed at its first use.
 pub fn ws() -> io::Result<PathBuf> {
     let source = folder().join("node");
     if !source.join("node_modules/ws").exists() {

@@ -1,4 +1,4 @@
-//! Echo servers of one thread, each as its documentation says it is used.
+//! Echo servers of one thread, each used as its documentation describes.
 
 use std::io;
 
@@ -12,10 +12,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_websockets::ServerBuilder;
 
-/// The servers that are in this binary.
+/// The servers in this binary.
 pub const NAMES: &[&str] = &["ours", "fastwebsockets", "tokio-websockets", "tungstenite"];
 
-/// Serves for ever on a port of its own, which it prints.
+/// Serves for ever on a free port, which it prints.
 pub fn serve(name: &str, deflates: bool) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let server: &'static ServerConfig = Box::leak(Box::new(
@@ -51,7 +51,7 @@ async fn ours(io: TcpStream, server: &ServerConfig) {
 }
 
 async fn fast(mut io: TcpStream) {
-    // Its own handshake comes with hyper; this one costs the same nothing per message.
+    // Its own handshake needs hyper. This one costs nothing per message as well.
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         if !io.read_buf(&mut head).await.is_ok_and(|n| n > 0) {

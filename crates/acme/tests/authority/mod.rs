@@ -1,20 +1,24 @@
-//! Pebble, Let's Encrypt's small authority for tests, and where the tests of two crates find what they need for it.
+//! Pebble, Let's Encrypt's small authority for tests, and the files that tests of two crates need
+//! for it.
 //!
-//! tests/conformance/pebble.py builds it and runs the tests that need it, with its programs' folder in `PEBBLE`.
+//! tests/conformance/pebble.py builds Pebble and runs the tests that need it, with the folder of
+//! its programs in `PEBBLE`.
 
 use std::fs::{self, File};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use rookery_test_support::tls_file;
 use tempfile::TempDir;
 
-/// How long it may take to listen, on a machine that is busy.
+/// How long Pebble may take to listen on a busy machine.
 const START: Duration = Duration::from_secs(90);
 
-/// A port that was free a moment ago: below those that the system gives to clients and to who asks for any, and none twice.
+/// Returns a free port outside the range that the system uses for clients and for port 0. Each port
+/// is returned at most once.
 pub(crate) fn free_port() -> u16 {
     const FIRST: u32 = 12_000;
     const COUNT: u32 = 20_000;
@@ -29,22 +33,18 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
-/// A file of crates/server/tests/tls.
-pub(crate) fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls").join(name)
-}
-
-/// An authority, and the names that it looks up: all of them are this machine's. Killed when this is dropped.
+/// A running authority, and a DNS server that resolves all names to this machine. Dropping this
+/// kills both.
 pub(crate) struct Pebble {
     folder: TempDir,
     children: Vec<Child>,
     port: u16,
-    /// Where it tells what its certificates are signed by.
+    /// The port that serves the root certificate.
     pub(crate) management: u16,
 }
 
 impl Pebble {
-    /// Where one will be.
+    /// Reserves the ports.
     pub(crate) fn reserve() -> Pebble {
         let folder = tempfile::tempdir().unwrap();
         Pebble { folder, children: Vec::new(), port: free_port(), management: free_port() }
@@ -54,18 +54,19 @@ impl Pebble {
         format!("https://127.0.0.1:{}/dir", self.port)
     }
 
-    /// Starts it; it looks at ports of a server's, refuses so many of a hundred nonces, and its certificates of profile `brief` are
-    /// valid for so many seconds.
+    /// Starts Pebble. It validates hosts on the given ports, rejects `refused_nonces` percent of
+    /// the nonces, and its certificates with the profile `brief` are valid for `brief` seconds.
     pub(crate) fn run(&mut self, (http, tls): (u16, u16), refused_nonces: u8, brief: u32) {
         let programs = std::env::var_os("PEBBLE")
             .map(PathBuf::from)
             .expect("PEBBLE names the folder of its programs");
-        let path = |name: &str| file(name).display().to_string();
+        let path = |name: &str| tls_file(name).display().to_string();
         let config = format!(
             r#"{{"pebble": {{
                 "listenAddress": "127.0.0.1:{}", "managementListenAddress": "127.0.0.1:{}",
                 "certificate": "{}", "privateKey": "{}", "httpPort": {http}, "tlsPort": {tls},
-                "externalAccountBindingRequired": false, "retryAfter": {{ "authz": 1, "order": 1 }}, "keyAlgorithm": "ecdsa",
+                "externalAccountBindingRequired": false, "retryAfter": {{ "authz": 1, "order": 1 }},
+                 "keyAlgorithm": "ecdsa",
                 "profiles": {{
                     "default": {{ "description": "the usual one", "validityPeriod": 7776000 }},
                     "brief": {{ "description": "for seconds", "validityPeriod": {brief} }}
@@ -124,7 +125,7 @@ impl Pebble {
         self.folder.path().join("pebble.log")
     }
 
-    /// How many orders it has had.
+    /// Returns the number of orders so far.
     pub(crate) fn orders(&self) -> usize {
         fs::read_to_string(self.log()).unwrap().matches(" orders in the db").count()
     }

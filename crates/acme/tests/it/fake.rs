@@ -1,4 +1,4 @@
-//! An authority of a few lines, which refuses in all the ways that Pebble does not.
+//! Tests against a small fake authority, which fails in ways that Pebble does not.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use rookery_acme::{Challenge, RetrySchedule, Settings};
+use rookery_test_support::tls_file;
 
-use crate::authority::file;
 use crate::support::{Client, Served, logged, roots, settings, wait_for, wait_for_line};
 
-/// What it answers to an order: a status line with headers, and a body.
+/// The response to an order: a status line with headers, and a body.
 type Answer = Mutex<(String, String)>;
 
 struct Fake {
@@ -19,12 +19,13 @@ struct Fake {
     orders: Arc<AtomicUsize>,
     accounts: Arc<AtomicUsize>,
     posts: Arc<AtomicUsize>,
-    /// What was ordered, as it was sent.
+    /// The bodies of the requests that created an order.
     ordered: Arc<Mutex<Vec<String>>>,
 }
 
 impl Fake {
-    /// Refuses the first `refused` nonces of each request, and each order with `answer`.
+    /// Starts an authority that rejects the first `refused` nonces of each request, and responds to
+    /// each order with `answer`.
     fn start(refused: usize, status: &str, body: &str) -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -79,10 +80,11 @@ fn answer_one(
         "/dir" => (
             "200 OK".to_owned(),
             format!(
-                r#"{{"newNonce":"{base}/nonce","newAccount":"{base}/account","newOrder":"{base}/order","renewalInfo":"{base}/window","meta":{{}}}}"#
+                r#"{{"newNonce":"{base}/nonce","newAccount":"{base}/account",
+                "newOrder":"{base}/order","renewalInfo":"{base}/window","meta":{{}}}}"#
             ),
         ),
-        // Long past.
+        // A window that ended long ago.
         window if window.starts_with("/window/") => (
             "200 OK".to_owned(),
             r#"{"suggestedWindow":{"start":"2020-01-01T00:00:00Z","end":"2020-01-02T00:00:00Z"}}"#
@@ -106,7 +108,8 @@ fn answer_one(
     let mut stream = stream;
     write!(
         stream,
-        "HTTP/1.1 {status}\r\nReplay-Nonce: n\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        "HTTP/1.1 {status}\r\nReplay-Nonce: n\r\nContent-Length: {}\r\nConnection: \
+         close\r\n\r\n{body}",
         body.len()
     )
 }
@@ -150,13 +153,13 @@ fn how_long_to_wait_is_the_authoritys_to_say_and_survives_a_restart() {
     assert_eq!(fake.accounts.load(Ordering::Relaxed), 1);
 }
 
-/// Of a clock that was ahead by a year, and has been set right since.
+/// The state was written while the clock was a year ahead.
 #[test]
 fn an_attempt_in_the_future_is_no_reason_to_wait() {
     let host = "future.example.org";
     let fake = Fake::start(0, "500 Internal Server Error", "<html>");
     let folder = tempfile::tempdir().unwrap();
-    // Waits that no test sees the end of.
+    // The waits are longer than the test.
     let slow = RetrySchedule { divisor: 1, check_interval: Duration::from_millis(50) };
     let begin = || {
         Served::start(Settings {
@@ -174,7 +177,7 @@ fn an_attempt_in_the_future_is_no_reason_to_wait() {
     it.start_renewer(&[Challenge::Tls]);
     wait_for_line(host, "no certificate for");
     assert_eq!(fake.orders(), 1);
-    // From then on the state is one of the clock that is right: a restart waits, and orders nothing.
+    // The state now has the time of the correct clock, so a restart waits and orders nothing.
     drop(it);
     let state = std::fs::read_to_string(&place).unwrap();
     assert!(state.contains("\"failures\":2") && !state.contains(&ahead.to_string()), "{state}");
@@ -213,13 +216,13 @@ fn nonces_are_refused_up_to_a_dozen_times() {
         let line = wait_for_line(host, "no certificate for");
         assert_eq!(line.contains(": no [31m. "), is_heard, "{line}");
         assert_eq!(line.contains("rejected 12 of its own nonces in a row"), !is_heard, "{line}");
-        // One account and one order, or none.
+        // The requests for one account and one order, or none.
         assert_eq!(fake.posts.load(Ordering::Relaxed), if is_heard { 24 } else { 12 });
         assert_eq!(fake.orders(), usize::from(is_heard));
     }
 }
 
-/// What was signed, of the body of a request.
+/// Returns the signed payload of a request body.
 fn payload(body: &str) -> String {
     use base64::Engine as _;
     let signed: serde_json::Value = serde_json::from_str(body).unwrap();
@@ -235,8 +238,8 @@ fn a_certificate_that_the_authority_wants_gone_is_renewed_at_once() {
     let fake = Fake::start(0, "409 Conflict", problem);
     let folder = tempfile::tempdir().unwrap();
     let it = Served::start(settings(&["localhost"], &fake.directory(), folder.path()));
-    let both =
-        ["localhost.pem", "localhost.key"].map(|name| std::fs::read_to_string(file(name)).unwrap());
+    let both = ["localhost.pem", "localhost.key"]
+        .map(|name| std::fs::read_to_string(tls_file(name)).unwrap());
     std::fs::write(it.certificate_file(), both.concat()).unwrap();
     drop(it);
     let it = served(&fake, "localhost", &folder, RetrySchedule::default());
@@ -249,9 +252,9 @@ fn a_certificate_that_the_authority_wants_gone_is_renewed_at_once() {
             .iter()
             .any(|line| line.contains("renewing the certificate for localhost from 127.0.0.1"))
     );
-    // The one from before is served meanwhile.
+    // The previous certificate is served meanwhile.
     assert!(it.shown("localhost").is_some());
-    // Which one it replaces was logged, and at the second try was not.
+    // The first request names the replaced certificate; the second does not.
     let ordered: Vec<String> =
         fake.ordered.lock().unwrap().iter().map(|body| payload(body)).collect();
     assert_eq!(ordered.len(), 2);
@@ -267,8 +270,8 @@ fn a_name_that_is_added_does_not_cost_the_others() {
     let fake = Fake::start(0, "403 Forbidden", r#"{"detail":"no such name"}"#);
     let folder = tempfile::tempdir().unwrap();
     let before = Served::start(settings(&["localhost"], &fake.directory(), folder.path()));
-    let both =
-        ["localhost.pem", "localhost.key"].map(|name| std::fs::read_to_string(file(name)).unwrap());
+    let both = ["localhost.pem", "localhost.key"]
+        .map(|name| std::fs::read_to_string(tls_file(name)).unwrap());
     std::fs::write(before.certificate_file(), both.concat()).unwrap();
     let names = ["localhost", "added.example.org"];
     let mut it = Served::start(settings(&names, &fake.directory(), folder.path()));
@@ -282,11 +285,12 @@ fn a_name_that_is_added_does_not_cost_the_others() {
         line.ends_with("Until then, stored certificates for some of the names are used"),
         "{line}"
     );
-    let trusted = roots(&std::fs::read(file("ca.pem")).unwrap());
+    let trusted = roots(&std::fs::read(tls_file("ca.pem")).unwrap());
     let address = it.secure.local_addr().unwrap();
     Client::connect(address, "localhost", Some(trusted)).unwrap().get();
-    // One that has ended, or is of others, is none.
-    std::fs::write(before.certificate_file(), std::fs::read(file("expired.pem")).unwrap()).unwrap();
+    // An expired certificate, or one for other hosts, is not used.
+    std::fs::write(before.certificate_file(), std::fs::read(tls_file("expired.pem")).unwrap())
+        .unwrap();
     let it = Served::start(settings(&names, &fake.directory(), folder.path()));
     assert!(it.shown("localhost").is_none());
     std::fs::write(before.certificate_file(), both.concat()).unwrap();
@@ -303,7 +307,7 @@ fn nothing_is_ordered_that_cannot_be_written_down() {
     let fake = Fake::start(0, "500 No", "");
     let folder = tempfile::tempdir().unwrap();
     let mut it = Served::start(settings(&["full.example.org"], &fake.directory(), folder.path()));
-    // As a disk that is full: the state cannot be put in its place.
+    // Like a full disk: the state cannot be written.
     let place = it.certificate_file().with_file_name("state.json");
     std::fs::create_dir_all(place.join("in the way")).unwrap();
     it.start_renewer(&[Challenge::Tls]);
@@ -315,7 +319,7 @@ fn nothing_is_ordered_that_cannot_be_written_down() {
 
 #[test]
 fn a_server_that_stops_waits_for_no_authority() {
-    // It accepts, and never says a word.
+    // The listener accepts connections and never responds.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let directory = format!("http://127.0.0.1:{}/dir", silent.local_addr().unwrap().port());
     let folder = tempfile::tempdir().unwrap();

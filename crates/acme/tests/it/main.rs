@@ -1,4 +1,4 @@
-//! Certificates from an authority, by a server over real sockets.
+//! Tests of certificates from an authority, over real sockets.
 
 #[path = "../authority/mod.rs"]
 mod authority;

@@ -1,5 +1,5 @@
-//! Against Pebble, Let's Encrypt's small authority for tests. tests/conformance/pebble.py builds it and runs these, with its programs'
-//! folder in `PEBBLE`.
+//! Tests against Pebble, Let's Encrypt's small authority for tests. tests/conformance/pebble.py
+//! builds it and runs these tests, with the folder of its programs in `PEBBLE`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,14 +7,15 @@ use std::time::{Duration, SystemTime};
 
 use rookery_acme::{Challenge, RetrySchedule, Settings};
 use rookery_server::tls::IssuedCertificate;
+use rookery_test_support::tls_file;
 use tempfile::TempDir;
 
-use crate::authority::{Pebble, file, free_port};
+use crate::authority::{Pebble, free_port};
 use crate::support::{Client, Served, logged, roots, settings, wait_for, wait_for_line};
 
-/// What its certificates are signed by.
+/// Returns the root certificate of Pebble.
 fn root(pebble: &Pebble) -> Vec<u8> {
-    let trusted = roots(&fs::read(file("ca.pem")).unwrap());
+    let trusted = roots(&fs::read(tls_file("ca.pem")).unwrap());
     let address = ([127, 0, 0, 1], pebble.management).into();
     let client = Client::connect(address, "localhost", Some(trusted)).unwrap();
     client.whole("/roots/0").into_bytes()
@@ -22,7 +23,7 @@ fn root(pebble: &Pebble) -> Vec<u8> {
 
 const BOTH: &[Challenge] = &[Challenge::Http, Challenge::Tls];
 
-/// A server whose certificates come from it; nobody orders yet.
+/// Returns a server whose certificates come from Pebble. The renewer is not started yet.
 fn served(
     pebble: &Pebble,
     domains: &[&str],
@@ -47,7 +48,7 @@ fn by_http_with_refused_nonces_and_nothing_is_ordered_twice() {
     it.start_renewer(&[Challenge::Http]);
     let line = wait_for_line("one.example.org", "received a certificate for");
     assert!(line.contains("one.example.org, www.one.example.org, valid until "), "{line}");
-    // Clients who trust the authority, and no others, are served; for both names.
+    // Clients that trust the authority, and no others, are served under both names.
     let root = roots(&root(&pebble));
     for name in names {
         let address = it.secure.local_addr().unwrap();
@@ -57,11 +58,11 @@ fn by_http_with_refused_nonces_and_nothing_is_ordered_twice() {
                 .get()
                 .starts_with("HTTP/1.1 200 ")
         );
-        let foreign = roots(&fs::read(file("ca.pem")).unwrap());
+        let foreign = roots(&fs::read(tls_file("ca.pem")).unwrap());
         assert!(Client::connect(address, name, Some(foreign)).is_err());
     }
     assert_eq!(pebble.orders(), 1);
-    // Restarts: what is kept is used at once.
+    // After a restart the stored certificate is used at once.
     let shown = it.shown(names[0]);
     let ports = it.ports();
     drop(it);
@@ -89,7 +90,7 @@ fn by_http_with_refused_nonces_and_nothing_is_ordered_twice() {
 fn by_tls_for_a_name_and_an_address() {
     let mut pebble = Pebble::reserve();
     let (mut it, _folder) = served(&pebble, &["two.example.org", "127.0.0.1"], |_| ());
-    // Nobody answers in the clear.
+    // No server listens on the HTTP port.
     pebble.run((free_port(), it.ports().1), 5, 60);
     it.start_renewer(&[Challenge::Tls]);
     wait_for_line("two.example.org", "received a certificate for");
@@ -111,7 +112,8 @@ fn by_the_other_when_one_fails() {
     let line = wait_for_line("three.example.org", "no certificate for three.example.org");
     assert!(
         line.contains(
-            "could not verify that three.example.org is this server, by an HTTP request to port 80 (http-01)"
+            "could not verify that three.example.org is this server, by an HTTP request to port \
+             80 (http-01)"
         ),
         "{line}"
     );
@@ -139,21 +141,21 @@ fn renewed_under_an_open_connection() {
     open.get();
     let second =
         wait_for("the second", || it.shown("four.example.org").filter(|shown| *shown != first));
-    // Before the first has expired.
+    // The renewal happens before the first certificate expires.
     let issued = |pem: &[u8]| IssuedCertificate::read(pem).unwrap();
     let renewed = issued(&fs::read(it.certificate_file()).unwrap());
     assert!(
         renewed.ends > SystemTime::now()
             && renewed.ends < SystemTime::now() + Duration::from_secs(60)
     );
-    // The connection from before goes on.
+    // The existing connection is not interrupted.
     assert!(open.get().starts_with("HTTP/1.1 200 "));
     assert_eq!(open.certificate(), first);
     assert_eq!(it.connect("four.example.org").unwrap().certificate(), second);
     assert!(
         logged("four.example.org").iter().any(|line| line.contains("renewing the certificate for"))
     );
-    // No more often than is due.
+    // The certificate is not renewed more often than necessary.
     wait_for("its renewal", || (pebble.orders() == 2).then_some(()));
 }
 
@@ -177,13 +179,13 @@ fn an_authority_that_is_down_is_tried_again_and_what_is_kept_is_served() {
         Served::start(settings(&["five.example.org"], &pebble.directory(), folder.path()));
     again.start_renewer(BOTH);
     assert_eq!(again.shown("five.example.org"), Some(shown));
-    // Another process, or another thread of this one, only uses it.
+    // Another process, or another thread of this process, only uses the certificate.
     let mut other =
         Served::start(settings(&["five.example.org"], &pebble.directory(), folder.path()));
     other.start_renewer(BOTH);
     wait_for_line("five.example.org", "another server renews the certificate");
     assert!(other.shown("five.example.org").is_some());
-    // And takes over.
+    // The other server takes over.
     again.stop_renewer();
     fs::remove_file(again.certificate_file()).unwrap();
     let before = logged("five.example.org").len();
@@ -203,13 +205,13 @@ fn a_restart_loop_orders_once() {
         ..settings(&["six.example.org"], &directory, folder.path())
     };
     let mut it = Served::start(wished());
-    // It finds nobody at either port.
+    // Pebble finds no server on either port.
     pebble.run((free_port(), free_port()), 0, 60);
     it.start_renewer(BOTH);
     wait_for_line("six.example.org", "ordering a certificate");
     wait_for("an order", || (pebble.orders() == 1).then_some(()));
     for at in 0..8 {
-        // In the middle of an attempt at first, later before the next may begin.
+        // The first iterations interrupt an attempt, later ones a wait.
         drop(it);
         it = Served::start(wished());
         it.start_renewer(BOTH);
@@ -245,7 +247,7 @@ fn an_authority_that_has_forgotten_the_account_is_given_another() {
         fs::read_to_string(place.join("account.json")).unwrap()
     };
     let before = account();
-    // It keeps nothing on a disk.
+    // Pebble stores nothing on disk.
     pebble.end();
     pebble.run(it.ports(), 5, 60);
     it.stop_renewer();
@@ -272,7 +274,7 @@ fn what_the_authority_refuses_is_said() {
         "{line}"
     );
     assert_eq!(pebble.orders(), 0);
-    // One that a hand has spoiled is set aside.
+    // A damaged file is set aside.
     let kept = it.certificate_file();
     drop(it);
     fs::write(&kept, "rubbish").unwrap();

@@ -1,4 +1,4 @@
-//! A server whose certificates come from an authority, its clients, and what it says.
+//! A server whose certificates come from an authority, its clients, and its log.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -9,22 +9,18 @@ use std::time::{Duration, Instant};
 use rookery_acme::{Acme, Challenge, Renewer, RetrySchedule, Settings};
 use rookery_server::tls::{Pem, Tls, TlsSettings};
 use rookery_server::{Config, Listener, ListenerConfig, Redirect, Server};
+use rookery_test_support::tls::accept_any_certificate;
+use rookery_test_support::tls_file;
 use rookery_websocket_client::Roots;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-    StreamOwned,
-};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::authority::file;
-
-/// What a machine that is busy may take for anything.
+/// How long anything may take on a busy machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// What has been logged, by all servers of the process: each names its hosts.
+/// The log lines of all servers in the process. Each line names the hosts of its server.
 static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn lines() -> MutexGuard<'static, Vec<String>> {
@@ -35,12 +31,12 @@ fn notice(line: &str) {
     lines().push(line.to_owned());
 }
 
-/// What has been said of a host.
+/// Returns the log lines about a host.
 pub(crate) fn logged(host: &str) -> Vec<String> {
     lines().iter().filter(|line| line.contains(host)).cloned().collect()
 }
 
-/// Waits until something is true.
+/// Waits until `found` returns a value.
 pub(crate) fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + TIMEOUT;
     loop {
@@ -52,17 +48,17 @@ pub(crate) fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T
     }
 }
 
-/// Waits until a line about a host has these words: that line.
+/// Waits for a log line about a host that contains a text, and returns the line.
 pub(crate) fn wait_for_line(host: &str, words: &str) -> String {
     wait_for(words, || logged(host).into_iter().find(|line| line.contains(words)))
 }
 
-/// Certificates for these hosts from an authority at `directory`, kept in `folder`; all waits are short.
+/// Returns settings for a certificate from the authority at `directory`, with short waits.
 pub(crate) fn settings(domains: &[&str], directory: &str, folder: &Path) -> Settings {
     Settings {
         agrees_to_terms: true,
         directory: directory.to_owned(),
-        roots: Roots::Custom(file("ca.pem").display().to_string()),
+        roots: Roots::Custom(tls_file("ca.pem").display().to_string()),
         retry: RetrySchedule { divisor: 60, check_interval: Duration::from_millis(200) },
         ..Settings::new(
             domains.iter().map(|name| (*name).to_owned()).collect(),
@@ -71,7 +67,7 @@ pub(crate) fn settings(domains: &[&str], directory: &str, folder: &Path) -> Sett
     }
 }
 
-/// A server that listens, and has no certificate yet unless one is kept.
+/// A listening server, which has no certificate unless one is stored.
 pub(crate) struct Served {
     pub(crate) acme: Acme,
     pub(crate) tls: Tls,
@@ -106,7 +102,7 @@ impl Served {
         Served { acme, tls, secure, clear, renewer: None, _server: server }
     }
 
-    /// The file of its certificate.
+    /// Returns the path of the certificate file.
     pub(crate) fn certificate_file(&self) -> PathBuf {
         match &self.acme.pairs()[0].certificate {
             Pem::File(path) => path.clone(),
@@ -123,27 +119,27 @@ impl Served {
             Some(self.acme.start_renewer(self.tls.clone(), challenges.to_vec(), notice).unwrap());
     }
 
-    /// Ends the thread that orders.
+    /// Stops the thread that renews.
     pub(crate) fn stop_renewer(&mut self) {
         self.renewer = None;
     }
 
-    /// A client of a host.
+    /// Connects to the server under a host name.
     pub(crate) fn connect(&self, host: &str) -> Result<Client, String> {
         Client::connect(self.secure.local_addr().unwrap(), host, None)
     }
 
-    /// The certificate that new clients get.
+    /// Returns the certificate that new clients get.
     pub(crate) fn shown(&self, host: &str) -> Option<Vec<u8>> {
         self.connect(host).ok().map(|client| client.certificate())
     }
 }
 
-/// A client of HTTP/1.1 over TLS.
+/// A client for HTTP/1.1 over TLS.
 pub(crate) struct Client(StreamOwned<ClientConnection, TcpStream>);
 
 impl Client {
-    /// Trusts `roots`, or else everybody.
+    /// Connects. Trusts `roots`, or any certificate without them.
     pub(crate) fn connect(
         address: SocketAddr,
         host: &str,
@@ -154,10 +150,7 @@ impl Client {
             .unwrap();
         let config = match roots {
             Some(roots) => builder.with_root_certificates(roots).with_no_client_auth(),
-            None => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Anybody))
-                .with_no_client_auth(),
+            None => accept_any_certificate(),
         };
         let name = ServerName::try_from(host.to_owned()).unwrap();
         let mut tls = ClientConnection::new(Arc::new(config), name).unwrap();
@@ -173,7 +166,7 @@ impl Client {
         self.0.conn.peer_certificates().unwrap()[0].to_vec()
     }
 
-    /// Asks, and reads to the end of a body that has this one's length.
+    /// Sends a request, and reads up to the end of the body `served`.
     pub(crate) fn get(&mut self) -> String {
         self.0.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         let mut read = Vec::new();
@@ -185,59 +178,21 @@ impl Client {
         String::from_utf8(read).unwrap()
     }
 
-    /// All that is answered to a request, which asks for the end of the connection.
+    /// Sends a request with `Connection: close`, and returns the whole response.
     pub(crate) fn whole(mut self, path: &str) -> String {
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         self.0.write_all(request.as_bytes()).unwrap();
         let mut read = String::new();
-        // Go's server does not say that it closes.
+        // Go's server closes the connection without a TLS close notification.
         let _ = self.0.read_to_string(&mut read);
         read
     }
 }
 
-/// Roots of a PEM.
+/// Returns root certificates in PEM as a store.
 pub(crate) fn roots(pem: &[u8]) -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
     roots
-}
-
-#[derive(Debug)]
-struct Anybody;
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        default_provider().signature_verification_algorithms.supported_schemes()
-    }
 }

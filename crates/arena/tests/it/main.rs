@@ -13,6 +13,3 @@ mod steady;
 mod sync;
 mod waste;
 mod workload;
-
-#[global_allocator]
-static HEAP: heap::Counting = heap::Counting;

@@ -1,17 +1,17 @@
-//! What is said of a command line that is wrong.
+//! Error messages for a wrong command line.
 
 use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// What clap found wrong, in our words.
+/// Returns the message for an error of clap.
 pub(super) fn error_message(error: &clap::Error) -> String {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.as_str(),
         Some(ContextValue::Strings(texts)) => texts.first().map_or("", String::as_str),
         _ => "",
     };
-    // clap writes `--port <port>`, and lists where several are meant.
+    // clap writes `--port <port>`, and lists several options if one of them is required.
     let option = text(ContextKind::InvalidArg).split(' ').next().unwrap_or_default();
     match error.kind() {
         ErrorKind::InvalidSubcommand => {
@@ -44,7 +44,8 @@ pub(super) fn error_message(error: &clap::Error) -> String {
         ErrorKind::InvalidUtf8 => {
             "An argument is not valid UTF-8, which only paths may be.".to_owned()
         }
-        // Nothing else is asked of clap; if it finds more, its own first line says what.
+        // The program uses no other checks of clap. If clap has more, the first line of its message
+        // is used.
         _ => error
             .render()
             .to_string()

@@ -1,4 +1,4 @@
-//! The words of the command line: what they mean, what is said of wrong ones, and what is printed about them.
+//! The command line: its grammar, its help, and the error messages for a wrong command line.
 
 mod clap_errors;
 mod help_text;
@@ -10,7 +10,7 @@ use std::ffi::OsString;
 
 use clap::builder::OsStringValueParser;
 use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, Command as Clap, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command as Clap, value_parser};
 use clap_complete::Shell;
 
 use crate::commands::new_app::NewArgs;
@@ -23,29 +23,25 @@ use options::Matches;
 pub(crate) use options::Options;
 pub(crate) use serve_args::ServeArgs;
 
-/// What the command line asks for.
+/// A parsed command line.
 #[derive(Debug)]
 pub(crate) enum CommandLine {
-    /// To print this, and no more.
+    /// Print this text and exit, as for `--help`.
     Print(Vec<u8>),
-    /// To serve.
+    /// The command `serve` or `dev`.
     Serve(ServeArgs),
-    /// To print the settings that are in force.
     Config(ServeArgs),
-    /// To check everything without serving.
     Check(ServeArgs),
-    /// To write a small app.
     New(NewArgs),
-    /// To describe the program for a bug report.
+    /// The options `--version --verbose`.
     Version,
-    /// To tell what servers do.
     Status(StatusArgs),
 }
 
 const DEV: &str = "\
-Serves <target> like `rookery serve --reload`. In a terminal, a single worker also runs with a prompt in that
-terminal (`--interactive`), so that browser() and readline() work. While R waits at a prompt, Ctrl-C interrupts R;
-otherwise it stops the server at once.";
+Serves <target> like `rookery serve --reload`. In a terminal, a single worker also runs with a
+prompt in that terminal (`--interactive`), so that browser() and readline() work. While R waits at
+a prompt, Ctrl-C interrupts R; otherwise it stops the server at once.";
 
 const HELP: &str = "\
 {usage-heading} {usage}
@@ -55,7 +51,7 @@ const HELP: &str = "\
 {all-args}{after-help}
 ";
 
-/// How sizes and times are written.
+/// The explanation of sizes and times in help.
 const UNITS: &str = "\
 Values:
   <size>   bytes, or a number with a unit: 512KB, 10MB, 1GiB
@@ -64,9 +60,9 @@ Values:
 /// The manual page in roff, written by `make settings`.
 const MANUAL: &str = include_str!("rookery.1");
 
-/// The whole of it, for clap: help and completions are made of this.
+/// Returns the definition of the command line, from which clap also makes help and completions.
 pub(crate) fn command() -> Clap {
-    // Options may come before the command as well as behind it.
+    // Options are accepted before and after the command.
     Clap::new("rookery")
         .version(env!("CARGO_PKG_VERSION"))
         .about(ABOUT)
@@ -102,27 +98,37 @@ pub(crate) fn command() -> Clap {
         .subcommand(subcommand("version").about("Print the version").arg(verbose()).hide(true))
 }
 
-/// Returns the end of help: the units of values, and the exit statuses.
+/// Returns the end of help: how values are written, and the exit statuses.
 fn after_help() -> String {
     let lines = help_text::STATUSES.map(|(status, meaning)| format!("\n  {status:<9}{meaning}"));
     format!("{}\n\nExit status:{}", UNITS, lines.concat())
 }
 
-/// A command that takes a target and the options of `serve`.
+/// Returns a command that takes a target and the options of `serve`.
 fn target_command(name: &'static str) -> Clap {
     subcommand(name)
         .override_usage(format!("rookery {name} <target> [options]"))
         .args_override_self(true)
-        // Counted by hand: what is wrong with them is said in our words.
-        .arg(Arg::new("target").num_args(0..).value_parser(OsStringValueParser::new()).hide(true))
+        .arg(positionals("target"))
         .args(options::options())
+}
+
+/// Returns any number of arguments that are not options. The program checks their number itself,
+/// because its messages are clearer than clap's.
+fn positionals(name: &'static str) -> Arg {
+    Arg::new(name).num_args(0..).value_parser(OsStringValueParser::new()).hide(true)
+}
+
+/// Returns the arguments that [`positionals`] defined under this name.
+fn positionals_of<'a>(own: &'a ArgMatches, name: &str) -> Vec<&'a OsString> {
+    own.get_many(name).unwrap_or_default().collect()
 }
 
 fn usage_error<T>(message: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::CommandLine(message.into()))
 }
 
-/// A command, with its meaning if help lists it.
+/// Returns a command with the description that help lists, if it lists the command.
 fn subcommand(name: &'static str) -> Clap {
     let about =
         help_text::COMMANDS.iter().find(|(own, _)| *own == name).map_or("", |(_, about)| about);
@@ -145,10 +151,10 @@ fn verbose() -> Arg {
         .help("With --version: also print the build, the system and the R that is used")
 }
 
-/// Reads the command line; its first word is the program's own name.
+/// Parses the command line, whose first word is the name of the program.
 ///
 /// # Errors
-/// [`Failure::CommandLine`] when it is wrong.
+/// Fails with [`Failure::CommandLine`] if the command line is wrong.
 pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<CommandLine, Failure> {
     let words: Vec<OsString> = words.into_iter().collect();
     let is_verbose = words.iter().any(|word| word == "--verbose");
@@ -204,7 +210,7 @@ pub(crate) mod tests {
         read(["rookery"].iter().chain(words).map(OsString::from))
     }
 
-    /// Returns the options of a command line that serves.
+    /// Returns the options of a command line with `serve`.
     pub(crate) fn options_of(words: &[&str]) -> Options {
         match parse(words) {
             Ok(CommandLine::Serve(command)) => command.options,
@@ -212,7 +218,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Returns how a command line alone, without a file or an environment, has an app served.
+    /// Returns the settings that a command line gives without a file and without the environment.
     pub(crate) fn served(words: &[&str]) -> ServeSettings {
         match ServeSettings::of(rookery_settings::Settings::combine(options_of(words).given), false)
         {
@@ -229,12 +235,12 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn clap_finds_no_fault_with_it() {
+    fn the_command_definition_passes_claps_checks() {
         command().debug_assert();
     }
 
     #[test]
-    fn the_target_is_what_is_behind_the_command() {
+    fn the_target_follows_the_command() {
         let target = |words: &[&str]| match parse(words) {
             Ok(CommandLine::Serve(command)) => command.target,
             other => panic!("{other:?}"),
@@ -258,7 +264,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_wrong_command_line_is_told_what_is_wrong() {
+    fn error_messages_name_the_mistake_and_the_remedy() {
         let folder = tempfile::tempdir().unwrap();
         let there = folder.path().to_str().unwrap();
         let is_no_command =
@@ -301,7 +307,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Returns the options that a help lists.
+    /// Returns the names of the options in a help text.
     fn listed(help: &str) -> Vec<&str> {
         let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
         let words =
@@ -340,14 +346,9 @@ pub(crate) mod tests {
         let (short, long) = (printed(&["-h"]), printed(&["--help"]));
         assert!(listed(&short).iter().all(|option| listed(&long).contains(option)));
         for row in rookery_settings::table::all() {
-            let no = if row.is_on_by_default() { "no-" } else { "" };
+            let option = format!("--{}", row.long_option());
             let has_option = row.shown != rookery_settings::Shown::No;
-            assert_eq!(
-                listed(&long).contains(&format!("--{no}{}", row.option()).as_str()),
-                has_option,
-                "{}",
-                row.name
-            );
+            assert_eq!(listed(&long).contains(&option.as_str()), has_option, "{}", row.name);
         }
         assert!(!long.contains("--no-log") && !long.contains("  version  "), "{long}");
         assert_eq!(printed(&["help"]), long);
@@ -371,7 +372,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn completions_and_the_manual_page_know_the_options() {
+    fn completions_and_the_manual_page_list_the_options() {
         for shell in ["bash", "zsh", "fish"] {
             assert!(printed(&["completions", shell]).contains("tls-cert"), "{shell}");
         }
@@ -386,11 +387,10 @@ pub(crate) mod tests {
         for row in
             rookery_settings::table::all().filter(|row| row.shown != rookery_settings::Shown::No)
         {
-            let no = if row.is_on_by_default() { "no-" } else { "" };
-            let option = format!("--{no}{}", row.option()).replace('-', "\\-");
+            let option = format!("--{}", row.long_option()).replace('-', "\\-");
             assert!(page.contains(&format!("\\fB{option}\\fR")), "{option}");
         }
-        // The page refers to no other page: the commands have no pages of their own.
+        // The page must not refer to other pages, because the commands have no pages of their own.
         assert!(!page.contains("(1)") && !page.contains("rookery\\-serve"), "{page}");
     }
 }

@@ -13,19 +13,19 @@ use rookery_settings::{
 use super::{help_text, usage_error};
 use crate::failure::Failure;
 
-/// The option that sets any limit by its name.
+/// The option that sets any limit by name.
 const LIMIT: &str = "limit";
 
-/// The settings of a command line.
+/// The settings that a command line gives.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
-    /// Its settings.
+    /// The values, in the order of the table.
     pub(crate) given: Vec<GivenValue>,
-    /// What is to be reported: options that are deprecated.
+    /// Messages about deprecated options, to be logged.
     pub(crate) notes: Vec<String>,
 }
 
-/// Returns the options, group by group.
+/// Returns the options in the order of their groups.
 pub(super) fn options() -> impl Iterator<Item = Arg> {
     Group::ALL.into_iter().flat_map(|group| {
         let rows = table::all().filter(move |row| row.group == group);
@@ -45,21 +45,21 @@ pub(super) fn options() -> impl Iterator<Item = Arg> {
     })
 }
 
-/// Returns the former options of a setting. Former names of limits are for `--limit`.
+/// Returns the former options of a setting. Limits have none, because their former names are
+/// accepted by `--limit`.
 fn former_options(row: &'static Setting) -> impl Iterator<Item = &'static Former> {
     let is_option = |former: &&Former| former.places.has(Places::COMMAND_LINE);
     row.former.iter().filter(|_| row.section != Section::Limits).filter(is_option)
 }
 
 fn option(row: &'static Setting) -> Arg {
-    let long = if row.is_on_by_default() { format!("no-{}", row.option()) } else { row.option() };
     let arg = Arg::new(row.name)
-        .long(long)
+        .long(row.long_option())
         .help(table::with_option_names(row.help))
         .long_help(long_help(row))
         .hide_short_help(row.shown != Shown::Always);
     let arg = if let Some(short) = row.short { arg.short(short) } else { arg };
-    with_value(arg, row, row.placeholder)
+    with_value(arg, row, row.placeholder())
 }
 
 /// Returns the text that `--help` shows for a setting: its help, its paragraph and its default.
@@ -67,7 +67,7 @@ fn long_help(row: &Setting) -> String {
     let stop = if row.help.ends_with('.') { "" } else { "." };
     let text = wrapped(&table::with_option_names(&format!("{}{stop} {}", row.help, row.paragraph)));
     match row.default_text() {
-        // Help explains what turns the flag off.
+        // The help of a flag that is on by default already says so.
         Some(default) if !row.is_on_by_default() => {
             format!("{text}\n[default: {}]", table::with_option_names(default))
         }
@@ -75,7 +75,7 @@ fn long_help(row: &Setting) -> String {
     }
 }
 
-/// Breaks a text into lines that fit redirect_address the indentation of help.
+/// Breaks a text into lines that leave space for the indentation of help.
 fn wrapped(text: &str) -> String {
     const WIDTH: usize = 90;
     let mut lines = vec![String::new()];
@@ -91,7 +91,7 @@ fn wrapped(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Adds what a setting takes as its value.
+/// Adds the value that a setting takes.
 fn with_value(arg: Arg, row: &Setting, placeholder: &'static str) -> Arg {
     let arg = arg.value_parser(OsStringValueParser::new());
     match row.kind {
@@ -113,14 +113,14 @@ fn former_option(row: &'static Setting, former: &'static Former) -> Arg {
     }
 }
 
-/// The matches behind the command, or before it.
+/// The matches of the options after the command, and of those before it.
 pub(super) struct Matches<'a> {
     pub(super) own: &'a ArgMatches,
     pub(super) root: &'a ArgMatches,
 }
 
 impl Matches<'_> {
-    /// Returns the matches that count for an option: those behind the command, if it is there.
+    /// Returns the matches that apply to an option: those after the command, if it was given there.
     fn of(&self, name: &str) -> Option<&ArgMatches> {
         let is_given = |at: &&ArgMatches| at.value_source(name) == Some(ValueSource::CommandLine);
         [self.own, self.root].into_iter().find(is_given)
@@ -131,13 +131,13 @@ impl Matches<'_> {
     }
 }
 
-/// Reads the settings of the command line.
+/// Returns the settings that the command line gives.
 ///
 /// # Errors
 /// Fails with the first value that its setting does not accept.
 pub(super) fn read(matches: &Matches<'_>) -> Result<Options, Failure> {
     let mut options = Options::default();
-    // An option of a limit's own counts more than `--limit`.
+    // Values of `--limit` are added first, because an option of its own overrides `--limit`.
     for at in [matches.root, matches.own] {
         for text in at.get_many::<OsString>(LIMIT).unwrap_or_default() {
             options.limit(text)?;
@@ -217,7 +217,7 @@ impl Options {
         Ok(())
     }
 
-    /// Adds a limit of `--limit name=value`.
+    /// Adds the limit that `--limit name=value` sets.
     fn limit(&mut self, text: &OsString) -> Result<(), Failure> {
         let text = text.to_string_lossy();
         let Some((name, value)) =
@@ -238,7 +238,7 @@ impl Options {
     }
 }
 
-/// Suggests a limit whose present or former name is similar.
+/// Returns a suggestion of a limit whose present or former name is similar.
 fn similar_limit(name: &str) -> String {
     let limits = table::all().filter(|row| row.section == Section::Limits);
     let names = limits.flat_map(|row| {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_read_by_their_rows() {
+    fn parses_options_with_the_rows_of_the_table() {
         let settings = settings(&[
             "--trusted-proxies",
             "::1, unix",
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_given_with_commas_or_once_for_each() {
+    fn lists_are_separated_by_commas_or_repeated_options() {
         let domains =
             settings(&["serve", "a", "--domain", "a.org,b.org", "--domain=c.org"]).list("domain");
         assert_eq!(domains, ["a.org", "b.org", "c.org"]);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_several_counts_and_most_of_all_what_is_behind_the_command() {
+    fn the_last_option_wins_and_options_after_the_command_win() {
         assert_eq!(settings(&["--port=1", "serve", "a"]).number("port"), Some(1.0));
         assert_eq!(
             settings(&["--port=1", "serve", "a", "--port=2", "-p3"]).number("port"),
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn former_options_are_read_and_reported() {
+    fn former_options_are_accepted_with_a_message() {
         for (words, name, value, note) in [
             (
                 &["serve", "a", "--no-log"][..],
@@ -356,15 +356,15 @@ mod tests {
                 &["serve", "a", "--no-http2-websockets"],
                 "http2_websockets",
                 Value::Flag(false),
-                "`--no-http2-websockets` is deprecated, because it works around a faulty client or proxy, which a file \
-                 says once: write `tls.http2_websockets:` in `_server.yml`",
+                "`--no-http2-websockets` is deprecated, because it works around a faulty client \
+                 or proxy, which a file says once: write `tls.http2_websockets:` in `_server.yml`",
             ),
             (
                 &["--acme-dir=d", "serve", "a"],
                 "acme_dir",
                 Value::Path("d".into()),
-                "`--acme-dir` is deprecated, because it is set once for a deployment: write `tls.acme.dir:` in \
-                 `_server.yml`",
+                "`--acme-dir` is deprecated, because it is set once for a deployment: write \
+                 `tls.acme.dir:` in `_server.yml`",
             ),
         ] {
             let options = options_of(words);
@@ -378,15 +378,11 @@ mod tests {
     }
 
     #[test]
-    fn every_option_takes_the_default_of_its_row() {
+    fn every_option_accepts_its_default() {
         for row in table::all().filter(|row| row.has_option()) {
             let rookery_settings::Default::Is(text) = row.default else { continue };
-            let is_off = row.is_on_by_default();
-            let option = if is_off {
-                format!("--no-{}=off", row.option())
-            } else {
-                format!("--{}={text}", row.option())
-            };
+            let text_of_option = if row.is_on_by_default() { "off" } else { text };
+            let option = format!("--{}={text_of_option}", row.long_option());
             let settings = settings(&["serve", "a", &option]);
             assert_eq!(
                 settings.given(row.name).map(|given| &given.value),
@@ -396,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_are_told_with_their_option() {
+    fn messages_about_wrong_values_name_the_option() {
         for (words, says) in [
             (&["serve", "a", "--port="][..], "`--port` needs a value."),
             (&["serve", "a", "--log="], "`--log` needs a value."),
@@ -419,13 +415,13 @@ mod tests {
             ),
             (
                 &["serve", "a", "--max-memory", "512"],
-                "`--max-memory` must be 0, or a size such as 512KB or 10MB (without a unit: bytes), at least 32 MiB, or \
-                 none, not `512`.",
+                "`--max-memory` must be 0, or a size such as 512KB or 10MB (without a unit: \
+                 bytes), at least 32 MiB, or none, not `512`.",
             ),
             (
                 &["serve", "a", "--drain", "0"],
-                "`--drain` must be a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms, \
-                 not `0`.",
+                "`--drain` must be a time such as 500ms, 30s or 2h (without a unit: seconds), at \
+                 least 1 ms, not `0`.",
             ),
             (
                 &["serve", "a", "--limit", "body_bytes"],

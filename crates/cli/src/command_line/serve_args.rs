@@ -1,34 +1,33 @@
-//! `rookery serve`: what it serves, and where.
+//! The arguments of the commands that take a target, such as `rookery serve`.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::ArgMatches;
 
 use super::options::Options;
-use super::usage_error;
+use super::{positionals_of, usage_error};
 use crate::failure::Failure;
 
-/// What the command line asks `rookery serve` for.
+/// The arguments of a command that takes a target.
 #[derive(Debug)]
 pub(crate) struct ServeArgs {
     pub(crate) target: PathBuf,
     pub(crate) options: Options,
-    /// Whether the app is being written: it is reloaded when a file changes.
+    /// Whether the command is `dev`, which reloads the app when a file changes.
     pub(crate) is_dev: bool,
 }
 
 impl ServeArgs {
-    /// Reads the target.
+    /// Reads the target and keeps the options.
     ///
     /// # Errors
-    /// Fails unless there is one.
+    /// Fails unless exactly one target is given.
     pub(super) fn read(
         name: &str,
         own: &ArgMatches,
         options: Options,
     ) -> Result<ServeArgs, Failure> {
-        let targets: Vec<&OsString> = own.get_many("target").unwrap_or_default().collect();
+        let targets = positionals_of(own, "target");
         let [target] = targets[..] else {
             let what = if targets.is_empty() {
                 "none was given".to_owned()

@@ -1,9 +1,8 @@
-//! Commands besides those that serve: `rookery status` and `rookery new`.
+//! The commands `rookery status` and `rookery new`.
 
-use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::usage_error;
+use super::{positionals, positionals_of, usage_error};
 use crate::commands::new_app::{Kind, NewArgs};
 use crate::commands::status::StatusArgs;
 use crate::failure::Failure;
@@ -12,11 +11,12 @@ pub(super) fn status(command: Command) -> Command {
     command
         .override_usage("rookery status [<app>, process id, or address of --admin] [--json]")
         .long_about(
-            "Shows the state of servers and of their workers, also while R is busy. Without an argument, it shows all\n\
-             servers of this user. An argument selects one server by the path of its app, by its process id, or by the\n\
-             address or socket that was given as --admin.",
+            "Shows the state of servers and of their workers, also while R is busy. Without an \
+             argument,\nit shows all servers of this user. An argument selects one server by the \
+             path of its app,\nby its process id, or by the address or socket that was given as \
+             --admin.",
         )
-        .arg(Arg::new("which").num_args(0..).value_parser(OsStringValueParser::new()).hide(true))
+        .arg(positionals("which"))
         .arg(
             Arg::new("json")
                 .long("json")
@@ -25,15 +25,15 @@ pub(super) fn status(command: Command) -> Command {
         )
 }
 
+/// Reads the arguments of `rookery status`.
+///
 /// # Errors
-/// When several are named.
+/// Fails if several servers are named.
 pub(super) fn status_args(own: &ArgMatches) -> Result<StatusArgs, Failure> {
-    let which: Vec<&std::ffi::OsString> = own.get_many("which").unwrap_or_default().collect();
-    match which[..] {
-        [] => Ok(StatusArgs { which: None, is_json: own.get_flag("json") }),
-        [which] if !which.is_empty() => {
-            Ok(StatusArgs { which: Some(which.clone()), is_json: own.get_flag("json") })
-        }
+    let is_json = own.get_flag("json");
+    match positionals_of(own, "which")[..] {
+        [] => Ok(StatusArgs { which: None, is_json }),
+        [which] if !which.is_empty() => Ok(StatusArgs { which: Some(which.clone()), is_json }),
         _ => usage_error("`rookery status` accepts one app, process id or address."),
     }
 }
@@ -42,17 +42,19 @@ pub(super) fn new(command: Command) -> Command {
     command
         .override_usage("rookery new <shiny, api or site> <folder>")
         .long_about(
-            "Writes a small app into a new or empty folder: a Shiny app, a plumber API, or a static site. Settings\n\
-             belong in its _server.yml, which names a JSON schema, so that editors can complete and check them.",
+            "Writes a small app into a new or empty folder: a Shiny app, a plumber API, or a \
+             static site.\nSettings belong in its _server.yml, which names a JSON schema, so that \
+             editors can complete\nand check them.",
         )
-        .arg(Arg::new("what").num_args(0..).value_parser(OsStringValueParser::new()).hide(true))
+        .arg(positionals("what"))
 }
 
+/// Reads the arguments of `rookery new`.
+///
 /// # Errors
 /// Fails unless a kind of app and a folder are named.
 pub(super) fn new_args(own: &ArgMatches) -> Result<NewArgs, Failure> {
-    let what: Vec<&std::ffi::OsString> = own.get_many("what").unwrap_or_default().collect();
-    match what[..] {
+    match positionals_of(own, "what")[..] {
         [kind, folder] if !folder.is_empty() => {
             let kind = Kind::parse(&kind.to_string_lossy()).map_err(Failure::CommandLine)?;
             Ok(NewArgs { kind, folder: folder.into() })

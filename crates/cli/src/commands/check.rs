@@ -1,4 +1,5 @@
-//! `rookery config` and `rookery check`: what would be served and how, without serving it.
+//! `rookery check`: finds mistakes that would keep the server from starting, without starting it. A
+//! reload makes the same checks.
 
 use std::fmt::Write as _;
 use std::io;
@@ -13,10 +14,10 @@ use crate::serve::r_command;
 use crate::serve::tls;
 use crate::settings::serve_settings::ServeSettings;
 
-/// Checks what can be checked without serving, and returns what would be served.
+/// Returns the output of `rookery check`: the kind of app, and notes about addresses in use.
 ///
 /// # Errors
-/// Fails with the first thing that would keep the server from starting.
+/// Fails with the first mistake that would keep the server from starting.
 pub(crate) fn check(serve: &ServeSettings, target: &Target) -> Result<Vec<u8>, Failure> {
     let (what, address) = check_settings(serve, target)?;
     let mut text = format!("{} can be served: {what}.\n", target.path.display());
@@ -33,19 +34,19 @@ pub(crate) fn check(serve: &ServeSettings, target: &Target) -> Result<Vec<u8>, F
     Ok(text.into_bytes())
 }
 
-/// Checks that an address can be listened on, unless a service manager has opened the sockets. Returns
-/// a message if it is in use.
+/// Checks that an address can be listened on, unless a service manager has opened the sockets.
+/// Returns a message if the address is in use.
 ///
 /// # Errors
-/// Fails when it could not be listened on if it were free.
+/// Fails if the address could not be listened on even if it were free.
 pub(crate) fn check_address(address: &Address) -> Result<Option<String>, Failure> {
     if rookery_systemd::Activation::has_sockets() { Ok(None) } else { address.check() }
 }
 
-/// Checks that the admin address can be listened on. Returns a message if it is in use.
+/// Checks that the admin address can be listened on. Returns a message if the address is in use.
 ///
 /// # Errors
-/// Fails when it could not be listened on if it were free.
+/// Fails if the address could not be listened on even if it were free.
 pub(crate) fn check_admin(at: &AdminAddress) -> Result<Option<String>, Failure> {
     let (address, value_text) = match at {
         AdminAddress::Tcp(socket) => {
@@ -64,8 +65,8 @@ pub(crate) fn check_admin(at: &AdminAddress) -> Result<Option<String>, Failure> 
     }
 }
 
-/// Checks everything that can be checked without R and without listening. Returns what kind of app
-/// would be served, and where.
+/// Checks everything that can be checked without starting R and without listening. Returns the kind
+/// of app and the address.
 ///
 /// # Errors
 /// Fails with the first mistake.
@@ -82,7 +83,8 @@ pub(crate) fn check_settings(
     Ok((what, address))
 }
 
-/// Checks the address and the files that settings name, and returns the address and the log.
+/// Checks the address and the files that settings name. Returns the address and the target of the
+/// access log.
 ///
 /// # Errors
 /// Fails with the first mistake.

@@ -7,14 +7,15 @@ use rookery_settings::{Default, GivenValue, Group, Places, Setting, Shown, Sourc
 use crate::app_detection::Target;
 use crate::settings::serve_settings::ServeSettings;
 
-/// Where a value comes from that nothing gives and that the server finds out.
+/// The source of a default that the server determines when it starts.
 const AT_START: &str = "determined at start-up";
 
-/// Returns the settings that are in force, each with where it comes from.
+/// Returns the output of `rookery config`.
 pub(crate) fn config(serve: &ServeSettings, target: &Target) -> Vec<u8> {
     let all = &serve.settings.0;
     let mut text = format!(
-        "Settings of {}. R was not started, so settings of an .Rprofile or the app are not included.\n",
+        "Settings of {}. R was not started, so settings of an .Rprofile or the app are not \
+         included.\n",
         target.path.display()
     );
     for group in Group::ALL {
@@ -32,7 +33,7 @@ pub(crate) fn config(serve: &ServeSettings, target: &Target) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Returns the name of a setting, its value, and where the value comes from.
+/// Returns the columns for a setting: its name, its value, and the source of the value.
 fn line(row: &'static Setting, all: &rookery_settings::Settings) -> [String; 3] {
     let (value, source) = match (all.given(row.name), all.value(row.name), row.default) {
         (Some(given), _, _) => (value_text(given), source_of(given)),
@@ -44,7 +45,7 @@ fn line(row: &'static Setting, all: &rookery_settings::Settings) -> [String; 3] 
     [name, value, source]
 }
 
-/// Writes a value without what is secret in it: passwords, and those of URLs.
+/// Returns a value as text, with passwords masked, also those within URLs.
 fn value_text(given: &GivenValue) -> String {
     if given.setting.is_secret {
         return "(hidden)".to_owned();
@@ -73,13 +74,12 @@ mod tests {
     use super::*;
 
     fn given(source: Source, name: &str, text: &str, place: Option<&str>) -> GivenValue {
-        let setting = table::row(name);
-        let value = setting.read(&Raw::from(text)).unwrap();
-        GivenValue { setting, value, source, place: place.map(str::to_owned) }
+        let given = GivenValue::parse(table::row(name), &Raw::from(text), source).unwrap();
+        GivenValue { place: place.map(str::to_owned), ..given }
     }
 
     #[test]
-    fn every_setting_is_listed_with_where_it_comes_from() {
+    fn lists_every_setting_with_its_source() {
         let settings = Settings::combine([
             given(Source::CommandLine, "port", "9000", None),
             given(Source::File, "max_body_size", "10MB", Some("`/srv/_server.yml`, line 5")),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_in_a_url_is_not_shown() {
+    fn masks_passwords_in_urls() {
         let url = given(Source::File, "acme_directory", "https://me:secret@ca.test/dir", None);
         assert_eq!(value_text(&url), "https://(hidden)@ca.test/dir");
         let url = given(Source::File, "acme_directory", "https://ca.test/dir@1", None);

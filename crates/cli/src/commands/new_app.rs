@@ -1,4 +1,4 @@
-//! `rookery new`: writes a small app to begin with.
+//! `rookery new`: writes a small app to start from.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -10,12 +10,12 @@ use crate::failure::Failure;
 use crate::terminal::startup_screen::shell_word;
 use crate::user_paths::expand_tilde;
 
-/// The files of a kind of app, by their path in its folder.
+/// The files of an app, each with its path in the app's folder.
 type Files = &'static [(&'static str, &'static str)];
 
 const STYLE: &str = include_str!("../../templates/style.css");
-/// The schema that the first line of each `_server.yml` names. It lies redirect_address the file, so that an
-/// editor finds the one of this version, also without a network.
+/// The JSON schema that the first line of each `_server.yml` names. It is copied next to the
+/// `_server.yml`, so that editors find the schema of this version without a network.
 const SCHEMA_FILE: (&str, &str) = ("_server.schema.json", SCHEMA);
 
 const SHINY: Files = &[
@@ -38,7 +38,7 @@ const SITE: Files = &[
     ("public/style.css", STYLE),
 ];
 
-/// A kind of app that can be made.
+/// The kind of app to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Shiny,
@@ -49,10 +49,10 @@ pub(crate) enum Kind {
 impl Kind {
     const ALL: [Kind; 3] = [Kind::Shiny, Kind::Api, Kind::Site];
 
-    /// Returns the kind of this name.
+    /// Returns the kind with this name.
     ///
     /// # Errors
-    /// Fails with a message when there is none.
+    /// Fails with a message for the user if no kind has this name.
     pub(crate) fn parse(name: &str) -> Result<Kind, String> {
         Kind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
             let name = escaped(name);
@@ -87,19 +87,19 @@ impl Kind {
     }
 }
 
-/// What `rookery new` is asked for.
+/// The arguments of `rookery new`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NewArgs {
     pub(crate) kind: Kind,
-    /// The folder, which does not exist or is empty.
+    /// The folder to write to, which must not exist or must be empty.
     pub(crate) folder: PathBuf,
 }
 
-/// Writes the app, and returns what is said about it.
+/// Writes the app, and returns the message for the user.
 ///
 /// # Errors
-/// Fails when there is something in the folder, or it cannot be written to. Fails for a name with
-/// control characters, which no message and no command to paste could show.
+/// Fails if the folder is not empty or cannot be written to, and for a name with control
+/// characters, because neither a message nor a command to paste could show such a name.
 pub(crate) fn write(app: &NewArgs) -> Result<String, Failure> {
     let name = app.folder.to_string_lossy();
     if name.contains(char::is_control) {
@@ -114,7 +114,8 @@ pub(crate) fn write(app: &NewArgs) -> Result<String, Failure> {
     };
     if let Some(name) = first_entry(&folder).map_err(|error| failed(&error))? {
         return Err(Failure::Unavailable(format!(
-            "`{}` is not empty (it contains `{}`), and no file is overwritten: choose another folder, or empty this one.",
+            "`{}` is not empty (it contains `{}`), and no file is overwritten: choose another \
+             folder, or empty this one.",
             app.folder.display(),
             escaped(&name)
         )));
@@ -132,7 +133,7 @@ pub(crate) fn write(app: &NewArgs) -> Result<String, Failure> {
     ))
 }
 
-/// Returns the name of something in a folder; `None` if the folder is empty or does not exist.
+/// Returns the name of an entry of a folder; `None` if the folder is empty or does not exist.
 fn first_entry(folder: &Path) -> io::Result<Option<String>> {
     match fs::read_dir(folder) {
         Ok(mut entries) => {
@@ -151,7 +152,7 @@ fn write_new(path: &Path, content: &str) -> io::Result<()> {
     File::create_new(path)?.write_all(content.as_bytes())
 }
 
-/// Returns a path as a word of a shell that is no option.
+/// Returns a path as an argument for a shell command that is not mistaken for an option.
 fn shell_argument(path: &Path) -> String {
     let text = path.display().to_string();
     shell_word(&if text.starts_with('-') { format!("./{text}") } else { text })
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_app_has_settings_that_name_their_schema_and_can_be_read() {
+    fn each_kind_of_app_has_a_valid_server_yml_with_a_schema() {
         let root = tempfile::tempdir().unwrap();
         for kind in Kind::ALL {
             let folder = root.path().join("a b").join(kind.name());
@@ -186,7 +187,7 @@ mod tests {
             assert!(!target.is_site && target.kind().is_ok());
             let file = server_yml::read(&target).unwrap().unwrap();
             assert!(file.app.exists() && file.given.is_empty() && file.notes.is_empty());
-            // The options that comments suggest are options.
+            // The options that the comments in `_server.yml` suggest must be valid options.
             let on = text.replace("# options:", "options:").replace("#   ", "  ");
             fs::write(folder.join("_server.yml"), on).unwrap();
             assert!(server_yml::read(&target).unwrap().unwrap().given.len() >= 2);
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_overwritten() {
+    fn no_file_is_overwritten() {
         let root = tempfile::tempdir().unwrap();
         let (empty, taken) = (root.path().join("empty"), root.path().join("taken"));
         fs::create_dir(&empty).unwrap();
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_control_characters_is_refused_and_shown_escaped() {
+    fn rejects_folder_names_with_control_characters() {
         let root = tempfile::tempdir().unwrap();
         for (name, shown) in
             [("a\nb", "a\\nb`."), ("a\x1b[31m", "a\\u{1b}[31m`."), ("a\u{9b}1m", "a\\u{9b}1m`.")]
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_command_can_be_pasted_into_a_shell() {
+    fn the_suggested_command_is_quoted_for_a_shell() {
         assert_eq!(shell_argument(Path::new("my app")), "'my app'");
         assert_eq!(shell_argument(Path::new("it's")), "'it'\\''s'");
         assert_eq!(shell_argument(Path::new("-x")), "./-x");

@@ -1,4 +1,4 @@
-//! `rookery status`: asks servers what they do.
+//! `rookery status`: requests the status of running servers and prints it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -15,28 +15,28 @@ use crate::failure::Failure;
 use crate::settings::admin_address;
 use crate::user_paths::absolute;
 
-/// What is asked for.
+/// The arguments of `rookery status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StatusArgs {
-    /// An app's path, a process id or an address; none: all there are.
+    /// The path of an app, a process id or an admin address; `None` for all servers of this user.
     pub(crate) which: Option<OsString>,
     pub(crate) is_json: bool,
 }
 
-/// A server answers at once, also when R is busy: one that does not is stuck.
+/// How long a server may take to respond. A healthy server responds at once, even while R is busy.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// More than a server with a thousand workers says.
+/// The maximum size of a response, which is more than a server with a thousand workers sends.
 const MAX_RESPONSE_SIZE: u64 = 16 << 20;
 
-/// What people read, and what programs do.
+/// The status for people, and the status as JSON.
 const TEXT: &str = "/status.txt";
 const JSON: &str = "/status";
 
-/// What servers say.
+/// Returns the status of the selected servers.
 ///
 /// # Errors
-/// When there is none, or it does not answer.
+/// Fails if no server matches, or if a matching server does not respond.
 pub(crate) fn query(args: &StatusArgs) -> Result<Vec<u8>, Failure> {
     let Some(which) = args.which.as_deref() else { return query_found(None, args.is_json) };
     let Some(place) = parse_address(which) else {
@@ -50,7 +50,8 @@ pub(crate) fn query(args: &StatusArgs) -> Result<Vec<u8>, Failure> {
     })
 }
 
-/// What those say that are found and meant, or all.
+/// Returns the status of the servers with an admin socket in a known place, or of those that
+/// `wanted` selects.
 fn query_found(wanted: Option<&Selector>, is_json: bool) -> Result<Vec<u8>, Failure> {
     let mut texts = Vec::new();
     let mut errors = Vec::new();
@@ -72,10 +73,10 @@ fn query_found(wanted: Option<&Selector>, is_json: bool) -> Result<Vec<u8>, Fail
     Ok(text)
 }
 
-/// What a server says; `None` if it is not meant, or gone.
+/// Returns the status of a server; `None` if it is not selected or no longer exists.
 ///
 /// # Errors
-/// What is wrong with one that is meant, or may be.
+/// Fails with a message if a server that is, or may be, selected does not respond.
 fn query_server(
     pid: u32,
     place: &AdminAddress,
@@ -90,7 +91,7 @@ fn query_server(
     match wanted {
         Some(Selector::Process(id)) if *id != pid => return Ok(None),
         Some(Selector::App(app)) => {
-            // One that hangs may be the one that is meant.
+            // A server that does not respond may be the one that serves the app.
             let text = ask(TEXT, "does not report what it serves")?;
             let text = text.filter(|text| target_of(text) == Some(app.as_os_str()));
             if !is_json || text.is_none() {
@@ -116,16 +117,17 @@ fn not_found_message(wanted: Option<&Selector>, errors: &[String]) -> String {
         }
     };
     format!(
-        "{none}. A server with another TMPDIR is found by its `--admin` address: `rookery status unix:/path/of/the/socket`."
+        "{none}. A server with another TMPDIR is found by its `--admin` address: `rookery status \
+         unix:/path/of/the/socket`."
     )
 }
 
-/// Whether a server has been killed, and what it left is not yet removed.
+/// Returns true for the errors that occur if a server was killed and its socket remains.
 fn is_stopped(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
 
-/// Who of those that are found is meant.
+/// The servers that the user selected.
 enum Selector {
     Process(u32),
     App(PathBuf),
@@ -143,7 +145,7 @@ impl Selector {
     }
 }
 
-/// An address, a socket, or neither.
+/// Returns the admin address or the socket that the argument names; `None` for other arguments.
 fn parse_address(which: &OsStr) -> Option<AdminAddress> {
     if let Some(Ok(at)) = which.to_str().map(admin_address::parse) {
         return Some(at);
@@ -153,10 +155,10 @@ fn parse_address(which: &OsStr) -> Option<AdminAddress> {
     is_socket.then_some(AdminAddress::Unix(path))
 }
 
-/// Those of this user, by their process id.
+/// Returns the admin sockets of this user's servers, by process id.
 fn admin_sockets() -> Vec<(u32, AdminAddress)> {
     let mut parents = vec![std::env::temp_dir()];
-    // Where the path would be too long elsewhere.
+    // Servers use /tmp if the path in `TMPDIR` would be too long for a socket.
     if parents[0] != Path::new("/tmp") {
         parents.push("/tmp".into());
     }
@@ -167,7 +169,7 @@ fn admin_sockets() -> Vec<(u32, AdminAddress)> {
     places
 }
 
-/// What is served, by the second line of the text: `<target> is at <address>`.
+/// Returns the target in the second line of a status, which is `<target> is at <address>`.
 fn target_of(text: &[u8]) -> Option<&OsStr> {
     let line = std::str::from_utf8(text).ok()?.lines().nth(1)?;
     line.rsplit_once(" is at ").map(|(target, _)| OsStr::new(target))
@@ -189,7 +191,7 @@ fn get(place: &AdminAddress, path: &str) -> io::Result<Vec<u8>> {
 }
 
 fn http_get(mut stream: impl Read + Write, path: &str) -> io::Result<Vec<u8>> {
-    // HTTP/1.0: the response is whole, and ends with the connection.
+    // With HTTP/1.0 the response is not chunked, and ends with the connection.
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
     let mut response = Vec::new();
     stream.take(MAX_RESPONSE_SIZE).read_to_end(&mut response).map_err(|error| {
@@ -216,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_a_socket_and_an_app_are_told_apart() {
+    fn distinguishes_addresses_sockets_and_apps() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("admin");
         let _listens = std::os::unix::net::UnixListener::bind(&socket).unwrap();
@@ -235,14 +237,14 @@ mod tests {
     }
 
     #[test]
-    fn the_target_may_have_any_name() {
+    fn parses_targets_with_unusual_names() {
         let of = |text: &'static str| target_of(text.as_bytes()).and_then(OsStr::to_str);
         assert_eq!(of("rookery\n/my app is at x is at http://a\n"), Some("/my app is at x"));
         assert_eq!((of("rookery"), of("a\nb\n"), of("")), (None, None, None));
     }
 
     #[test]
-    fn what_is_no_server_is_said() {
+    fn rejects_responses_that_are_not_from_a_rookery_server() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("admin");
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
@@ -255,7 +257,8 @@ mod tests {
             let listener = listener.try_clone().unwrap();
             let answers = std::thread::spawn(move || {
                 let (mut stream, _) = listener.accept().unwrap();
-                // All of the request, which may come in pieces: else its sender finds the connection closed.
+                // Reads the whole request, because the client would get a reset if the connection
+                // were closed with unread bytes.
                 let mut head = Vec::new();
                 while !head.ends_with(b"\r\n\r\n") {
                     let mut byte = [0];
@@ -264,9 +267,9 @@ mod tests {
                 }
                 stream.write_all(says.as_bytes()).unwrap();
             });
-            let said = get(&AdminAddress::Unix(path.clone()), "/status");
+            let result = get(&AdminAddress::Unix(path.clone()), "/status");
             answers.join().unwrap();
-            assert_eq!(said.as_ref().err().map(io::Error::kind), kind, "{says}: {said:?}");
+            assert_eq!(result.as_ref().err().map(io::Error::kind), kind, "{says}: {result:?}");
         }
     }
 }

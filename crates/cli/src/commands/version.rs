@@ -1,5 +1,5 @@
-//! `rookery --version --verbose`: what a bug report needs to say of the program and its system. It
-//! prints no environment variables, because they may hold secrets.
+//! `rookery --version --verbose`: facts about the program and its system for bug reports. It prints
+//! no environment variables, because they may contain secrets.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::serve::r_command;
 
-/// Returns the description, a line for each fact.
+/// Returns the facts, one per line.
 pub(crate) fn describe() -> Vec<u8> {
     let known = |text: &'static str| if text.is_empty() { "unknown" } else { text };
     let program = std::env::current_exe().map(|path| path.display().to_string());
@@ -43,7 +43,7 @@ pub(crate) fn describe() -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Returns what this build can do that another may not.
+/// Returns the features in which builds differ.
 fn features() -> Vec<&'static str> {
     let mut features = vec!["http2", "tls", "acme", "mimalloc"];
     if cfg!(target_os = "linux") {
@@ -55,14 +55,14 @@ fn features() -> Vec<&'static str> {
     features
 }
 
-/// Returns the version of the installed package.
+/// Returns the version of the installed R package.
 fn package_version(package: &Path) -> String {
     let text = fs::read_to_string(package.join("DESCRIPTION")).unwrap_or_default();
     let version = text.lines().find_map(|line| line.strip_prefix("Version:"));
     version.map_or_else(|| "an unknown version".to_owned(), |version| version.trim().to_owned())
 }
 
-/// Returns the first line of `R --version`, which starts no R.
+/// Returns the first line of `R --version`, which does not start R itself.
 fn r_version(program: &Path) -> String {
     let output =
         Command::new(program).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_description_has_a_line_for_each_fact_and_nothing_of_the_environment() {
+    fn has_one_line_per_fact_and_no_environment_variables() {
         let text = String::from_utf8(describe()).unwrap();
         let names: Vec<&str> = text
             .lines()
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_of_a_package_is_that_of_its_description() {
+    fn reads_the_package_version_from_its_description() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(package_version(folder.path()), "an unknown version");
         fs::write(folder.path().join("DESCRIPTION"), "Package: rookery\nVersion: 1.2.3\n").unwrap();

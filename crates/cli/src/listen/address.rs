@@ -1,4 +1,4 @@
-//! The address to serve on, and what is said when it cannot be had.
+//! The address to serve on, and the error messages for an address that is not available.
 
 use std::fmt;
 use std::io;
@@ -15,17 +15,18 @@ use crate::user_paths::{absolute, parent_folder};
 /// The address to serve on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
-    /// `host` is as it was given, with its zone.
+    /// `host` is the text that the user gave, which may include an IPv6 zone.
     Tcp { host: String, socket: SocketAddr },
     /// The absolute path of a Unix socket.
     Unix(PathBuf),
 }
 
 impl Address {
-    /// Of `--host` and `--port`.
+    /// Returns the address for `--host` and `--port`.
     ///
     /// # Errors
-    /// When the host is none of this machine's, or the folder of a socket is not there.
+    /// Fails if the host is not an address of this machine, or the folder of a Unix socket does not
+    /// exist.
     pub(crate) fn parse(host: &str, port: u16) -> Result<Address, Failure> {
         if let Some(path) = host.strip_prefix("unix:") {
             let path = absolute(Path::new(path));
@@ -33,12 +34,14 @@ impl Address {
             if path.file_name().is_none() || !folder.is_dir() {
                 let folder = folder.display();
                 return Err(Failure::Unavailable(format!(
-                    "The folder of the socket, `{folder}`, does not exist: create it, or choose another path."
+                    "The folder of the socket, `{folder}`, does not exist: create it, or choose \
+                     another path."
                 )));
             }
             return Ok(Address::Unix(path));
         }
-        // By IPv4, which clients try as well where the name has both addresses.
+        // IPv4 is preferred, because clients for which the name has both addresses try IPv4 as
+        // well.
         let host = match host {
             "localhost" if TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).is_err() => "::1",
             "localhost" => "127.0.0.1",
@@ -47,12 +50,15 @@ impl Address {
         match literal_address(host, port) {
             Some(socket) => Ok(Address::Tcp { host: host.to_owned(), socket }),
             None => Err(Failure::Unavailable(format!(
-                "`host` must be `localhost` or an IP address of this machine, not \"{host}\": \"127.0.0.1\" accepts connections from this machine only, \"0.0.0.0\" and \"::\" from all networks."
+                "`host` must be `localhost` or an IP address of this machine, not \"{host}\": \
+                 \"127.0.0.1\" accepts connections from this machine only, \"0.0.0.0\" and \"::\" \
+                 from all networks."
             ))),
         }
     }
 
-    /// All addresses of this machine, for a name that everybody knows: by IPv6, which takes IPv4 as well, where there is any.
+    /// Returns the host that listens on all interfaces, for a server with a public name. It is the
+    /// IPv6 address if that also accepts IPv4.
     pub(crate) fn all_interfaces() -> &'static str {
         let is_alone = std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only")
             .is_ok_and(|text| text.trim() == "1");
@@ -60,11 +66,11 @@ impl Address {
         if takes_both { "::" } else { "0.0.0.0" }
     }
 
-    /// Checks that the address can be listened on. Returns a message if it is in use, perhaps by
-    /// the server whose settings are checked.
+    /// Checks that the address can be listened on. Returns a message if the address is in use,
+    /// possibly by the very server whose settings are checked.
     ///
     /// # Errors
-    /// Fails when it could not be listened on if it were free.
+    /// Fails if the address could not be listened on even if it were free.
     pub(crate) fn check(&self) -> Result<Option<String>, Failure> {
         match self.try_to_bind() {
             Ok(()) => Ok(None),
@@ -75,27 +81,27 @@ impl Address {
         }
     }
 
-    /// Checks that the address can be bound: whoever fails to bind it later says much less.
+    /// Checks that the address is free. R would report a failure less clearly.
     ///
     /// # Errors
-    /// When it cannot be bound.
+    /// Fails if the address cannot be bound.
     #[cfg(any(not(target_os = "linux"), test))]
     pub(crate) fn check_free(&self) -> Result<(), Failure> {
         self.try_to_bind().map_err(|error| self.bind_failure(&error))
     }
 
-    /// Binds a port and closes it again. Of a Unix socket, whose file would be there for a moment,
-    /// checks the path.
+    /// Binds a TCP port and closes it again. For a Unix socket it only checks the path, because
+    /// binding would create a file.
     ///
     /// # Errors
-    /// The system's; [`AddrInUse`](io::ErrorKind::AddrInUse) also where another server listens at a
-    /// path.
+    /// Fails with the error of the system. The error is [`AddrInUse`](io::ErrorKind::AddrInUse)
+    /// also if another server listens at the path.
     pub(crate) fn try_to_bind(&self) -> io::Result<()> {
         let path = match self {
             Address::Tcp { socket, .. } => return TcpListener::bind(socket).map(drop),
             Address::Unix(path) => path,
         };
-        // Fails for a path that is too long.
+        // Fails if the path is too long for a socket.
         std::os::unix::net::SocketAddr::from_pathname(path)?;
         if !parent_folder(path).is_dir() {
             return Err(io::Error::new(io::ErrorKind::NotFound, "its folder does not exist"));
@@ -117,8 +123,8 @@ impl Address {
         }
     }
 
-    /// Returns a description of the process that keeps the address from being bound if it is a worker
-    /// whose supervisor has gone.
+    /// Returns a description of the process that uses the address, if it is a worker whose
+    /// supervisor no longer exists.
     #[cfg(target_os = "linux")]
     pub(crate) fn orphaned_worker(&self) -> Option<String> {
         match self {
@@ -132,10 +138,10 @@ impl Address {
         }
     }
 
-    /// The address with another port, from which requests are sent on to this one.
+    /// Returns the address with another port, from which requests are redirected to this address.
     ///
     /// # Errors
-    /// When it has no ports.
+    /// Fails for a Unix socket, which has no port.
     pub(crate) fn with_port(&self, port: u16) -> Result<Address, Failure> {
         match self {
             Address::Tcp { host, socket } => {
@@ -148,10 +154,10 @@ impl Address {
         }
     }
 
-    /// Listens on it.
+    /// Listens on the address.
     ///
     /// # Errors
-    /// When that cannot be done.
+    /// Fails if the address cannot be listened on.
     pub(crate) fn listen(
         &self,
         server: &Server,
@@ -170,7 +176,8 @@ impl Address {
     fn bind_failure(&self, error: &io::Error) -> Failure {
         Failure::Address(match self {
             Address::Unix(path) if error.kind() == io::ErrorKind::AddrInUse => format!(
-                "Cannot listen on the socket `{}`: another server listens there, or the file is not a socket. Stop that server, or choose another path.",
+                "Cannot listen on the socket `{}`: another server listens there, or the file is \
+                 not a socket. Stop that server, or choose another path.",
                 path.display()
             ),
             Address::Unix(path) => {
@@ -180,7 +187,8 @@ impl Address {
         })
     }
 
-    /// Where a browser finds it, once the system has chosen the port.
+    /// Returns the URL for a browser, or the path of a Unix socket. `port` is the port that the
+    /// system chose for port 0.
     pub(crate) fn url(
         &self,
         port: Option<u16>,
@@ -189,7 +197,7 @@ impl Address {
     ) -> impl fmt::Display {
         match (self, domain) {
             (Address::Unix(path), _) => path.display().to_string(),
-            // As everybody finds it.
+            // The public name, under which clients find the server.
             (Address::Tcp { socket, .. }, Some(domain)) => match port.unwrap_or(socket.port()) {
                 443 => format!("{scheme}://{domain}"),
                 port => format!("{scheme}://{domain}:{port}"),
@@ -216,23 +224,26 @@ fn port_failure(host: &str, port: u16, error: &io::Error) -> String {
         io::ErrorKind::AddrInUse => {
             let by = match port_owner(port) {
                 Some(owner) => format!("by {owner}"),
-                None => format!(
-                    "by a process that this user cannot see; {}",
-                    port_owner_command(port)
-                ),
+                None => {
+                    format!("by a process that this user cannot see; {}", port_owner_command(port))
+                }
             };
             let other = if port < u16::MAX { port + 1 } else { 8000 };
             return format!(
-                "Port {port} of {host} is in use, {by}.\nChoose another port with `--port {other}`, or let the system choose one with `--port 0`."
+                "Port {port} of {host} is in use, {by}.\nChoose another port with `--port \
+                 {other}`, or let the system choose one with `--port 0`."
             );
         }
         io::ErrorKind::PermissionDenied => {
-            "\nOn most systems only root may listen on ports below 1024: choose a higher port, or allow lower ones (CAP_NET_BIND_SERVICE, or `sysctl net.ipv4.ip_unprivileged_port_start=80`)."
+            "\nOn most systems only root may listen on ports below 1024: choose a higher port, or \
+             allow lower ones (CAP_NET_BIND_SERVICE, or `sysctl \
+             net.ipv4.ip_unprivileged_port_start=80`)."
                 .to_owned()
         }
         io::ErrorKind::AddrNotAvailable => {
             format!(
-                "\nNo network interface of this machine has the address {host}; \"0.0.0.0\" listens on all interfaces."
+                "\nNo network interface of this machine has the address {host}; \"0.0.0.0\" \
+                 listens on all interfaces."
             )
         }
         _ => String::new(),
@@ -240,7 +251,7 @@ fn port_failure(host: &str, port: u16, error: &io::Error) -> String {
     format!("Cannot listen on {host} port {port}: {error}.{hint}")
 }
 
-/// The command that may tell who holds a port.
+/// Returns a command that may show which process uses a port.
 fn port_owner_command(port: u16) -> String {
     if cfg!(target_os = "macos") {
         format!("`sudo lsof -nP -iTCP:{port} -sTCP:LISTEN` may show it")
@@ -252,72 +263,59 @@ fn port_owner_command(port: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::message_of;
 
-    fn text(failure: Failure) -> String {
-        match failure {
-            Failure::CommandLine(text) | Failure::Unavailable(text) | Failure::Address(text) => {
-                text
-            }
-            Failure::NeverReady(_) | Failure::CrashLoop | Failure::WorkerExited(_) => {
-                unreachable!("nothing was started")
-            }
+    #[test]
+    fn accepts_ip_addresses_and_localhost_as_host() {
+        let ip = |host: &str| match Address::parse(host, 7).unwrap() {
+            Address::Tcp { socket, .. } => socket.ip(),
+            Address::Unix(path) => panic!("{path:?}"),
+        };
+        assert!(ip("::").is_ipv6() && ip("localhost").is_loopback());
+        assert!(message_of(Address::parse("example.org", 1)).contains("not \"example.org\""));
+    }
+
+    #[test]
+    fn a_unix_socket_needs_an_existing_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let host = format!("unix:{}", path.display());
+        assert_eq!(Address::parse(&host, 1).unwrap(), Address::Unix(path));
+        for host in ["unix:/no/such/folder/s", "unix:/"] {
+            assert!(message_of(Address::parse(host, 1)).contains("does not exist"), "{host}");
         }
     }
 
     #[test]
-    fn a_host_is_an_address() {
-        assert!(
-            matches!(Address::parse("::", 0), Ok(Address::Tcp { socket, .. }) if socket.is_ipv6())
-        );
-        assert!(
-            matches!(Address::parse("localhost", 7).unwrap(), Address::Tcp { socket, .. } if socket.ip().is_loopback())
-        );
-        assert!(
-            text(Address::parse("example.org", 1).unwrap_err()).contains("not \"example.org\"")
-        );
-    }
-
-    #[test]
-    fn unix_names_a_socket_in_a_folder_that_exists() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("s");
-        assert_eq!(
-            Address::parse(&format!("unix:{}", path.display()), 1).unwrap(),
-            Address::Unix(path)
-        );
-        assert!(
-            text(Address::parse("unix:/no/such/folder/s", 1).unwrap_err())
-                .contains("does not exist")
-        );
-        assert!(text(Address::parse("unix:/", 1).unwrap_err()).contains("does not exist"));
-    }
-
-    #[test]
-    fn a_busy_port_is_told_with_who_holds_it() {
+    fn a_busy_port_is_reported_with_its_owner() {
         let busy = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = busy.local_addr().unwrap().port();
-        let said = Address::parse("127.0.0.1", port).unwrap().check().unwrap().unwrap();
-        assert!(said.starts_with(&format!("Port {port} of 127.0.0.1 is in use, by ")), "{said}");
-        assert!(said.contains(&format!("`--port {}`", port.wrapping_add(1))), "{said}");
+        let message = Address::parse("127.0.0.1", port).unwrap().check().unwrap().unwrap();
+        assert!(
+            message.starts_with(&format!("Port {port} of 127.0.0.1 is in use, by ")),
+            "{message}"
+        );
+        assert!(message.contains(&format!("`--port {}`", port.wrapping_add(1))), "{message}");
         if cfg!(target_os = "linux") {
-            assert!(said.contains(&format!("(process {}: ", std::process::id())), "{said}");
+            assert!(message.contains(&format!("(process {}: ", std::process::id())), "{message}");
         }
         drop(busy);
         assert_eq!(Address::parse("127.0.0.1", port).unwrap().check().unwrap(), None);
     }
 
     #[test]
-    fn an_address_of_no_interface_is_told_as_such() {
-        // TEST-NET-1 of RFC 5737: nobody's.
-        let said = text(Address::parse("192.0.2.1", 0).unwrap().check().unwrap_err());
+    fn an_address_without_an_interface_is_reported() {
+        // RFC 5737 reserves this address (TEST-NET-1) for documentation.
+        let message = message_of(Address::parse("192.0.2.1", 0).unwrap().check());
         assert!(
-            said.starts_with("Cannot listen on 192.0.2.1 port 0: ") && said.contains("No network"),
-            "{said}"
+            message.starts_with("Cannot listen on 192.0.2.1 port 0: ")
+                && message.contains("No network"),
+            "{message}"
         );
     }
 
     #[test]
-    fn the_path_of_a_socket_is_checked_without_binding_it() {
+    fn checks_a_socket_path_without_binding_it() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| Address::Unix(folder.path().join(name));
         std::fs::write(folder.path().join("file"), "").unwrap();
@@ -328,10 +326,10 @@ mod tests {
             ("no/s", "its folder does not exist"),
             (&"x".repeat(108), "path must be shorter than"),
         ] {
-            let said = text(at(name).check().unwrap_err());
+            let message = message_of(at(name).check());
             assert!(
-                said.starts_with("Cannot listen on the socket `") && said.contains(says),
-                "{said}"
+                message.starts_with("Cannot listen on the socket `") && message.contains(says),
+                "{message}"
             );
         }
         assert_eq!(at("s").check().unwrap(), None);
@@ -340,13 +338,13 @@ mod tests {
         if cfg!(target_os = "linux") {
             assert!(at("s").check().unwrap().unwrap().contains("another server listens there"));
         }
-        // A server that was killed has left its file, which is replaced.
+        // The file of a server that was killed is replaced.
         drop(listens);
         assert_eq!(at("s").check().unwrap(), None);
     }
 
     #[test]
-    fn addresses_are_shown_as_a_browser_takes_them() {
+    fn urls_can_be_opened_in_a_browser() {
         for (host, shown) in [
             ("127.0.0.1", "http://127.0.0.1:80"),
             ("0.0.0.0", "http://127.0.0.1:80"),

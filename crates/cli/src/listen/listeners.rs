@@ -1,5 +1,5 @@
-//! The ports that clients come to: that of what is served, and the one redirect_address it that sends clients there; or the sockets that a service
-//! manager has opened for it.
+//! The listeners of the server: one for the address to serve on, and optionally one that redirects
+//! plaintext HTTP requests to HTTPS. Sockets that a service manager opened replace the former.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -17,26 +17,27 @@ use crate::settings::combined::CombinedSettings;
 use crate::stderr::{log_line, print_lines};
 use crate::terminal::startup_screen::network_url;
 
-/// See the module.
+/// The open listeners, and their addresses as text.
 #[derive(Debug)]
 pub(crate) struct Listeners {
-    /// The one from which requests in the clear are redirected first, if there is any.
+    /// If `has_redirect` is set, the first listener is the one that redirects plaintext HTTP
+    /// requests.
     listeners: Vec<Listener>,
     has_redirect: bool,
-    /// Where they are, as a browser takes it.
+    /// The URLs and paths that the start-up screen shows.
     pub(crate) addresses: String,
-    /// The URL to open in a browser; `None` where there are only Unix sockets.
+    /// The URL to open in a browser; `None` if there are only Unix sockets.
     pub(crate) url: Option<String>,
     scheme: &'static str,
-    /// The addresses without a name.
+    /// The TCP addresses of listeners without a public name.
     ip_addresses: Vec<SocketAddr>,
 }
 
 impl Listeners {
-    /// Listens on both; on what a service manager has handed over instead, if it has.
+    /// Listens on the addresses, or on the sockets of the service manager if there are any.
     ///
     /// # Errors
-    /// When that cannot be done.
+    /// Fails if an address or an inherited socket cannot be listened on.
     pub(crate) fn open(
         server: &Server,
         address: &Address,
@@ -47,10 +48,11 @@ impl Listeners {
         let scheme = if site.tls.is_some() { "https" } else { "http" };
         let domains = settings.0.list("domain");
         let domain = domains.first().map(String::as_str);
-        // What is between a client and one port is between it and the other.
+        // A proxy in front of one port is also in front of the other.
         let (proxies, proxy_protocol) = (site.proxies.clone(), site.proxy_protocol);
         let opened = site.tls.clone();
-        // SAFETY: called once, since this is; and nobody uses descriptors that the environment says are somebody's.
+        // SAFETY: this function is called only once, and no other code uses the descriptors that
+        // the variables of the service manager name.
         let given = unsafe { Activation::take() };
         let given = given.map_err(|error| Failure::Address(format!("{error}.")))?;
         let given = inherited_sockets(given);
@@ -107,7 +109,7 @@ impl Listeners {
         })
     }
 
-    /// Returns the URLs for other machines, to which this one has the address `own`.
+    /// Returns the URLs for other machines. `own` is the address of this machine in the network.
     pub(crate) fn network_urls(&self, own: Option<IpAddr>) -> Vec<String> {
         self.ip_addresses
             .iter()
@@ -115,11 +117,11 @@ impl Listeners {
             .collect()
     }
 
-    /// Copies of the sockets, for a worker to accept on: those of the address, and those from which requests in the clear are
-    /// redirected.
+    /// Copies the sockets, for a worker to accept connections on. Returns those of the address
+    /// first, and those that redirect plaintext HTTP second.
     ///
     /// # Errors
-    /// The system's.
+    /// Fails with the error of the system.
     pub(crate) fn copy_sockets(&self) -> io::Result<(Vec<OwnedFd>, Vec<OwnedFd>)> {
         let (redirects, listeners) = self.listeners.split_at(usize::from(self.has_redirect));
         let copies = |listeners: &[Listener]| -> io::Result<Vec<OwnedFd>> {
@@ -130,17 +132,17 @@ impl Listeners {
         Ok((copies(listeners)?, copies(redirects)?))
     }
 
-    /// Accepts connections, or leaves them to whoever has copies of the sockets.
+    /// Starts or stops accepting connections. Workers with copies of the sockets are not affected.
     pub(crate) fn set_accepting(&self, is_on: bool) {
         self.listeners.iter().for_each(|listener| listener.set_accepting(is_on));
     }
 
-    /// How many connections there are. Asks the thread that has them.
+    /// Returns the number of connections. Waits for the I/O thread to respond.
     pub(crate) fn connections(&self) -> usize {
         self.listeners.iter().map(Listener::connections).sum()
     }
 
-    /// Lets in nobody more, and says whom it waits for.
+    /// Stops accepting connections, and reports how many connections are still open.
     pub(crate) fn drain(&self) {
         self.listeners.iter().for_each(Listener::drain);
         let left = self.connections();

@@ -1,4 +1,4 @@
-//! The addresses and listeners of the server, and the processes that already use them.
+//! The addresses and listeners of the server, and other processes that use its addresses.
 
 pub(crate) mod address;
 pub(crate) mod listeners;

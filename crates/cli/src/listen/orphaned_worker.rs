@@ -1,5 +1,5 @@
-//! The last worker of a server whose supervisor was killed. It finishes what it has in hand, and keeps
-//! the address deadline then: no successor serves redirect_address it.
+//! Waiting for the worker of a previous server whose supervisor was killed. That worker keeps the
+//! address until its requests are finished, and a new server must not accept connections beside it.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,14 @@ use crate::listen::address::Address;
 use crate::process::signals::Signals;
 use crate::stderr::log_line;
 
-/// How long such a worker is waited for beyond the time timeout which it ends.
+/// How long the wait continues after the time within which such a worker exits by itself.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How often it is looked whether it has ended.
+/// The interval of checks whether the worker has exited.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Waits for a limited time until no worker without a supervisor has one of the addresses. A signal
-/// to end ends the process meanwhile.
+/// Waits for a limited time until no worker without a supervisor uses one of the addresses. A
+/// signal to stop terminates the process meanwhile.
 pub(crate) fn wait_for_orphaned_workers<'a>(
     addresses: impl IntoIterator<Item = &'a Address>,
     signals: &Signals,
@@ -34,7 +34,8 @@ pub(crate) fn wait_for_orphaned_workers<'a>(
             }
             if !std::mem::replace(&mut is_logged, true) {
                 log_line(&format!(
-                    "waiting for at most {} s until a worker whose supervisor was killed has finished its requests: {orphan}",
+                    "waiting for at most {} s until a worker whose supervisor was killed has \
+                     finished its requests: {orphan}",
                     timeout.as_secs()
                 ));
             }

@@ -1,45 +1,46 @@
-//! Who listens on a port: from `/proc`, so on Linux, and for the processes whose descriptors this user may see.
+//! Finding the process that listens on a port or socket. It uses `/proc`, so it works on Linux
+//! only, and only for processes whose descriptors this user may see.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Characters of a command line that are shown.
+/// The number of characters of a command line that a description shows.
 const SHOWN: usize = 120;
 
-/// Returns "R (process 1234: its command line, in its folder)" for the process that listens on a
-/// port.
+/// Returns a description of the process that listens on a port, such as "R (process 1234: its
+/// command line, in its folder)".
 pub(crate) fn port_owner(port: u16) -> Option<String> {
     owners(&inodes_of_port(port)).next().map(|process| describe(&process))
 }
 
-/// Returns a description of the process that holds a port if it is a worker whose supervisor has
-/// gone.
+/// Returns a description of the process that listens on a port, if it is a worker whose supervisor
+/// no longer exists.
 #[cfg(target_os = "linux")]
 pub(crate) fn orphaned_worker_on_port(port: u16) -> Option<String> {
     orphan(&inodes_of_port(port))
 }
 
-/// Returns a description of the process that listens at the path of a Unix socket if it is a worker
-/// whose supervisor has gone.
+/// Returns a description of the process that listens at the path of a Unix socket, if it is a
+/// worker whose supervisor no longer exists.
 #[cfg(target_os = "linux")]
 pub(crate) fn orphaned_worker_on_path(path: &Path) -> Option<String> {
     orphan(&inodes_of_path(path))
 }
 
-/// Returns true if a process listens at the path of a Unix socket, as far as that can be seen without
-/// connecting to it.
+/// Returns true if a process listens at the path of a Unix socket. It does not connect to the
+/// socket.
 pub(crate) fn is_listening(path: &Path) -> bool {
     !inodes_of_path(path).is_empty()
 }
 
-/// The variable by which a process knows that it is a worker.
+/// The environment variable that only workers have.
 #[cfg(target_os = "linux")]
 const WORKER: &[u8] = b"ROOKERY_INTERNAL_CONTROL_FD=";
 
-/// A supervisor keeps its listeners open for as long as it lives: it has gone if all processes that
-/// have the sockets are workers.
+/// Returns a description of the first process that has one of the sockets, if all such processes
+/// are workers. A supervisor keeps its listeners open while it lives, so it no longer exists then.
 #[cfg(target_os = "linux")]
 fn orphan(inodes: &[String]) -> Option<String> {
     let owners: Vec<PathBuf> = owners(inodes).collect();
@@ -54,7 +55,7 @@ fn orphan(inodes: &[String]) -> Option<String> {
     }
 }
 
-/// Returns the folders in `/proc` of the processes that have one of these sockets.
+/// Returns the folders in `/proc` of the processes that have one of the sockets.
 fn owners(inodes: &[String]) -> impl Iterator<Item = PathBuf> {
     let wanted: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
     let is_owner = move |process: &Path| {
@@ -74,13 +75,13 @@ fn owners(inodes: &[String]) -> impl Iterator<Item = PathBuf> {
 
 /// Returns the inodes of the sockets that listen at the path of a Unix socket.
 fn inodes_of_path(path: &Path) -> Vec<String> {
-    /// The flag of a socket that listens (`__SO_ACCEPTCON`).
+    /// The flag of a listening socket (`__SO_ACCEPTCON`).
     const LISTENS: &str = "00010000";
     let table = fs::read("/proc/net/unix").unwrap_or_default();
     let rows = table.split(|byte| *byte == b'\n').skip(1);
     rows.filter_map(|row| {
         let prefix = row.strip_suffix(path.as_os_str().as_bytes())?;
-        // Num RefCount Protocol Flags Type St Inode Path.
+        // The columns are Num RefCount Protocol Flags Type St Inode Path.
         match std::str::from_utf8(prefix).ok()?.split_ascii_whitespace().collect::<Vec<_>>()[..] {
             [_, _, _, LISTENS, _, _, inode] => Some(inode.to_owned()),
             _ => None,
@@ -97,7 +98,7 @@ fn inodes_of_port(port: u16) -> Vec<String> {
     let rows = tables.iter().flat_map(|table| table.lines().skip(1));
     rows.filter_map(|row| {
         let fields: Vec<&str> = row.split_ascii_whitespace().collect();
-        // State 0A is LISTEN; the tenth field is the inode.
+        // State 0A is LISTEN; the tenth column is the inode.
         match fields[..] {
             [_, address, _, "0A", _, _, _, _, _, inode, ..] if address.ends_with(&local) => {
                 Some(inode.to_owned())
@@ -120,7 +121,7 @@ fn describe(process: &Path) -> String {
     } else if !command.is_empty() {
         let _ = write!(about, ": {command}");
     }
-    // The command line of an R that serves says little of what it serves.
+    // The command line of an R worker does not name its app, but its folder does.
     if let Ok(folder) = fs::read_link(process.join("cwd")) {
         let _ = write!(about, ", in {}", folder.display());
     }

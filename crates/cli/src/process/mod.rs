@@ -4,3 +4,20 @@ pub(crate) mod allocator;
 #[cfg(target_os = "linux")]
 pub(crate) mod pid1;
 pub(crate) mod signals;
+
+/// Starts a thread.
+///
+/// # Errors
+/// Fails if the system has no resources for another thread.
+pub(crate) fn start_thread(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<(), crate::failure::Failure> {
+    let started = std::thread::Builder::new().name(name.to_owned()).spawn(body);
+    started.map(drop).map_err(|error| {
+        crate::failure::Failure::Unavailable(format!(
+            "The thread `{name}` cannot be started: {error}. Raise the limit of processes (`ulimit \
+             -u`)."
+        ))
+    })
+}

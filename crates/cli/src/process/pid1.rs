@@ -1,5 +1,8 @@
-//! The first process of a container: orphans are its to bury, a signal without a handler does nothing to it, and its end is that of all
-//! others. So what serves is a child of it, which has none of that to care for, and it passes on signals and the exit status.
+//! The duties of PID 1, the first process of a container: it must reap orphans, it ignores signals
+//! without a handler, and its exit ends all other processes.
+//!
+//! The server therefore runs in a child process without these duties. PID 1 forwards signals to the
+//! child and exits with the child's status.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -8,20 +11,21 @@ use std::process::ExitCode;
 use crate::failure::Failure;
 use crate::process::signals::{block, signal_set};
 
-/// Signals that are this process's own, or that nobody can have: all others are forwarded on.
+/// Signals that PID 1 handles itself, or that no process can handle. All others are forwarded.
 const NOT_FORWARDED: [libc::c_int; 3] = [libc::SIGCHLD, libc::SIGKILL, libc::SIGSTOP];
 
-/// Those that say what a process itself has done wrong: they are not sent by anybody, and blocked they would have no end.
+/// Signals that the kernel sends to a process for its own faults. They are not forwarded, and a
+/// blocked fault signal would recur forever.
 const FAULT_SIGNALS: [libc::c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT];
 
-/// In the first process of a container, starts a child to go on with and waits for its end, which is what is returned; in the child, and in
-/// any other process, `None`. To be called before there are threads.
+/// In PID 1, starts a child process and waits until it exits; returns the exit status. Returns
+/// `None` in the child and in any other process. It must be called before threads are started.
 ///
 /// # Errors
-/// When there cannot be a child.
+/// Fails if the child process cannot be started.
 pub(crate) fn run_as_pid1() -> Result<Option<ExitCode>, Failure> {
-    // SAFETY: asks only.
+    // SAFETY: the call takes no pointers.
     if unsafe { libc::getpid() } != 1 {
         return Ok(None);
     }
@@ -30,7 +34,7 @@ pub(crate) fn run_as_pid1() -> Result<Option<ExitCode>, Failure> {
         .collect();
     let all: Vec<libc::c_int> = forwarded.iter().copied().chain([libc::SIGCHLD]).collect();
     let before = block(&all);
-    // SAFETY: there is one thread, so the child has all that this process has.
+    // SAFETY: the process has only this thread, so the child has a consistent copy of its memory.
     match unsafe { libc::fork() } {
         -1 => Err(Failure::Unavailable(format!(
             "The server process cannot be started: {}.",
@@ -39,7 +43,7 @@ pub(crate) fn run_as_pid1() -> Result<Option<ExitCode>, Failure> {
         0 => {
             take_terminal();
             adopt_pid_variables();
-            // SAFETY: the set that was in force before.
+            // SAFETY: `before` is the mask that was in force.
             unsafe {
                 libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut())
             };
@@ -49,9 +53,11 @@ pub(crate) fn run_as_pid1() -> Result<Option<ExitCode>, Failure> {
     }
 }
 
-/// In the child: a group of its own, which has the terminal, if there is one. Else Ctrl-C would come to both, and so twice to it.
+/// Moves the child to a process group of its own and makes it the foreground group of the terminal,
+/// if there is one. Otherwise both processes would get Ctrl-C, and the child would get it twice.
 fn take_terminal() {
-    // SAFETY: plain calls; SIGTTOU, which a group in the background gets for the second, is ignored meanwhile.
+    // SAFETY: the calls take no pointers. SIGTTOU, which `tcsetpgrp` sends to a background group,
+    // is ignored meanwhile.
     unsafe {
         libc::setpgid(0, 0);
         let before = libc::signal(libc::SIGTTOU, libc::SIG_IGN);
@@ -60,22 +66,23 @@ fn take_terminal() {
     }
 }
 
-/// In the child: sockets and a watchdog that are for process 1 are for what serves.
+/// Makes sockets and a watchdog that are meant for PID 1 available to the child.
 fn adopt_pid_variables() {
     for name in ["LISTEN_PID", "WATCHDOG_PID"] {
         if std::env::var_os(name).is_some_and(|pid| pid == "1") {
-            // SAFETY: there is one thread.
+            // SAFETY: the process has only this thread.
             unsafe { std::env::set_var(name, std::process::id().to_string()) };
         }
     }
 }
 
-/// Passes signals on and buries what has died, until the child has.
+/// Forwards signals and reaps processes until the child has exited. Returns the child's exit
+/// status.
 fn supervise_child(child: libc::pid_t, signals: &[libc::c_int]) -> ExitCode {
     let set = signal_set(signals);
     loop {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: a valid set, and room for the answer.
+        // SAFETY: `set` is a valid set, and `info` has space for the result.
         match unsafe { libc::sigwaitinfo(&raw const set, info.as_mut_ptr()) } {
             libc::SIGCHLD => {
                 if let Some(code) = reap_children(child) {
@@ -83,21 +90,23 @@ fn supervise_child(child: libc::pid_t, signals: &[libc::c_int]) -> ExitCode {
                 }
             }
             number if number > 0 => {
-                // SAFETY: passes no memory. The child has not been waited for, so the number is its.
+                // SAFETY: the call takes no pointers. The number still belongs to the child, which
+                // has not been reaped.
                 unsafe { libc::kill(child, number) };
             }
-            // Interrupted, by a signal that stopped it and let it go on.
+            // Interrupted by a stop signal and continued.
             _ => {}
         }
     }
 }
 
-/// Waits for all that have died: one signal may stand for many. The exit status, once the child is among them.
+/// Reaps all processes that have exited, because one SIGCHLD may stand for several. Returns the
+/// exit status of `child` if it is one of them.
 fn reap_children(child: libc::pid_t) -> Option<ExitCode> {
     let mut code = None;
     loop {
         let mut status = 0;
-        // SAFETY: a number to write to.
+        // SAFETY: `status` is a valid number to write to.
         let died = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
         if died <= 0 {
             return code;

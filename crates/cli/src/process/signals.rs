@@ -1,7 +1,9 @@
 //! The signals of the program: SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGTTIN and
-//! SIGTTOU. What is ignored stays ignored, as `nohup` and the background
-//! of a script ask. A SIGHUP that a process sends is obeyed all the same, since it requests a
-//! reload: `nohup` is meant for the SIGHUP of a terminal that is closed.
+//! SIGTTOU.
+//!
+//! Signals that the process was started to ignore stay ignored, as with `nohup` and in the
+//! background of a script. The exception is a SIGHUP that a process sends: it requests a reload,
+//! whereas `nohup` is meant for the SIGHUP of a terminal that is closed.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,11 +12,13 @@ use std::time::Duration;
 
 use rookery_server::output;
 
+use crate::failure::Failure;
+use crate::process::start_thread;
 use crate::stderr::output_deadline;
 
-/// Those that end it, and those that ask for something. The system sends SIGTTIN and SIGTTOU as well, to
-/// who uses a terminal in the background; while they are waited for it does not, and lets a program
-/// write there.
+/// The signals that stop the server or request something. The kernel also sends SIGTTIN and SIGTTOU
+/// to a background process that uses its terminal. It does not do so, and lets the process write to
+/// the terminal, while the process waits for these signals.
 const HANDLED_SIGNALS: [i32; 8] = [
     libc::SIGINT,
     libc::SIGTERM,
@@ -26,80 +30,80 @@ const HANDLED_SIGNALS: [i32; 8] = [
     libc::SIGTTOU,
 ];
 
-/// Whether who has sent a signal is known, and one that is ignored can be waited for.
+/// Whether the sender of a signal is known, and an ignored signal can be waited for.
 const KNOWS_SENDER: bool = cfg!(target_os = "linux");
 
-/// One that came.
+/// A signal that the process received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReceivedSignal {
     number: i32,
     is_sent: bool,
-    /// The process that has sent it; 0 for the system, and where that is not known.
+    /// The process that sent the signal; 0 if the kernel sent it or the sender is unknown.
     sender: libc::pid_t,
-    /// Whether the process was started to ignore it.
+    /// Whether the process was started to ignore the signal.
     is_ignored: bool,
 }
 
 impl ReceivedSignal {
-    /// Whether it is a SIGHUP that somebody has sent. The one that the system sends when the terminal has gone ends what
-    /// runs in it.
+    /// Returns true for a SIGHUP that a process sent. The SIGHUP that the kernel sends when the
+    /// terminal is closed stops the server.
     pub(crate) fn is_reload(self) -> bool {
         self.number == libc::SIGHUP && self.is_sent
     }
 
-    /// Whether it asks for the file of the log to be opened anew.
+    /// Returns true if the signal requests that the log file is opened again.
     pub(crate) fn is_log_reopen(self) -> bool {
         self.number == libc::SIGUSR1
     }
 
-    /// Returns whether it asks for a reload and for nothing where nothing can be reloaded: the
-    /// process was started to ignore it.
+    /// Returns true for a reload request that a server without anything to reload must ignore,
+    /// because the process was started to ignore SIGHUP.
     pub(crate) fn is_ignored_reload(self) -> bool {
         self.is_reload() && self.is_ignored
     }
 
-    /// Returns whether it asks for workers to be replaced, as SIGHUP does; where there are none it
-    /// asks for nothing.
+    /// Returns true if the signal requests that workers are replaced. SIGHUP does so as well, but
+    /// unlike SIGUSR2 it stops a server without workers.
     pub(crate) fn is_worker_restart(self) -> bool {
         self.number == libc::SIGUSR2
     }
 
-    /// Whether it asks for a worker more.
+    /// Returns true if the signal requests one more worker.
     pub(crate) fn is_worker_increase(self) -> bool {
         self.number == libc::SIGTTIN
     }
 
-    /// Whether it asks for a worker less.
+    /// Returns true if the signal requests one worker fewer.
     pub(crate) fn is_worker_decrease(self) -> bool {
         self.number == libc::SIGTTOU
     }
 
-    /// Whether it asks for something that only a server with workers does.
+    /// Returns true if the signal only has a meaning for a server with workers.
     pub(crate) fn is_for_workers_only(self) -> bool {
         self.is_worker_restart() || self.is_worker_increase() || self.is_worker_decrease()
     }
 
-    /// Whether it is the Ctrl-C of a terminal.
+    /// Returns true if the signal is the Ctrl-C of a terminal.
     #[cfg(target_os = "linux")]
     pub(crate) fn is_ctrl_c(self) -> bool {
         self.number == libc::SIGINT && !self.is_sent
     }
 
-    /// Whether the system has sent it to a process that uses its terminal in the background.
+    /// Returns true if the kernel sent the signal because a background process used its terminal.
     fn is_job_control(self) -> bool {
         (self.is_worker_increase() || self.is_worker_decrease()) && !self.is_sent
     }
 
-    /// Whether it ends the process, and asks for nothing else.
+    /// Returns true if the signal requests that the server stops.
     pub(crate) fn is_stop(self) -> bool {
         !self.is_log_reopen() && !self.is_reload() && !self.is_for_workers_only()
     }
 
-    /// Ends the process as it would have without us.
+    /// Terminates the process by the signal, as if the program had no signal handling.
     pub(crate) fn terminate_process(self) -> ! {
         output::flush_until(output_deadline());
-        // SAFETY: plain calls of a number that is a signal's; raised here and not blocked, it is delivered before the
-        // last of them returns.
+        // SAFETY: `number` is a valid signal. It is raised in this thread, which does not block it,
+        // so it is delivered before `raise` returns.
         unsafe {
             libc::signal(self.number, libc::SIG_DFL);
             libc::pthread_sigmask(
@@ -113,26 +117,26 @@ impl ReceivedSignal {
     }
 }
 
-/// The signals, as they come.
+/// The received signals, in order.
 #[derive(Debug)]
 pub(crate) struct Signals(Receiver<ReceivedSignal>);
 
 impl Signals {
-    /// From now on signals are signals here and end nothing. To be called before other threads are started: they inherit that
-    /// these signals are not theirs.
+    /// Starts to receive signals, which then no longer terminate the process. It must be called
+    /// before other threads are started, because threads inherit the signal mask.
     ///
     /// # Errors
-    /// When the thread that waits for them cannot be started.
-    pub(crate) fn start() -> io::Result<Signals> {
+    /// Fails if the thread that waits for signals cannot be started.
+    pub(crate) fn start() -> Result<Signals, Failure> {
         let ignores_hangup = is_ignored(libc::SIGHUP);
         let is_handled =
             |number: &i32| !is_ignored(*number) || (*number == libc::SIGHUP && KNOWS_SENDER);
         let handled: Vec<i32> = HANDLED_SIGNALS.into_iter().filter(is_handled).collect();
-        // Linux has signals that are blocked wait, those that are ignored among them.
+        // Linux keeps blocked signals pending, even if they are ignored.
         block(&handled);
         let (signals, receiver) = mpsc::channel();
         let set = signal_set(&handled);
-        std::thread::Builder::new().name("rookery-signals".to_owned()).spawn(move || {
+        start_thread("rookery-signals", move || {
             while let Some(signal) = wait_for_signal(&set) {
                 let is_ignored = signal.number == libc::SIGHUP && ignores_hangup;
                 if (is_ignored && !signal.is_sent) || signal.is_job_control() {
@@ -146,12 +150,12 @@ impl Signals {
         Ok(Signals(receiver))
     }
 
-    /// Waits for the next.
+    /// Waits for the next signal.
     pub(crate) fn recv(&self) -> Option<ReceivedSignal> {
         self.0.recv().ok()
     }
 
-    /// Waits for the next as long as that.
+    /// Waits for the next signal for at most `time`.
     pub(crate) fn recv_timeout(&self, time: Duration) -> Option<ReceivedSignal> {
         match self.0.recv_timeout(time) {
             Ok(signal) => Some(signal),
@@ -164,16 +168,17 @@ impl Signals {
     }
 }
 
-/// The R session that has started this program for `serve(workers =)`, by its process id.
+/// The variable with the process id of the R session that started this program for `serve(workers
+/// =)`.
 pub(crate) const PARENT_VARIABLE: &str = "ROOKERY_INTERNAL_PARENT_PID";
 
-/// Returns the process id of the R session that has started this program and passes signals on to it.
+/// Returns the process id of the R session that started this program and forwards signals to it.
 fn parent_session() -> Option<libc::pid_t> {
     std::env::var(PARENT_VARIABLE).ok()?.parse().ok()
 }
 
-/// Counts the signals that end the process. One that is sent to all processes of a service comes
-/// twice where an R session has started this program: directly, and passed on by that session.
+/// A counter of the requests to stop. If an R session started this program, a signal to all
+/// processes of a service arrives twice: directly, and forwarded by the session.
 #[derive(Debug)]
 pub(crate) struct StopCounter {
     parent: Option<libc::pid_t>,
@@ -186,8 +191,8 @@ impl StopCounter {
         StopCounter { parent: parent_session(), from_parent: 0, from_others: 0 }
     }
 
-    /// Counts a signal, and returns how often the process has been asked to end: a signal from the
-    /// parent and one from elsewhere count once.
+    /// Records a signal, and returns how many times the server was requested to stop. One signal
+    /// from the session and one from elsewhere count as one request.
     pub(crate) fn record(&mut self, signal: ReceivedSignal) -> u32 {
         if self.parent == Some(signal.sender) {
             self.from_parent += 1;
@@ -198,11 +203,12 @@ impl StopCounter {
     }
 }
 
-/// Has this process be signals to end when the session that has started it ends, however it does.
+/// Makes the kernel send SIGTERM to this process when the R session that started it exits.
 #[cfg(target_os = "linux")]
 pub(crate) fn stop_with_parent() {
     let Some(parent) = parent_session() else { return };
-    // SAFETY: plain calls. Whose child this is, is asked before and behind: the parent may have gone in between.
+    // SAFETY: the calls take no pointers. The parent is checked again afterwards, because the
+    // session may exit between the two calls.
     unsafe {
         if libc::getppid() == parent {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
@@ -213,31 +219,32 @@ pub(crate) fn stop_with_parent() {
     }
 }
 
-/// Whether this process was started to ignore a signal.
+/// Returns true if this process was started to ignore the signal.
 pub(crate) fn is_ignored(number: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: asks only, into memory that has room for the answer and is valid as zeros.
+    // SAFETY: the call only reads the action, into memory that has space for it and is valid as
+    // zeros.
     unsafe {
         libc::sigaction(number, std::ptr::null(), action.as_mut_ptr()) == 0
             && action.assume_init().sa_sigaction == libc::SIG_IGN
     }
 }
 
-/// Keeps signals from this thread, from those that it starts, and from what this process becomes; returns those that were kept from it
-/// before.
+/// Blocks signals in this thread, in threads that it starts, and in a program that replaces this
+/// one. Returns the previous mask.
 pub(crate) fn block(numbers: &[i32]) -> libc::sigset_t {
     let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: a valid set, and room for another, which is valid as zeros.
+    // SAFETY: the new set is valid, and `before` has space for a set, which is valid as zeros.
     unsafe {
         libc::pthread_sigmask(libc::SIG_BLOCK, &signal_set(numbers), before.as_mut_ptr());
         before.assume_init()
     }
 }
 
-/// A set of signals.
+/// Returns a set of these signals.
 pub(crate) fn signal_set(numbers: &[i32]) -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: sigemptyset makes a valid set of it, to which signals are added.
+    // SAFETY: `sigemptyset` initialises the set before signals are added.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for number in numbers {
@@ -247,18 +254,18 @@ pub(crate) fn signal_set(numbers: &[i32]) -> libc::sigset_t {
     }
 }
 
-/// Waits for a signal of the set; `None` when that cannot be done.
+/// Waits for a signal of the set. Returns `None` if waiting is impossible.
 #[cfg(target_os = "linux")]
 fn wait_for_signal(set: &libc::sigset_t) -> Option<ReceivedSignal> {
     loop {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: a valid set, and room for the answer.
+        // SAFETY: `set` is a valid set, and `info` has space for the result.
         let number = unsafe { libc::sigwaitinfo(set, info.as_mut_ptr()) };
         if number > 0 {
-            // SAFETY: sigwaitinfo has filled it.
+            // SAFETY: `sigwaitinfo` has filled `info`.
             let info = unsafe { info.assume_init() };
             let is_sent = info.si_code == libc::SI_USER || info.si_code == libc::SI_QUEUE;
-            // SAFETY: the field is valid for signals that a process has sent.
+            // SAFETY: the field is valid for signals that a process sent.
             let sender = if is_sent { unsafe { info.si_pid() } } else { 0 };
             return Some(ReceivedSignal { number, is_sent, sender, is_ignored: false });
         }
@@ -268,11 +275,11 @@ fn wait_for_signal(set: &libc::sigset_t) -> Option<ReceivedSignal> {
     }
 }
 
-/// Waits for a signal of the set; who sent it is not known here.
+/// Waits for a signal of the set. The sender is unknown on this system.
 #[cfg(not(target_os = "linux"))]
 fn wait_for_signal(set: &libc::sigset_t) -> Option<ReceivedSignal> {
     let mut number = 0;
-    // SAFETY: a valid set, and room for the answer.
+    // SAFETY: `set` is a valid set, and `number` has space for the result.
     let waited = unsafe { libc::sigwait(set, &raw mut number) };
     (waited == 0).then_some(ReceivedSignal { number, is_sent: true, sender: 0, is_ignored: false })
 }
@@ -286,14 +293,14 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_that_the_parent_passes_on_counts_once() {
+    fn a_signal_forwarded_by_the_parent_counts_once() {
         let mut stops = StopCounter { parent: Some(7), from_parent: 0, from_others: 0 };
         assert_eq!([7, 1].map(|sender| stops.record(term(sender))), [1, 1]);
         assert_eq!([7, 1].map(|sender| stops.record(term(sender))), [2, 2]);
     }
 
     #[test]
-    fn what_a_terminal_sends_asks_for_no_worker() {
+    fn job_control_signals_of_a_terminal_do_not_scale_workers() {
         for number in [libc::SIGTTIN, libc::SIGTTOU] {
             for is_sent in [true, false] {
                 let signal = ReceivedSignal { number, is_sent, sender: 0, is_ignored: false };
@@ -307,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_of_others_count_each_wherever_they_come_from() {
+    fn signals_from_other_processes_all_count() {
         for parent in [None, Some(7)] {
             let mut stops = StopCounter { parent, from_parent: 0, from_others: 0 };
             assert_eq!([1, 2, 0].map(|sender| stops.record(term(sender))), [1, 2, 3]);

@@ -1,4 +1,4 @@
-//! Where the access log goes.
+//! The access log: its target, and the open log.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,20 +10,21 @@ use crate::failure::Failure;
 use crate::stderr::{log_line, output_deadline};
 use crate::user_paths::{absolute, is_writable, parent_folder};
 
-/// Where the access log goes.
+/// The target of the access log.
 #[derive(Debug, Clone)]
 pub(crate) enum LogTarget {
     Stdout,
     Nothing,
-    /// Appended to.
+    /// A file that the log is appended to.
     File(PathBuf),
 }
 
 impl LogTarget {
-    /// With an absolute path, which can be written: said now, not at the first request.
+    /// Returns the target with an absolute path. Checks now whether the file can be written,
+    /// because the log is written only after the first request.
     ///
     /// # Errors
-    /// When it cannot.
+    /// Fails if the file cannot be written.
     pub(crate) fn checked(&self) -> Result<LogTarget, Failure> {
         let LogTarget::File(asked) = self else { return Ok(self.clone()) };
         let path = absolute(asked);
@@ -31,52 +32,48 @@ impl LogTarget {
         if !folder.is_dir() {
             let folder = folder.display();
             return Err(Failure::Unavailable(format!(
-                "The folder of the access log, `{folder}`, does not exist: create it, or choose another file."
+                "The folder of the access log, `{folder}`, does not exist: create it, or choose \
+                 another file."
             )));
         }
         if path.is_dir() || !is_writable(if path.exists() { &path } else { folder }) {
             return Err(Failure::Unavailable(format!(
-                "The access log `{}` cannot be written: check its permissions, or choose another file.",
+                "The access log `{}` cannot be written: check its permissions, or choose another \
+                 file.",
                 path.display()
             )));
         }
         Ok(LogTarget::File(path))
     }
 
-    /// Opens it; none for [`Nothing`](LogTarget::Nothing).
+    /// Opens the log; `None` for [`Nothing`](LogTarget::Nothing).
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// Fails if the file cannot be opened.
     pub(crate) fn open(&self, format: Format) -> Result<Option<Log>, Failure> {
         let mut reopener = Reopener::default();
-        let opened = match self {
+        let log = match self {
             LogTarget::Nothing => return Ok(None),
-            // Workers write there as well.
-            LogTarget::Stdout => Ok(AccessLog::to(output::stdout().clone(), format)),
-            LogTarget::File(path) => LogFile::open(path, log_line).and_then(|file| {
-                reopener = file.reopener();
-                AccessLog::written(file, format)
-            }),
+            // Workers write to the same standard output.
+            LogTarget::Stdout => AccessLog::to(output::stdout().clone(), format),
+            LogTarget::File(path) => {
+                let opened = LogFile::open(path, log_line).and_then(|file| {
+                    reopener = file.reopener();
+                    AccessLog::written(file, format)
+                });
+                opened.map_err(|error| {
+                    let path = path.display();
+                    Failure::Unavailable(format!(
+                        "The access log `{path}` cannot be opened: {error}."
+                    ))
+                })?
+            }
         };
-        match opened {
-            Ok(log) => Ok(Some(Log { log: Arc::new(log), reopener })),
-            Err(error) => Err(Failure::Unavailable(format!(
-                "The access log{} cannot be opened: {error}.",
-                self.name()
-            ))),
-        }
-    }
-
-    fn name(&self) -> String {
-        if let LogTarget::File(path) = self {
-            format!(" `{}`", path.display())
-        } else {
-            String::new()
-        }
+        Ok(Some(Log { log: Arc::new(log), reopener }))
     }
 }
 
-/// An access log that is open.
+/// An open access log.
 #[derive(Debug)]
 pub(crate) struct Log {
     log: Arc<AccessLog>,
@@ -92,7 +89,7 @@ impl Log {
         self.reopener.clone()
     }
 
-    /// Ends the log at the end of the program.
+    /// Writes the remaining lines when the program exits.
     pub(crate) fn close(&self) {
         self.log.close_until(output_deadline());
     }
@@ -103,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_the_log_goes_is_checked_before_serving() {
+    fn checks_the_log_file_before_serving() {
         let folder = tempfile::tempdir().unwrap();
         let settled = |path: PathBuf| {
             LogTarget::File(path).checked().map_err(|failure| format!("{failure:?}"))

@@ -1,31 +1,33 @@
-//! `--reload`: whether files of the app have changed, for people who write one. They are looked at again and again, since what tells of
-//! changes (inotify) does not in folders that a container or another machine shares.
+//! `--reload`: detection of changes to the app's files, for development. The watcher scans the
+//! files again and again, because inotify reports no changes in folders that are shared with a
+//! container or another machine.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// How often. Looking at ten thousand files takes some tens of milliseconds.
+/// The interval of scans. A scan of ten thousand files takes some tens of milliseconds.
 const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Files that are looked at, at the most: more is no app's, but somebody's home.
+/// The number of files that are watched. A folder with more files is not an app, but for example a
+/// home folder.
 const MAX_FILES: usize = 10_000;
 
-/// Kinds of files that an app is made of. What it reads and writes as it runs, such as data, is none.
+/// The extensions of files that apps consist of. Data that an app reads and writes is not watched.
 const EXTENSIONS: [&str; 19] = [
     "r", "rmd", "qmd", "md", "html", "htm", "css", "scss", "js", "yml", "yaml", "sql", "stan",
     "cpp", "png", "jpg", "jpeg", "gif", "svg",
 ];
 
-/// Folders with other people's files; hidden ones are left out as well.
+/// Folders with files of other projects. Hidden folders are ignored as well.
 const IGNORED_FOLDERS: [&str; 5] =
     ["renv", "packrat", "node_modules", "rsconnect", "shiny_bookmarks"];
 
-/// When a file was changed last, and its size.
+/// The time of a file's last change, and its size.
 type FileState = (Option<SystemTime>, u64);
 
-/// See the module.
+/// A watcher of an app's folder.
 #[derive(Debug)]
 pub(crate) struct FileWatcher {
     folder: PathBuf,
@@ -33,13 +35,13 @@ pub(crate) struct FileWatcher {
 }
 
 impl FileWatcher {
-    /// Those of a folder from now on.
+    /// Returns a watcher that detects changes from now on.
     pub(crate) fn new(folder: &Path) -> FileWatcher {
         FileWatcher { folder: folder.into(), files: scan(folder) }
     }
 
-    /// Waits until something has changed, and then until nothing does any more: editors write in several steps, and many files at
-    /// once. Gives the first, as it is called in its folder.
+    /// Waits for a change, and then until files no longer change, because editors write in several
+    /// steps and tools write many files. Returns the first changed file, relative to the folder.
     pub(crate) fn wait_for_change(&mut self) -> PathBuf {
         loop {
             std::thread::sleep(SCAN_INTERVAL);
@@ -62,7 +64,7 @@ impl FileWatcher {
     }
 }
 
-/// A file that is in one of them alone, or in both and not the same.
+/// Returns a file that is new, has changed or was deleted.
 fn changed_file(
     before: &BTreeMap<PathBuf, FileState>,
     now: &BTreeMap<PathBuf, FileState>,
@@ -76,11 +78,11 @@ fn scan(folder: &Path) -> BTreeMap<PathBuf, FileState> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {
-        // One that has gone meanwhile has no files.
+        // A folder that was deleted meanwhile counts as empty.
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            // Of a link what it leads to is not: it may lead round.
+            // Symbolic links to folders are not followed, because they may form a loop.
             let Ok(kind) = entry.file_type() else { continue };
             if name.starts_with('.') && name != ".Rprofile" && name != ".Renviron" {
                 continue;
@@ -110,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_an_app_are_told_from_what_it_writes() {
+    fn distinguishes_app_files_from_data() {
         for name in ["app.R", "a.qmd", "style.CSS", "_server.yml", ".Rprofile"] {
             assert!(is_app_file(name), "{name}");
         }
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_is_found() {
+    fn finds_changed_and_deleted_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         for name in ["app.R", "R/f.R", "renv/library/x.R", ".git/y.R", "data.csv"] {
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_with_too_many_is_looked_at_in_part() {
+    fn scans_at_most_the_maximum_number_of_files() {
         let folder = tempfile::tempdir().unwrap();
         for at in 0..MAX_FILES + 10 {
             fs::File::create(folder.path().join(format!("{at}.R"))).unwrap();
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_that_follow_one_another_are_one() {
+    fn reports_consecutive_changes_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("app.R");
         fs::write(&path, "1").unwrap();

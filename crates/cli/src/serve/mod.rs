@@ -1,5 +1,5 @@
-//! `rookery serve` and `rookery dev`: serving a static site in this process, or an app in supervised R
-//! processes.
+//! The commands `rookery serve` and `rookery dev`: they serve a static site in this process, or an
+//! app in R processes.
 
 pub(crate) mod access_log;
 #[cfg(target_os = "linux")]
@@ -7,7 +7,7 @@ pub(crate) mod file_watcher;
 pub(crate) mod r_command;
 #[cfg(target_os = "linux")]
 pub(crate) mod reload;
-// Compiled for tests on Linux as well, so that changes elsewhere cannot break it unnoticed.
+// Compiled for tests on Linux as well, so that a change cannot break the code unnoticed.
 #[cfg(any(not(target_os = "linux"), test))]
 #[cfg_attr(target_os = "linux", allow(dead_code))]
 pub(crate) mod single_process;

@@ -1,4 +1,4 @@
-//! The commands that start R processes, and what they are told.
+//! The command that starts an R process, and the settings that it passes to R.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -23,17 +23,21 @@ use crate::settings::r_arguments;
 use crate::settings::serve_settings::ServeSettings;
 use crate::user_paths::is_executable;
 
-/// What R reads the rest from (`cli_read()` in cli.R). Not arguments: an app may look at those.
+/// The variable from which R reads its settings (`cli_read()` in cli.R). They are not arguments,
+/// because an app may read the arguments.
 const SETTINGS_VARIABLE: &str = "ROOKERY_INTERNAL_SETTINGS";
 
-/// Where programs are looked for when there is no PATH.
+/// The folders that are searched for R if there is no PATH.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The R of a worker. It listens where its supervisor has it listen, whatever the address; what is between the client and the supervisor,
-/// and the log, are the supervisor's. One that may accept connections itself has them as well; `public` is where its log goes.
+/// Returns the command for a worker.
+///
+/// Usually the supervisor accepts connections and writes the access log, so the worker only gets
+/// the settings that apply in R. A worker that may accept connections itself gets all settings;
+/// `public` is then the target of its access log.
 ///
 /// # Errors
-/// When there is no R, or no package.
+/// Fails if R or the R package is not found.
 #[cfg(target_os = "linux")]
 pub(crate) fn worker_command(
     serve: &ServeSettings,
@@ -49,11 +53,11 @@ pub(crate) fn worker_command(
     }
     match serve.settings.https().filter(|_| public.is_some()) {
         Some(Https::Development) => {
-            if let Some(file) = tls::development_file() {
-                lines.value("tls:", "tls_cert", &Value::Path(file));
+            if let Ok(certificate) = tls::development_certificate() {
+                lines.value("tls:", "tls_cert", &Value::Path(certificate.file));
             }
         }
-        // The supervisor listens there.
+        // The supervisor listens on the redirect port.
         Some(_) => serve.settings.pass_https(&mut lines, |row| row.name != "redirect_from"),
         None => {}
     }
@@ -62,17 +66,17 @@ pub(crate) fn worker_command(
     if serve.workers.is_interactive {
         make_interactive(&mut command, target)?;
     }
-    // What a service manager says, it says to the supervisor.
+    // Only the supervisor communicates with the service manager.
     for name in rookery_systemd::VARIABLES {
         command.env_remove(name);
     }
-    // Of this process, and not of the programs that the app starts.
+    // The variable is meant for this process, not for programs that the app starts.
     command.env_remove(signals::PARENT_VARIABLE);
     Ok(command)
 }
 
-/// Has R be one that prompts. It reads commands from the terminal then, so a profile has it serve, and
-/// runs the user's profile first.
+/// Changes the command so that R runs with a prompt. R then reads commands from the terminal, so a
+/// profile starts the server, after it has run the user's profile.
 #[cfg(target_os = "linux")]
 fn make_interactive(command: &mut Command, target: &Target) -> Result<(), Failure> {
     let mut interactive = Command::new(command.get_program());
@@ -93,27 +97,28 @@ fn make_interactive(command: &mut Command, target: &Target) -> Result<(), Failur
     Ok(())
 }
 
-/// Finds R and the package.
+/// Finds R and the R package.
 ///
 /// # Errors
-/// Fails when one of them is not there.
+/// Fails if one of them is not found.
 pub(crate) fn find_r_and_package() -> Result<(PathBuf, PathBuf), Failure> {
     let package = package_folder()?;
     match find_r_program() {
         Some(program) => Ok((program, package)),
         None => Err(Failure::Unavailable(
-            "R was not found: install it (https://cran.r-project.org), or add the folder of `R` to PATH."
+            "R was not found: install it (https://cran.r-project.org), or add the folder of `R` \
+             to PATH."
                 .to_owned(),
         )),
     }
 }
 
-/// Returns the R that workers run.
+/// Returns the path of the R program; `None` if PATH contains no R.
 pub(crate) fn find_r_program() -> Option<PathBuf> {
     find_r(std::env::var_os("PATH").as_deref())
 }
 
-/// The R that runs what is handed over.
+/// Returns the command that runs R with these settings.
 pub(crate) fn r_command(target: &Target, settings: Lines) -> Result<Command, Failure> {
     let (program, package) = find_r_and_package()?;
     let mut file = OsString::from("--file=");
@@ -124,21 +129,22 @@ pub(crate) fn r_command(target: &Target, settings: Lines) -> Result<Command, Fai
         .arg(file)
         .current_dir(&target.folder)
         .env(SETTINGS_VARIABLE, OsString::from_vec(settings.into_bytes()))
-        // Set by R CMD check for its own R, and not to be had by others.
+        // R CMD check sets `R_TESTS` for its own R process, in which other R processes would fail.
         .env("R_TESTS", "");
     if let Some(libraries) = library_path(&package) {
         command.env("R_LIBS", libraries);
     }
-    // They are for this program, which has read them.
-    command.env_remove(r_arguments::variable());
+    // These variables are meant for this program, which has read them.
+    command.env_remove(r_arguments::VARIABLE);
     for name in environment::program_variables() {
         command.env_remove(name);
     }
     Ok(command)
 }
 
-/// The first `R` on PATH. Looked for here, and from the folder in which the command was given: the app's folder, in which R is
-/// started, must not have its own `R` run by a PATH that is empty or has `.` in it.
+/// Returns the first `R` on PATH. The search is done here and relative to the current folder: if
+/// PATH is empty or contains `.`, the app's folder, in which R is started, must not supply the R
+/// program.
 fn find_r(path: Option<&OsStr>) -> Option<PathBuf> {
     std::env::split_paths(path.unwrap_or(OsStr::new(DEFAULT_PATH)))
         .filter(|folder| !folder.as_os_str().is_empty())
@@ -146,22 +152,24 @@ fn find_r(path: Option<&OsStr>) -> Option<PathBuf> {
         .find(|program| program.is_file() && is_executable(program))
 }
 
-/// The folder of the R package that this program belongs to, through a link from PATH as well.
+/// Returns the folder of the R package that contains this program, also if the program was started
+/// through a symbolic link.
 pub(crate) fn package_folder() -> Result<PathBuf, Failure> {
     let program = std::env::current_exe().and_then(std::fs::canonicalize);
     let package = program.as_deref().ok().and_then(Path::parent).and_then(Path::parent);
     match package.filter(|package| package.join("serve").join("cli.R").is_file()) {
         Some(package) => Ok(package.into()),
         None => Err(Failure::Unavailable(format!(
-            "This program{} is not part of an installed R package rookery: install the package, and link to its \
-             program with rookery::install_cli().",
+            "This program{} is not part of an installed R package rookery: install the package, \
+             and link to its program with rookery::install_cli().",
             program.map(|program| format!(" ({})", program.display())).unwrap_or_default()
         ))),
     }
 }
 
-/// The library with the httpuv that is rookery's in front, before an `.Rprofile` has its say. Where it is not in its place,
-/// R looks further (`compat_library()`).
+/// Returns a value of `R_LIBS` that begins with the library of rookery's own httpuv, so that it
+/// precedes the libraries of an `.Rprofile`. If the library is elsewhere, R finds it itself
+/// (`compat_library()`).
 fn library_path(package: &Path) -> Option<OsString> {
     let compat = package.join("compat");
     if !compat.join("httpuv").join("DESCRIPTION").is_file() {
@@ -175,7 +183,7 @@ fn library_path(package: &Path) -> Option<OsString> {
     Some(libraries)
 }
 
-/// Hands over where the access log goes, and its format.
+/// Adds the target and the format of the access log.
 pub(crate) fn add_log(serve: &ServeSettings, log: &LogTarget, lines: &mut Lines) {
     match log {
         LogTarget::Stdout => lines.line("log", b"stdout"),
@@ -188,7 +196,7 @@ pub(crate) fn add_log(serve: &ServeSettings, log: &LogTarget, lines: &mut Lines)
     lines.line("log_format", if serve.format == Format::Json { b"json" } else { b"common" });
 }
 
-/// Returns what R is told of what it serves, and where.
+/// Returns lines with the target and the address.
 pub(crate) fn target_lines(target: &Target, address: &Address) -> Lines {
     let mut lines = Lines::default();
     lines.line("target", target.path.as_os_str().as_bytes());

@@ -1,5 +1,5 @@
-//! A reload reads the settings again. A mistake in them refuses the reload. Changes that the new
-//! workers can take are applied, and settings that need a restart are reported by name.
+//! A reload reads the settings again. A mistake in the settings cancels the reload. Changes that
+//! the new workers can use are applied, and the log names the changed settings that need a restart.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,7 +18,7 @@ use crate::settings::serve_settings::ServeSettings;
 use crate::settings::sources::{LoadedSettings, Sources};
 use crate::stderr::log_line;
 
-/// The settings of a running server, and everything that it takes to read them again.
+/// The settings of a running server, and what is needed to read them again.
 pub(crate) struct Reload {
     pub(crate) sources: Sources,
     pub(crate) target: Target,
@@ -27,12 +27,13 @@ pub(crate) struct Reload {
     pub(crate) builder: ConfigBuilder,
     pub(crate) status: Arc<SupervisorStatus>,
     pub(crate) tls: Option<Tls>,
-    /// What has been reported about the settings.
+    /// The messages about settings that have been logged already.
     pub(crate) notes: Mutex<Vec<String>>,
 }
 
 impl Reload {
-    /// Reads and checks the settings, applies those of HTTPS, and returns the request for the supervisor.
+    /// Reads and checks the settings, applies those of HTTPS, and returns the command for the
+    /// supervisor.
     pub(crate) fn request(&self) -> SupervisorCommand {
         match self.read() {
             Ok(serve) => SupervisorCommand::Change(Box::new(self.builder.build(&serve, None))),
@@ -60,7 +61,8 @@ impl Reload {
         Ok(serve)
     }
 
-    /// Checks the addresses that have changed: a restart, which they need, would fail.
+    /// Checks the addresses if they have changed, because a mistake would make the later restart
+    /// fail.
     fn check_addresses(&self, serve: &ServeSettings, address: &Address) -> Result<(), Failure> {
         if (&serve.host, serve.port) != (&self.start.host, self.start.port) {
             check::check_address(address)?;
@@ -72,7 +74,7 @@ impl Reload {
         Ok(())
     }
 
-    /// Reports what is new about the settings, and those that have changed without an effect.
+    /// Logs new messages about the settings, and the changed settings that need a restart.
     fn report(&self, notes: Vec<String>, differ: &[&Setting]) {
         let mut before = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         notes.iter().filter(|note| !before.contains(note)).for_each(|note| log_line(note));
@@ -80,16 +82,18 @@ impl Reload {
         if !differ.is_empty() {
             let names: Vec<String> = differ.iter().map(|row| format!("`{}`", row.path())).collect();
             log_line(&format!(
-                "these settings have changed, but keep their old values until the server is restarted: {}",
+                "these settings have changed, but keep their old values until the server is \
+                 restarted: {}",
                 names.join(", ")
             ));
         }
     }
 }
 
-/// Returns true if a server that was started with `start` has to be restarted for a setting of `now`.
+/// Returns true if a change of the setting in `now` takes effect only after a restart of a server
+/// that was started with `start`.
 fn needs_restart(row: &Setting, start: &ServeSettings, now: &ServeSettings) -> bool {
-    // What a terminal has is a single worker.
+    // A terminal is shared with a single worker.
     let is_bound_to_terminal = row.name == "workers" && start.workers.is_interactive;
     is_bound_to_terminal
         || (row.group == Group::Https && !(has_files(start) && has_files(now)))
@@ -100,7 +104,7 @@ fn needs_restart(row: &Setting, start: &ServeSettings, now: &ServeSettings) -> b
         }
 }
 
-/// Returns true if HTTPS is spoken with certificates from files.
+/// Returns true if HTTPS uses certificates from files.
 fn has_files(serve: &ServeSettings) -> bool {
     serve.settings.https() == Some(Https::Files)
 }

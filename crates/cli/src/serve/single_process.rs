@@ -1,5 +1,5 @@
-//! Systems other than Linux have no supervisor: the program becomes the R process that serves, whose
-//! process id, signals and exit status are then the app's own.
+//! Serving on systems other than Linux, which have no supervisor: the program becomes the R
+//! process. Its process id, signals and exit status are then those of the app.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -18,10 +18,10 @@ use crate::serve::tls;
 use crate::settings::serve_settings::ServeSettings;
 use crate::settings::workers::Workers;
 
-/// Serves with one R process. Returns only when that has failed.
+/// Serves with one R process. Returns only if that fails.
 ///
 /// # Errors
-/// When the address or a certificate is not available, or there is no R.
+/// Fails if the address or a certificate is not available, or if R is not found.
 pub(crate) fn serve(
     serve: &ServeSettings,
     target: &Target,
@@ -31,7 +31,8 @@ pub(crate) fn serve(
 ) -> Result<(), Failure> {
     if serve.workers != Workers::of(&rookery_settings::Settings::default(), false)? {
         return Err(Failure::Unavailable(
-            "Options for workers, such as `--workers`, need Linux: without them, one R process serves the app."
+            "Options for workers, such as `--workers`, need Linux: without them, one R process \
+             serves the app."
                 .to_owned(),
         ));
     }
@@ -41,14 +42,14 @@ pub(crate) fn serve(
     Err(exec_r(serve, target, address, log))
 }
 
-/// Replaces this process by R. Returns only when that failed, with the reason.
+/// Replaces this process by R. Returns only if that fails, with the reason.
 fn exec_r(serve: &ServeSettings, target: &Target, address: &Address, log: &LogTarget) -> Failure {
     let mut command = match r_command(target, settings_for_r(serve, target, address, log)) {
         Ok(command) => command,
         Err(failure) => return failure,
     };
     if signals::is_ignored(libc::SIGINT) {
-        // R handles it all the same: blocked, it does not come.
+        // R installs a handler for SIGINT even if the signal is ignored, so the signal is blocked.
         signals::block(&[libc::SIGINT]);
     }
     output::flush();
@@ -85,25 +86,15 @@ fn settings_for_r(
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsString;
-    use std::path::Path;
-
     use super::*;
-    use crate::command_line::{self, CommandLine};
+    use crate::command_line::tests::served;
     use crate::failure::message_of;
 
     fn asked(args: &[&str]) -> ServeSettings {
-        let args = ["rookery", "serve", "."].iter().chain(args);
-        match command_line::read(args.map(OsString::from)) {
-            Ok(CommandLine::Serve(command)) => {
-                ServeSettings::of(rookery_settings::Settings::combine(command.options.given), false)
-                    .unwrap()
-            }
-            other => panic!("{other:?}"),
-        }
+        served(&[&["serve", "."], args].concat())
     }
 
-    /// What R is told, from the folder of these tests.
+    /// Returns the settings that R gets, in the folder of these tests.
     fn lines_for_r(args: &[&str]) -> String {
         let asked = asked(args);
         let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
@@ -113,17 +104,19 @@ mod tests {
     }
 
     #[test]
-    fn address_log_and_settings_are_handed_over() {
+    fn passes_address_log_and_settings_to_r() {
         let here = std::env::current_dir().unwrap().display().to_string();
         let text = lines_for_r(&["--port", "0", "--log", "access.log", "--admin", "unix:look"]);
         let wanted = format!(
-            "target=/app\nhost=127.0.0.1\nport=0\nlog=file\nlog_file={here}/access.log\nlog_format=common\nadmin=unix:{here}/look\n"
+            "target=/app\nhost=127.0.0.1\nport=0\nlog=file\nlog_file={here}/access.log\n\
+             log_format=common\nadmin=unix:{here}/look\n"
         );
         assert!(text.starts_with(&wanted), "{text}");
         let text =
             lines_for_r(&["--host", "unix:s", "--no-log", "--log-format=json", "--proxy-protocol"]);
         let wanted = format!(
-            "target=/app\nsocket={here}/s\ncli:flag:proxy_protocol=TRUE\nlog=nothing\nlog_format=json\n"
+            "target=/app\nsocket={here}/s\ncli:flag:proxy_protocol=TRUE\nlog=nothing\n\
+             log_format=json\n"
         );
         assert!(text.starts_with(&wanted), "{text}");
         let text = lines_for_r(&[
@@ -134,25 +127,25 @@ mod tests {
         ]);
         let wanted = "cli:text:trusted_proxies=10.0.0.0/8\ncli:text:trusted_proxies=unix\n\
                       cli:number:max_body_size=10000000\ncli:number:ws_compression.level=6\n\
-                      cli:number:ws_compression.threshold=512\ncli:flag:ws_compression.takeover=FALSE\n\
-                      cli:flag:request_id_header=FALSE\n";
+                      cli:number:ws_compression.threshold=512\n\
+                      cli:flag:ws_compression.takeover=FALSE\ncli:flag:request_id_header=FALSE\n";
         assert!(text.contains(wanted), "{text}");
     }
 
     #[test]
-    fn how_tls_is_to_be_spoken_is_handed_over() {
-        let tls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
-        let [cert, key] =
-            ["pem", "key"].map(|kind| tls.join(format!("localhost.{kind}")).display().to_string());
+    fn passes_https_settings_to_r() {
+        let [cert, key] = ["localhost.pem", "localhost.key"]
+            .map(|name| rookery_test_support::tls_file(name).display().to_string());
         let files = ["--tls-cert", &cert, "--tls-key", &key, "--no-http2-websockets"];
         let text = lines_for_r(
             &[&files[..], &["--hsts=31536000,subdomains", "--redirect-from=8080"]].concat(),
         );
-        let wanted = "\ntls:text:tls_min_version=1.2\ntls:flag:http2=TRUE\ntls:flag:http2_websockets=FALSE\n\
+        let wanted = "\ntls:text:tls_min_version=1.2\ntls:flag:http2=TRUE\n\
+                      tls:flag:http2_websockets=FALSE\n\
                       tls:number:hsts.max_age=31536000\ntls:flag:hsts.include_subdomains=TRUE\n\
                       tls:flag:hsts.preload=FALSE\ntls:number:redirect_from=8080\n";
         assert!(text.contains(wanted), "{text}");
-        let ca = tls.join("ca.pem").display().to_string();
+        let ca = rookery_test_support::tls_file("ca.pem").display().to_string();
         let acme = [
             "--domain=b.example.org",
             "--agree-tos",
@@ -161,14 +154,15 @@ mod tests {
         ];
         let text =
             lines_for_r(&[&acme[..], &["--acme-challenge=tls-alpn-01", "--acme-ca", &ca]].concat());
-        let wanted = "\ntls:text:domain=b.example.org\ntls:text:email=me@example.org\ntls:flag:agree_tos=TRUE\n\
+        let wanted = "\ntls:text:domain=b.example.org\ntls:text:email=me@example.org\n\
+                      tls:flag:agree_tos=TRUE\n\
                       tls:flag:acme_staging=FALSE\ntls:text:acme_profile=shortlived\n\
                       tls:text:acme_challenge=tls-alpn-01\ntls:text:acme_ca=/";
         assert!(text.contains(wanted), "{text}");
     }
 
     #[test]
-    fn options_about_workers_need_linux() {
+    fn options_for_workers_need_linux() {
         let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
         let address = Address::parse("127.0.0.1", 0).unwrap();
         for args in [&["--workers", "2"][..], &["--drain", "5s"]] {

@@ -1,4 +1,4 @@
-//! A folder with `index.html`, served by this process: no R is needed, nor started.
+//! Serving a static site, a folder with `index.html`, in this process and without R.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,16 +21,16 @@ use crate::stderr::{log_line, print_lines};
 use crate::terminal::browser;
 use crate::terminal::startup_screen::{StartupScreen, is_coloured};
 
-/// How long replies that are being sent are waited for after the first signal: `docker stop` kills after 10 s, and stopping
-/// takes one of them.
+/// How long responses may take to finish after the first signal to stop. `docker stop` kills the
+/// process after 10 s, and stopping takes about a second.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(8500);
-/// How often it is looked whether they have been sent.
+/// The interval of checks whether the responses are finished.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Serves until a signal ends it.
+/// Serves until a signal stops the server.
 ///
 /// # Errors
-/// When the address cannot be had, or a file that was named not be used.
+/// Fails if the address is not available, or if a file that a setting names cannot be used.
 pub(crate) fn serve(
     target: &Target,
     asked: &ServeSettings,
@@ -38,11 +38,7 @@ pub(crate) fn serve(
     redirect_address: Option<&Address>,
     log: &LogTarget,
 ) -> Result<(), Failure> {
-    let signals = Signals::start().map_err(|error| {
-        Failure::Unavailable(format!(
-            "The thread that waits for signals cannot be started: {error}."
-        ))
-    })?;
+    let signals = Signals::start()?;
     let opened = tls::load(&asked.settings)?;
     let tls = opened.as_ref().map(|opened| opened.tls.clone());
     let files = StaticFiles::new();
@@ -100,8 +96,8 @@ pub(crate) fn serve(
     Ok(())
 }
 
-/// Waits for the signal that ends it. A SIGHUP that was sent to a server of HTTPS has certificates read anew, SIGUSR1 the log's file
-/// opened anew.
+/// Waits for the signal that stops the server. Until then, SIGHUP reads the certificates again, and
+/// SIGUSR1 opens the log file again.
 fn run_until_stopped(
     signals: &Signals,
     tls: Option<&Tls>,
@@ -110,7 +106,7 @@ fn run_until_stopped(
     manager: &ServiceManager,
 ) -> Option<ReceivedSignal> {
     loop {
-        // The thread that serves has answered before the manager is told that it is alive.
+        // The I/O thread responds to `connections`, so its hang stops the pings of the watchdog.
         let signal = match manager.watchdog_interval() {
             None => signals.recv(),
             Some(time) => {
@@ -140,7 +136,8 @@ fn run_until_stopped(
     }
 }
 
-/// Waits until what is being sent has been sent, or time is up. A second signal ends the process.
+/// Waits until all responses are finished or the time is over. A second signal terminates the
+/// process.
 fn drain(
     listeners: &Listeners,
     signals: &Signals,

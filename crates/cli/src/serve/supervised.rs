@@ -1,4 +1,4 @@
-//! R processes behind one address: this process is the server and their supervisor.
+//! Serving an app in R processes, with this process as their front end and supervisor.
 
 use std::sync::{Arc, Mutex};
 
@@ -29,10 +29,11 @@ use crate::stderr::log_line;
 use crate::terminal::r_prompt::PromptWatcher;
 use crate::terminal::startup_screen::{StartupScreen, is_coloured};
 
-/// Serves until a signal ends it.
+/// Serves until a signal stops the server.
 ///
 /// # Errors
-/// When the address cannot be had, a file that was named not be used, or no worker becomes ready.
+/// Fails if the address is not available, if a file that a setting names cannot be used, or if no
+/// worker becomes ready.
 pub(crate) fn serve(
     sources: Sources,
     loaded: &LoadedSettings,
@@ -43,12 +44,8 @@ pub(crate) fn serve(
 ) -> Result<(), Failure> {
     let serve = &loaded.serve;
     let workers = &serve.workers;
-    let signals = Signals::start().map_err(|error| {
-        Failure::Unavailable(format!(
-            "The thread that waits for signals cannot be started: {error}."
-        ))
-    })?;
-    // Looked for once, and said at once when it is not there.
+    let signals = Signals::start()?;
+    // Fails here rather than in each worker if R is not installed.
     r_command::worker_command(serve, target, address, None)?;
     let files = open_files();
     let tls_setup = tls::load(&serve.settings)?;
@@ -60,9 +57,9 @@ pub(crate) fn serve(
     let log = log_target.open(log_format(serve.format, workers))?;
     server.set_access_log(log.as_ref().map(Log::access_log));
     let listener_config = ListenerConfig {
-        // The app's static paths that are the same in all workers.
+        // The static paths that all workers of the app share.
         files: registry.files(),
-        // Where the app of the workers does.
+        // The workers' app may respond to the head of a request, before the body has arrived.
         sees_heads: true,
         tls: tls.clone(),
         spool: Arc::new(SpoolFolder::new(settings.spool_folder, log_line)),
@@ -150,7 +147,7 @@ pub(crate) fn serve(
     }
 }
 
-/// Returns what the program ends with. `failure` is the message of the last failed start.
+/// Returns the result of the program. `failure` is the app's message from the last failed start.
 fn result_of(outcome: Outcome, failure: Option<String>) -> Result<(), Failure> {
     match outcome {
         Outcome::Stopped | Outcome::Ended(Exit::Status(0)) => Ok(()),

@@ -1,4 +1,4 @@
-//! Commands to the supervisor, from signals and from changes of the app's files.
+//! The commands that signals and changed files of the app send to the supervisor.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,20 +8,21 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::failure::Failure;
 use crate::process::signals::{ReceivedSignal, Signals, StopCounter};
+use crate::process::start_thread;
 use crate::serve::file_watcher::FileWatcher;
 use crate::serve::reload::Reload;
 use crate::stderr::log_line;
 use crate::terminal::r_prompt::PromptWatcher;
 
-/// The second signal to stop, by which the process is terminated.
+/// The second signal to stop, by which the process is terminated in the end.
 static SECOND_STOP: OnceLock<ReceivedSignal> = OnceLock::new();
 
-/// Returns the second signal to stop, if the process has received one.
+/// Returns the second signal to stop, if there was one.
 pub(crate) fn second_stop() -> Option<ReceivedSignal> {
     SECOND_STOP.get().copied()
 }
 
-/// Has workers replaced when a file of the app has changed.
+/// Starts the thread that requests a reload when a file of the app has changed.
 pub(crate) fn watch_files(
     reload: Arc<Reload>,
     commands: UnboundedSender<SupervisorCommand>,
@@ -40,7 +41,7 @@ pub(crate) fn watch_files(
 /// Starts the thread that turns signals into commands.
 ///
 /// # Errors
-/// Fails when the thread cannot be started.
+/// Fails if the thread cannot be started.
 pub(crate) fn send_commands(
     signals: Signals,
     reload: Arc<Reload>,
@@ -48,20 +49,16 @@ pub(crate) fn send_commands(
     terminal: Option<PromptWatcher>,
     commands: UnboundedSender<SupervisorCommand>,
 ) -> Result<(), Failure> {
-    start_thread("rookery-asked", move || {
+    start_thread("rookery-control", move || {
         forward_signals(&signals, &reload, log.as_ref(), terminal.as_ref(), &commands);
     })
 }
 
-fn start_thread(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
-    let started = std::thread::Builder::new().name(name.to_owned()).spawn(body);
-    let failed = |error| Failure::Unavailable(format!("A thread cannot be started: {error}."));
-    started.map(drop).map_err(failed)
-}
-
-/// SIGUSR2, and a SIGHUP sent by a process, replace all workers and read settings and certificates
-/// again; SIGUSR1 reopens the log's file; SIGTTIN and SIGTTOU change how many workers there are; any
-/// other signal ends it. Ctrl-C at a prompt is for R.
+/// Turns signals into commands until the supervisor stops.
+///
+/// SIGUSR2, and a SIGHUP that a process sent, request a reload. SIGUSR1 opens the log file again.
+/// SIGTTIN and SIGTTOU change the number of workers. Other signals stop the server, except Ctrl-C
+/// while R is at a prompt.
 fn forward_signals(
     signals: &Signals,
     reload: &Reload,
@@ -96,7 +93,7 @@ fn forward_signals(
                 continue;
             }
             if times > 1 {
-                // A third finds this counts.
+                // A third signal does not replace the second.
                 let _ = SECOND_STOP.set(signal);
             }
             SupervisorCommand::Stop

@@ -19,7 +19,7 @@ use crate::settings::serve_settings::ServeSettings;
 use crate::settings::workers::{self, MaxMemory, Workers};
 use crate::stderr::log_line;
 
-/// What plans are made of besides settings.
+/// The parts of the configuration that are not settings or do not change at a reload.
 pub(crate) struct ConfigBuilder {
     pub(crate) target: Target,
     pub(crate) address: Address,
@@ -28,7 +28,7 @@ pub(crate) struct ConfigBuilder {
 }
 
 impl ConfigBuilder {
-    /// Returns the plan of the supervisor for these settings.
+    /// Returns the supervisor's configuration for these settings.
     pub(crate) fn build(
         &self,
         serve: &ServeSettings,
@@ -53,7 +53,7 @@ impl ConfigBuilder {
                 start: workers.start_timeout,
                 drain: workers.drain,
                 sessions: workers.drain_sessions,
-                busy: workers.kill_stuck,
+                busy: workers.worker_timeout,
                 interrupts: serve.settings.0.flag("interrupt_requests"),
                 delay: serve.shutdown_delay,
                 stop: if workers.is_interactive { workers.drain } else { Timeouts::default().stop },
@@ -83,20 +83,20 @@ pub(crate) fn pool_limits(
         Address::Tcp { socket, .. } => socket.to_string(),
         Address::Unix(path) => path.display().to_string(),
     };
-    let name = workers.name.clone();
+    let cookie_suffix = workers.cookie_suffix.clone();
     PoolLimits {
-        queue: config.queue.requests,
-        queue_time: workers.queue_timeout,
-        in_flight: workers.max_in_flight,
-        stream_bytes: config.queue.stream_bytes,
-        sessions: workers
+        max_queued_requests: config.queue.max_queued_requests,
+        queue_timeout: workers.queue_timeout,
+        max_in_flight: workers.max_in_flight,
+        max_stream_queue_size: config.queue.max_stream_queue_size,
+        max_sessions: workers
             .max_sessions
             .and_then(|most| usize::try_from(most).ok())
             .unwrap_or(usize::MAX),
-        retries_begun: workers.retry_begun,
-        keeps_half_closed: workers.keep_half_closed,
-        name: name.unwrap_or_else(|| server_name(&target.path, &of_address)),
-        sticky: match workers.sticky {
+        retry_safe_methods: workers.retry_safe_methods,
+        keep_half_closed: workers.keep_half_closed,
+        cookie_suffix: cookie_suffix.unwrap_or_else(|| server_name(&target.path, &of_address)),
+        session_affinity: match workers.sticky {
             workers::Sticky::Auto => SessionAffinity::Auto,
             workers::Sticky::None => SessionAffinity::None,
             workers::Sticky::Cookie => SessionAffinity::Cookie,
@@ -106,12 +106,12 @@ pub(crate) fn pool_limits(
     }
 }
 
-/// Returns when something should be sent to this server.
+/// Returns the conditions under which the server is ready.
 pub(crate) fn readiness(workers: &Workers) -> ReadinessPolicy {
     ReadinessPolicy { min_ready: workers.min_ready, drain_status: workers.drain_status }
 }
 
-/// The listeners that clients connect to, for workers to accept on.
+/// Copies the listeners for workers to accept connections on.
 pub(crate) fn public_listeners(
     listeners: &Listeners,
     log: &LogTarget,
@@ -121,28 +121,29 @@ pub(crate) fn public_listeners(
     };
     let (sockets, redirects) = listeners.copy_sockets().map_err(failed)?;
     let log = match log {
-        // A worker's own standard output is a pipe to this process.
+        // The standard output of a worker is a pipe to this process.
         LogTarget::Stdout => std::io::stdout().as_fd().try_clone_to_owned().ok(),
         LogTarget::Nothing | LogTarget::File(_) => None,
     };
     Ok(PublicListeners { sockets, redirects, log })
 }
 
-/// Returns how lines of the log look: of several workers they say which one it was.
+/// Returns the format of the access log. With several workers, each line also names the worker.
 pub(crate) fn log_format(asked: Format, workers: &Workers) -> Format {
     match asked {
-        // Of one, the number would always be the same.
+        // With a single worker, its number would always be the same.
         Format::Common if workers.count > 1 => Format::CommonOfWorkers,
         asked => asked,
     }
 }
 
-/// How much memory of its own a worker may have, in a control group that may have so much; said where nobody has.
+/// Returns the memory limit of each worker. `limit` is that of the control group. A limit that is
+/// derived from it is logged.
 fn worker_memory_limit(workers: &Workers, limit: Option<u64>) -> Option<MemoryLimit> {
     let group = match (workers.max_memory, limit) {
         (MaxMemory::Bytes(bytes), _) => return Some(MemoryLimit::Each(bytes)),
         (MaxMemory::Any, _) | (MaxMemory::Share, None) => return None,
-        // A share of one would be a limit that nobody has asked for.
+        // A single worker has no derived limit, because nobody has requested one.
         (MaxMemory::Share, Some(_)) if workers.count == 1 => return None,
         (MaxMemory::Share, Some(limit)) => limit,
     };
@@ -150,11 +151,14 @@ fn worker_memory_limit(workers: &Workers, limit: Option<u64>) -> Option<MemoryLi
     let several = workers.count + workers.spares + workers.surge;
     match limit.each(several) {
         Some(each) => log_line(&format!(
-            "a worker that uses more than {} MB of memory is replaced: {several} workers share 80 % of the {megabytes} MB of this control group (`--max-memory` sets another limit, 0 none)",
+            "a worker that uses more than {} MB of memory is replaced: {several} workers share 80 \
+             % of the {megabytes} MB of this control group (`--max-memory` sets another limit, 0 \
+             none)",
             each / 1_000_000
         )),
         None => log_line(&format!(
-            "the {megabytes} MB of this control group are too little for {several} workers, so no worker is replaced for its memory: set `--max-memory`"
+            "the {megabytes} MB of this control group are too little for {several} workers, so no \
+             worker is replaced for its memory: set `--max-memory`"
         )),
     }
     Some(limit)

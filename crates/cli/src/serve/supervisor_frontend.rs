@@ -1,4 +1,5 @@
-//! The supervisor's front end: what it shows to the user, the service manager and clients.
+//! The front end of the supervisor: its listeners, the start-up screen, and the notifications for
+//! the service manager.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -14,28 +15,29 @@ use crate::listen::listeners::Listeners;
 use crate::stderr::{log_line, print_lines};
 use crate::terminal::browser;
 
-/// What clients come to, and who is counts of it.
+/// The listeners of clients and of the admin, and everything that is notified of the server's
+/// state.
 pub(crate) struct SupervisorFrontend {
     listeners: Listeners,
-    /// The start-up screen, with colour if the terminal has it.
+    /// The start-up screen, with colour if standard error is a terminal.
     screen: String,
     opens_browser: bool,
     admin: AdminListener,
     manager: ServiceManager,
-    /// What the service manager has been counts.
+    /// The state that was last reported to the service manager.
     state: Cell<(Phase, WorkerCounts)>,
-    /// The app's own message, where it has not started.
+    /// The app's own message from the last failed start.
     failure: RefCell<Option<String>>,
 }
 
-/// What the service manager has been counts of the workers.
+/// The numbers that were last reported to the service manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct WorkerCounts {
     ready: usize,
     failures: usize,
 }
 
-/// So many failures of workers within a minute are counts.
+/// The number of failures within a minute from which on failures are reported.
 const REPORTED_FAILURES: usize = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,10 +49,10 @@ enum Phase {
 }
 
 impl SupervisorFrontend {
-    /// Starts the admin listener. `screen` is the start-up screen.
+    /// Starts the admin listener. `screen` is the text of the start-up screen.
     ///
     /// # Errors
-    /// Fails when the admin address is not available.
+    /// Fails if the admin address is not available.
     pub(crate) fn new(
         listeners: Listeners,
         screen: String,
@@ -91,7 +93,7 @@ impl SupervisorFrontend {
     }
 }
 
-/// Returns what a service manager shows: what the server does, and what is wrong with its workers.
+/// Returns the status line for the service manager.
 fn status_line(doing: String, counts: WorkerCounts, workers: usize) -> String {
     let mut parts = vec![doing];
     if workers > 1 || counts.ready == 0 {
@@ -132,7 +134,7 @@ impl Frontend for SupervisorFrontend {
     }
 
     fn turns_every(&self) -> Duration {
-        // WorkerCounts when three quarters of this are over, so a turn at half of it is never the one that comes too late.
+        // A ping is due after three quarters of the interval, so with half of it no ping is late.
         self.manager.watchdog_interval().map_or(Duration::MAX, |time| time / 2)
     }
 
@@ -142,13 +144,14 @@ impl Frontend for SupervisorFrontend {
                 self.set_phase(Phase::Stopping);
                 self.manager.stopping("Waiting for load balancers (--shutdown-delay)");
             }
-            // What is served goes on.
+            // The app can be served without the admin socket.
             SupervisorEvent::Started(folder) => {
                 if let Err(error) = self.admin.listen_in(folder) {
                     log_line(&format!("`rookery status` will not find this server: {error}"));
                 }
             }
-            // The thread of the connections has answered before, and this is that of the workers.
+            // This event comes from the supervisor's thread, after the I/O thread has responded. So
+            // a hang of either thread stops the pings.
             SupervisorEvent::Turned { ready, workers, failures } => {
                 self.manager.ping_watchdog();
                 let now = WorkerCounts {
@@ -169,7 +172,7 @@ impl Frontend for SupervisorFrontend {
             SupervisorEvent::Failed(message) => {
                 *self.failure.borrow_mut() = Some(message.to_owned())
             }
-            // Before it serves, a manager waits for that and for no end of a reload.
+            // A service manager that waits for READY=1 does not accept RELOADING=1.
             SupervisorEvent::Reloading
                 if matches!(self.state.get().0, Phase::Serving | Phase::Reloading) =>
             {
@@ -190,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_status_says_what_is_wrong_with_workers() {
+    fn the_status_line_reports_failing_workers() {
         let line = |ready, failures, workers| {
             status_line("Serving on /s".to_owned(), WorkerCounts { ready, failures }, workers)
         };

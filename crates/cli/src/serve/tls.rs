@@ -1,4 +1,4 @@
-//! What HTTPS is spoken with.
+//! Certificates and settings of HTTPS.
 
 use std::path::{Path, PathBuf};
 
@@ -14,21 +14,22 @@ use crate::settings::combined::{self, CombinedSettings, Https};
 use crate::stderr::log_line;
 use crate::user_paths::absolute;
 
-/// What HTTPS is spoken with, and who sees to its certificate.
+/// The TLS configuration, and the source of its certificates.
 #[derive(Debug)]
 pub(crate) struct TlsSetup {
     pub(crate) tls: Tls,
-    /// The certificate for this machine only, if it is served with that.
+    /// The development certificate, if that is used.
     pub(crate) development: Option<DevelopmentCertificate>,
     acme: Option<(Acme, Vec<Challenge>)>,
 }
 
 impl TlsSetup {
-    /// Has the certificate ordered and renewed, where an authority issues it, until what it returns is dropped. The server listens
-    /// by now.
+    /// Starts the thread that orders and renews the certificate, if an ACME authority issues it.
+    /// The thread stops when the returned value is dropped. The server must be listening already,
+    /// so that it can respond to challenges.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// Fails if the thread cannot be started.
     pub(crate) fn start_renewer(&self) -> Result<Option<Renewer>, Failure> {
         let Some((acme, challenges)) = &self.acme else { return Ok(None) };
         let renewer = acme.start_renewer(self.tls.clone(), challenges.clone(), log_line);
@@ -40,28 +41,23 @@ impl TlsSetup {
     }
 }
 
-/// Reads certificates and keys; none without HTTPS. The one to develop with is made if it is not there; the start-up screen
-/// shows its fingerprint, to be compared with what a browser shows.
+/// Reads the certificates and keys; `None` without HTTPS. The development certificate is created if
+/// necessary. The start-up screen shows its fingerprint, so that users can compare it with the one
+/// that the browser shows.
 ///
 /// # Errors
-/// When they cannot be read, or do not belong together.
+/// Fails if a file cannot be read, or if a certificate and its key do not match.
 pub(crate) fn load(settings: &CombinedSettings) -> Result<Option<TlsSetup>, Failure> {
     if settings.https() != Some(Https::Development) {
         return load_files(settings, log_line);
     }
-    let folder = data_folder().join("tls");
-    let made = DevelopmentCertificate::load_or_create(&folder).map_err(|error| {
-        let folder = folder.display();
-        Failure::Unavailable(format!(
-            "The development certificate cannot be stored in {folder}: {error}."
-        ))
-    })?;
+    let made = development_certificate()?;
     let pairs = vec![pair(&made.file, &made.file)];
     let tls = new_tls(TlsSettings { pairs, ..TlsSettings::default() }, log_line)?;
     Ok(Some(TlsSetup { tls, development: Some(made), acme: None }))
 }
 
-/// Reads certificates and keys anew, and says so.
+/// Reads the certificates and keys again, and logs the result.
 pub(crate) fn reload(tls: &Tls) {
     match tls.reload() {
         Ok(()) => log_line("TLS: the certificates have been read again"),
@@ -71,10 +67,10 @@ pub(crate) fn reload(tls: &Tls) {
     }
 }
 
-/// Reads certificates again, from the files that settings name now, and reports that.
+/// Reads the certificates and keys from the files that the settings now name, and logs that.
 ///
 /// # Errors
-/// Fails when they cannot be used; those from before stay.
+/// Fails if the files cannot be used. The previous certificates stay in use.
 #[cfg(target_os = "linux")]
 pub(crate) fn apply(tls: &Tls, settings: &CombinedSettings) -> Result<(), Failure> {
     if settings.https() != Some(Https::Files) {
@@ -87,10 +83,11 @@ pub(crate) fn apply(tls: &Tls, settings: &CombinedSettings) -> Result<(), Failur
     Ok(())
 }
 
-/// Whether files can be used, for an R that is to read them: it takes a while to start.
+/// Checks the files of HTTPS. A worker that accepts connections reads them as well, but only after
+/// R has started, which takes a while.
 ///
 /// # Errors
-/// When they cannot.
+/// Fails if a file cannot be used.
 pub(crate) fn check(settings: &CombinedSettings) -> Result<(), Failure> {
     if settings.https() == Some(Https::Development) {
         return Ok(());
@@ -98,9 +95,18 @@ pub(crate) fn check(settings: &CombinedSettings) -> Result<(), Failure> {
     load_files(settings, |_| ()).map(drop)
 }
 
-/// The file with the certificate to develop with, and its key; `None` if it cannot be kept.
-pub(crate) fn development_file() -> Option<PathBuf> {
-    Some(DevelopmentCertificate::load_or_create(&data_folder().join("tls")).ok()?.file)
+/// Returns the development certificate, which is created if necessary.
+///
+/// # Errors
+/// Fails if the certificate cannot be stored.
+pub(crate) fn development_certificate() -> Result<DevelopmentCertificate, Failure> {
+    let folder = data_folder().join("tls");
+    DevelopmentCertificate::load_or_create(&folder).map_err(|error| {
+        let folder = folder.display();
+        Failure::Unavailable(format!(
+            "The development certificate cannot be stored in {folder}: {error}."
+        ))
+    })
 }
 
 fn tls_settings(all: &rookery_settings::Settings) -> TlsSettings {
@@ -109,11 +115,7 @@ fn tls_settings(all: &rookery_settings::Settings) -> TlsSettings {
     let keys = files("tls_key").unwrap_or_else(|| certificates.clone());
     let is_text = |name, text| all.text(name).is_some_and(|own| own == text);
     TlsSettings {
-        pairs: certificates
-            .iter()
-            .zip(&keys)
-            .map(|(certificate, key)| pair(certificate, key))
-            .collect(),
+        pairs: certificates.iter().zip(&keys).map(|(cert, key)| pair(cert, key)).collect(),
         client_ca: combined::path(all, "tls_client_ca").map(Pem::File),
         client_is_optional: is_text("tls_client_auth", "optional"),
         minimum: if is_text("tls_min_version", "1.3") {
@@ -139,7 +141,7 @@ fn hsts(value: &Value) -> Option<Hsts> {
     })
 }
 
-/// Returns `None` without HTTPS.
+/// Reads certificates other than the development certificate. Returns `None` without HTTPS.
 fn load_files(settings: &CombinedSettings, notice: fn(&str)) -> Result<Option<TlsSetup>, Failure> {
     let mut requested = tls_settings(&settings.0);
     let setup = |tls, acme| Ok(Some(TlsSetup { tls, development: None, acme }));
@@ -181,7 +183,7 @@ fn acme_settings(all: &rookery_settings::Settings) -> rookery_acme::Settings {
     }
 }
 
-/// What is wrong with what an authority is requested for, with the option that mends it.
+/// Returns the failure for a wrong ACME setting, with the option that corrects it.
 fn acme_failure(error: &BadSettings) -> Failure {
     match error {
         BadSettings::Terms(_) => {
@@ -206,16 +208,17 @@ fn new_tls(settings: TlsSettings, notice: fn(&str)) -> Result<Tls, Failure> {
     Tls::new(settings, notice).map_err(|error| Failure::Unavailable(format!("{error}")))
 }
 
-/// Where R keeps data of the package: `tools::R_user_dir("rookery", "data")`.
+/// Returns the folder of `tools::R_user_dir("rookery", "data")` in R.
 fn data_folder() -> PathBuf {
     let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let own = if cfg!(target_os = "macos") {
+    let usual = if cfg!(target_os = "macos") {
         "~/Library/Application Support/org.R-project.R"
     } else {
         "~/.local/share"
     };
-    let base =
-        folder("R_USER_DATA_DIR").or_else(|| folder("XDG_DATA_HOME")).unwrap_or_else(|| own.into());
+    let base = folder("R_USER_DATA_DIR")
+        .or_else(|| folder("XDG_DATA_HOME"))
+        .unwrap_or_else(|| usual.into());
     absolute(&base).join("R").join("rookery")
 }
 
@@ -225,6 +228,7 @@ mod tests {
 
     use super::*;
     use crate::command_line::tests::options_of;
+    use crate::failure::message_of;
 
     fn settings(words: &[&str]) -> CombinedSettings {
         let given = options_of(&[&["serve", "a"], words].concat()).given;
@@ -236,13 +240,10 @@ mod tests {
     }
 
     #[test]
-    fn certificates_and_what_browsers_are_told_are_understood() {
+    fn converts_settings_of_certificates_and_hsts() {
         let pairs = |requested: &TlsSettings| -> Vec<(Pem, Pem)> {
-            requested
-                .pairs
-                .iter()
-                .map(|pair| (pair.certificate.clone(), pair.key.clone()))
-                .collect()
+            let pairs = requested.pairs.iter();
+            pairs.map(|pair| (pair.certificate.clone(), pair.key.clone())).collect()
         };
         let pem = |path| Pem::File(absolute(Path::new(path)));
         let one = files(&["--tls-cert", "c"]);
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_authority_is_asked_for_is_understood() {
+    fn converts_acme_settings() {
         let requested =
             |words: &[&str]| acme_settings(&settings(&[&["--domain=b.org"], words].concat()).0);
         let plain = requested(&[]);
@@ -308,19 +309,15 @@ mod tests {
     }
 
     #[test]
-    fn what_an_authority_is_asked_for_is_checked_before_it_is_asked() {
+    fn checks_acme_settings_before_sending_requests() {
         let folder = tempfile::tempdir().unwrap();
         let dir = format!("--acme-dir={}", folder.path().join("acme").display());
-        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
-        let client_ca = format!("--tls-client-ca={}", tests.join("ca.pem").display());
-        // Without the port that requests are sent on from by default.
+        let client_ca =
+            format!("--tls-client-ca={}", rookery_test_support::tls_file("ca.pem").display());
+        // Without this option the redirect port would be 80.
         let defaults = ["--domain=app.example.org", "--redirect-from=none", &dir];
-        let said = |words: &[&str]| match check(&settings(&[&defaults[..], words].concat())) {
-            Ok(()) => "fine".to_owned(),
-            Err(Failure::CommandLine(said) | Failure::Unavailable(said)) => said,
-            Err(other) => panic!("{other:?}"),
-        };
-        assert_eq!(said(&["--agree-tos"]), "fine");
+        let checked = |words: &[&str]| check(&settings(&[&defaults[..], words].concat()));
+        checked(&["--agree-tos"]).unwrap();
         for (words, says) in [
             (
                 &[][..],
@@ -330,7 +327,8 @@ mod tests {
             (&["--agree-tos", "--email=me"], "`--email`: `me` is not an e-mail address."),
             (
                 &["--agree-tos", "--acme-ca=/nowhere/ca.pem"],
-                "`--acme-ca`: the root certificates for the authority cannot be used: /nowhere/ca.pem cannot be read",
+                "`--acme-ca`: the root certificates for the authority cannot be used: \
+                 /nowhere/ca.pem cannot be read",
             ),
             (
                 &["--agree-tos", "--acme-dir=/proc/acme"],
@@ -349,18 +347,15 @@ mod tests {
                 "`--domain`: the authority has no client certificate, so a redirect port is needed",
             ),
         ] {
-            let said = said(words);
-            assert!(said.starts_with(says), "{said}");
+            let message = message_of(checked(words));
+            assert!(message.starts_with(says), "{message}");
         }
     }
 
     #[test]
-    fn a_certificate_that_is_not_there_is_said_at_once() {
-        let Err(Failure::Unavailable(said)) = check(&settings(&["--tls-cert=/nowhere/cert.pem"]))
-        else {
-            panic!("there is none")
-        };
-        assert!(said.contains("there is no file /nowhere/cert.pem"), "{said}");
+    fn a_missing_certificate_is_reported_at_once() {
+        let message = message_of(check(&settings(&["--tls-cert=/nowhere/cert.pem"])));
+        assert!(message.contains("there is no file /nowhere/cert.pem"), "{message}");
         check(&settings(&["--tls=dev"])).unwrap();
         check(&settings(&[])).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Where the admin listener is, as the command line names it.
+//! The address of the admin listener.
 
 use std::path::Path;
 
@@ -7,14 +7,17 @@ use rookery_status::AdminAddress;
 use crate::failure::Failure;
 use crate::user_paths::absolute;
 
+/// Parses the value of `--admin`. A relative socket path becomes absolute.
+///
 /// # Errors
-/// When it is no address.
+/// Fails if the text is not an address.
 pub(crate) fn parse(text: &str) -> Result<AdminAddress, Failure> {
     match AdminAddress::parse(text) {
         Some(AdminAddress::Unix(path)) => Ok(AdminAddress::Unix(absolute(Path::new(&path)))),
         Some(tcp @ AdminAddress::Tcp(_)) => Ok(tcp),
         None => Err(Failure::CommandLine(format!(
-            "`--admin` must be an address with a port, such as 127.0.0.1:9100, or unix:/path/of/a/socket, not `{text}`."
+            "`--admin` must be an address with a port, such as 127.0.0.1:9100, or \
+             unix:/path/of/a/socket, not `{text}`."
         ))),
     }
 }
@@ -25,7 +28,7 @@ mod tests {
     use crate::failure::message_of;
 
     #[test]
-    fn a_socket_is_where_the_command_was_given() {
+    fn parses_addresses_and_makes_socket_paths_absolute() {
         assert_eq!(parse("[::1]:9100").unwrap(), AdminAddress::Tcp("[::1]:9100".parse().unwrap()));
         assert_eq!(parse("unix:/run/r/admin").unwrap(), AdminAddress::Unix("/run/r/admin".into()));
         assert!(matches!(parse("unix:a").unwrap(), AdminAddress::Unix(path) if path.is_absolute()));

@@ -1,4 +1,4 @@
-//! The settings of all sources, as the server and R take them.
+//! The combined settings of all sources, and the values that the server uses.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::failure::Failure;
 use crate::process::allocator;
 use crate::user_paths::{absolute, is_executable, is_writable};
 
-/// Where the certificates for HTTPS come from.
+/// The origin of the certificates for HTTPS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Https {
-    /// One for this machine, made by us.
+    /// A self-signed certificate for this machine.
     Development,
     Files,
     Authority,
@@ -23,12 +23,12 @@ pub(crate) fn path(all: &rookery_settings::Settings, name: &str) -> Option<PathB
     all.value(name)?.path().map(absolute)
 }
 
-/// Returns a time, if it is bounded.
+/// Returns a time; `None` if it is unlimited or has no value.
 pub(crate) fn time(all: &rookery_settings::Settings, name: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(all.number(name)?).ok()
 }
 
-/// The settings of all sources.
+/// The combined settings of all sources.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CombinedSettings(pub(crate) rookery_settings::Settings);
 
@@ -42,17 +42,18 @@ pub(crate) struct ServerSettings {
 }
 
 impl CombinedSettings {
-    /// Checks what can be checked before R is started.
+    /// Checks the proxies and the folder of spooled bodies, before R is started.
     ///
     /// # Errors
-    /// Fails when a folder cannot be used.
+    /// Fails if one of them cannot be used.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         self.proxies()?;
         let folder = self.spool_folder();
         let Some(given) = self.0.given("spool_dir") else { return Ok(()) };
         if !(folder.is_dir() && is_writable(&folder) && is_executable(&folder)) {
             return Err(Failure::Unavailable(format!(
-                "{} names `{}`, which is not a folder that this user can write to: create it, or choose another folder.",
+                "{} names `{}`, which is not a folder that this user can write to: create it, or \
+                 choose another folder.",
                 given.name(),
                 folder.display()
             )));
@@ -69,7 +70,7 @@ impl CombinedSettings {
     /// Returns the settings of a server in this process.
     ///
     /// # Errors
-    /// Fails when the proxies cannot be used.
+    /// Fails if the proxies cannot be used.
     pub(crate) fn server_settings(&self) -> Result<ServerSettings, Failure> {
         Ok(ServerSettings {
             config: self.config(),
@@ -79,9 +80,9 @@ impl CombinedSettings {
         })
     }
 
-    /// Returns the limits: what was given, else the defaults of the server.
+    /// Returns the limits of the server, with its defaults for limits that are not given.
     fn config(&self) -> Config {
-        let mut config = Config { trim: Some(allocator::reclaim), ..Config::default() };
+        let mut config = Config { trim: Some(allocator::trim), ..Config::default() };
         for given in self.0.all() {
             if let (Some(limit), Some(number)) = (limit_of(given.setting), given.value.number()) {
                 limit.set(&mut config, number);
@@ -90,67 +91,49 @@ impl CombinedSettings {
         config
     }
 
-    /// Where large bodies of requests lie.
+    /// Returns the folder for large request bodies.
     fn spool_folder(&self) -> PathBuf {
         path(&self.0, "spool_dir").unwrap_or_else(std::env::temp_dir)
     }
 
-    /// Returns where certificates come from; `None` without HTTPS.
+    /// Returns the origin of the certificates; `None` without HTTPS.
     pub(crate) fn https(&self) -> Option<Https> {
         [("tls", Https::Development), ("domain", Https::Authority), ("tls_cert", Https::Files)]
             .into_iter()
             .find_map(|(name, https)| self.0.is_given(name).then_some(https))
     }
 
-    /// Returns the port from which requests in the clear are sent on.
+    /// Returns the port whose plaintext HTTP requests are redirected.
     #[expect(clippy::cast_sign_loss, reason = "a port is from 1 to 65535")]
     pub(crate) fn redirect_from(&self) -> Option<u16> {
         self.0.number("redirect_from").map(|port| port as u16)
     }
 
-    /// Returns whether responses have the id of their request.
+    /// Returns true if responses contain the id of their request.
     #[cfg(target_os = "linux")]
     pub(crate) fn sends_request_id(&self) -> bool {
         self.0.given("request_id_header").and_then(|given| given.value.flag()).unwrap_or(true)
     }
 }
 
-/// Returns the limit of the server that a setting sets. The server's table has it under its present
-/// or a former name.
+/// Returns the limit of the server that a setting sets.
 fn limit_of(setting: &Setting) -> Option<&'static NamedLimit> {
     if setting.section != Section::Limits {
         return None;
     }
-    let name = |limit: &NamedLimit| limit.name().to_str().unwrap_or_default();
-    NamedLimit::all().iter().find(|limit| {
-        name(limit) == setting.name
-            || setting.former.iter().any(|former| former.name == name(limit))
-    })
+    NamedLimit::all().iter().find(|limit| limit.name().to_str() == Ok(setting.name))
 }
 
 #[cfg(test)]
 mod tests {
     use rookery_server::LimitKind;
-    use rookery_settings::{Default as InTable, GivenValue, Kind, Raw, Source, Value, table};
+    use rookery_settings::{Default as InTable, Kind, Raw, Source, Value, table};
 
     use super::*;
-
-    fn settings(given: &[(Source, &str, &str)]) -> CombinedSettings {
-        CombinedSettings(rookery_settings::Settings::combine(given.iter().map(
-            |(source, name, text)| {
-                let setting = table::row(name);
-                GivenValue {
-                    setting,
-                    value: setting.read(&Raw::from(*text)).unwrap(),
-                    source: *source,
-                    place: None,
-                }
-            },
-        )))
-    }
+    use crate::settings::settings_from;
 
     #[test]
-    fn limits_of_the_table_are_those_of_the_server() {
+    fn the_table_has_the_same_limits_as_the_server() {
         let limits: Vec<&Setting> =
             table::all().filter(|row| row.section == Section::Limits).collect();
         assert_eq!(limits.len(), NamedLimit::all().len());
@@ -183,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn limits_reach_the_server() {
-        let config = settings(&[
+    fn passes_limits_to_the_server() {
+        let config = settings_from(&[
             (Source::CommandLine, "max_body_size", "2"),
             (Source::File, "max_queued_requests", "3"),
             (Source::Environment, "idle_timeout", "none"),
         ])
         .config();
-        assert_eq!((config.limits.body_bytes, config.queue.requests), (2, 3));
-        assert_eq!(config.limits.idle_time, Duration::MAX);
+        assert_eq!((config.limits.max_body_size, config.queue.max_queued_requests), (2, 3));
+        assert_eq!(config.limits.idle_timeout, Duration::MAX);
     }
 }

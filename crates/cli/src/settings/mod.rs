@@ -8,3 +8,13 @@ pub(crate) mod serve_settings;
 pub(crate) mod server_yml;
 pub(crate) mod sources;
 pub(crate) mod workers;
+
+/// Returns the settings with these sources, names and values, for a test.
+#[cfg(test)]
+fn settings_from(given: &[(rookery_settings::Source, &str, &str)]) -> combined::CombinedSettings {
+    use rookery_settings::{GivenValue, Raw, table};
+    let given = given.iter().map(|(source, name, text)| {
+        GivenValue::parse(table::row(name), &Raw::from(*text), *source).unwrap()
+    });
+    combined::CombinedSettings(rookery_settings::Settings::combine(given))
+}

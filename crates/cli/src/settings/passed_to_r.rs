@@ -1,4 +1,4 @@
-//! The settings that R processes are started with.
+//! The settings that are passed to R processes when they are started.
 
 use rookery_settings::key_value_lines::Lines;
 use rookery_settings::{Places, Section, Setting, Source, Value, table};
@@ -6,7 +6,8 @@ use rookery_settings::{Places, Section, Setting, Source, Value, table};
 use crate::settings::combined::CombinedSettings;
 use crate::user_paths::absolute;
 
-/// Settings of a worker. Its supervisor is between it and clients, but for WebSockets.
+/// The settings that apply in a worker behind the front end. Most limits apply in the supervisor,
+/// but WebSockets are forwarded unchanged.
 #[cfg(target_os = "linux")]
 const WORKER_SETTINGS: [&str; 17] = [
     "spool_dir",
@@ -19,7 +20,7 @@ const WORKER_SETTINGS: [&str; 17] = [
     "ws_close_timeout",
     "kept_windows",
     "max_client_memory",
-    // For `interrupt_requests`, which is R's to do.
+    // R needs the timeout for `interrupt_requests`.
     "request_timeout",
     "ws_origins",
     "ws_compression",
@@ -30,18 +31,19 @@ const WORKER_SETTINGS: [&str; 17] = [
 ];
 
 impl CombinedSettings {
-    /// Hands each setting over that was given and is an option of R as well.
+    /// Adds all given settings that are also options of R.
     pub(crate) fn pass_to_r(&self, lines: &mut Lines) {
         self.pass_rows(lines, |row| row.places.has(Places::OPTION));
     }
 
-    /// Hands each setting of a worker over that was given.
+    /// Adds the given settings that apply in a worker behind the front end.
     #[cfg(target_os = "linux")]
     pub(crate) fn pass_to_worker(&self, lines: &mut Lines) {
         self.pass_rows(lines, |row| WORKER_SETTINGS.contains(&row.name));
     }
 
-    /// Puts the source in front of the name of each.
+    /// Adds the given settings that `is_included` accepts, each with its source as a prefix of the
+    /// name.
     fn pass_rows(&self, lines: &mut Lines, is_included: impl Fn(&Setting) -> bool) {
         for given in
             table::all().filter(|row| is_included(row)).filter_map(|row| self.0.given(row.name))
@@ -55,7 +57,7 @@ impl CombinedSettings {
         }
     }
 
-    /// Hands over what HTTPS is spoken with, where `is_included` accepts the row: what was given, and defaults.
+    /// Adds the settings of HTTPS that `is_included` accepts, with their defaults.
     pub(crate) fn pass_https(&self, lines: &mut Lines, is_included: impl Fn(&Setting) -> bool) {
         if self.https().is_none() {
             return;
@@ -71,7 +73,7 @@ impl CombinedSettings {
     }
 }
 
-/// Returns a value that is the same in the app's folder.
+/// Makes the paths in a value absolute, because R is started in another folder.
 fn with_absolute_paths(value: Value) -> Value {
     match value {
         Value::Path(path) => Value::Path(absolute(&path)),
@@ -82,23 +84,8 @@ fn with_absolute_paths(value: Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use rookery_settings::{GivenValue, Raw};
-
     use super::*;
-
-    fn settings(given: &[(Source, &str, &str)]) -> CombinedSettings {
-        CombinedSettings(rookery_settings::Settings::combine(given.iter().map(
-            |(source, name, text)| {
-                let setting = table::row(name);
-                GivenValue {
-                    setting,
-                    value: setting.read(&Raw::from(*text)).unwrap(),
-                    source: *source,
-                    place: None,
-                }
-            },
-        )))
-    }
+    use crate::settings::settings_from;
 
     fn lines_of(fill: impl Fn(&mut Lines)) -> Vec<String> {
         let mut lines = Lines::default();
@@ -108,8 +95,8 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn workers_are_told_what_their_websockets_are() {
-        let settings = settings(&[
+    fn passes_websocket_settings_to_workers() {
+        let settings = settings_from(&[
             (Source::CommandLine, "ws_max_message_size", "1MB"),
             (Source::CommandLine, "max_body_size", "2MB"),
             (Source::File, "ws_ping_interval", "5s"),
@@ -117,9 +104,9 @@ mod tests {
             (Source::CommandLine, "ws_origins", "same"),
             (Source::CommandLine, "trusted_proxies", "unix"),
         ]);
-        let told = lines_of(|lines| settings.pass_to_worker(lines));
+        let lines = lines_of(|lines| settings.pass_to_worker(lines));
         assert_eq!(
-            told,
+            lines,
             [
                 "cli:number:ws_max_message_size=1000000",
                 "cli:text:ws_origins=same",
@@ -131,11 +118,11 @@ mod tests {
         );
     }
 
-    /// What only the worker uses applies at a reload; what the process that accepts uses as well does so
-    /// only if the worker accepts.
+    /// A setting that only the worker uses applies at a reload. A setting that the accepting
+    /// process uses as well applies at a reload only if the worker accepts connections.
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_reload_applies_what_workers_are_given() {
+    fn settings_that_workers_get_apply_at_a_reload() {
         use rookery_settings::Applies;
         let of_both = [
             "spool_dir",
@@ -154,17 +141,17 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_r_are_handed_over_with_their_source() {
-        let settings = settings(&[
+    fn passes_settings_to_r_with_their_source() {
+        let settings = settings_from(&[
             (Source::CommandLine, "trusted_proxies", "10.0.0.0/8,unix"),
             (Source::Environment, "error_detail", "full"),
             (Source::File, "request_id_header", "off"),
             (Source::CommandLine, "spool_dir", "/tmp"),
             (Source::CommandLine, "port", "1"),
         ]);
-        let told = lines_of(|lines| settings.pass_to_r(lines));
+        let lines = lines_of(|lines| settings.pass_to_r(lines));
         assert_eq!(
-            told,
+            lines,
             [
                 "cli:text:trusted_proxies=10.0.0.0/8",
                 "cli:text:trusted_proxies=unix",

@@ -1,21 +1,17 @@
-//! Settings that `serve()` in R passes to the program, in an environment variable.
+//! The arguments of `serve()` in R, which R passes to the program in an environment variable.
 
 use rookery_settings::{GivenValue, Setting, Source, key_value_lines, table};
 
-/// [Lines](lines) `name=value`, with `option:` in front of options of the R session.
-const VARIABLE: &str = "ROOKERY_INTERNAL_ARGUMENTS";
+/// The variable with one line `name=value` for each argument. Options of the R session have the
+/// prefix `option:`. Workers must not inherit the variable.
+pub(crate) const VARIABLE: &str = "ROOKERY_INTERNAL_ARGUMENTS";
 
-/// Reads the arguments, of which there are none unless R started the program.
+/// Reads the arguments; empty if R did not start the program.
 ///
 /// # Errors
-/// Fails with a message when an argument is wrong.
+/// Fails with a message if an argument is wrong.
 pub(crate) fn read() -> Result<Vec<GivenValue>, String> {
     read_lines(&std::env::var(VARIABLE).unwrap_or_default())
-}
-
-/// Returns the variable, which R processes are started without.
-pub(crate) fn variable() -> &'static str {
-    VARIABLE
 }
 
 fn read_lines(text: &str) -> Result<Vec<GivenValue>, String> {
@@ -36,8 +32,8 @@ fn read_lines(text: &str) -> Result<Vec<GivenValue>, String> {
     }
     let given = found.into_iter().map(|(setting, source, values)| {
         let raw = key_value_lines::raw(values).expect("each has a line");
-        let value = setting.read(&raw).map_err(|invalid| invalid.at(&source.show(setting)))?;
-        Ok(GivenValue { setting, value, source, place: None })
+        GivenValue::parse(setting, &raw, source)
+            .map_err(|invalid| invalid.at(&source.show(setting)))
     });
     given.collect()
 }
@@ -55,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_and_options_of_r_are_told_apart() {
+    fn distinguishes_arguments_and_options_of_r() {
         assert_eq!(
             read("drain=5\noption:error_detail=full\nwarmup=/a\nwarmup=/b\nlog=a%25%0Ab\n")
                 .unwrap(),
@@ -70,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_r_still_has_are_accepted() {
+    fn accepts_former_names_of_r() {
         assert_eq!(
             read("kill_stuck=5\nbody_bytes=1\nrequest_timeout=2").unwrap(),
             [
@@ -82,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_argument_is_told() {
+    fn rejects_wrong_arguments() {
         assert_eq!(read("nonsense=1").unwrap_err(), "`nonsense` is not a setting.");
         assert_eq!(
             read("port=http").unwrap_err(),

@@ -1,4 +1,4 @@
-//! The settings of `rookery serve`, as the program uses them.
+//! The settings of `rookery serve` in the form that the program uses.
 
 use std::time::Duration;
 
@@ -13,28 +13,29 @@ use crate::settings::admin_address;
 use crate::settings::combined::{self, CombinedSettings, Https};
 use crate::settings::workers::Workers;
 
-/// How `rookery serve` serves: the settings of all sources, as the program uses them. Paths may be
-/// relative to the folder that the program was started in.
+/// The settings of `rookery serve`. Paths may be relative to the folder in which the program was
+/// started.
 #[derive(Debug, Clone)]
 pub(crate) struct ServeSettings {
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) settings: CombinedSettings,
     pub(crate) workers: Workers,
-    /// Where it answers those who look after it, besides the socket in its own folder.
+    /// The address of the admin listener, besides the socket that every server has in its own
+    /// folder.
     pub(crate) admin: Option<AdminAddress>,
-    /// Whether pages may be in frames of other sites.
+    /// Whether pages of other sites may show the app in a frame.
     pub(crate) is_embedded: bool,
-    /// How long it serves on after a signal has asked it to end, and says that it is not ready.
+    /// How long the server keeps serving as not ready after a signal to stop.
     pub(crate) shutdown_delay: Duration,
-    /// Whether a browser is opened once clients are served.
+    /// Whether a browser is opened once the server is ready.
     pub(crate) opens_browser: bool,
     pub(crate) log: LogTarget,
     pub(crate) format: Format,
 }
 
 impl ServeSettings {
-    /// Checks the settings against each other, and returns them as the program uses them.
+    /// Checks the settings for conflicts, and converts them.
     ///
     /// # Errors
     /// Fails with the first conflict.
@@ -46,7 +47,7 @@ impl ServeSettings {
         all.check().map_err(|conflict| Failure::from_source(conflict.source, conflict.message))?;
         let host = match all.text("host") {
             Some(host) => host,
-            // A name that everybody knows is served where everybody looks.
+            // A server with a public name must be reachable on all interfaces.
             None if all.is_given("domain") => Address::all_interfaces().to_owned(),
             None => "127.0.0.1".to_owned(),
         };
@@ -74,15 +75,15 @@ impl ServeSettings {
         })
     }
 
-    /// Returns true if a worker may accept connections itself, while it is the only one. The front end
-    /// keeps accepting for what only it can do: answers for the authority that issues certificates, and
-    /// the options of [`Workers::needs_front_end`].
+    /// Returns true if a single worker may accept connections itself. Otherwise the front end
+    /// accepts them, because only it can respond to ACME challenges and apply the settings of
+    /// [`Workers::needs_front_end`].
     #[cfg(target_os = "linux")]
     pub(crate) fn may_accept(&self) -> bool {
         self.settings.https() != Some(Https::Authority) && !self.workers.needs_front_end
     }
 
-    /// Returns what is to be reported: a port that has no effect.
+    /// Returns messages about settings without an effect, to be logged.
     pub(crate) fn notes(&self) -> Vec<String> {
         let all = &self.settings.0;
         let mut notes = all.notes();
@@ -92,8 +93,8 @@ impl ServeSettings {
             && of("port", Source::CommandLine)
         {
             notes.push(
-                "`--port` has no effect: `host:` in `_server.yml` is a Unix socket. Add `--host 127.0.0.1` to listen \
-                 on the port"
+                "`--port` has no effect: `host:` in `_server.yml` is a Unix socket. Add `--host \
+                 127.0.0.1` to listen on the port"
                     .to_owned(),
             );
         }
@@ -107,24 +108,22 @@ mod tests {
     use crate::command_line::tests::{assert_usage_error, served};
 
     #[test]
-    fn the_address_and_the_log_are_what_was_asked_for() {
+    fn converts_address_and_log() {
         let asked =
             served(&["serve", "app/", "--port", "9000", "--host=0.0.0.0", "--log-format", "json"]);
         assert_eq!((asked.host.as_str(), asked.port), ("0.0.0.0", 9000));
         assert!(matches!((&asked.log, asked.format), (LogTarget::Stdout, Format::Json)));
         assert_eq!(asked.settings.https(), None);
-        let log = |words: &[&str]| served(&[&["serve", "a"], words].concat()).log;
-        assert!(
-            matches!(log(&["--log", "-"]), LogTarget::Stdout)
-                && matches!(log(&[]), LogTarget::Stdout)
-        );
-        assert!(
-            matches!(log(&["--log", "none"]), LogTarget::Nothing)
-                && matches!(log(&["--no-log"]), LogTarget::Nothing)
-        );
-        assert!(
-            matches!(log(&["--log", "./none"]), LogTarget::File(path) if path == std::path::Path::new("./none"))
-        );
+        for (words, log) in [
+            (&["--log", "-"][..], "Stdout"),
+            (&[], "Stdout"),
+            (&["--log", "none"], "Nothing"),
+            (&["--no-log"], "Nothing"),
+            (&["--log", "./none"], "File(\"./none\")"),
+        ] {
+            let served = served(&[&["serve", "a"], words].concat());
+            assert_eq!(format!("{:?}", served.log), log, "{words:?}");
+        }
         assert_eq!(
             served(&["serve", "a", "--tls", "dev"]).settings.https(),
             Some(Https::Development)
@@ -132,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_served_where_everybody_looks() {
+    fn a_server_with_a_domain_uses_the_default_ports() {
         let asked = |words: &[&str]| {
             let it = served(&[&["serve", "a", "--domain", "b.org"], words].concat());
             (it.host, it.port, it.settings.redirect_from())
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_need_or_exclude_others_are_told_so() {
+    fn reports_conflicts_between_options() {
         for (words, says) in [
             (
                 &["serve", "a", "--tls", "dev", "--tls-cert", "b"][..],
@@ -183,7 +182,8 @@ mod tests {
             ),
             (
                 &["serve", "a", "--interactive", "--workers", "2"],
-                "`--interactive` needs a single worker, because a terminal has one prompt: leave out `--workers`.",
+                "`--interactive` needs a single worker, because a terminal has one prompt: leave \
+                 out `--workers`.",
             ),
         ] {
             assert_usage_error(words, says);

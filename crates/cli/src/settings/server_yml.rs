@@ -1,4 +1,4 @@
-//! The `_server.yml` of what is to be served.
+//! Finding and reading the `_server.yml` of the target.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,14 @@ use rookery_settings::server_yml::{self, ServerFile};
 use crate::app_detection::Target;
 use crate::failure::Failure;
 
-/// The names that a file of settings has; their case does not matter.
+/// The names of the file, which are compared without case.
 const NAMES: [&str; 2] = ["_server.yml", "_server.yaml"];
 
-/// Reads the target's `_server.yml`. Returns `None` where there is none, or it is for another engine.
+/// Reads the `_server.yml` of the target. Returns `None` if there is no such file, or if it is
+/// meant for another engine.
 ///
 /// # Errors
-/// Fails when the file is wrong, or what it names as its app does not exist.
+/// Fails if the file contains a mistake, or if its `app:` does not exist.
 pub(crate) fn read(target: &Target) -> Result<Option<ServerFile>, Failure> {
     let Some(path) = file_of(target) else { return Ok(None) };
     let bytes = server_yml::bytes(&path).map_err(|error| {
@@ -55,7 +56,7 @@ mod tests {
     use crate::failure::message_of;
 
     #[test]
-    fn a_file_is_found_as_r_finds_it_and_read_when_it_is_for_this_engine() {
+    fn finds_the_file_like_r_and_reads_it_for_this_engine_only() {
         let folder = tempfile::tempdir().unwrap();
         let target = |path: PathBuf| Target { folder: path.clone(), path, is_site: false };
         assert!(file_of(&target(folder.path().into())).is_none());
@@ -75,27 +76,28 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_the_file_and_its_position() {
+    fn reports_mistakes_with_file_and_position() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("_server.yml");
         let target = Target { folder: folder.path().into(), path: path.clone(), is_site: false };
-        let told = |text: &[u8]| {
+        let message = |text: &[u8]| {
             std::fs::write(&path, text).unwrap();
             message_of(read(&target)).replace(&format!("{}/", folder.path().display()), "")
         };
         assert_eq!(
-            told(b"engine: rookery\napp: a.R\noptions:\n  prot: 1\n"),
-            "In `_server.yml`, line 4, column 3: `prot:` is not a setting under `options:`. Did you mean `port:`?"
+            message(b"engine: rookery\napp: a.R\noptions:\n  prot: 1\n"),
+            "In `_server.yml`, line 4, column 3: `prot:` is not a setting under `options:`. Did \
+             you mean `port:`?"
         );
         assert_eq!(
-            told(b"engine: rookery\napp: no.R\n"),
+            message(b"engine: rookery\napp: no.R\n"),
             "In `_server.yml`, `app:` names `no.R`, which does not exist."
         );
         assert_eq!(
-            told(b"engine: rookery\napp: a\xFF.R\n"),
+            message(b"engine: rookery\napp: a\xFF.R\n"),
             "In `_server.yml`, line 2, column 7: the file is not valid UTF-8: save it in UTF-8."
         );
         let long = format!("engine: rookery\n# {}", "x".repeat(MAX_FILE_SIZE));
-        assert!(told(long.as_bytes()).contains("more than 256 KiB"));
+        assert!(message(long.as_bytes()).contains("more than 256 KiB"));
     }
 }

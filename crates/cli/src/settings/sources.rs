@@ -1,4 +1,4 @@
-//! What settings are read from.
+//! The sources of settings, and their combination.
 
 use rookery_settings::{GivenValue, Settings, environment};
 
@@ -9,7 +9,8 @@ use crate::settings::r_arguments;
 use crate::settings::serve_settings::ServeSettings;
 use crate::settings::server_yml;
 
-/// The sources of settings: the args line, R, the environment and `_server.yml`.
+/// The command line and the arguments of R. The environment and `_server.yml` are read at each
+/// reload.
 #[derive(Debug)]
 pub(crate) struct Sources {
     options: Options,
@@ -17,7 +18,7 @@ pub(crate) struct Sources {
     is_dev: bool,
 }
 
-/// The settings of all sources, and what is to be reported about them.
+/// The combined settings, and messages about them to be logged.
 #[derive(Debug)]
 pub(crate) struct LoadedSettings {
     pub(crate) serve: ServeSettings,
@@ -25,10 +26,10 @@ pub(crate) struct LoadedSettings {
 }
 
 impl Sources {
-    /// Reads what R has given, and finds the target.
+    /// Reads the arguments of R, and finds the target.
     ///
     /// # Errors
-    /// Fails when an argument is wrong or the target does not exist.
+    /// Fails if an argument is wrong or the target does not exist.
     pub(crate) fn new(args: ServeArgs) -> Result<(Sources, Target), Failure> {
         let arguments = r_arguments::read().map_err(Failure::Unavailable)?;
         let target = Target::find(&args.target)?;
@@ -36,10 +37,11 @@ impl Sources {
         Ok((Sources { options, arguments, is_dev }, target))
     }
 
-    /// Reads the environment and the target's `_server.yml`, and combines the settings of all sources.
+    /// Reads the environment and the target's `_server.yml`, and combines the settings of all
+    /// sources.
     ///
     /// # Errors
-    /// Fails when a setting is wrong, or settings are in conflict.
+    /// Fails if a setting is wrong, or if settings conflict.
     pub(crate) fn read(&self, target: &Target) -> Result<LoadedSettings, Failure> {
         let file = server_yml::read(target)?;
         let environment =
@@ -53,10 +55,10 @@ impl Sources {
         Ok(LoadedSettings { serve, notes })
     }
 
-    /// Combines settings that have been read once more, where some of them stay as they were.
+    /// Converts settings that were read by a reload, of which some keep their old values.
     ///
     /// # Errors
-    /// Fails when settings are in conflict.
+    /// Fails if settings conflict.
     #[cfg(target_os = "linux")]
     pub(crate) fn serve(&self, settings: Settings) -> Result<ServeSettings, Failure> {
         ServeSettings::of(settings, self.is_dev)

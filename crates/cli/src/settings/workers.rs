@@ -1,4 +1,4 @@
-//! What `--workers`, and the options that go with it, ask for.
+//! The settings of workers.
 
 use std::time::Duration;
 
@@ -7,69 +7,68 @@ use rookery_settings::{Settings, Value};
 use crate::failure::Failure;
 use crate::settings::combined;
 
-/// How R processes serve.
+/// The settings of workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
 pub(crate) struct Workers {
     pub(crate) count: u32,
-    /// Whether the count is that of the processors.
-    pub(crate) is_auto: bool,
-    /// Whether the worker shares the terminal, where R can prompt.
+    /// Whether the worker shares the terminal, so that R can prompt.
     pub(crate) is_interactive: bool,
-    /// Whether a worker that fails is started again.
+    /// Whether a worker that ended is restarted.
     pub(crate) restarts: bool,
-    /// How many more wait, ready, to take the place of one that ends.
+    /// The number of started workers held in reserve.
     pub(crate) spares: u32,
-    /// How many more there may be while one takes another's place, which has to end first where that is 0.
+    /// The number of extra workers while a worker is replaced. With 0, the old worker stops first.
     pub(crate) surge: u32,
-    /// What a new one is asked for before it serves.
+    /// The paths that are requested from a new worker before it gets traffic.
     pub(crate) warmup: Vec<String>,
     pub(crate) max_sessions: Option<u64>,
-    /// How many requests one may have in hand whose R waits for something else.
+    /// The number of requests that a worker may have started and not yet responded to.
     pub(crate) max_in_flight: usize,
     pub(crate) max_requests: Option<u64>,
     pub(crate) max_age: Option<Duration>,
     pub(crate) max_memory: MaxMemory,
-    /// How long a request waits for a worker.
+    /// How long a request may wait for a worker.
     pub(crate) queue_timeout: Duration,
-    pub(crate) kill_stuck: Option<Duration>,
+    pub(crate) worker_timeout: Option<Duration>,
     pub(crate) start_timeout: Duration,
-    /// How often a failed start is retried while no worker has ever been ready.
+    /// How many times a failed start is retried until a worker has been ready.
     pub(crate) start_retries: u32,
     pub(crate) drain: Duration,
-    /// For WebSockets; none: the same.
+    /// The drain time of WebSockets; `None` if it is the same as `drain`.
     pub(crate) drain_sessions: Option<Duration>,
     pub(crate) sticky: Sticky,
-    /// The part of the cookie's name that identifies this server; `None` to derive it from the
-    /// app's path and address.
-    pub(crate) name: Option<String>,
-    /// Whether they are replaced when a file of the app has changed.
+    /// The suffix of the session cookie's name; `None` to derive it from the app's path and
+    /// address.
+    pub(crate) cookie_suffix: Option<String>,
+    /// Whether workers are replaced when a file of the app changes.
     pub(crate) reload: bool,
-    /// Whether the program ends when all of them end again and again.
+    /// Whether the program exits when all workers keep crashing.
     pub(crate) fail_fast: bool,
-    /// So many have to be ready for the whole to be.
+    /// The number of ready workers that the server needs in order to be ready.
     pub(crate) min_ready: u32,
-    /// What a probe of that is answered with while it ends.
+    /// The response status of the readiness probe during shutdown.
     pub(crate) drain_status: u16,
-    /// Whether another begins once more with a GET whose worker has ended.
-    pub(crate) retry_begun: bool,
-    /// Whether something was given that only the front end can do.
+    /// Whether a GET request that a crashed worker had started is sent to another worker.
+    pub(crate) retry_safe_methods: bool,
+    /// Whether a setting is given that only the front end can apply.
     pub(crate) needs_front_end: bool,
-    /// Whether a client that sends a FIN behind its request is answered also where that had to wait.
+    /// Whether a client that half-closes its connection while its request waits still gets a
+    /// response.
     pub(crate) keep_half_closed: bool,
 }
 
-/// How much memory of its own a worker may have.
+/// The limit of a worker's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MaxMemory {
-    /// Its share of what the control group may have, where that is limited.
+    /// A share of the control group's limit, if it has one.
     Share,
     Bytes(u64),
-    /// As much as it likes.
+    /// No limit.
     Any,
 }
 
-/// Whether clients come back to the worker that they began with.
+/// Whether a client's requests go to the same worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sticky {
     Auto,
@@ -78,25 +77,24 @@ pub(crate) enum Sticky {
 }
 
 impl Workers {
-    /// Returns the settings about workers. `is_dev` is for who writes an app: a single R process shares the
-    /// terminal.
+    /// Returns the settings of workers. With `is_dev`, a single worker shares the terminal.
     ///
     /// # Errors
-    /// Fails when several workers are to share a terminal.
+    /// Fails if several workers would share a terminal.
     pub(crate) fn of(all: &Settings, is_dev: bool) -> Result<Workers, Failure> {
         let is_auto = all.value("workers").is_some_and(|count| count.is_word("auto"));
         let count = if is_auto { processors() } else { small(all, "workers") };
         let is_interactive = all.flag("interactive") || (is_dev && count == 1 && is_at_terminal());
         if is_interactive && count > 1 {
             return Err(Failure::CommandLine(
-                "`--interactive` needs a single worker, because a terminal has one prompt: leave out `--workers`."
+                "`--interactive` needs a single worker, because a terminal has one prompt: leave \
+                 out `--workers`."
                     .to_owned(),
             ));
         }
         let time = |name| combined::time(all, name);
         Ok(Workers {
             count,
-            is_auto,
             is_interactive,
             restarts: all.text("restart").is_none_or(|when| when != "never"),
             spares: small(all, "spares"),
@@ -115,7 +113,7 @@ impl Workers {
                 Some(_) => MaxMemory::Any,
             },
             queue_timeout: time("queue_timeout").unwrap_or_default(),
-            kill_stuck: time("worker_timeout"),
+            worker_timeout: time("worker_timeout"),
             start_timeout: time("start_timeout").unwrap_or_default(),
             start_retries: small(all, "start_retries"),
             drain: match time("drain") {
@@ -131,14 +129,14 @@ impl Workers {
             } else {
                 503
             },
-            retry_begun: all.flag("retry_safe_methods"),
+            retry_safe_methods: all.flag("retry_safe_methods"),
             needs_front_end: ["max_sessions", "max_in_flight", "queue_timeout"]
                 .iter()
                 .any(|name| all.given(name).is_some())
                 || all.flag("retry_safe_methods")
                 || all.text("sticky").as_deref() == Some("cookie"),
             keep_half_closed: all.flag("keep_half_closed"),
-            name: all.text("cookie_suffix"),
+            cookie_suffix: all.text("cookie_suffix"),
             sticky: match all.text("sticky").as_deref() {
                 Some("none") => Sticky::None,
                 Some("cookie") => Sticky::Cookie,
@@ -147,35 +145,36 @@ impl Workers {
         })
     }
 
-    /// Returns whether one R process serves, and none waits.
+    /// Returns true if there is one worker and no spare.
     #[cfg(target_os = "linux")]
     pub(crate) fn is_single(&self) -> bool {
         self.count == 1 && self.spares == 0
     }
 }
 
-/// Returns whether a person is at the terminal of this process.
+/// Returns true if both standard input and standard error are a terminal.
 fn is_at_terminal() -> bool {
     use std::io::IsTerminal as _;
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// Returns a whole number that was given, or the default, if there is one.
+/// Returns a whole number, or its default if there is one.
 #[expect(clippy::cast_sign_loss, reason = "no setting is negative")]
 fn whole(all: &Settings, name: &str) -> Option<u64> {
     all.number(name).map(|number| number as u64)
 }
 
-/// Returns a whole number that always has a value, at most 1000.
+/// Returns a whole number of at most 1000 that always has a value.
 fn small(all: &Settings, name: &str) -> u32 {
     whole(all, name).and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
 }
 
-/// As many as platforms say, else as the process may use of the machine's: its control group and its affinity count.
+/// Returns the number in `WEB_CONCURRENCY`, or the number of processors that the control group and
+/// the CPU affinity of the process allow.
 fn processors() -> u32 {
     const MOST: u32 = 1000;
-    let told = std::env::var("WEB_CONCURRENCY").ok().and_then(|text| text.parse().ok());
-    match told {
+    let count = std::env::var("WEB_CONCURRENCY").ok().and_then(|text| text.parse().ok());
+    match count {
         Some(count @ 1..=MOST) => count,
         _ => std::thread::available_parallelism()
             .map_or(1, |count| count.get().min(MOST as usize) as u32),
@@ -206,9 +205,9 @@ mod tests {
             message_of(of(&["--interactive", "--workers=2"]))
                 .starts_with("`--interactive` needs a single worker")
         );
-        // However many processors there are.
+        // The value depends on the machine.
         let auto = of(&["--workers=auto"]).unwrap();
-        assert_eq!((auto.count, auto.is_auto), (processors(), true));
+        assert_eq!(auto.count, processors());
     }
 
     #[test]
@@ -228,7 +227,7 @@ mod tests {
             (Duration::from_secs(10), Duration::from_secs(60))
         );
         assert_eq!((workers.min_ready, workers.drain_status, workers.start_retries), (1, 503, 3));
-        assert!(!workers.fail_fast && !workers.retry_begun && !workers.keep_half_closed);
+        assert!(!workers.fail_fast && !workers.retry_safe_methods && !workers.keep_half_closed);
         let reloaded = of(&["--reload"]).unwrap();
         assert_eq!(
             (reloaded.count, reloaded.start_retries, reloaded.drain),
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_workers_are_understood() {
+    fn converts_settings_of_workers() {
         let workers = of(&[
             "--workers=2",
             "--max-requests=1000",
@@ -273,11 +272,17 @@ mod tests {
         );
         assert_eq!(workers.drain_sessions, Some(Duration::from_secs(4 * 3600)));
         assert_eq!((workers.spares, workers.max_sessions, workers.surge), (1, Some(20), 0));
-        assert_eq!((workers.kill_stuck, workers.max_in_flight), (Some(Duration::from_secs(60)), 1));
+        assert_eq!(
+            (workers.worker_timeout, workers.max_in_flight),
+            (Some(Duration::from_secs(60)), 1)
+        );
         assert_eq!(workers.warmup, ["/", "/predict?x=1"]);
         assert_eq!((workers.min_ready, workers.drain_status, workers.start_retries), (2, 404, 20));
-        assert_eq!((workers.sticky, workers.name.as_deref()), (Sticky::Cookie, Some("billing")));
-        assert!(workers.retry_begun && workers.keep_half_closed && workers.fail_fast);
+        assert_eq!(
+            (workers.sticky, workers.cookie_suffix.as_deref()),
+            (Sticky::Cookie, Some("billing"))
+        );
+        assert!(workers.retry_safe_methods && workers.keep_half_closed && workers.fail_fast);
         assert_eq!(of(&["--workers=4", "--max-memory=0"]).unwrap().max_memory, MaxMemory::Any);
         assert_eq!(of(&["--workers=4", "--max-memory=none"]).unwrap().max_memory, MaxMemory::Any);
     }

@@ -1,69 +1,45 @@
-//! `--open`: shows what is served in the user's browser.
+//! `--open`: opens the served address in the user's browser.
 
 use std::process::{Command, Stdio};
 
+use crate::process::start_thread;
 use crate::stderr::log_line;
 
-/// Why no browser is opened.
-#[derive(Debug, PartialEq, Eq)]
-enum NotOpened {
-    /// The user sits at another machine, where the address of this one may mean another.
-    OverSsh,
-    /// There is no display to open it on.
-    NoDisplay,
-}
-
-/// Opens the URL in a browser, without waiting for it. The address has been printed already, so where
-/// no browser can be opened it is enough to say why.
+/// Opens the URL in a browser without waiting for the browser. The start-up screen shows the
+/// address as well, so a failure is only logged.
 pub(crate) fn open(url: Option<&str>) {
     let Some(url) = url else {
         return log_line(
             "`--open` has no effect, because a browser cannot connect to a Unix socket",
         );
     };
-    match reason_not_to_open(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty())) {
-        Some(NotOpened::OverSsh) => {
-            return log_line(&format!(
-                "`--open` does not open a browser over SSH; the address is {url}"
-            ));
-        }
-        Some(NotOpened::NoDisplay) => {
-            return log_line(&format!(
-                "`--open` cannot open a browser without a display; the address is {url}"
-            ));
-        }
-        None => {}
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if let Some(reason) = reason_not_to_open(is_set) {
+        return log_line(&format!("`--open` {reason}; the address is {url}"));
     }
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut command = Command::new(program);
     command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     detach(&mut command);
-    let failed = |error: &dyn std::fmt::Display| {
-        log_line(&format!(
-            "`--open`: `{program}` could not open a browser ({error}); the address is {url}"
-        ));
-    };
+    let failed = format!("`--open`: `{program}` could not open a browser; the address is {url}");
     match command.spawn() {
-        Err(error) => failed(&error),
+        Err(error) => log_line(&format!("{failed} ({error})")),
         Ok(mut child) => {
-            let url = url.to_owned();
-            // Waiting for the process leaves no zombie. It may itself be the browser.
-            let waiting =
-                std::thread::Builder::new().name("rookery-browser".to_owned()).spawn(move || {
-                    if child.wait().is_ok_and(|status| !status.success()) {
-                        log_line(&format!(
-                            "`--open`: `{program}` could not open a browser; the address is {url}"
-                        ));
-                    }
-                });
-            if let Err(error) = waiting {
-                failed(&error);
+            // Waits for the process, which would otherwise become a zombie. The process may be the
+            // browser itself.
+            let waiting = start_thread("rookery-browser", move || {
+                if child.wait().is_ok_and(|status| !status.success()) {
+                    log_line(&failed);
+                }
+            });
+            if let Err(failure) = waiting {
+                log_line(&failure.message());
             }
         }
     }
 }
 
-/// Keeps Ctrl-C and the settings of this program from a browser, which outlives it.
+/// Keeps Ctrl-C and the settings of this program from the browser, which may outlive the server.
 fn detach(command: &mut Command) {
     use std::os::unix::process::CommandExt as _;
     command.process_group(0);
@@ -75,14 +51,18 @@ fn detach(command: &mut Command) {
     }
 }
 
-fn reason_not_to_open(has: impl Fn(&str) -> bool) -> Option<NotOpened> {
-    let has_display = has("DISPLAY") || has("WAYLAND_DISPLAY");
-    if (has("SSH_CONNECTION") || has("SSH_TTY")) && !has_display {
-        return Some(NotOpened::OverSsh);
+/// Returns the reason why no browser is opened, as the continuation of "`--open`".
+fn reason_not_to_open(has: impl Fn(&str) -> bool) -> Option<&'static str> {
+    if has("DISPLAY") || has("WAYLAND_DISPLAY") {
+        return None;
     }
-    // xdg-open looks for browsers of a terminal then, which would take the terminal from the server.
+    // The user is at another machine, on which the address may belong to another server.
+    if has("SSH_CONNECTION") || has("SSH_TTY") {
+        return Some("does not open a browser over SSH");
+    }
+    // Without a display, `xdg-open` would start a text browser in the server's terminal.
     let needs_display = !cfg!(target_os = "macos") && !has("BROWSER");
-    (needs_display && !has_display).then_some(NotOpened::NoDisplay)
+    needs_display.then_some("cannot open a browser without a display")
 }
 
 #[cfg(test)]
@@ -90,17 +70,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_browser_is_opened_where_the_user_sees_it() {
+    fn opens_a_browser_only_where_the_user_sees_it() {
         let reason = |names: &[&str]| reason_not_to_open(|name| names.contains(&name));
         for names in [&["DISPLAY"][..], &["WAYLAND_DISPLAY"], &["SSH_TTY", "DISPLAY"], &["BROWSER"]]
         {
             assert_eq!(reason(names), None, "{names:?}");
         }
         for names in [&["SSH_CONNECTION"][..], &["SSH_TTY"], &["SSH_TTY", "BROWSER"]] {
-            assert_eq!(reason(names), Some(NotOpened::OverSsh), "{names:?}");
+            assert!(reason(names).is_some_and(|text| text.contains("SSH")), "{names:?}");
         }
         if !cfg!(target_os = "macos") {
-            assert_eq!(reason(&[]), Some(NotOpened::NoDisplay));
+            assert!(reason(&[]).is_some_and(|text| text.contains("display")));
         }
     }
 }

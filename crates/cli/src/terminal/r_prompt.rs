@@ -1,16 +1,16 @@
-//! The terminal that a worker shares (`--interactive`): whether R is at a prompt, and the state of the
-//! terminal before R has changed it.
+//! The prompt of R in a shared terminal (`--interactive`): whether R waits at a prompt, and the
+//! terminal settings from before R changed them.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often it is looked whether R is at a prompt. R takes a terminal out of its prompt when Ctrl-C
-/// is pressed, so to look only then would be too late.
+/// The interval of checks whether R is at a prompt. A check after Ctrl-C would be too late, because
+/// R leaves the prompt at once.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The terminal of this process's standard input.
+/// A thread that watches the terminal of standard input for a prompt of R.
 #[derive(Debug, Clone)]
 pub(crate) struct PromptWatcher {
     was_prompting: Arc<AtomicBool>,
@@ -18,7 +18,7 @@ pub(crate) struct PromptWatcher {
 }
 
 impl PromptWatcher {
-    /// Looks at the terminal from now on; `None` where standard input is none.
+    /// Starts to watch the terminal. Returns `None` if standard input is not a terminal.
     pub(crate) fn start() -> Option<PromptWatcher> {
         let before = terminal_state()?;
         let was_prompting = Arc::new(AtomicBool::new(false));
@@ -34,19 +34,19 @@ impl PromptWatcher {
         thread.is_ok().then_some(PromptWatcher { was_prompting, before })
     }
 
-    /// Returns whether R is at a prompt, or was a moment ago.
+    /// Returns true if R is at a prompt, or was at the last check.
     pub(crate) fn is_prompting(&self) -> bool {
         self.was_prompting.load(Ordering::Relaxed) || is_at_prompt(&self.before)
     }
 
-    /// Puts the terminal back into the state that it had: R may have been killed at a prompt.
+    /// Restores the settings of the terminal, because R may have been killed at a prompt.
     pub(crate) fn restore(&self) {
-        // SAFETY: the state was read from the same descriptor.
+        // SAFETY: `before` was read from the same descriptor.
         unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &raw const self.before) };
     }
 }
 
-/// R reads a line with GNU readline, which reads key by key.
+/// Returns true if the terminal sends single keys, as GNU readline requests for R's prompt.
 fn is_at_prompt(before: &libc::termios) -> bool {
     before.c_lflag & libc::ICANON != 0
         && terminal_state().is_some_and(|now| now.c_lflag & libc::ICANON == 0)
@@ -54,7 +54,7 @@ fn is_at_prompt(before: &libc::termios) -> bool {
 
 fn terminal_state() -> Option<libc::termios> {
     let mut state = MaybeUninit::<libc::termios>::zeroed();
-    // SAFETY: room for the state, which is valid as zeros.
+    // SAFETY: `state` has space for the settings, which are valid as zeros.
     unsafe {
         (libc::tcgetattr(libc::STDIN_FILENO, state.as_mut_ptr()) == 0).then(|| state.assume_init())
     }

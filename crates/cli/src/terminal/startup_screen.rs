@@ -1,4 +1,4 @@
-//! The start-up screen: what is served, where, and how to stop it.
+//! The start-up screen: what is served, where, and how to stop the server.
 
 use std::io::IsTerminal as _;
 use std::net::{IpAddr, SocketAddr};
@@ -10,19 +10,19 @@ use rookery_status::{AdminAddress, format_count};
 use crate::app_detection::Target;
 use crate::listen::listeners::Listeners;
 
-/// What the start-up screen shows.
+/// The content of the start-up screen.
 ///
-/// The line that begins with `Serving on` is for programs as well: its third word is the address,
-/// and a terminal only adds colour to it.
+/// The line that begins with `Serving on` is also meant for programs: its third word is the
+/// address. On a terminal, colour codes surround the address.
 #[derive(Debug, Clone)]
 pub(crate) struct StartupScreen<'a> {
     /// The kind of app, such as `Shiny app (app.R)`, and its folder.
     pub(crate) what: String,
-    /// The number of workers; `None` for a site, which has none.
+    /// The number of workers; `None` for a static site.
     pub(crate) workers: Option<u32>,
-    /// The address.
+    /// The URL or path of the server.
     pub(crate) address: &'a str,
-    /// The addresses for other machines.
+    /// The URLs for other machines.
     pub(crate) network: Vec<String>,
     /// The certificate of `--tls dev`.
     pub(crate) development: Option<&'a DevelopmentCertificate>,
@@ -32,7 +32,7 @@ pub(crate) struct StartupScreen<'a> {
 }
 
 impl<'a> StartupScreen<'a> {
-    /// Describes a target that is served at these listeners.
+    /// Returns the screen for a target that is served by these listeners.
     pub(crate) fn of(target: &Target, listeners: &'a Listeners) -> StartupScreen<'a> {
         StartupScreen {
             what: format!("{} in {}", target.label(), target.folder.display()),
@@ -100,7 +100,7 @@ impl<'a> StartupScreen<'a> {
     }
 }
 
-/// Returns how to have the development certificate trusted.
+/// Returns instructions for trusting the development certificate.
 fn trust(file: &str) -> [String; 3] {
     let file = shell_word(file);
     let browsers = if cfg!(target_os = "macos") {
@@ -116,14 +116,14 @@ fn trust(file: &str) -> [String; 3] {
     ]
 }
 
-/// Quotes a path for a shell where that is needed.
+/// Quotes a text for a shell if necessary.
 pub(crate) fn shell_word(text: &str) -> String {
     let is_plain =
         text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte));
     if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
-/// Returns a fingerprint as browsers show it: `AB:CD:...`.
+/// Returns a fingerprint in the form that browsers show, `AB:CD:...`.
 fn with_colons(fingerprint: &str) -> String {
     let upper = fingerprint.to_uppercase();
     let pairs: Vec<&str> =
@@ -131,7 +131,7 @@ fn with_colons(fingerprint: &str) -> String {
     pairs.join(":")
 }
 
-/// Writes text with or without colour.
+/// A writer of text with or without colour.
 #[derive(Debug, Clone, Copy)]
 struct Pen {
     is_coloured: bool,
@@ -155,8 +155,8 @@ impl Pen {
     }
 }
 
-/// Returns true if standard error is to be coloured: a terminal is, unless `NO_COLOR` is set, and
-/// anything is with `CLICOLOR_FORCE`.
+/// Returns true if text on standard error should have colour: on a terminal unless `NO_COLOR` is
+/// set, and always with `CLICOLOR_FORCE`.
 pub(crate) fn is_coloured() -> bool {
     is_coloured_in(|name| std::env::var(name).ok(), std::io::stderr().is_terminal())
 }
@@ -172,7 +172,8 @@ fn is_coloured_in(variable: impl Fn(&str) -> Option<String>, is_terminal: bool) 
     is_terminal && text("TERM") != "dumb" && text("CLICOLOR") != "0"
 }
 
-/// Returns the URL of this machine for others, if `listens` accepts connections from them.
+/// Returns the URL of this machine for other machines, if `listens` accepts connections from them.
+/// `own` is the address of this machine.
 pub(crate) fn network_url(
     scheme: &str,
     listens: SocketAddr,

@@ -1,24 +1,23 @@
-//! The program as a shell runs it.
+//! Tests of the program as users start it from a shell.
 
-mod asking;
 #[path = "../../../acme/tests/authority/mod.rs"]
 mod authority;
-mod hand_over;
+mod config_and_check;
 #[cfg(target_os = "linux")]
-mod init;
-mod inspect;
+mod orphaned_worker;
 mod pebble;
 #[cfg(target_os = "linux")]
-#[cfg(target_os = "linux")]
-mod predecessor;
-mod reloading;
-mod screen;
+mod pid1;
+mod r_processes;
+mod reload;
 mod server_yml;
 #[cfg(target_os = "linux")]
-mod service;
-mod site;
+mod service_manager;
+mod signals;
+mod startup_screen;
+mod static_site;
 mod support;
 #[cfg(target_os = "linux")]
-mod unread;
+mod unread_output;
 #[cfg(target_os = "linux")]
 mod workers;

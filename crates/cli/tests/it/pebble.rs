@@ -1,10 +1,11 @@
-//! A site with a certificate from Pebble, as in a shell. tests/conformance/pebble.py builds Pebble and runs this, with its programs'
-//! folder in `PEBBLE`.
+//! A static site with a certificate from Pebble. tests/conformance/pebble.py builds Pebble and runs
+//! this test, with the folder of its programs in `PEBBLE`.
 
+use rookery_test_support::tls_file;
 use std::fs;
 use std::process::Command;
 
-use crate::authority::{Pebble, file, free_port};
+use crate::authority::{Pebble, free_port};
 use crate::support::{Running, ask, folder, rookery};
 
 fn curl(words: &[&str]) -> (String, bool) {
@@ -20,13 +21,13 @@ fn curl(words: &[&str]) -> (String, bool) {
 
 #[test]
 #[ignore = "needs Pebble: tests/conformance/pebble.py"]
-fn a_site_gets_its_certificate_and_keeps_it() {
+fn a_static_site_orders_and_stores_a_certificate() {
     let site = folder(&[("index.html", "home")]);
     let data = tempfile::tempdir().unwrap();
     let mut pebble = Pebble::reserve();
     let (http, tls) = (free_port(), free_port());
     let directory = pebble.directory();
-    let ca = file("ca.pem").display().to_string();
+    let ca = tls_file("ca.pem").display().to_string();
     let options = [
         "--host=127.0.0.1",
         "--log=none",
@@ -48,7 +49,7 @@ fn a_site_gets_its_certificate_and_keeps_it() {
     it.await_line(&format!("Serving on https://app.example.org:{tls} "));
     it.await_line("ACME: ordering a certificate for app.example.org from 127.0.0.1");
     it.await_line("ACME: received a certificate for app.example.org, valid until ");
-    // Whoever trusts the authority is served.
+    // Clients that trust the authority are served.
     let (root, done) =
         curl(&["--cacert", &ca, &format!("https://127.0.0.1:{}/roots/0", pebble.management)]);
     assert!(done, "{root}");
@@ -66,9 +67,9 @@ fn a_site_gets_its_certificate_and_keeps_it() {
         "{moved}"
     );
     it.signal(libc::SIGTERM);
-    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
 
-    // The authority is gone, and the server starts with what it has.
+    // The authority no longer runs, and the server starts with the stored certificate.
     assert_eq!(pebble.orders(), 1);
     drop(pebble);
     let mut it = serve();
@@ -76,24 +77,24 @@ fn a_site_gets_its_certificate_and_keeps_it() {
     let (text, done) = get();
     assert!(done && text.ends_with("home"), "{text}");
     it.signal(libc::SIGTERM);
-    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
-    assert!(!it.said.contains("ordering"), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
+    assert!(!it.stderr.contains("ordering"), "{}", it.stderr);
 }
 
 #[test]
-fn terms_are_agreed_to_in_so_many_words() {
+fn the_terms_of_service_need_explicit_agreement() {
     let site = folder(&[("index.html", "home")]);
     let mut it = Running::start(rookery().arg("serve").arg(site.path()).args([
         "--domain",
         "app.example.org",
         "--port=0",
     ]));
-    assert_eq!(it.end().0.code(), Some(2), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(2), "{}", it.stderr);
     assert!(
-        it.said
+        it.stderr
             .starts_with("rookery: `--domain`: certificates come from Let's Encrypt, whose terms"),
         "{}",
-        it.said
+        it.stderr
     );
-    assert!(it.said.contains("agree to these terms with `--agree-tos`."), "{}", it.said);
+    assert!(it.stderr.contains("agree to these terms with `--agree-tos`."), "{}", it.stderr);
 }

@@ -1,19 +1,21 @@
-//! `_server.yml`, and what has precedence over it, with a shell script in R's place.
+//! Tests of `_server.yml` and of the sources with higher precedence, with a shell script in place
+//! of R.
 
 use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::hand_over::Installed;
+use crate::r_processes::Installed;
 use crate::support::{executable, folder};
 
-/// Replaces `R` by a script that tells what it was given, and ends.
-fn telling(installed: &Installed) {
-    let script = "#!/bin/bash\necho \"R: ${ROOKERY_WORKER_COUNT-alone} $(echo $ROOKERY_INTERNAL_SETTINGS)\" >&2\nexit 7\n";
+/// Replaces `R` by a script that prints its settings and exits.
+fn print_settings(installed: &Installed) {
+    let script = "#!/bin/bash\necho \"R: ${ROOKERY_WORKER_COUNT-alone} $(echo \
+                  $ROOKERY_INTERNAL_SETTINGS)\" >&2\nexit 7\n";
     executable(&installed.r(), script);
 }
 
-/// Makes an app with these options in its `_server.yml`.
+/// Creates an app with these options in its `_server.yml`.
 fn app(options: &str) -> TempDir {
     let text = format!("engine: rookery\napp: app.R\noptions:\n{options}");
     folder(&[("_server.yml", text.as_str()), ("app.R", "1")])
@@ -31,40 +33,42 @@ fn serve(
         .args(words)
         .current_dir(app.path())
         .envs(variables.iter().copied());
-    let (status, _, said) = installed.run(&mut command);
-    (status, said)
+    let (status, _, printed) = installed.run(&mut command);
+    (status, printed)
 }
 
 #[test]
-fn a_file_has_several_workers_serve_unless_the_command_line_says_otherwise() {
+fn the_file_sets_several_workers_unless_the_command_line_does() {
     let installed = Installed::new();
-    telling(&installed);
+    print_settings(&installed);
     let app = app("  workers: 3\n  drain: 5s\n  error_detail: full\n  start_retries: 0\n");
     let run = |words: &[&str]| {
         serve(&installed, &app, &[&["--port=0", "--log=none"], words].concat(), &[])
     };
-    let (status, said) = run(&[]);
-    assert_eq!(status, Some(3), "{said}");
+    let (status, printed) = run(&[]);
+    assert_eq!(status, Some(3), "{printed}");
     assert!(
-        said.contains("R: 3 target=") && said.contains("file:text:error_detail=full"),
-        "{said}"
+        printed.contains("R: 3 target=") && printed.contains("file:text:error_detail=full"),
+        "{printed}"
     );
-    let (_, said) = run(&["--workers", "2", "--error-detail", "message"]);
-    assert!(said.contains("R: 2 ") && said.contains(" cli:text:error_detail=message"), "{said}");
-    let (status, said) = run(&["--workers", "1"]);
-    assert!(status == Some(3) && said.contains("R: 1 "), "{said}");
+    let (_, printed) = run(&["--workers", "2", "--error-detail", "message"]);
+    assert!(
+        printed.contains("R: 2 ") && printed.contains(" cli:text:error_detail=message"),
+        "{printed}"
+    );
+    let (status, printed) = run(&["--workers", "1"]);
+    assert!(status == Some(3) && printed.contains("R: 1 "), "{printed}");
 }
 
 #[test]
-fn a_file_has_one_r_process_serve_unless_the_command_line_says_otherwise() {
+fn the_file_sets_one_worker_unless_the_command_line_does() {
     let installed = Installed::new();
-    telling(&installed);
-    let app = app(
-        "  host: 127.0.0.2\n  port: 0\n  log: none\n  log_format: json\n  tls:\n    cert: /c.pem\n    hsts: 60\n  \
-         limits:\n    max_body_size: 5\n  reconnect: always\n",
-    );
-    let (status, said) = serve(&installed, &app, &["--tls", "dev", "--restart", "never"], &[]);
-    assert_eq!(status, Some(7), "{said}");
+    print_settings(&installed);
+    let app =
+        app("  host: 127.0.0.2\n  port: 0\n  log: none\n  log_format: json\n  tls:\n    cert: \
+         /c.pem\n    hsts: 60\n  limits:\n    max_body_size: 5\n  reconnect: always\n");
+    let (status, printed) = serve(&installed, &app, &["--tls", "dev", "--restart", "never"], &[]);
+    assert_eq!(status, Some(7), "{printed}");
     for field in [
         "R: 1 target=",
         "host=127.0.0.2 port=0 ",
@@ -73,23 +77,23 @@ fn a_file_has_one_r_process_serve_unless_the_command_line_says_otherwise() {
         "file:text:reconnect=always",
         "file:number:max_body_size=5",
     ] {
-        assert!(said.contains(field), "{field}: {said}");
+        assert!(printed.contains(field), "{field}: {printed}");
     }
-    // Certificates of the command line replace all that the file says of HTTPS.
-    assert!(!said.contains("tls:number:hsts"), "{said}");
+    // Certificates on the command line replace all HTTPS settings of the file.
+    assert!(!printed.contains("tls:number:hsts"), "{printed}");
     let words =
         ["--tls=dev", "--host=127.0.0.1", "--log=-", "--log-format=common", "--restart=never"];
-    let (_, said) = serve(&installed, &app, &words, &[]);
+    let (_, printed) = serve(&installed, &app, &words, &[]);
     assert!(
-        said.contains("host=127.0.0.1 ") && said.contains("log=stdout log_format=common"),
-        "{said}"
+        printed.contains("host=127.0.0.1 ") && printed.contains("log=stdout log_format=common"),
+        "{printed}"
     );
 }
 
 #[test]
-fn the_environment_has_precedence_over_the_file_and_says_so() {
+fn the_environment_overrides_the_file_with_a_message() {
     let installed = Installed::new();
-    telling(&installed);
+    print_settings(&installed);
     let app = app("  port: 0\n  log: none\n  error_detail: full\n  limits: {max_headers: 7}\n");
     let variables = [
         ("ROOKERY_ERROR_DETAIL", "message"),
@@ -98,9 +102,9 @@ fn the_environment_has_precedence_over_the_file_and_says_so() {
         ("ROOKERY_PORT", ""),
         ("PORT", "1"),
     ];
-    let (status, said) = serve(&installed, &app, &["--restart=never"], &variables);
-    assert_eq!(status, Some(7), "{said}");
-    for told in [
+    let (status, printed) = serve(&installed, &app, &["--restart=never"], &variables);
+    assert_eq!(status, Some(7), "{printed}");
+    for expected in [
         "environment:text:error_detail=message",
         "environment:number:max_headers=9",
         "log_format=json",
@@ -108,43 +112,47 @@ fn the_environment_has_precedence_over_the_file_and_says_so() {
         "`ROOKERY_ERROR_DETAIL` in the environment overrides `error_detail:` in ",
         "the environment variable ROOKERY_HEADER_LINES is deprecated: use ROOKERY_MAX_HEADERS",
     ] {
-        assert!(said.contains(told), "{told}: {said}");
+        assert!(printed.contains(expected), "{expected}: {printed}");
     }
-    let (_, said) = serve(
+    let (_, printed) = serve(
         &installed,
         &app,
         &["--error-detail=none", "--limit=max_headers=8", "--restart=never"],
         &variables,
     );
     assert!(
-        said.contains(" cli:text:error_detail=none") && said.contains(" cli:number:max_headers=8"),
-        "{said}"
+        printed.contains(" cli:text:error_detail=none")
+            && printed.contains(" cli:number:max_headers=8"),
+        "{printed}"
     );
-    let (status, said) = serve(&installed, &app, &[], &[("ROOKERY_DRAIN", "soon")]);
-    assert_eq!(status, Some(1), "{said}");
+    let (status, printed) = serve(&installed, &app, &[], &[("ROOKERY_DRAIN", "soon")]);
+    assert_eq!(status, Some(1), "{printed}");
     assert!(
-        said.contains("The environment variable ROOKERY_DRAIN must be a time such as"),
-        "{said}"
+        printed.contains("The environment variable ROOKERY_DRAIN must be a time such as"),
+        "{printed}"
     );
 }
 
 #[test]
-fn variables_of_the_program_are_not_those_of_r() {
+fn workers_do_not_inherit_the_programs_variables() {
     let installed = Installed::new();
     executable(&installed.r(), "#!/bin/bash\nenv | grep ^ROOKERY_ >&2\nexit 7\n");
     let app = folder(&[("app.R", "1")]);
     let variables = [("ROOKERY_PORT", "0"), ("ROOKERY_LOG", "none"), ("ROOKERY_IDLE_TIMEOUT", "5")];
     for words in [&[][..], &["--workers=2", "--start-retries=0"]] {
-        let (_, said) = serve(&installed, &app, words, &variables);
-        assert!(said.contains("ROOKERY_IDLE_TIMEOUT=5"), "{said}");
-        assert!(!said.contains("ROOKERY_PORT=") && !said.contains("ROOKERY_LOG="), "{said}");
+        let (_, printed) = serve(&installed, &app, words, &variables);
+        assert!(printed.contains("ROOKERY_IDLE_TIMEOUT=5"), "{printed}");
+        assert!(
+            !printed.contains("ROOKERY_PORT=") && !printed.contains("ROOKERY_LOG="),
+            "{printed}"
+        );
     }
 }
 
 #[test]
-fn a_mistake_in_a_file_is_told_with_its_position_before_r_is_started() {
+fn reports_mistakes_in_the_file_before_starting_r() {
     let installed = Installed::new();
-    telling(&installed);
+    print_settings(&installed);
     for (options, says) in [
         (
             "  workers: 3\n  max_age: old\n",
@@ -152,39 +160,40 @@ fn a_mistake_in_a_file_is_told_with_its_position_before_r_is_started() {
         ),
         (
             "  prot: 1\n",
-            "_server.yml`, line 4, column 3: `prot:` is not a setting under `options:`. Did you mean `port:`?",
+            "_server.yml`, line 4, column 3: `prot:` is not a setting under `options:`. Did you \
+             mean `port:`?",
         ),
         (
             "  tls: {hsts: 60}\n",
             "_server.yml`, line 4: `tls.hsts:` needs `tls.cert:` or `tls.acme.domain:`.",
         ),
     ] {
-        let (status, said) = serve(&installed, &app(options), &[], &[]);
-        assert_eq!(status, Some(1), "{said}");
-        assert!(said.contains(says) && !said.contains("R: "), "{says}: {said}");
+        let (status, printed) = serve(&installed, &app(options), &[], &[]);
+        assert_eq!(status, Some(1), "{printed}");
+        assert!(printed.contains(says) && !printed.contains("R: "), "{says}: {printed}");
     }
 }
 
 #[test]
-fn a_port_beside_the_socket_of_a_file_is_told_to_have_no_effect() {
+fn reports_that_port_has_no_effect_with_a_unix_socket() {
     let installed = Installed::new();
-    telling(&installed);
+    print_settings(&installed);
     let app = app("  host: unix:s\n  log: none\n");
-    let (status, said) = serve(&installed, &app, &["--port", "8000", "--restart", "never"], &[]);
-    assert_eq!(status, Some(7), "{said}");
-    assert!(said.contains("`--port` has no effect"), "{said}");
+    let (status, printed) = serve(&installed, &app, &["--port", "8000", "--restart", "never"], &[]);
+    assert_eq!(status, Some(7), "{printed}");
+    assert!(printed.contains("`--port` has no effect"), "{printed}");
 }
 
 #[test]
-fn a_variable_that_is_not_text_is_a_mistake() {
+fn rejects_variables_that_are_not_utf8() {
     use std::os::unix::ffi::OsStrExt as _;
     let installed = Installed::new();
-    telling(&installed);
+    print_settings(&installed);
     let mut command = Command::new(installed.program());
     let value = std::ffi::OsStr::from_bytes(b"3\xff");
     let app = app("");
     command.args(["serve", "."]).current_dir(app.path()).env("ROOKERY_WORKERS", value);
-    let (status, _, said) = installed.run(&mut command);
-    assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("ROOKERY_WORKERS is not valid UTF-8"), "{said}");
+    let (status, _, printed) = installed.run(&mut command);
+    assert_eq!(status, Some(1), "{printed}");
+    assert!(printed.contains("ROOKERY_WORKERS is not valid UTF-8"), "{printed}");
 }

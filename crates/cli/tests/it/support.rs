@@ -1,4 +1,4 @@
-//! The program in a process of its own, and a client of plain sockets.
+//! A running program, and a client with plain sockets.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -9,46 +9,47 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a machine that is busy may take for anything.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) use rookery_test_support::TEST_TIMEOUT;
 
-/// The program.
+/// Returns a command that runs the program.
 pub(crate) fn rookery() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rookery"));
-    hears_all(&mut command);
+    restore_signals(&mut command);
     command
 }
 
-/// Has a command hear the signals that whoever runs the tests may ignore: nohup the first, and a shell the others for what it runs in the
-/// background; that would be inherited.
-pub(crate) fn hears_all(command: &mut Command) {
-    let hears = || {
+/// Restores the default handling of signals in a command. The process that runs the tests may
+/// ignore signals, as under `nohup` or in the background of a shell, and ignored signals are
+/// inherited.
+pub(crate) fn restore_signals(command: &mut Command) {
+    let restore = || {
         for number in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
-            // SAFETY: async-signal-safe, and the numbers are those of signals.
+            // SAFETY: the call is async-signal-safe, and the numbers are those of signals.
             unsafe { libc::signal(number, libc::SIG_DFL) };
         }
         Ok(())
     };
-    // SAFETY: it allocates nothing and takes no lock.
-    unsafe { command.pre_exec(hears) };
+    // SAFETY: the closure allocates nothing and takes no lock.
+    unsafe { command.pre_exec(restore) };
 }
 
-/// A running program; killed when this is dropped.
+/// A running program, which is killed when this is dropped.
 pub(crate) struct Running {
     child: Child,
-    stderr: BufReader<ChildStderr>,
-    /// What it has said on stderr so far.
-    pub(crate) said: String,
+    reader: BufReader<ChildStderr>,
+    /// The text on standard error so far.
+    pub(crate) stderr: String,
 }
 
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Running {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         let mut child = loop {
             match command.spawn() {
                 Ok(child) => break child,
-                // A copy of the program, which another test's child has open for writing until it becomes what it is to be.
+                // The file is busy while a child process of another test has inherited it open for
+                // writing.
                 Err(error)
                     if error.kind() == io::ErrorKind::ExecutableFileBusy
                         && Instant::now() < until =>
@@ -58,40 +59,40 @@ impl Running {
                 Err(error) => panic!("it does not start: {error}"),
             }
         };
-        let stderr = BufReader::new(child.stderr.take().expect("it was piped"));
-        Running { child, stderr, said: String::new() }
+        let reader = BufReader::new(child.stderr.take().expect("it was piped"));
+        Running { child, reader, stderr: String::new() }
     }
 
-    /// Reads stderr until a line has `words`; all of that line.
+    /// Reads standard error until a line contains `words`, and returns the line.
     pub(crate) fn await_line(&mut self, words: &str) -> String {
         loop {
-            self.await_words(words);
+            self.wait_for_output(words);
             let mut line = String::new();
-            let read = self.stderr.read_line(&mut line).expect("it is text");
-            assert!(read > 0, "it never said {words:?}, but:\n{}", self.said);
-            self.said += &line;
+            let read = self.reader.read_line(&mut line).expect("it is text");
+            assert!(read > 0, "it never printed {words:?}, but:\n{}", self.stderr);
+            self.stderr += &line;
             if line.contains(words) {
                 return line;
             }
         }
     }
 
-    /// Waits until it says something.
-    fn await_words(&self, words: &str) {
-        if self.stderr.buffer().is_empty() {
+    /// Waits until standard error has more text.
+    fn wait_for_output(&self, words: &str) {
+        if self.reader.buffer().is_empty() {
             let mut of = libc::pollfd {
-                fd: self.stderr.get_ref().as_raw_fd(),
+                fd: self.reader.get_ref().as_raw_fd(),
                 events: libc::POLLIN,
                 revents: 0,
             };
-            let patience = i32::try_from(PATIENCE.as_millis()).expect("a minute");
-            // SAFETY: one descriptor, which is open.
-            let ready = unsafe { libc::poll(&raw mut of, 1, patience) };
-            assert!(ready != 0, "it does not say {words:?}, but:\n{}", self.said);
+            let timeout = i32::try_from(TEST_TIMEOUT.as_millis()).expect("a minute");
+            // SAFETY: `of` is one valid entry with an open descriptor.
+            let ready = unsafe { libc::poll(&raw mut of, 1, timeout) };
+            assert!(ready != 0, "it does not print {words:?}, but:\n{}", self.stderr);
         }
     }
 
-    /// The port that it serves on.
+    /// Returns the port from the start-up screen.
     pub(crate) fn port(&mut self) -> u16 {
         let line = self.await_line("Serving on ");
         let url = line.split(' ').nth(2).expect("an address");
@@ -103,24 +104,24 @@ impl Running {
     }
 
     pub(crate) fn signal(&self, number: i32) {
-        // SAFETY: a child that has not been waited for: the id is its.
+        // SAFETY: the child has not been waited for, so the process id is its own.
         assert_eq!(
             unsafe { libc::kill(i32::try_from(self.child.id()).expect("a process id"), number) },
             0
         );
     }
 
-    /// How it ended, and what it has written on stdout.
+    /// Waits for the end of the program. Returns its status and its standard output.
     pub(crate) fn end(&mut self) -> (ExitStatus, String) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("it is our child") {
                 break status;
             }
-            assert!(Instant::now() < until, "it does not end:\n{}", self.said);
+            assert!(Instant::now() < until, "it does not end:\n{}", self.stderr);
             std::thread::sleep(Duration::from_millis(5));
         };
-        self.stderr.read_to_string(&mut self.said).expect("it is text");
+        self.reader.read_to_string(&mut self.stderr).expect("it is text");
         let mut out = String::new();
         self.child
             .stdout
@@ -139,7 +140,7 @@ impl Drop for Running {
     }
 }
 
-/// A folder with these files.
+/// Creates a folder with these files.
 pub(crate) fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, text) in files {
@@ -150,7 +151,7 @@ pub(crate) fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     folder
 }
 
-/// All that is answered to a request, on a connection of its own.
+/// Sends a request on a new connection, and returns the whole response.
 pub(crate) fn ask(port: u16, request: &str) -> String {
     let mut stream = connect(port);
     stream.write_all(request.as_bytes()).expect("it reads");
@@ -165,11 +166,11 @@ pub(crate) fn get(port: u16, path: &str) -> String {
 
 pub(crate) fn connect(port: u16) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a time");
     stream
 }
 
-/// Makes a file that can be run.
+/// Writes an executable file.
 pub(crate) fn executable(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt as _;
     fs::write(path, text).expect("a file");

@@ -215,7 +215,7 @@ impl Link {
 
     /// Creates a streamed body for a response.
     pub fn stream(&self, rules: StreamOptions) -> StreamedBody {
-        StreamedBody::new(rules, self.limits.stream_bytes)
+        StreamedBody::new(rules, self.limits.max_stream_queue_size)
     }
 
     /// Returns the queue of the tokens of ended leases.
@@ -240,7 +240,8 @@ impl Link {
             let limits = &self.limits;
             (
                 event,
-                up.messages * 2 <= limits.messages && up.message_bytes * 2 <= limits.message_bytes,
+                up.messages * 2 <= limits.ws_max_receive_queue_messages
+                    && up.message_bytes * 2 <= limits.ws_max_receive_queue_size,
             )
         };
         self.taken.fetch_add(1, Ordering::Relaxed);

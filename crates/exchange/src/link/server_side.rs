@@ -45,14 +45,14 @@ impl Link {
     ///
     /// # Errors
     /// Returns [`PushError::Full`] with the exchange if
-    /// [`QueueLimits::requests`](super::QueueLimits::requests) requests are waiting already. The
-    /// server then responds with status 503.
+    /// [`QueueLimits::max_queued_requests`](super::QueueLimits::max_queued_requests) requests are
+    /// waiting already. The server then responds with status 503.
     pub fn push(&self, event: Event) -> Result<WakeUp, PushError> {
         let waiting = {
             let mut up = lock(&self.up);
             match event {
                 Event::Request(exchange) | Event::Head(exchange)
-                    if up.requests >= self.limits.requests =>
+                    if up.requests >= self.limits.max_queued_requests =>
                 {
                     return Err(PushError::Full(exchange));
                 }
@@ -106,7 +106,8 @@ impl Link {
     /// once there is capacity again.
     pub fn poll_capacity(&self) -> bool {
         let has_capacity = |up: &EventQueue| {
-            up.messages < self.limits.messages && up.message_bytes < self.limits.message_bytes
+            up.messages < self.limits.ws_max_receive_queue_messages
+                && up.message_bytes < self.limits.ws_max_receive_queue_size
         };
         if has_capacity(&lock(&self.up)) {
             return true;
@@ -136,8 +137,8 @@ impl Link {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Returns true if events are waiting for the application. Reads no mutex, so the result may be
-    /// slightly out of date.
+    /// Returns true if events are waiting for the application. Does not lock the mutex, so the
+    /// result may be slightly out of date.
     pub fn has_events(&self) -> bool {
         self.put.load(Ordering::Relaxed) != self.taken()
     }

@@ -56,7 +56,10 @@ fn message(bytes: usize) -> Event {
 
 #[test]
 fn a_full_queue_rejects_requests_and_accepts_closes() {
-    let link = Link::new(QueueLimits { requests: 2, ..QueueLimits::default() }, Box::new(Never));
+    let link = Link::new(
+        QueueLimits { max_queued_requests: 2, ..QueueLimits::default() },
+        Box::new(Never),
+    );
     for _ in 0..2 {
         assert!(link.push(Event::Request(Exchange::new())).is_ok());
     }
@@ -79,7 +82,12 @@ fn a_full_queue_rejects_requests_and_accepts_closes() {
 fn reading_stops_at_the_limit_and_resumes_at_half_of_it() {
     let (ring, rung) = mpsc::channel();
     let link = Link::new(
-        QueueLimits { messages: 100, message_bytes: 1000, requests: 1, ..QueueLimits::default() },
+        QueueLimits {
+            ws_max_receive_queue_messages: 100,
+            ws_max_receive_queue_size: 1000,
+            max_queued_requests: 1,
+            ..QueueLimits::default()
+        },
         Box::new(Never),
     );
     link.set_io_waker(Some(Arc::new(Ring(Mutex::new(ring)))));
@@ -327,7 +335,7 @@ fn the_buffer_pool_is_limited_in_bytes() {
 
 #[test]
 fn limits_count_the_capacity_of_buffers_not_their_length() {
-    let limits = QueueLimits { message_bytes: 1000, ..QueueLimits::default() };
+    let limits = QueueLimits { ws_max_receive_queue_size: 1000, ..QueueLimits::default() };
     let link = Link::new(limits, Box::new(Never));
     let mut payload = Vec::with_capacity(1000);
     payload.push(1);

@@ -66,7 +66,8 @@ impl Application for ClosureApplication {
         std::mem::swap(&mut *self.commands.borrow_mut(), commands);
     }
 
-    /// An echoed message waits in the send queue of its WebSocket, which has a limit.
+    /// Always returns true, because an echoed message waits in the send queue of its WebSocket,
+    /// which has a limit of its own.
     fn poll_capacity(&self) -> bool {
         true
     }

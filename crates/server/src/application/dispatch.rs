@@ -40,7 +40,7 @@ pub(crate) struct Dispatch {
     pub(crate) has_forwarded: Cell<bool>,
     /// The scoreboard in which the supervisor reads the application's work.
     pub(crate) scoreboard: Option<Arc<SharedScoreboard>>,
-    /// True if the time at which R receives a request is stored in each exchange
+    /// True if the time at which a request is queued for the application is stored in its exchange
     /// ([`Exchange::queue_and_start_times`]).
     is_timed: bool,
     /// True if the application needs more than a millisecond to take events.
@@ -109,10 +109,10 @@ impl Dispatch {
                 exchange.set_queued_at(now());
             }
         }
-        // Counted before the event is passed on, because the application may have taken the request
-        // when `handle_event` returns.
-        scoreboard.hand();
-        self.application.handle_event(event).inspect_err(|_| scoreboard.take_back())
+        // The request is counted before the event is passed on, because the application may have
+        // taken the request when `handle_event` returns.
+        scoreboard.count_handed();
+        self.application.handle_event(event).inspect_err(|_| scoreboard.uncount_handed())
     }
 
     /// Returns the application's decision on a request, if it has been made.

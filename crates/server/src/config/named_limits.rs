@@ -144,34 +144,34 @@ macro_rules! limits {
 
 // hyper does not accept a smaller `head_bytes` than 8192.
 limits! {
-    c"head_bytes" Bytes 8192.0 limits.head_bytes;
-    c"header_lines" Count 1.0 limits.header_lines;
-    c"stream_head_bytes" Bytes 1024.0 limits.stream_head_bytes;
-    c"streams" Count 1.0 limits.streams;
-    c"body_bytes" Bytes 0.0 limits.body_bytes;
-    c"body_memory" Bytes 0.0 limits.body_memory;
+    c"max_header_size" Bytes 8192.0 limits.max_header_size;
+    c"max_headers" Count 1.0 limits.max_headers;
+    c"http2_max_header_list_size" Bytes 1024.0 limits.http2_max_header_list_size;
+    c"http2_max_concurrent_streams" Count 1.0 limits.http2_max_concurrent_streams;
+    c"max_body_size" Bytes 0.0 limits.max_body_size;
+    c"body_buffer_size" Bytes 0.0 limits.body_buffer_size;
     c"disk_reserve" Bytes 0.0 limits.disk_reserve;
     c"disk_share" Count 1.0 limits.disk_share;
-    c"handshake_time" Seconds 0.01 limits.handshake_time;
-    c"handshakes" Count 1.0 limits.handshakes;
-    c"head_time" Seconds 0.01 limits.head_time;
-    c"head_rate" Rate 0.0 limits.head_rate;
-    c"head_grace" Seconds 0.01 limits.head_grace;
-    c"body_rate" Rate 0.0 limits.body_rate;
-    c"reply_rate" Rate 0.0 limits.reply_rate;
-    c"idle_time" Seconds 0.01 limits.idle_time;
-    c"request_time" Seconds 0.01 limits.request_time;
-    c"connections" Count 1.0 limits.connections;
-    c"per_address" Count 1.0 limits.per_address;
-    c"message_bytes" Bytes 1.0 limits.message_bytes;
-    c"socket_queue" Bytes 1.0 limits.socket_queue;
-    c"message_rate" Rate 0.0 limits.message_rate;
-    c"stall_time" Seconds 0.01 limits.stall_time;
-    c"ping_time" Seconds 0.01 limits.ping_time;
-    c"pong_time" Seconds 0.01 limits.pong_time;
+    c"tls_handshake_timeout" Seconds 0.01 limits.tls_handshake_timeout;
+    c"tls_max_handshakes" Count 1.0 limits.tls_max_handshakes;
+    c"header_timeout" Seconds 0.01 limits.header_timeout;
+    c"min_header_rate" Rate 0.0 limits.min_header_rate;
+    c"header_grace" Seconds 0.01 limits.header_grace;
+    c"min_body_rate" Rate 0.0 limits.min_body_rate;
+    c"min_response_rate" Rate 0.0 limits.min_response_rate;
+    c"idle_timeout" Seconds 0.01 limits.idle_timeout;
+    c"request_timeout" Seconds 0.01 limits.request_timeout;
+    c"max_connections" Count 1.0 limits.max_connections;
+    c"max_connections_per_ip" Count 1.0 limits.max_connections_per_ip;
+    c"ws_max_message_size" Bytes 1.0 limits.ws_max_message_size;
+    c"ws_max_send_queue_size" Bytes 1.0 limits.ws_max_send_queue_size;
+    c"ws_min_rate" Rate 0.0 limits.ws_min_rate;
+    c"ws_stall_timeout" Seconds 0.01 limits.ws_stall_timeout;
+    c"ws_ping_interval" Seconds 0.01 limits.ws_ping_interval;
+    c"ws_ping_timeout" Seconds 0.01 limits.ws_ping_timeout;
     c"kept_windows" Count 0.0 limits.kept_windows;
-    c"close_time" Seconds 0.01 limits.close_time;
-    c"memory" Bytes 1_048_576.0 limits.memory;
+    c"ws_close_timeout" Seconds 0.01 limits.ws_close_timeout;
+    c"max_client_memory" Bytes 1_048_576.0 limits.max_client_memory;
     c"share_connections" Percent 1.0 limits.shares.connections;
     c"share_requests" Percent 1.0 limits.shares.requests;
     c"share_messages" Percent 1.0 limits.shares.messages;
@@ -180,11 +180,11 @@ limits! {
     c"share_replies" Percent 1.0 limits.shares.replies;
     c"share_compressors" Percent 1.0 limits.shares.compressors;
     c"pool_bytes" Bytes 0.0 limits.pool_bytes;
-    c"stop_time" Seconds 0.0 limits.stop_time;
-    c"queue_requests" Count 0.0 queue.requests;
-    c"queue_messages" Count 1.0 queue.messages;
-    c"queue_bytes" Bytes 1.0 queue.message_bytes;
-    c"stream_queue" Bytes 1.0 queue.stream_bytes;
+    c"stop_timeout" Seconds 0.0 limits.stop_timeout;
+    c"max_queued_requests" Count 0.0 queue.max_queued_requests;
+    c"ws_max_receive_queue_messages" Count 1.0 queue.ws_max_receive_queue_messages;
+    c"ws_max_receive_queue_size" Bytes 1.0 queue.ws_max_receive_queue_size;
+    c"max_stream_queue_size" Bytes 1.0 queue.max_stream_queue_size;
 }
 
 #[cfg(test)]
@@ -218,7 +218,13 @@ mod tests {
             "name those that are new in the table"
         );
         wanted.extend(
-            ["queue_requests", "queue_messages", "queue_bytes", "stream_queue"].map(str::to_owned),
+            [
+                "max_queued_requests",
+                "ws_max_receive_queue_messages",
+                "ws_max_receive_queue_size",
+                "max_stream_queue_size",
+            ]
+            .map(str::to_owned),
         );
         wanted.sort();
         let mut names: Vec<&str> = NAMED.iter().map(name).collect();
@@ -256,8 +262,11 @@ mod tests {
             let is_number = matches!(limit.kind, LimitKind::Rate | LimitKind::Percent);
             assert_ne!(limit.takes(f64::INFINITY), is_number, "{limit:?}");
         }
-        assert_eq!((config.limits.body_bytes, config.limits.memory), (u64::MAX, Some(usize::MAX)));
-        assert_eq!(config.limits.idle_time, Duration::MAX);
+        assert_eq!(
+            (config.limits.max_body_size, config.limits.max_client_memory),
+            (u64::MAX, Some(usize::MAX))
+        );
+        assert_eq!(config.limits.idle_timeout, Duration::MAX);
     }
 
     #[test]

@@ -29,33 +29,33 @@ impl TimeLimits {
     /// Converts the limits. A tick lasts a second, or a fourth of the shortest limit.
     pub(crate) fn of(limits: &Limits) -> TimeLimits {
         let all = [
-            limits.handshake_time,
-            limits.head_time,
-            limits.head_grace,
-            limits.idle_time,
-            limits.request_time,
-            limits.stall_time,
-            limits.ping_time,
-            limits.pong_time,
-            limits.close_time,
+            limits.tls_handshake_timeout,
+            limits.header_timeout,
+            limits.header_grace,
+            limits.idle_timeout,
+            limits.request_timeout,
+            limits.ws_stall_timeout,
+            limits.ws_ping_interval,
+            limits.ws_ping_timeout,
+            limits.ws_close_timeout,
         ];
         let shortest = all.into_iter().min().unwrap_or(Duration::MAX);
         let length = (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
         let count = |time| ticks(time, length);
         TimeLimits {
             length,
-            handshake: count(limits.handshake_time),
-            head: count(limits.head_time),
-            head_rate: Rate::new(limits.head_rate, limits.head_grace, length),
-            body_rate: Rate::new(limits.body_rate, limits.idle_time, length),
-            reply_rate: Rate::new(limits.reply_rate, limits.idle_time, length),
-            message_rate: Rate::new(limits.message_rate, limits.stall_time, length),
-            idle: count(limits.idle_time),
-            request: count(limits.request_time),
-            stall: count(limits.stall_time),
-            ping: count(limits.ping_time),
-            pong: count(limits.pong_time),
-            close: count(limits.close_time),
+            handshake: count(limits.tls_handshake_timeout),
+            head: count(limits.header_timeout),
+            head_rate: Rate::new(limits.min_header_rate, limits.header_grace, length),
+            body_rate: Rate::new(limits.min_body_rate, limits.idle_timeout, length),
+            reply_rate: Rate::new(limits.min_response_rate, limits.idle_timeout, length),
+            message_rate: Rate::new(limits.ws_min_rate, limits.ws_stall_timeout, length),
+            idle: count(limits.idle_timeout),
+            request: count(limits.request_timeout),
+            stall: count(limits.ws_stall_timeout),
+            ping: count(limits.ws_ping_interval),
+            pong: count(limits.ws_ping_timeout),
+            close: count(limits.ws_close_timeout),
         }
     }
 }

@@ -9,7 +9,7 @@ use rookery_exchange::{Budget, Share};
 
 use crate::config::Limits;
 
-/// Makes the budget of a server, which is [`Limits::memory`] divided by [`Limits::shares`].
+/// Makes the budget of a server, which is [`Limits::max_client_memory`] divided by [`Limits::shares`].
 pub(crate) fn budget(limits: &Limits) -> Arc<Budget> {
     let shares = &limits.shares;
     let part = |percent| part(total(limits), percent);
@@ -36,7 +36,7 @@ fn part(total: usize, percent: u8) -> usize {
 }
 
 fn total(limits: &Limits) -> usize {
-    limits.memory.unwrap_or_else(|| (usable() / PART).max(LEAST))
+    limits.max_client_memory.unwrap_or_else(|| (usable() / PART).max(LEAST))
 }
 
 /// The divisor of the memory that the process may use. Clients get a quarter, because the

@@ -1,5 +1,5 @@
 //! The number of connections of each IP address, for
-//! [`Limits::per_address`](crate::Limits::per_address).
+//! [`Limits::max_connections_per_ip`](crate::Limits::max_connections_per_ip).
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -287,7 +287,7 @@ async fn run_commands(
                         listening.end(connections).await;
                     }
                     drain::begin(connections, listener);
-                    drain::finish(connections, listener, connections.limits.stop_time).await;
+                    drain::finish(connections, listener, connections.limits.stop_timeout).await;
                     if is_idle(supervisor_task.as_ref(), &listeners, connections)
                         && commands.close_if_empty()
                     {

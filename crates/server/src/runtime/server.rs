@@ -103,7 +103,7 @@ impl Server {
     }
 
     /// Returns the memory budget: the bytes that clients make the server hold, and their limit
-    /// ([`Limits::memory`](crate::Limits::memory)).
+    /// ([`Limits::max_client_memory`](crate::Limits::max_client_memory)).
     pub fn budget(&self) -> &Arc<Budget> {
         &self.state.budget
     }
@@ -130,7 +130,7 @@ impl Server {
         address: SocketAddr,
         config: ListenerConfig,
     ) -> Result<Listener, ListenError> {
-        descriptor::raise_limit(self.state.config.limits.connections);
+        descriptor::raise_limit(self.state.config.limits.max_connections);
         let (socket, local) = listen::bind_tcp(address)
             .map_err(|source| ListenError::Bind { address: address.to_string(), source })?;
         let id = self.state.listen(vec![ListeningSocket::Tcp(socket)], config)?;
@@ -149,7 +149,7 @@ impl Server {
         umask: Option<u32>,
         config: ListenerConfig,
     ) -> Result<Listener, ListenError> {
-        descriptor::raise_limit(self.state.config.limits.connections);
+        descriptor::raise_limit(self.state.config.limits.max_connections);
         let (socket, file) = socket_file::bind(path, umask)
             .map_err(|source| ListenError::Bind { address: path.display().to_string(), source })?;
         let id = self
@@ -171,7 +171,7 @@ impl Server {
         sockets: &InheritedSockets,
         config: ListenerConfig,
     ) -> Result<Listener, ListenError> {
-        descriptor::raise_limit(self.state.config.limits.connections);
+        descriptor::raise_limit(self.state.config.limits.max_connections);
         let (sockets, local) = sockets.copies().map_err(inherited_error)?;
         let id = self.state.listen(sockets, config)?;
         Ok(Listener::new(&self.state, id, local, None))
@@ -196,7 +196,7 @@ impl Server {
         supervision: &Arc<Supervision>,
         config: ListenerConfig,
     ) -> Result<Listener, ListenError> {
-        descriptor::raise_limit(self.state.config.limits.connections);
+        descriptor::raise_limit(self.state.config.limits.max_connections);
         let bind_error =
             |source| ListenError::Bind { address: "the worker's socket".to_owned(), source };
         let mut groups = supervision.public_groups(&config).map_err(bind_error)?;

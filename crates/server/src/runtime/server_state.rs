@@ -51,9 +51,10 @@ impl ServerState {
         app_waker: Box<dyn AppWaker>,
         application: Option<MakeApplication>,
     ) -> ServerState {
-        let waiting =
-            memory_budget::message_queue_bytes(&config.limits).min(config.queue.message_bytes);
-        let queue = rookery_exchange::QueueLimits { message_bytes: waiting, ..config.queue };
+        let waiting = memory_budget::message_queue_bytes(&config.limits)
+            .min(config.queue.ws_max_receive_queue_size);
+        let queue =
+            rookery_exchange::QueueLimits { ws_max_receive_queue_size: waiting, ..config.queue };
         ServerState {
             link: Link::new(queue, app_waker),
             application,

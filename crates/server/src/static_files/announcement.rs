@@ -25,7 +25,7 @@ pub struct MalformedAnnouncement;
 
 impl fmt::Display for MalformedAnnouncement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("what was announced are no static paths")
+        f.write_str("the announcement of static paths is malformed")
     }
 }
 
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_announced_is_served_by_the_same_options() {
+    fn an_announced_path_keeps_all_its_options() {
         let files = files();
         let read = read_announcement(&files.announcement(MOST)).unwrap();
         assert_eq!(read.len(), 4);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_out_with_all_that_would_take_its_place() {
+    fn paths_that_do_not_fit_are_left_out_with_their_prefixes() {
         let paths = |keys: &[(&str, usize)]| {
             let files = StaticFiles::new();
             let long = |(key, len): &(&str, usize)| {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_announcement_is_refused_and_asks_for_no_memory() {
+    fn malformed_announcements_are_refused_without_allocating_memory() {
         let whole = files().announcement(MOST);
         let ends: Vec<usize> = {
             let (mut rest, mut ends) = (&whole[..], vec![0]);

@@ -213,8 +213,8 @@ enum Comparison {
     Weak,
 }
 
-/// Returns true if `etag` is in a list of tags (RFC 9110, 13.1.1 and 13.1.2). The list is read up to
-/// the first syntax error.
+/// Returns true if `etag` is in a list of tags (RFC 9110, 13.1.1 and 13.1.2). The list is read up
+/// to the first syntax error.
 fn any_tag_matches(list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
     let list = list.trim_ascii();
     if list == b"*" {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_off_unless_if_range_matches_strongly() {
+    fn a_range_is_ignored_unless_if_range_matches_strongly() {
         let date = "Sun, 06 Nov 1994 08:49:37 GMT";
         let weak = Representation { etag: b"W/\"t-1\"", is_settled: false, ..FILE };
         for (value, strong_applies) in [
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn none_match_is_asked_before_modified_since() {
+    fn if_none_match_takes_precedence_over_if_modified_since() {
         let since = |seconds| Conditions { modified_since: Some(seconds), ..Conditions::default() };
         assert_eq!(since(784_111_777).evaluate(&FILE), Outcome::NotModified);
         assert_eq!(since(784_111_776).evaluate(&FILE), Outcome::Whole);
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_for_another_file_fails_before_anything_else_is_asked() {
+    fn if_match_and_if_unmodified_since_are_evaluated_first() {
         let tag = |text: &str| Some(text.as_bytes().into());
         let same_date = Some(784_111_777);
         let ranged = Conditions { range: Some(ByteRange::From(0, 0)), ..Conditions::default() };
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn times_no_http_date_can_say() {
+    fn times_that_an_http_date_cannot_represent() {
         use std::time::Duration;
         assert_eq!(http_seconds(UNIX_EPOCH - Duration::from_secs(1)), None);
         assert_eq!(http_seconds(UNIX_EPOCH), Some(0));

@@ -26,12 +26,15 @@
 //!    response is 412, 304, 206, 416 or 200.
 //!
 //! ```
-//! use rookery_server::static_files::{BodyFraming, Route, Found, RequestHead, StaticFiles, StaticPath};
+//! use rookery_server::static_files::{
+//!     BodyFraming, Found, RequestHead, Route, StaticFiles, StaticPath,
+//! };
 //!
 //! let dir = tempfile::tempdir()?;
 //! std::fs::write(dir.path().join("a.txt"), "hello")?;
 //! let files = StaticFiles::new();
-//! files.set([("/s".to_owned(), StaticPath { path: dir.path().into(), ..StaticPath::default() })])?;
+//! let path = StaticPath { path: dir.path().into(), ..StaticPath::default() };
+//! files.set([("/s".to_owned(), path)])?;
 //!
 //! let headers = http::HeaderMap::new();
 //! let (target, body) = (&b"/s/a.txt"[..], BodyFraming::Absent);

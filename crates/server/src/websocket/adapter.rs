@@ -103,8 +103,12 @@ mod tests {
     fn a_time_limit_of_decades_does_not_expire_at_once() {
         for seconds in [u64::from(u32::MAX) - 1, u64::from(u32::MAX), u64::MAX] {
             let time = Duration::from_secs(seconds);
-            let limits =
-                Limits { close_time: time, ping_time: time, pong_time: time, ..Limits::default() };
+            let limits = Limits {
+                ws_close_timeout: time,
+                ws_ping_interval: time,
+                ws_ping_timeout: time,
+                ..Limits::default()
+            };
             let rules = rules(&TimeLimits::of(&limits));
             let start = Tick(7);
             assert!(!start.has_reached(start.after(rules.close_timeout)), "{seconds}");

@@ -30,7 +30,7 @@ const NO_STATUS: u16 = 1005;
 const SERVICE_RESTART: u16 = 1012;
 
 /// The client counts as behind while more than this fraction of
-/// [`Limits::socket_queue`](crate::Limits::socket_queue) is queued after the message that is being
+/// [`Limits::ws_max_send_queue_size`](crate::Limits::ws_max_send_queue_size) is queued after the message that is being
 /// sent.
 const BEHIND_FRACTION: usize = 4;
 
@@ -98,7 +98,7 @@ pub(crate) struct WebSocketHandle {
 /// ─────────────▶ Open ──────────────────────────────────────────────────▶ Closing
 ///                  │                                                         │
 ///                  │ abort(): connection lost, no pong in time,              │ closing handshake
-///                  │ client does not read, evicted                           │ complete, timed out,
+///                  │ client does not read, evicted                           │ complete, timeout,
 ///                  │                                                         │ lost, abort()
 ///                  └───────────────────────────▶ Closed ◀────────────────────┘
 /// ```
@@ -206,9 +206,9 @@ impl WebSocketHandle {
         let endpoint = self.endpoint.borrow();
         let waiting = endpoint.pending() + self.deferred_bytes.get();
         // The sum is compared first because it is cheap.
-        let is_full = waiting > self.shared.connections.limits.socket_queue
+        let is_full = waiting > self.shared.connections.limits.ws_max_send_queue_size
             && endpoint.bytes_after_current() + self.queued_behind()
-                > self.shared.connections.limits.socket_queue
+                > self.shared.connections.limits.ws_max_send_queue_size
             && endpoint.may_send();
         let is_larger = waiting > self.queue_charge.bytes().max(UNCHARGED_BYTES);
         drop(endpoint);
@@ -236,7 +236,7 @@ impl WebSocketHandle {
     /// Updates whether the client is behind, and returns that. The client is behind from when a
     /// fraction of the maximum send queue is filled until half of that fraction is left.
     fn update_behind(&self) -> bool {
-        let mark = self.shared.connections.limits.socket_queue / BEHIND_FRACTION;
+        let mark = self.shared.connections.limits.ws_max_send_queue_size / BEHIND_FRACTION;
         let mark = if self.is_behind.get() { mark / 2 } else { mark };
         let endpoint = self.endpoint.borrow();
         // The sum is compared first because it is cheap.

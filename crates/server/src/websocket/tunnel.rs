@@ -10,6 +10,8 @@
 //! [`Scratch`](crate::net::transport::Scratch) holds for each direction, and the other side is not
 //! read meanwhile. An idle direction holds no buffer.
 
+mod direction;
+
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -20,6 +22,7 @@ use rookery_exchange::{Charge, Event, Exchange, ListenerId, Share, WebSocketId};
 use rookery_websocket::protocol::{CloseCode, encode_close};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
+use self::direction::Direction;
 use super::context::WebSocketContext;
 use super::frame_tracker::{self, FrameTracker, SERVICE_RESTART};
 use super::handshake::{Extensions, KEY, switching_protocols};
@@ -99,62 +102,6 @@ enum TunnelState {
     Ending,
     /// The tunnel is over, and both connections are dropped.
     Closed,
-}
-
-/// The buffer and state of one direction of a tunnel.
-#[derive(Debug, Default)]
-struct Direction {
-    /// Bytes that have been read and not completely written yet.
-    buffered: Vec<u8>,
-    written: usize,
-    /// True if the reading side has ended.
-    is_ended: bool,
-    /// True if that end has been forwarded to the writing side.
-    is_shut_down: bool,
-}
-
-impl Direction {
-    fn has_unwritten(&self) -> bool {
-        self.written < self.buffered.len()
-    }
-
-    /// Writes the buffered bytes, and frees the buffer when it is empty.
-    fn poll_flush(
-        &mut self,
-        mut write: impl FnMut(&[u8]) -> Poll<io::Result<usize>>,
-    ) -> Poll<io::Result<()>> {
-        while self.has_unwritten() {
-            match write(&self.buffered[self.written..]) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Poll::Ready(Ok(n)) => self.written += n,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => return Poll::Pending,
-            }
-        }
-        if self.buffered.capacity() > 0 {
-            self.buffered = Vec::new();
-            self.written = 0;
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    /// Writes `bytes` if nothing is buffered, and buffers the rest.
-    fn forward(
-        &mut self,
-        mut bytes: &[u8],
-        mut write: impl FnMut(&[u8]) -> Poll<io::Result<usize>>,
-    ) -> io::Result<()> {
-        while !self.has_unwritten() && !bytes.is_empty() {
-            match write(bytes) {
-                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(Ok(n)) => bytes = &bytes[n..],
-                Poll::Ready(Err(error)) => return Err(error),
-                Poll::Pending => break,
-            }
-        }
-        self.buffered.extend_from_slice(bytes);
-        Ok(())
-    }
 }
 
 impl Tunnel {

@@ -6,17 +6,20 @@ use rookery_settings::{Group, Kind, Section, Setting, Shown, expected_form, tabl
 
 use crate::help_text;
 
-/// Returns the page in roff. It describes the commands as well, which have no pages of their own.
+/// Returns the page in roff. It also describes the commands, which have no pages of their own.
 pub(crate) fn page() -> String {
     let mut page = format!(
-        ".\\\" Written by `make settings` from the table in crates/settings/src/table. Do not edit.\n\
-         .TH rookery 1 \"\" \"rookery {}\"\n",
+        ".\\\" Written by `make settings` from the table in crates/settings/src/table. Do not \
+         edit.\n.TH rookery 1 \"\" \"rookery {}\"\n",
         env!("CARGO_PKG_VERSION")
     );
     page.push_str(
         ".SH NAME\nrookery \\- serve R apps, documents and sites over HTTP and WebSocket\n",
     );
-    page.push_str(".SH SYNOPSIS\n.B rookery serve\n<target> [options]\n.br\n.B rookery\n<command> ...\n.SH DESCRIPTION\n");
+    page.push_str(
+        ".SH SYNOPSIS\n.B rookery serve\n<target> [options]\n.br\n.B rookery\n<command> \
+                   ...\n.SH DESCRIPTION\n",
+    );
     page.push_str(&lines(&help_text::ABOUT.replace('\n', " ")));
     entries(
         &mut page,
@@ -44,7 +47,10 @@ pub(crate) fn page() -> String {
         }
     }
     page.push_str(".SH LIMITS\n");
-    page.push_str(&lines("These are set by name: with --limit, as keys below `limits:` in _server.yml, or by server_limits() in R."));
+    page.push_str(&lines(
+        "These are set by name: with --limit, as keys below `limits:` in \
+                          _server.yml, or by server_limits() in R.",
+    ));
     for row in table::all().filter(|row| row.section == Section::Limits && row.shown == Shown::No) {
         item(&mut page, &format!("\\fB{}\\fR", escaped(row.name)), &text(row));
     }
@@ -62,14 +68,16 @@ fn files_and_environment(page: &mut String) {
     item(
         page,
         "\\fI_server.yml\\fR",
-        "A file in the folder of the app, with `engine: rookery`. Settings are keys below `options:`, with _ \
-         instead of -. Relative paths are relative to the file. rookery config prints all settings and their values.",
+        "A file in the folder of the app, with `engine: rookery`. Settings are keys below \
+         `options:`, with _ instead of -. Relative paths are relative to the file. rookery config \
+         prints all settings and their values.",
     );
     page.push_str(".SH ENVIRONMENT\n");
     page.push_str(&lines(
-        "The variable of a setting is ROOKERY_ followed by its name in capitals. The command line overrides \
-         arguments of R functions such as serve(), which override the environment, which overrides _server.yml, which \
-         overrides options of R. These variables are used only if nothing else sets the setting:",
+        "The variable of a setting is ROOKERY_ followed by its name in capitals. The command line \
+         overrides arguments of R functions such as serve(), which override the environment, \
+         which overrides _server.yml, which overrides options of R. These variables are used only \
+         if nothing else sets the setting:",
     ));
     item(page, "\\fBPORT\\fR", "The default of --port.");
     item(page, "\\fBWEB_CONCURRENCY\\fR", "The default of --workers.");
@@ -77,13 +85,12 @@ fn files_and_environment(page: &mut String) {
 
 /// Returns the option with its value.
 fn head(row: &Setting) -> String {
-    let no = if row.is_on_by_default() { "no-" } else { "" };
     let short = row.short.map(|short| format!("\\fB\\-{short}\\fR, ")).unwrap_or_default();
     let value = match row.kind {
         Kind::Flag => String::new(),
-        _ => format!(" \\fI{}\\fR", escaped(row.placeholder)),
+        _ => format!(" \\fI{}\\fR", escaped(row.placeholder())),
     };
-    format!("{short}\\fB{}\\fR{value}", escaped(&format!("--{no}{}", row.option())))
+    format!("{short}\\fB{}\\fR{value}", escaped(&format!("--{}", row.long_option())))
 }
 
 fn text(row: &Setting) -> String {
@@ -103,16 +110,16 @@ fn entries<const N: usize>(page: &mut String, title: &str, entries: [(String, &s
     }
 }
 
-/// Adds a paragraph with a heading, which is roff already.
+/// Adds an entry. `head` is roff already; `text` is plain text.
 fn item(page: &mut String, head: &str, text: &str) {
     let _ = write!(page, ".TP\n{head}\n{}", lines(text));
 }
 
-/// Writes a text, each sentence on a line of its own as is the custom in roff.
+/// Writes a text as roff, with each sentence on a line of its own, as is usual in roff.
 fn lines(text: &str) -> String {
     let text = escaped(&text.replace('`', ""));
     let sentences = text.replace(". ", ".\n");
-    // A line that begins with one of these would be a request.
+    // roff would take a line that begins with one of these characters for a request.
     let plain = sentences.lines().map(|line| {
         let guard = if line.starts_with(['.', '\'']) { "\\&" } else { "" };
         format!("{guard}{line}\n")

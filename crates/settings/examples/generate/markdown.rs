@@ -109,22 +109,19 @@ fn setting(page: &mut String, row: &Setting) {
         if row.shown == Shown::No {
             places.push(format!("`--limit {}=...`", row.name));
         } else {
-            let no = if row.is_on_by_default() { "no-" } else { "" };
             let short = row.short.map(|short| format!("`-{short}`, ")).unwrap_or_default();
             let value = if matches!(row.kind, Kind::Flag) {
                 String::new()
             } else {
-                format!(" <{}>", row.placeholder)
+                format!(" <{}>", row.placeholder())
             };
-            places.push(format!("{short}`--{no}{}{value}`", row.option()));
+            places.push(format!("{short}`--{}{value}`", row.long_option()));
         }
     }
     if row.places.has(Places::FILE) {
         places.push(format!("`{}:`", row.path()));
     }
-    if !row.r_argument.is_empty() {
-        places.push(format!("`{}`", row.r_argument));
-    }
+    places.extend(row.r_argument().map(|argument| format!("`{argument}`")));
     if row.places.has(Places::OPTION) {
         places.push(format!("`options(rookery.{})`", row.name));
     }

@@ -1,4 +1,5 @@
-//! `r/R/settings-table.R`: what R's help pages, and its tests, say of each setting.
+//! Writes `r/R/settings-table.R`, from which R's help pages and tests take their facts about
+//! settings.
 
 use std::fmt::Write as _;
 
@@ -7,8 +8,9 @@ use rookery_settings::{Default, Places, Section, Setting, expected_form, table};
 const HEAD: &str = "\
 # Written by `make settings` from the table in crates/settings/src/table. Do not edit.
 #
-# Each setting that may be given in R: its name and its former one, the argument that gives it, whether it is
-# an option of R and a limit, its default, what it accepts, its help in two parts, and its stability.
+# One row for each setting that R accepts: its name and former name, its argument, whether it is an
+# option of R and a limit, its stability, its default, the accepted values, and its help in two
+# parts.
 
 ";
 
@@ -30,11 +32,12 @@ fn entry(row: &Setting) -> String {
     let is_literal = matches!(row.default, Default::Is(_));
     let logical = |is: bool| if is { "TRUE" } else { "FALSE" };
     format!(
-        "list(\n    name = {}, former = {}, argument = {}, is_option = {}, is_limit = {}, stability = {},\n    \
-         default = {}, is_literal = {},\n    wanted = {},\n    help = {},\n    paragraph = {}\n  )",
+        "list(\n    name = {}, former = {}, argument = {}, is_option = {}, is_limit = {}, \
+         stability = {},\n    default = {}, is_literal = {},\n    wanted = {},\n    help = \
+         {},\n    paragraph = {}\n  )",
         text(row.name),
         text(former.map_or("", |former| former.name)),
-        text(row.r_argument),
+        text(&row.r_argument().unwrap_or_default()),
         logical(row.places.has(Places::OPTION)),
         logical(row.section == Section::Limits),
         text(row.stability.name()),
@@ -46,7 +49,7 @@ fn entry(row: &Setting) -> String {
     )
 }
 
-/// Writes a string of R in ASCII.
+/// Writes an R string in ASCII.
 fn text(text: &str) -> String {
     let mut quoted = String::from("\"");
     for letter in text.chars() {

@@ -1,9 +1,9 @@
-//! The JSON schema of `_server.yml`, for editors.
+//! Writes the JSON schema of `_server.yml`, with which editors complete and check the file.
 
 use rookery_settings::{Kind, Places, Section, Setting, table};
 use serde_json::{Map, Value, json};
 
-/// A size, a time or a rate with its unit.
+/// A number with a unit of size, time or rate.
 const AMOUNT: &str = "^[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?[ _]*[A-Za-z]+(/[sS])?$";
 
 /// Returns the schema as text.
@@ -14,7 +14,8 @@ pub(crate) fn document() -> String {
         "type": "object",
         "properties": {
             "engine": { "const": "rookery" },
-            "app": { "type": "string", "description": "The file or folder to serve, relative to this file" },
+            "app": { "type": "string", "description": "The file or folder to serve, relative to \
+                                                       this file" },
             "options": object(Section::Options),
         },
         "required": ["engine", "app"],
@@ -29,7 +30,7 @@ fn object(section: Section) -> Value {
     let mut properties = Map::new();
     for row in table::all().filter(|row| row.places.has(Places::FILE)) {
         if row.section == section {
-            properties.insert(row.key.to_owned(), described(row));
+            properties.insert(row.key().to_owned(), described(row));
         }
         for former in row.former.iter().filter(|former| former.places.has(Places::FILE)) {
             if former.section == section {
@@ -59,7 +60,7 @@ fn described(row: &Setting) -> Value {
 fn value(row: &Setting) -> Value {
     let mut alternatives = of_kind(row);
     if !row.words.is_empty() {
-        // `0` is written as a number.
+        // YAML reads an unquoted `0` as a number.
         let words = row.words.iter().filter(|word| **word != "0");
         let words: Vec<&str> = words.copied().collect();
         if !words.is_empty() {

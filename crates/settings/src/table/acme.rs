@@ -1,10 +1,11 @@
-//! Certificates that an authority issues.
+//! Settings of certificates from an ACME authority.
 
 use crate::kind::Kind;
 use crate::setting::{Default, Former, Group, Places, Section, Setting, Shown, Stability};
 use crate::{cross_checks, derived_defaults, text_forms};
 
 const ACME: Setting = Setting {
+    r_function: "acme",
     group: Group::Https,
     section: Section::Acme,
     is_program_variable: true,
@@ -16,12 +17,10 @@ const ACME: Setting = Setting {
 pub(super) static ROWS: [Setting; 9] = [
     Setting {
         name: "domain",
-        key: "domain",
         shown: Shown::Always,
         kind: Kind::List(&text_forms::DOMAINS),
         placeholder: "name",
         is_program_variable: true,
-        r_argument: "acme(domain)",
         help: "Get a certificate for this host name by ACME; may be repeated",
         paragraph: "Turns HTTPS on. The certificate is ordered from Let's Encrypt, or from the \
                     authority that `acme_directory` names, and renewed while the server runs. It \
@@ -37,12 +36,10 @@ pub(super) static ROWS: [Setting; 9] = [
     },
     Setting {
         name: "email",
-        key: "email",
         shown: Shown::Always,
         kind: Kind::List(&text_forms::EMAILS),
         placeholder: "address",
         is_program_variable: true,
-        r_argument: "acme(email)",
         help: "Contact address for the certificate authority; may be repeated",
         paragraph: "The authority may write to this address if there is a problem with a \
                     certificate.",
@@ -52,12 +49,10 @@ pub(super) static ROWS: [Setting; 9] = [
     },
     Setting {
         name: "agree_tos",
-        key: "agree_tos",
         shown: Shown::Always,
         kind: Kind::Flag,
         default: Default::Is("off"),
         is_program_variable: true,
-        r_argument: "acme(agree_tos)",
         help: "Agree to the certificate authority's terms of service",
         paragraph: "`domain` requires this. The terms of Let's Encrypt are at \
                     <https://letsencrypt.org/repository/>.",
@@ -67,11 +62,10 @@ pub(super) static ROWS: [Setting; 9] = [
     },
     Setting {
         name: "acme_staging",
-        key: "staging",
+        key: Some("staging"),
         kind: Kind::Flag,
         default: Default::Is("off"),
         places: Places::FILE.and(Places::R),
-        r_argument: "acme(staging)",
         help: "Use Let's Encrypt's staging environment, for trials",
         paragraph: "Browsers do not trust the certificates of the staging environment, but its \
                     rate limits are high. Use it to test whether the authority can reach the \
@@ -83,14 +77,13 @@ pub(super) static ROWS: [Setting; 9] = [
     },
     Setting {
         name: "acme_directory",
-        key: "directory",
+        key: Some("directory"),
         kind: Kind::Text(&text_forms::URL),
         default: Default::Derived {
             text: "Let's Encrypt",
             value: derived_defaults::found_at_start,
         },
         places: Places::FILE.and(Places::R),
-        r_argument: "acme(directory)",
         help: "ACME directory URL of another certificate authority",
         paragraph: "The URL of the authority's directory (RFC 8555, 7.1.1). It cannot be combined \
                     with `acme_staging`.",
@@ -100,14 +93,13 @@ pub(super) static ROWS: [Setting; 9] = [
     },
     Setting {
         name: "acme_profile",
-        key: "profile",
+        key: Some("profile"),
         kind: Kind::Text(&text_forms::WORD),
         default: Default::Derived {
             text: "the authority's default",
             value: derived_defaults::found_at_start,
         },
         places: Places::FILE.and(Places::R),
-        r_argument: "acme(profile)",
         help: "Certificate profile to request, such as shortlived",
         paragraph: "The profiles are defined by the authority. Let's Encrypt offers `tlsserver` \
                     and `shortlived`; certificates for IP addresses need `shortlived`.",
@@ -117,14 +109,13 @@ pub(super) static ROWS: [Setting; 9] = [
     },
     Setting {
         name: "acme_challenge",
-        key: "challenge",
+        key: Some("challenge"),
         kind: Kind::Choice(&["http-01", "tls-alpn-01"]),
         default: Default::Derived {
             text: "both, alternately",
             value: derived_defaults::found_at_start,
         },
         places: Places::FILE.and(Places::R),
-        r_argument: "acme(challenge)",
         help: "Use only this ACME challenge: http-01 or tls-alpn-01",
         paragraph: "A challenge proves to the authority that this server controls the host name. \
                     The server answers `http-01` on the port of `redirect_from`, and `tls-alpn-01` \
@@ -136,14 +127,13 @@ pub(super) static ROWS: [Setting; 9] = [
     },
     Setting {
         name: "acme_ca",
-        key: "ca",
+        key: Some("ca"),
         kind: Kind::Path,
         default: Default::Derived {
             text: "the CA certificates of the system",
             value: derived_defaults::found_at_start,
         },
         places: Places::FILE.and(Places::R),
-        r_argument: "acme(ca)",
         help: "PEM file with the CA certificates that verify the ACME server",
         paragraph: "Set this for a private certificate authority whose ACME server has a \
                     certificate that the system does not trust.",
@@ -153,14 +143,13 @@ pub(super) static ROWS: [Setting; 9] = [
     },
     Setting {
         name: "acme_dir",
-        key: "dir",
+        key: Some("dir"),
         kind: Kind::Path,
         default: Default::Derived {
             text: "`acme` in R's user data folder",
             value: derived_defaults::found_at_start,
         },
         places: Places::FILE.and(Places::R),
-        r_argument: "acme(dir)",
         help: "Folder for the ACME account and the certificates",
         paragraph: "Only the user who runs the server can read the folder. If several servers \
                     share it, one of them orders the certificates, and all of them use these.",

@@ -1,4 +1,4 @@
-//! Where the server listens, and who is in front of it.
+//! Settings of the address, and of proxies in front of it.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Group, Places, Setting, Shown};
@@ -9,7 +9,6 @@ const ADDRESS: Setting = Setting { group: Group::Address, ..Setting::EMPTY };
 pub(super) static ROWS: [Setting; 4] = [
     Setting {
         name: "host",
-        key: "host",
         shown: Shown::Always,
         kind: Kind::Text(&text_forms::HOST),
         placeholder: "address",
@@ -19,7 +18,7 @@ pub(super) static ROWS: [Setting; 4] = [
         },
         places: Places::PROGRAM,
         is_program_variable: true,
-        r_argument: "serve(host)",
+        r_function: "serve",
         help: "Address to listen on, or unix:/path for a Unix socket",
         paragraph: "`127.0.0.1` and `localhost` accept connections from this machine only; \
                     `0.0.0.0` (IPv4) and `::` (IPv6) accept them on all network interfaces. With \
@@ -30,7 +29,6 @@ pub(super) static ROWS: [Setting; 4] = [
     },
     Setting {
         name: "port",
-        key: "port",
         short: Some('p'),
         shown: Shown::Always,
         kind: Kind::Count,
@@ -42,7 +40,7 @@ pub(super) static ROWS: [Setting; 4] = [
         max: 65_535.0,
         places: Places::PROGRAM,
         is_program_variable: true,
-        r_argument: "serve(port)",
+        r_function: "serve",
         help: "Port to listen on; 0 lets the system choose a free port",
         paragraph: "Ports below 1024 need a privilege on most systems. If no other source sets the \
                     port, the environment variable `PORT` is used, which many hosting services \
@@ -52,7 +50,6 @@ pub(super) static ROWS: [Setting; 4] = [
     Setting {
         name: "trusted_proxies",
         applies: Applies::WithAcceptingProcess,
-        key: "trusted_proxies",
         shown: Shown::Always,
         kind: Kind::List(&text_forms::PROXIES),
         placeholder: "list",
@@ -69,7 +66,6 @@ pub(super) static ROWS: [Setting; 4] = [
     Setting {
         name: "proxy_protocol",
         applies: Applies::WithAcceptingProcess,
-        key: "proxy_protocol",
         shown: Shown::InLongHelp,
         kind: Kind::Flag,
         default: Default::Is("off"),

@@ -1,10 +1,11 @@
-//! Limits that are seldom set.
+//! Limits that are seldom changed.
 
 use super::FINITE;
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Section, Setting, Stability};
 
 const ADVANCED: Setting = Setting {
+    r_function: "server_limits",
     group: Group::Limits,
     section: Section::Limits,
     stability: Stability::Advanced,
@@ -15,11 +16,9 @@ const ADVANCED: Setting = Setting {
 pub(super) static ROWS: [Setting; 21] = [
     Setting {
         name: "max_headers",
-        key: "max_headers",
         kind: Kind::Count,
         default: Default::Is("2000"),
         min: 1.0,
-        r_argument: "server_limits(max_headers)",
         help: "Maximum number of header lines of a request; 431 above it",
         paragraph: "Values above 24,576 have the effect of 24,576.",
         former: &[Former::everywhere("header_lines", Section::Limits)],
@@ -27,11 +26,9 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "http2_max_header_list_size",
-        key: "http2_max_header_list_size",
         kind: Kind::Bytes,
         default: Default::Is("32 KiB"),
         min: 1024.0,
-        r_argument: "server_limits(http2_max_header_list_size)",
         help: "Maximum size of an HTTP/2 request head; 431 above it",
         paragraph: "Each header field counts 32 bytes in addition to its name and value (RFC 9113, \
                     6.5.2). A connection that sends four times the limit is closed.",
@@ -40,11 +37,9 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "http2_max_concurrent_streams",
-        key: "http2_max_concurrent_streams",
         kind: Kind::Count,
         default: Default::Is("100"),
         min: 1.0,
-        r_argument: "server_limits(http2_max_concurrent_streams)",
         help: "Maximum concurrent requests on one HTTP/2 connection",
         paragraph: "A request that its client has cancelled counts until the app has finished it.",
         former: &[Former::everywhere("streams", Section::Limits)],
@@ -52,10 +47,8 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "body_buffer_size",
-        key: "body_buffer_size",
         kind: Kind::Bytes,
         default: Default::Is("1 MiB"),
-        r_argument: "server_limits(body_buffer_size)",
         help: "Request bodies above this size are spooled to a file",
         paragraph: "Smaller bodies stay in memory. The file is in the folder of `spool_dir`.",
         former: &[Former::everywhere("body_memory", Section::Limits)],
@@ -63,10 +56,8 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "disk_reserve",
-        key: "disk_reserve",
         kind: Kind::Bytes,
         default: Default::Is("1 GiB"),
-        r_argument: "server_limits(disk_reserve)",
         help: "Disk space that spooled bodies leave free; 507 otherwise",
         paragraph: "The reserve is at most the size of the file system divided by `disk_share`, so \
                     that bodies can also be spooled to small file systems.",
@@ -74,11 +65,9 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "tls_handshake_timeout",
-        key: "tls_handshake_timeout",
         kind: Kind::Seconds,
         default: Default::Is("10 s"),
         min: 0.01,
-        r_argument: "server_limits(tls_handshake_timeout)",
         help: "How long a TLS handshake may take",
         paragraph: "The time starts when the connection is accepted. A connection whose handshake \
                     takes longer is closed.",
@@ -87,11 +76,9 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "tls_max_handshakes",
-        key: "tls_max_handshakes",
         kind: Kind::Count,
         default: Default::Is("256"),
         min: 1.0,
-        r_argument: "server_limits(tls_max_handshakes)",
         help: "Maximum number of concurrent TLS handshakes",
         paragraph: "Further connections wait to be accepted. Handshakes that wait for data from \
                     their client do not count.",
@@ -100,11 +87,9 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "min_header_rate",
-        key: "min_header_rate",
         kind: Kind::Rate,
         default: Default::Is("32 B/s"),
         max: FINITE,
-        r_argument: "server_limits(min_header_rate)",
         help: "Minimum rate at which a request head must arrive; 0: none",
         paragraph: "In bytes per second. A head that falls behind this rate by more than \
                     `header_grace` is refused with status 408.",
@@ -113,11 +98,9 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "header_grace",
-        key: "header_grace",
         kind: Kind::Seconds,
         default: Default::Is("10 s"),
         min: 0.01,
-        r_argument: "server_limits(header_grace)",
         help: "How long a request head may be below its minimum rate",
         paragraph: "The default allows for the loss of three TCP segments.",
         former: &[Former::everywhere("head_grace", Section::Limits)],
@@ -125,11 +108,9 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "min_body_rate",
-        key: "min_body_rate",
         kind: Kind::Rate,
         default: Default::Is("512 B/s"),
         max: FINITE,
-        r_argument: "server_limits(min_body_rate)",
         help: "Minimum rate at which a request body must arrive; 0: none",
         paragraph: "In bytes per second. A body that falls behind this rate by more than \
                     `idle_timeout` is refused with status 408.",
@@ -138,11 +119,9 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "min_response_rate",
-        key: "min_response_rate",
         kind: Kind::Rate,
         default: Default::Is("512 B/s"),
         max: FINITE,
-        r_argument: "server_limits(min_response_rate)",
         help: "Minimum rate at which a client must read a response; 0: none",
         paragraph: "In bytes per second. The connection of a client that falls behind this rate by \
                     more than `idle_timeout` is closed.",
@@ -152,11 +131,9 @@ pub(super) static ROWS: [Setting; 21] = [
     Setting {
         name: "ws_max_send_queue_size",
         applies: Applies::AtReload,
-        key: "ws_max_send_queue_size",
         kind: Kind::Bytes,
         default: Default::Is("64 MiB"),
         min: 1.0,
-        r_argument: "server_limits(ws_max_send_queue_size)",
         help: "Maximum bytes that wait to be sent to one WebSocket",
         paragraph: "If a client reads so slowly that more bytes wait, its WebSocket is closed with \
                     code 1013. If the client does not read the close frame either, the connection \
@@ -167,11 +144,9 @@ pub(super) static ROWS: [Setting; 21] = [
     Setting {
         name: "ws_min_rate",
         applies: Applies::AtReload,
-        key: "ws_min_rate",
         kind: Kind::Rate,
         default: Default::Is("512 B/s"),
         max: FINITE,
-        r_argument: "server_limits(ws_min_rate)",
         help: "Minimum rate of a WebSocket client within a message; 0: none",
         paragraph: "In bytes per second. The rate applies while a client sends a message, and \
                     while it reads the messages that wait for it. A client that falls behind the \
@@ -182,11 +157,9 @@ pub(super) static ROWS: [Setting; 21] = [
     Setting {
         name: "ws_stall_timeout",
         applies: Applies::AtReload,
-        key: "ws_stall_timeout",
         kind: Kind::Seconds,
         default: Default::Is("15 min"),
         min: 0.01,
-        r_argument: "server_limits(ws_stall_timeout)",
         help: "How long a WebSocket client may be below its minimum rate",
         paragraph: "With the default, the Shiny session of a laptop survives if its lid is closed \
                     for some minutes.",
@@ -196,11 +169,9 @@ pub(super) static ROWS: [Setting; 21] = [
     Setting {
         name: "ws_ping_interval",
         applies: Applies::AtReload,
-        key: "ws_ping_interval",
         kind: Kind::Seconds,
         default: Default::Is("20 s"),
         min: 0.01,
-        r_argument: "server_limits(ws_ping_interval)",
         help: "How often an idle WebSocket is sent a ping",
         paragraph: "Pings keep proxies from closing idle connections.",
         former: &[Former::everywhere("ping_time", Section::Limits)],
@@ -209,11 +180,9 @@ pub(super) static ROWS: [Setting; 21] = [
     Setting {
         name: "ws_ping_timeout",
         applies: Applies::AtReload,
-        key: "ws_ping_timeout",
         kind: Kind::Seconds,
         default: Default::Is("15 min"),
         min: 0.01,
-        r_argument: "server_limits(ws_ping_timeout)",
         help: "Close a WebSocket that is silent for this long after a ping",
         paragraph: "Browsers respond to pings by themselves. Any byte from the client counts as a \
                     response.",
@@ -222,11 +191,9 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "ws_close_timeout",
-        key: "ws_close_timeout",
         kind: Kind::Seconds,
         default: Default::Is("5 s"),
         min: 0.01,
-        r_argument: "server_limits(ws_close_timeout)",
         help: "How long a client may take to answer a close frame",
         paragraph: "After this time the connection is dropped.",
         former: &[Former::everywhere("close_time", Section::Limits)],
@@ -234,10 +201,8 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "stop_timeout",
-        key: "stop_timeout",
         kind: Kind::Seconds,
         default: Default::Is("1 s"),
-        r_argument: "server_limits(stop_timeout)",
         help: "How long $stop() waits for responses in progress",
         paragraph: "Connections that are still busy after this time are closed.",
         former: &[Former::everywhere("stop_time", Section::Limits)],
@@ -245,11 +210,9 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "ws_max_receive_queue_messages",
-        key: "ws_max_receive_queue_messages",
         kind: Kind::Count,
         default: Default::Is("4096"),
         min: 1.0,
-        r_argument: "server_limits(ws_max_receive_queue_messages)",
         help: "Maximum number of WebSocket messages that wait for R",
         paragraph: "At the limit, the server reads no more messages until R has processed some of \
                     them.",
@@ -258,11 +221,9 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "ws_max_receive_queue_size",
-        key: "ws_max_receive_queue_size",
         kind: Kind::Bytes,
         default: Default::Is("8 MiB"),
         min: 1.0,
-        r_argument: "server_limits(ws_max_receive_queue_size)",
         help: "Maximum bytes of WebSocket messages that wait for R",
         paragraph: "At the limit, the server reads no more messages until R has processed some of \
                     them.",
@@ -271,11 +232,9 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "max_stream_queue_size",
-        key: "max_stream_queue_size",
         kind: Kind::Bytes,
         default: Default::Is("16 MiB"),
         min: 1.0,
-        r_argument: "server_limits(max_stream_queue_size)",
         help: "Maximum bytes of a streamed response that wait for the client",
         paragraph: "A client that reads so slowly that more bytes wait is disconnected.",
         former: &[Former::everywhere("stream_queue", Section::Limits)],

@@ -1,4 +1,4 @@
-//! Writing an app.
+//! Settings for the development of an app.
 
 use crate::derived_defaults;
 use crate::kind::Kind;
@@ -9,7 +9,6 @@ const DEVELOPMENT: Setting = Setting { group: Group::Development, ..Setting::EMP
 pub(super) static ROWS: [Setting; 4] = [
     Setting {
         name: "interactive",
-        key: "interactive",
         shown: Shown::InLongHelp,
         kind: Kind::Flag,
         default: Default::Derived {
@@ -24,12 +23,11 @@ pub(super) static ROWS: [Setting; 4] = [
     },
     Setting {
         name: "open",
-        key: "open",
         shown: Shown::Always,
         kind: Kind::Flag,
         default: Default::Is("off"),
         places: Places::COMMAND_LINE.and(Places::R),
-        r_argument: "serve(open)",
+        r_function: "serve",
         help: "Open the app in a browser once the server is ready",
         paragraph: "The browser is opened once, and not after each reload. In RStudio and \
                     Positron, an app that R itself serves is shown in the viewer. Over SSH without \
@@ -38,13 +36,12 @@ pub(super) static ROWS: [Setting; 4] = [
     },
     Setting {
         name: "reload",
-        key: "reload",
         shown: Shown::Always,
         kind: Kind::Flag,
         default: Default::Is("off"),
         places: Places::PROGRAM,
         is_program_variable: true,
-        r_argument: "workers_config(reload)",
+        r_function: "workers_config",
         help: "Restart workers when a file of the app changes",
         paragraph: "For development: the server checks the app's files twice a second and replaces \
                     all workers after a change.",
@@ -54,7 +51,6 @@ pub(super) static ROWS: [Setting; 4] = [
     Setting {
         name: "error_detail",
         applies: Applies::AtReload,
-        key: "error_detail",
         shown: Shown::Always,
         kind: Kind::Choice(&["none", "message", "full"]),
         placeholder: "what",

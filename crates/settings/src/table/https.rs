@@ -1,10 +1,11 @@
-//! Certificates, and what clients are told about HTTPS.
+//! Settings of certificates and HTTPS.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown};
 use crate::{composite, cross_checks, derived_defaults, text_forms};
 
 const HTTPS: Setting = Setting {
+    r_function: "tls_config",
     group: Group::Https,
     section: Section::Tls,
     is_program_variable: true,
@@ -18,11 +19,10 @@ pub(super) static ROWS: [Setting; 11] = [
         name: "tls",
         applies: Applies::AtRestart,
         section: Section::Options,
-        key: "tls",
         shown: Shown::Always,
         kind: Kind::Choice(&["dev"]),
         placeholder: "dev",
-        r_argument: "serve(tls)",
+        r_function: "serve",
         help: "Serve HTTPS with a self-signed development certificate: dev",
         paragraph: "`dev` creates a certificate for `localhost`, `127.0.0.1` and `::1` once and \
                     keeps it in R's user data folder. Browsers warn about the certificate until it \
@@ -34,11 +34,10 @@ pub(super) static ROWS: [Setting; 11] = [
     },
     Setting {
         name: "tls_cert",
-        key: "cert",
+        key: Some("cert"),
         shown: Shown::Always,
         kind: Kind::Paths,
         placeholder: "file",
-        r_argument: "tls_config(cert)",
         help: "Certificate chain as a PEM file; may be repeated",
         paragraph: "Turns HTTPS on. The file contains the server's certificate, followed by the \
                     intermediate certificates. If several files are given, the host name that a \
@@ -50,7 +49,7 @@ pub(super) static ROWS: [Setting; 11] = [
     },
     Setting {
         name: "tls_key",
-        key: "key",
+        key: Some("key"),
         shown: Shown::Always,
         kind: Kind::Paths,
         placeholder: "file",
@@ -58,7 +57,6 @@ pub(super) static ROWS: [Setting; 11] = [
             text: "the file of `tls_cert`",
             value: derived_defaults::found_at_start,
         },
-        r_argument: "tls_config(key)",
         help: "Private key as a PEM file, if not in the certificate's file",
         paragraph: "Give one key for each certificate, in the same order. Without this setting, \
                     the key is read from the certificate's file.",
@@ -68,10 +66,9 @@ pub(super) static ROWS: [Setting; 11] = [
     },
     Setting {
         name: "tls_password",
-        key: "password",
+        key: Some("password"),
         kind: Kind::Text(&text_forms::SECRET),
         places: Places::R,
-        r_argument: "tls_config(password)",
         is_secret: true,
         help: "Password of an encrypted private key",
         paragraph: "A string, or a function without arguments that returns the password. Only R \
@@ -81,11 +78,10 @@ pub(super) static ROWS: [Setting; 11] = [
     },
     Setting {
         name: "tls_client_ca",
-        key: "client_ca",
+        key: Some("client_ca"),
         shown: Shown::InLongHelp,
         kind: Kind::Path,
         placeholder: "file",
-        r_argument: "tls_config(client_ca)",
         help: "PEM file with the CA certificates that verify clients",
         paragraph: "Clients are asked for a certificate that one of these certificate authorities \
                     has signed (mutual TLS). The app sees the client's certificate as \
@@ -96,12 +92,11 @@ pub(super) static ROWS: [Setting; 11] = [
     },
     Setting {
         name: "tls_client_auth",
-        key: "client_auth",
+        key: Some("client_auth"),
         shown: Shown::InLongHelp,
         kind: Kind::Choice(&["required", "optional"]),
         placeholder: "how",
         default: Default::Is("required"),
-        r_argument: "tls_config(client_auth)",
         help: "Whether client certificates are required or optional",
         paragraph: "`required` refuses connections without a client certificate; `optional` asks \
                     for a certificate and also serves clients that have none. Needs \
@@ -111,12 +106,11 @@ pub(super) static ROWS: [Setting; 11] = [
     },
     Setting {
         name: "tls_min_version",
-        key: "min_version",
+        key: Some("min_version"),
         shown: Shown::InLongHelp,
         kind: Kind::Choice(&["1.2", "1.3"]),
         placeholder: "version",
         default: Default::Is("1.2"),
-        r_argument: "tls_config(min_version)",
         help: "Oldest TLS version that clients may use: 1.2 or 1.3",
         paragraph: "The server refuses clients that support only older versions.",
         needs: &["tls_cert", "domain"],
@@ -124,11 +118,9 @@ pub(super) static ROWS: [Setting; 11] = [
     },
     Setting {
         name: "http2",
-        key: "http2",
         shown: Shown::InLongHelp,
         kind: Kind::Flag,
         default: Default::Is("on"),
-        r_argument: "tls_config(http2)",
         help: "Offer HTTP/2 over TLS; on by default, --no-http2 turns it off",
         paragraph: "With HTTP/2, browsers send all requests over one connection. Clients that do \
                     not support HTTP/2 use HTTP/1.1 in any case, and R sees no difference between \
@@ -139,11 +131,9 @@ pub(super) static ROWS: [Setting; 11] = [
     Setting {
         name: "http2_websockets",
         applies: Applies::AtRestart,
-        key: "http2_websockets",
         kind: Kind::Flag,
         default: Default::Is("on"),
         places: Places::FILE.and(Places::R),
-        r_argument: "tls_config(http2_websockets)",
         help: "Accept WebSockets over HTTP/2 (RFC 8441)",
         paragraph: "Browsers then open WebSockets within the connection over which they loaded the \
                     page. Turn this off only to work around a faulty client or proxy.",
@@ -160,12 +150,10 @@ pub(super) static ROWS: [Setting; 11] = [
     Setting {
         name: "hsts",
         applies: Applies::AtRestart,
-        key: "hsts",
         shown: Shown::Always,
         kind: Kind::Composite(&composite::HSTS),
         placeholder: "seconds",
         default: Default::Is("off"),
-        r_argument: "tls_config(hsts)",
         help: "Send Strict-Transport-Security: SECONDS[,subdomains][,preload]",
         paragraph: "Browsers then use only HTTPS for this host until the time has passed, even if \
                     the server no longer offers HTTPS, so begin with a few minutes. `subdomains` \
@@ -178,7 +166,6 @@ pub(super) static ROWS: [Setting; 11] = [
     Setting {
         name: "redirect_from",
         applies: Applies::AtRestart,
-        key: "redirect_from",
         shown: Shown::Always,
         kind: Kind::Count,
         placeholder: "port",
@@ -189,7 +176,6 @@ pub(super) static ROWS: [Setting; 11] = [
         },
         min: 1.0,
         max: 65_535.0,
-        r_argument: "tls_config(redirect_from)",
         help: "Port whose HTTP requests are redirected to HTTPS, or none",
         paragraph: "The server listens on this port at the same address, and redirects plaintext \
                     HTTP requests to HTTPS with status 308. The default with `domain` is 80, \

@@ -1,10 +1,11 @@
-//! How the server divides its resources.
+//! Limits that divide the resources of the server.
 
 use crate::cross_checks;
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Group, Section, Setting, Stability};
 
 const INTERNAL: Setting = Setting {
+    r_function: "server_limits",
     group: Group::Limits,
     section: Section::Limits,
     stability: Stability::Internal,
@@ -15,11 +16,9 @@ const INTERNAL: Setting = Setting {
 pub(super) static ROWS: [Setting; 10] = [
     Setting {
         name: "disk_share",
-        key: "disk_share",
         kind: Kind::Count,
         default: Default::Is("10"),
         min: 1.0,
-        r_argument: "server_limits(disk_share)",
         help: "Divisor of the file system's size that limits `disk_reserve`",
         paragraph: "`disk_reserve` is at most the size of the file system divided by this number; \
                     10 means a tenth.",
@@ -28,10 +27,8 @@ pub(super) static ROWS: [Setting; 10] = [
     Setting {
         name: "kept_windows",
         applies: Applies::AtReload,
-        key: "kept_windows",
         kind: Kind::Count,
         default: Default::Is("64"),
-        r_argument: "server_limits(kept_windows)",
         help: "WebSockets that keep a compression context between messages",
         paragraph: "Each context takes 512 KiB of memory. Other WebSockets compress each message \
                     by itself.",
@@ -39,22 +36,18 @@ pub(super) static ROWS: [Setting; 10] = [
     },
     Setting {
         name: "pool_bytes",
-        key: "pool_bytes",
         kind: Kind::Bytes,
         default: Default::Is("8 MiB"),
-        r_argument: "server_limits(pool_bytes)",
         help: "Bytes of request buffers that are kept for reuse",
         paragraph: "The buffers of 1,024 typical requests take 6 MiB.",
         ..INTERNAL
     },
     Setting {
         name: "share_connections",
-        key: "share_connections",
         kind: Kind::Percent,
         default: Default::Is("20"),
         min: 1.0,
         max: 100.0,
-        r_argument: "server_limits(share_connections)",
         help: "Percentage of `max_client_memory` for connections",
         paragraph: "Each connection counts 32 KiB, or 80 KiB with TLS.",
         rule: Some(cross_checks::shares_are_a_whole),
@@ -62,12 +55,10 @@ pub(super) static ROWS: [Setting; 10] = [
     },
     Setting {
         name: "share_requests",
-        key: "share_requests",
         kind: Kind::Percent,
         default: Default::Is("15"),
         min: 1.0,
         max: 100.0,
-        r_argument: "server_limits(share_requests)",
         help: "Percentage of `max_client_memory` for request bodies in memory",
         paragraph: "Requests larger than 8 KiB count. When the share is used up, they get status \
                     503.",
@@ -76,12 +67,10 @@ pub(super) static ROWS: [Setting; 10] = [
     },
     Setting {
         name: "share_messages",
-        key: "share_messages",
         kind: Kind::Percent,
         default: Default::Is("15"),
         min: 1.0,
         max: 100.0,
-        r_argument: "server_limits(share_messages)",
         help: "Percentage of `max_client_memory` for incomplete messages",
         paragraph: "The messages are those of WebSockets. When the share is used up, a WebSocket \
                     is closed with code 1013.",
@@ -90,12 +79,10 @@ pub(super) static ROWS: [Setting; 10] = [
     },
     Setting {
         name: "share_waiting",
-        key: "share_waiting",
         kind: Kind::Percent,
         default: Default::Is("5"),
         min: 1.0,
         max: 100.0,
-        r_argument: "server_limits(share_waiting)",
         help: "Percentage of `max_client_memory` for messages that wait for R",
         paragraph: "The messages are those of WebSockets. When the share is used up, the server \
                     stops reading from WebSockets.",
@@ -104,12 +91,10 @@ pub(super) static ROWS: [Setting; 10] = [
     },
     Setting {
         name: "share_queues",
-        key: "share_queues",
         kind: Kind::Percent,
         default: Default::Is("20"),
         min: 1.0,
         max: 100.0,
-        r_argument: "server_limits(share_queues)",
         help: "Percentage of `max_client_memory` for data queued for clients",
         paragraph: "When the share is used up, WebSockets are closed with code 1013, and streamed \
                     responses are cut off.",
@@ -118,12 +103,10 @@ pub(super) static ROWS: [Setting; 10] = [
     },
     Setting {
         name: "share_replies",
-        key: "share_replies",
         kind: Kind::Percent,
         default: Default::Is("20"),
         min: 1.0,
         max: 100.0,
-        r_argument: "server_limits(share_replies)",
         help: "Percentage of `max_client_memory` for responses being sent",
         paragraph: "Responses larger than 8 KiB count. When the share is used up, requests get \
                     status 503, or the largest response that its client does not read is cut off.",
@@ -132,12 +115,10 @@ pub(super) static ROWS: [Setting; 10] = [
     },
     Setting {
         name: "share_compressors",
-        key: "share_compressors",
         kind: Kind::Percent,
         default: Default::Is("5"),
         min: 1.0,
         max: 100.0,
-        r_argument: "server_limits(share_compressors)",
         help: "Percentage of `max_client_memory` for response compression",
         paragraph: "When the share is used up, responses are sent uncompressed.",
         rule: Some(cross_checks::shares_are_a_whole),

@@ -1,4 +1,4 @@
-//! What clients may do, and how long things may take.
+//! Limits for clients, and timeouts.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown};
@@ -6,17 +6,14 @@ use crate::{composite, derived_defaults, text_forms};
 
 const CLIENTS: Setting =
     Setting { group: Group::Limits, applies: Applies::WithAcceptingProcess, ..Setting::EMPTY };
-const LIMIT: Setting = Setting { section: Section::Limits, ..CLIENTS };
+const LIMIT: Setting = Setting { r_function: "server_limits", section: Section::Limits, ..CLIENTS };
 
 pub(super) static ROWS: [Setting; 14] = [
     Setting {
         name: "max_body_size",
-        key: "max_body_size",
         shown: Shown::Always,
         kind: Kind::Bytes,
-        placeholder: "size",
         default: Default::Is("none"),
-        r_argument: "server_limits(max_body_size)",
         help: "Maximum size of a request body, such as 10MB; 413 above it",
         paragraph: "There is no limit by default, because Shiny and plumber have limits of their \
                     own.",
@@ -25,13 +22,10 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "request_timeout",
-        key: "request_timeout",
         shown: Shown::Always,
         kind: Kind::Seconds,
-        placeholder: "time",
         default: Default::Is("none"),
         min: 0.01,
-        r_argument: "server_limits(request_timeout)",
         help: "How long the app may take to respond; 504 after that",
         paragraph: "R is not notified and continues with the request, unless `interrupt_requests` \
                     is on; the late response is discarded. There is no limit by default, because a \
@@ -47,13 +41,10 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "idle_timeout",
-        key: "idle_timeout",
         shown: Shown::Always,
         kind: Kind::Seconds,
-        placeholder: "time",
         default: Default::Is("120 s"),
         min: 0.01,
-        r_argument: "server_limits(idle_timeout)",
         help: "Close a connection that makes no progress for this long",
         paragraph: "The time applies between requests, and while the transfer of a request body or \
                     a response is stalled. The default is twice the time for which common proxies \
@@ -63,13 +54,10 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "max_connections",
-        key: "max_connections",
         shown: Shown::Always,
         kind: Kind::Count,
-        placeholder: "n",
         default: Default::Is("10000"),
         min: 1.0,
-        r_argument: "server_limits(max_connections)",
         help: "Maximum number of client connections; idle ones are evicted",
         paragraph: "At the limit, a new connection replaces the slowest connection that is idle, \
                     has not sent its request head within a second, or is below its minimum rate. \
@@ -79,11 +67,9 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "max_header_size",
-        key: "max_header_size",
         kind: Kind::Bytes,
         default: Default::Is("96 KiB"),
         min: 8192.0,
-        r_argument: "server_limits(max_header_size)",
         help: "Maximum size of an HTTP/1.1 request head; 431 above it",
         paragraph: "The request head is the request line and all header fields. The default is \
                     above the 80 KiB of httpuv, because there are apps that send cookies of that \
@@ -93,11 +79,9 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "header_timeout",
-        key: "header_timeout",
         kind: Kind::Seconds,
         default: Default::Is("30 s"),
         min: 0.01,
-        r_argument: "server_limits(header_timeout)",
         help: "How long a request head may take to arrive; 408 after that",
         paragraph: "The time starts when the connection is accepted or, for later requests on the \
                     same connection, with the first byte of the head.",
@@ -106,11 +90,9 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "max_connections_per_ip",
-        key: "max_connections_per_ip",
         kind: Kind::Count,
         default: Default::Is("none"),
         min: 1.0,
-        r_argument: "server_limits(max_connections_per_ip)",
         help: "Maximum connections of one IPv4 address or IPv6 /64 network",
         paragraph: "Further connections are refused with status 503. There is no limit by default, \
                     because behind a proxy all clients have the same address.",
@@ -119,10 +101,8 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "max_queued_requests",
-        key: "max_queued_requests",
         kind: Kind::Count,
         default: Default::Is("1024"),
-        r_argument: "server_limits(max_queued_requests)",
         help: "Maximum number of requests that wait for R; 503 above it",
         paragraph: "A request waits from its arrival until R starts to process it.",
         former: &[Former::everywhere("queue_requests", Section::Limits)],
@@ -130,14 +110,12 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "max_client_memory",
-        key: "max_client_memory",
         kind: Kind::Bytes,
         default: Default::Derived {
             text: "a quarter of the memory that the process may use, and at least 32 MiB",
             value: derived_defaults::found_at_start,
         },
         min: 1_048_576.0,
-        r_argument: "server_limits(max_client_memory)",
         help: "Maximum memory that clients can make the server use",
         paragraph: "The limit applies to all clients together, and the memory of the app does not \
                     count. The memory is divided into shares, for example for request bodies. When \
@@ -149,11 +127,9 @@ pub(super) static ROWS: [Setting; 14] = [
     Setting {
         name: "ws_max_message_size",
         applies: Applies::AtReload,
-        key: "ws_max_message_size",
         kind: Kind::Bytes,
         default: Default::Is("64 MiB"),
         min: 1.0,
-        r_argument: "server_limits(ws_max_message_size)",
         help: "Maximum size of a WebSocket message; close code 1009 above it",
         paragraph: "The default is the size that Shiny Server accepts.",
         former: &[Former::everywhere("message_bytes", Section::Limits)],
@@ -162,7 +138,6 @@ pub(super) static ROWS: [Setting; 14] = [
     Setting {
         name: "interrupt_requests",
         applies: Applies::AtReload,
-        key: "interrupt_requests",
         shown: Shown::InLongHelp,
         kind: Kind::Flag,
         default: Default::Is("off"),
@@ -176,11 +151,10 @@ pub(super) static ROWS: [Setting; 14] = [
     Setting {
         name: "ws_origins",
         applies: Applies::AtReload,
-        key: "ws_origins",
         shown: Shown::Always,
         kind: Kind::List(&text_forms::ORIGINS),
         placeholder: "list",
-        r_argument: "app$wsOrigins",
+        r_function: "app$wsOrigins",
         help: "Origins that may open WebSockets: same, example.org, ...",
         paragraph: "A list of hosts without `https://`, each of which may begin with `*.` and end \
                     with a port; `same` means the app's own host. By default, pages of every site \
@@ -190,12 +164,11 @@ pub(super) static ROWS: [Setting; 14] = [
     Setting {
         name: "ws_compression",
         applies: Applies::AtReload,
-        key: "ws_compression",
         shown: Shown::InLongHelp,
         kind: Kind::Composite(&composite::COMPRESSION),
         placeholder: "how",
         default: Default::Is("off"),
-        r_argument: "app$wsCompression",
+        r_function: "app$wsCompression",
         help: "WebSocket compression: on, off, or level=6,threshold=512,...",
         paragraph: "`level` is from 1 (fastest) to 9 (smallest). Messages shorter than `threshold` \
                     bytes are not compressed. `takeover=on` keeps the compression context for the \
@@ -206,7 +179,6 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "spool_dir",
-        key: "spool_dir",
         shown: Shown::InLongHelp,
         kind: Kind::Path,
         placeholder: "folder",

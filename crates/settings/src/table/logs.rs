@@ -1,4 +1,4 @@
-//! The access log, status and health checks.
+//! Settings of the access log, status and health checks.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown, Stability};
@@ -9,7 +9,6 @@ const LOGS: Setting = Setting { group: Group::Logs, ..Setting::EMPTY };
 pub(super) static ROWS: [Setting; 4] = [
     Setting {
         name: "log",
-        key: "log",
         shown: Shown::Always,
         kind: Kind::Path,
         placeholder: "file",
@@ -18,7 +17,7 @@ pub(super) static ROWS: [Setting; 4] = [
         default: Default::Is("-"),
         places: Places::PROGRAM,
         is_program_variable: true,
-        r_argument: "serve(log)",
+        r_function: "serve",
         help: "Access log: a file, - for standard output, or none",
         paragraph: "The server appends to the file, and opens it again after SIGUSR1, for log \
                     rotation. Write `./none` for a file with the name `none`. In R the value may \
@@ -31,14 +30,13 @@ pub(super) static ROWS: [Setting; 4] = [
     },
     Setting {
         name: "log_format",
-        key: "log_format",
         shown: Shown::Always,
         kind: Kind::Choice(&["common", "json"]),
         placeholder: "format",
         default: Default::Is("common"),
         places: Places::PROGRAM,
         is_program_variable: true,
-        r_argument: "serve(log_format)",
+        r_function: "serve",
         help: "Format of the access log: common or json",
         paragraph: "`common` is the Common Log Format, followed by the duration in seconds; `json` \
                     writes one JSON object per line. With several workers, each line also names \
@@ -47,13 +45,12 @@ pub(super) static ROWS: [Setting; 4] = [
     },
     Setting {
         name: "admin",
-        key: "admin",
         shown: Shown::Always,
         kind: Kind::Text(&text_forms::ADMIN),
         placeholder: "address",
         places: Places::PROGRAM,
         is_program_variable: true,
-        r_argument: "serve(admin)",
+        r_function: "serve",
         help: "Address for status, metrics and health checks",
         paragraph: "An IP address with a port, such as `127.0.0.1:9100`, or `unix:/path`. The \
                     server responds there to `/metrics` and to the probes `/-/live` and \
@@ -66,7 +63,6 @@ pub(super) static ROWS: [Setting; 4] = [
     Setting {
         name: "request_id_header",
         applies: Applies::WithAcceptingProcess,
-        key: "request_id_header",
         kind: Kind::Flag,
         default: Default::Derived {
             text: "on for apps that `serve` runs, else off",

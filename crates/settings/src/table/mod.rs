@@ -1,4 +1,4 @@
-//! The rows, and how they are found by name.
+//! The table of settings, and functions that find a setting by name.
 
 mod acme;
 mod address;
@@ -13,9 +13,9 @@ mod workers;
 use crate::setting::{Former, Places, Section, Setting};
 use crate::suggestions::did_you_mean;
 
-/// The greatest finite amount that a setting takes.
+/// The maximum of settings that must be finite.
 const FINITE: f64 = 1e18;
-/// The greatest number up to which R and JSON can tell whole numbers apart.
+/// The largest number up to which R and JSON distinguish all whole numbers.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 static TABLES: [&[Setting]; 9] = [
@@ -35,32 +35,32 @@ pub fn all() -> impl Iterator<Item = &'static Setting> + Clone {
     TABLES.iter().copied().flatten()
 }
 
-/// Returns the setting of this name.
+/// Returns the setting with this name.
 pub fn find(name: &str) -> Option<&'static Setting> {
     all().find(|setting| setting.name == name)
 }
 
-/// Returns the setting of this name, which is one of the table's.
+/// Returns the setting with this name, which must be in the table.
 ///
 /// # Panics
-/// Panics when there is none.
+/// Panics if the table has no such setting.
 pub fn row(name: &str) -> &'static Setting {
     find(name).unwrap_or_else(|| panic!("`{name}` is not in the table of settings"))
 }
 
-/// A setting that was found by a name, with the former name if that is what was given.
+/// A setting that was found by its name or by a former name.
 #[derive(Debug, Clone, Copy)]
 pub struct FoundSetting {
     /// The setting.
     pub setting: &'static Setting,
-    /// The former name.
+    /// The former name, if that was used.
     pub former: Option<&'static Former>,
 }
 
-/// Finds a key of a section of `_server.yml`.
+/// Finds a key in a section of `_server.yml`.
 pub fn find_key(section: Section, key: &str) -> Option<FoundSetting> {
     let is_it = |setting: &&Setting| {
-        setting.section == section && setting.key == key && setting.places.has(Places::FILE)
+        setting.section == section && setting.key() == key && setting.places.has(Places::FILE)
     };
     all().find(is_it).map(|setting| FoundSetting { setting, former: None }).or_else(|| {
         find_former(|former| {
@@ -79,7 +79,7 @@ fn find_former_in(place: Places, name: &str) -> Option<FoundSetting> {
     find_former(|former| former.name == name && former.places.has(place))
 }
 
-/// Finds a setting by its name, or by the former one that R still has.
+/// Finds a setting by its name, or by a former name that R still accepts.
 pub fn find_for_r(name: &str) -> Option<&'static Setting> {
     find(name).or_else(|| find_former_in(Places::R, name).map(|found| found.setting))
 }
@@ -106,7 +106,8 @@ pub fn with_option_names(text: &str) -> String {
     parts.collect::<Vec<_>>().join("`")
 }
 
-/// Returns a hint for an unknown key of a section: the section that has the key, or a similar key.
+/// Returns a hint about an unknown key of a section: the section that has the key, or a similar
+/// key.
 pub(crate) fn hint_for_key(section: Section, key: &str) -> String {
     let other = Section::ALL.into_iter().filter(|other| *other != section);
     if let Some(other) = other.into_iter().find(|other| find_key(*other, key).is_some()) {
@@ -114,15 +115,15 @@ pub(crate) fn hint_for_key(section: Section, key: &str) -> String {
     }
     let keys = all()
         .filter(|row| row.section == section && row.places.has(Places::FILE))
-        .map(|row| row.key);
+        .map(Setting::key);
     let sections =
         Section::ALL.into_iter().filter(|inner| inner.parent() == Some(section)).map(Section::key);
     let former = all().flat_map(|row| row.former).filter(|former| former.section == section);
     let former = former.filter(|former| former.places.has(Places::FILE)).map(|former| former.name);
-    // A former name is answered with the present one.
+    // The hint names the present name instead of a former one.
     let show = |near: &str| {
         let found = find_key(section, near).filter(|found| found.former.is_some());
-        found.map_or(format!("`{near}:`"), |found| format!("`{}:`", found.setting.key))
+        found.map_or(format!("`{near}:`"), |found| format!("`{}:`", found.setting.key()))
     };
     did_you_mean(key, keys.chain(sections).chain(former), show)
 }
@@ -142,7 +143,7 @@ mod tests {
         let mut shorts = HashSet::from(['h', 'v', 'V']);
         for row in all() {
             assert!(names.insert(row.name), "{}", row.name);
-            assert!(keys.insert((row.section, row.key)), "{}", row.name);
+            assert!(keys.insert((row.section, row.key())), "{}", row.name);
             assert!(row.short.is_none_or(|short| shorts.insert(short)), "{}", row.name);
             let is_name = |text: &str| {
                 !text.is_empty()
@@ -150,9 +151,9 @@ mod tests {
                         byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'
                     })
             };
-            assert!(is_name(row.name) && is_name(row.key), "{}", row.name);
+            assert!(is_name(row.name) && is_name(row.key()), "{}", row.name);
         }
-        // A former name is not the present name of another setting in the same place.
+        // A former name must not be the present name of another setting in the same place.
         for row in all() {
             for former in row.former {
                 assert!(former.name == row.name || !names.contains(former.name), "{}", former.name);
@@ -164,14 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn help_fits_and_every_row_has_a_paragraph() {
+    fn help_is_short_and_every_row_has_a_paragraph() {
         for row in all() {
             assert!((10..=70).contains(&row.help.chars().count()), "{}: {}", row.name, row.help);
             assert!(!row.help.ends_with('.') || row.help.ends_with("..."), "{}", row.name);
             assert!(row.paragraph.ends_with('.') && row.paragraph.len() > 20, "{}", row.name);
         }
         let shown = all().filter(|row| row.shown == Shown::Always).count();
-        // `--limit`, `--help` and `--version` are listed as well.
+        // Help also lists `--limit`, `--help` and `--version`.
         assert!(shown + 3 <= 35, "{shown}");
         for group in Group::ALL {
             assert!(all().any(|row| row.group == group && row.shown == Shown::Always), "{group:?}");
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_answered_with_what_may_be_meant() {
+    fn hints_for_unknown_keys_name_the_section_or_a_similar_key() {
         for (section, key, hint) in [
             (Section::Options, "prot", " Did you mean `port:`?"),
             (Section::Options, "max_body_size", " It belongs under `limits:`."),

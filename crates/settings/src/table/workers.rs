@@ -1,4 +1,4 @@
-//! R processes.
+//! Settings of workers.
 
 use super::{EXACT, FINITE};
 use crate::kind::Kind;
@@ -6,6 +6,7 @@ use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, 
 use crate::{cross_checks, derived_defaults, text_forms};
 
 const WORKERS: Setting = Setting {
+    r_function: "workers_config",
     group: Group::Workers,
     is_program_variable: true,
     places: Places::PROGRAM,
@@ -17,15 +18,13 @@ const WORKERS: Setting = Setting {
 pub(super) static ROWS: [Setting; 26] = [
     Setting {
         name: "workers",
-        key: "workers",
         shown: Shown::Always,
         kind: Kind::Count,
-        placeholder: "n",
         words: &["auto"],
         default: Default::Is("1"),
         min: 1.0,
         max: 1000.0,
-        r_argument: "serve(workers)",
+        r_function: "serve",
         help: "Number of R processes, or auto for one per processor",
         paragraph: "More than one worker needs Linux. `auto` counts the processors that the CPU \
                     limit of the control group and the CPU affinity allow. If no other source sets \
@@ -34,13 +33,10 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "spares",
-        key: "spares",
         shown: Shown::Always,
         kind: Kind::Count,
-        placeholder: "n",
         default: Default::Is("0"),
         max: 1000.0,
-        r_argument: "workers_config(spares)",
         help: "Number of started workers held in reserve",
         paragraph: "When a worker ends, a spare that has already loaded the app takes its place at \
                     once. Set this if the app takes long to start.",
@@ -48,12 +44,10 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "surge",
-        key: "surge",
         shown: Shown::InLongHelp,
         kind: Kind::Choice(&["0", "1"]),
         placeholder: "0/1",
         default: Default::Is("1"),
-        r_argument: "workers_config(surge)",
         help: "Extra workers during a replacement: 1, or 0 to save memory",
         paragraph: "With 1, a new worker starts before the worker that it replaces stops. With 0, \
                     the old worker stops first, which needs less memory, but one worker fewer \
@@ -62,11 +56,9 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "warmup",
-        key: "warmup",
         shown: Shown::InLongHelp,
         kind: Kind::List(&text_forms::PATHS_OF_REQUESTS),
         placeholder: "paths",
-        r_argument: "workers_config(warmup)",
         help: "Paths requested from a new worker before it gets traffic",
         paragraph: "A list of URL paths, such as `/,/predict?x=1`, for apps whose first request is \
                     slow. A worker that responds to one of them with a status of 500 or above is \
@@ -76,13 +68,10 @@ pub(super) static ROWS: [Setting; 26] = [
     Setting {
         name: "max_sessions",
         applies: Applies::AtRestart,
-        key: "max_sessions",
         shown: Shown::InLongHelp,
         kind: Kind::Count,
-        placeholder: "n",
         min: 1.0,
         max: EXACT,
-        r_argument: "workers_config(max_sessions)",
         help: "Maximum WebSockets per worker (Shiny sessions); 503 above it",
         paragraph: "When every worker has this many WebSockets, new clients get status 503, while \
                     clients that already have a WebSocket are still served. There is no limit by \
@@ -92,14 +81,11 @@ pub(super) static ROWS: [Setting; 26] = [
     Setting {
         name: "max_in_flight",
         applies: Applies::AtRestart,
-        key: "max_in_flight",
         shown: Shown::InLongHelp,
         kind: Kind::Count,
-        placeholder: "n",
         default: Default::Is("64"),
         min: 1.0,
         max: EXACT,
-        r_argument: "workers_config(max_in_flight)",
         help: "Maximum requests in flight per worker, for apps with promises",
         paragraph: "An app that uses promises can start a request before it has responded to the \
                     previous ones. This setting limits how many requests a worker may have started \
@@ -109,14 +95,11 @@ pub(super) static ROWS: [Setting; 26] = [
     Setting {
         name: "queue_timeout",
         applies: Applies::AtRestart,
-        key: "queue_timeout",
         shown: Shown::InLongHelp,
         kind: Kind::Seconds,
-        placeholder: "time",
         default: Default::Is("10 s"),
         min: 0.001,
         max: FINITE,
-        r_argument: "workers_config(queue_timeout)",
         help: "How long a request may wait for a worker; 503 after that",
         paragraph: "The time ends when a worker gets the request, and `request_timeout` starts \
                     then. A single worker that accepts connections itself has no such limit; if \
@@ -125,13 +108,10 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "max_requests",
-        key: "max_requests",
         shown: Shown::Always,
         kind: Kind::Count,
-        placeholder: "n",
         min: 1.0,
         max: EXACT,
-        r_argument: "workers_config(max_requests)",
         help: "Replace a worker after this many requests",
         paragraph: "The worker finishes its requests while a new worker takes its place. Set this \
                     to limit the effect of memory leaks. By default no worker is replaced.",
@@ -139,13 +119,10 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "max_age",
-        key: "max_age",
         shown: Shown::Always,
         kind: Kind::Seconds,
-        placeholder: "time",
         min: 0.001,
         max: FINITE,
-        r_argument: "workers_config(max_age)",
         help: "Replace a worker that has run for longer than this, such as 12h",
         paragraph: "The worker finishes its requests while a new worker takes its place. By \
                     default no worker is replaced.",
@@ -153,17 +130,14 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "max_memory",
-        key: "max_memory",
         shown: Shown::Always,
         kind: Kind::Bytes,
-        placeholder: "size",
         words: &["0"],
         default: Default::Derived {
             text: "none with one worker; else its share of 80 % of the control group's limit",
             value: derived_defaults::found_at_start,
         },
         min: 33_554_432.0,
-        r_argument: "workers_config(max_memory)",
         help: "Replace a worker that uses more memory than this, such as 2GB",
         paragraph: "The anonymous, swapped and shared memory of the worker's processes counts. 0 \
                     and `none` mean no limit.",
@@ -171,13 +145,10 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "worker_timeout",
-        key: "worker_timeout",
         shown: Shown::Always,
         kind: Kind::Seconds,
-        placeholder: "time",
         min: 0.001,
         max: FINITE,
-        r_argument: "workers_config(worker_timeout)",
         help: "Replace a worker that is busy with one task for this long",
         paragraph: "This is a health check of the worker and not a time limit for requests: it \
                     also applies to tasks that no request started. With `interrupt_requests` R is \
@@ -192,14 +163,11 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "start_timeout",
-        key: "start_timeout",
         shown: Shown::Always,
         kind: Kind::Seconds,
-        placeholder: "time",
         default: Default::Is("60 s"),
         min: 0.001,
         max: FINITE,
-        r_argument: "workers_config(start_timeout)",
         help: "How long a worker may take to become ready",
         paragraph: "A worker that is not ready by then is stopped, and the start counts as failed. \
                     Increase this for an app that takes long to load.",
@@ -207,16 +175,13 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "start_retries",
-        key: "start_retries",
         shown: Shown::InLongHelp,
         kind: Kind::Count,
-        placeholder: "n",
         default: Default::Derived {
             text: "3; 0 with `reload`",
             value: derived_defaults::start_retries,
         },
         max: 1000.0,
-        r_argument: "workers_config(start_retries)",
         help: "Retries of a failed start before exiting with status 3",
         paragraph: "Starts are retried only until a worker has been ready once, for example while \
                     the app waits for a database. The pauses between retries grow.",
@@ -224,17 +189,14 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "drain",
-        key: "drain",
         shown: Shown::Always,
         kind: Kind::Seconds,
-        placeholder: "time",
         default: Default::Derived {
             text: "60 s; 1 s with `reload`",
             value: derived_defaults::drain,
         },
         min: 0.001,
         max: FINITE,
-        r_argument: "workers_config(drain)",
         help: "Time for requests to finish when a worker or the server stops",
         paragraph: "A worker that stops gets no new requests. After this time, requests and \
                     WebSockets that are still open are cut off.",
@@ -242,17 +204,14 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "drain_sessions",
-        key: "drain_sessions",
         shown: Shown::InLongHelp,
         kind: Kind::Seconds,
-        placeholder: "time",
         default: Default::Derived {
             text: "the time of `drain`",
             value: derived_defaults::drain_sessions,
         },
         min: 0.001,
         max: FINITE,
-        r_argument: "workers_config(drain_sessions)",
         help: "How long WebSockets of a replaced worker may stay, such as 4h",
         paragraph: "A replaced worker waits for this long until its WebSockets, such as Shiny \
                     sessions, have ended. If the worker is replaced because of its memory, and \
@@ -262,12 +221,10 @@ pub(super) static ROWS: [Setting; 26] = [
     Setting {
         name: "sticky",
         applies: Applies::AtRestart,
-        key: "sticky",
         shown: Shown::Always,
         kind: Kind::Choice(&["auto", "cookie", "none"]),
         placeholder: "how",
         default: Default::Is("auto"),
-        r_argument: "workers_config(sticky)",
         help: "Session affinity: auto (for Shiny), cookie or none",
         paragraph: "Session affinity sends all requests of a client to the same worker, which \
                     matters with several workers. `auto` applies it to Shiny apps, whose sessions \
@@ -277,7 +234,6 @@ pub(super) static ROWS: [Setting; 26] = [
     Setting {
         name: "cookie_suffix",
         applies: Applies::AtRestart,
-        key: "cookie_suffix",
         shown: Shown::InLongHelp,
         kind: Kind::Text(&text_forms::NAME),
         placeholder: "text",
@@ -285,7 +241,6 @@ pub(super) static ROWS: [Setting; 26] = [
             text: "derived from the app's path and the address",
             value: derived_defaults::found_at_start,
         },
-        r_argument: "workers_config(cookie_suffix)",
         help: "End of the session cookie's name, rookery-SUFFIX",
         paragraph: "The session cookie keeps a client with its worker (`sticky`). Servers that \
                     share a host name need different suffixes, because otherwise each server \
@@ -299,11 +254,9 @@ pub(super) static ROWS: [Setting; 26] = [
     Setting {
         name: "retry_safe_methods",
         applies: Applies::AtRestart,
-        key: "retry_safe_methods",
         shown: Shown::InLongHelp,
         kind: Kind::Flag,
         default: Default::Is("off"),
-        r_argument: "workers_config(retry_safe_methods)",
         help: "Retry GET, HEAD and OPTIONS that a crashed worker had started",
         paragraph: "Such a request is sent once to another worker, although the crashed worker may \
                     already have changed something. A request that no worker had started is \
@@ -317,11 +270,9 @@ pub(super) static ROWS: [Setting; 26] = [
     Setting {
         name: "keep_half_closed",
         applies: Applies::AtRestart,
-        key: "keep_half_closed",
         kind: Kind::Flag,
         default: Default::Is("off"),
         places: Places::FILE.and(Places::R),
-        r_argument: "workers_config(keep_half_closed)",
         help: "Respond to clients that half-close while they wait for a worker",
         paragraph: "By default, a client that closes its sending side while its request waits for \
                     a worker counts as disconnected, because most such clients have given up. `nc \
@@ -332,12 +283,10 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "restart",
-        key: "restart",
         shown: Shown::InLongHelp,
         kind: Kind::Choice(&["always", "never"]),
         placeholder: "when",
         default: Default::Is("always"),
-        r_argument: "workers_config(restart)",
         help: "When a worker that ended is restarted: always or never",
         paragraph: "With `never`, the server exits when a worker exits by itself, and passes on \
                     the exit status of R. Set this if an orchestrator such as Kubernetes restarts \
@@ -346,11 +295,9 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "fail_fast",
-        key: "fail_fast",
         shown: Shown::InLongHelp,
         kind: Kind::Flag,
         default: Default::Is("off"),
-        r_argument: "workers_config(fail_fast)",
         help: "Exit with status 5 when all workers keep crashing",
         paragraph: "Set this if an orchestrator should restart the server elsewhere. By default \
                     the server keeps restarting its workers, with growing pauses.",
@@ -358,13 +305,10 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "shutdown_delay",
-        key: "shutdown_delay",
         shown: Shown::InLongHelp,
         kind: Kind::Seconds,
-        placeholder: "time",
         default: Default::Is("0 s"),
         max: FINITE,
-        r_argument: "workers_config(shutdown_delay)",
         help: "How long to keep serving as not ready before shutting down",
         paragraph: "After a signal to stop, the probe `/-/ready` fails, but the server still \
                     serves requests for this time, so that load balancers notice the failure \
@@ -373,14 +317,11 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "min_ready",
-        key: "min_ready",
         shown: Shown::InLongHelp,
         kind: Kind::Count,
-        placeholder: "n",
         default: Default::Is("1"),
         min: 1.0,
         max: 1000.0,
-        r_argument: "workers_config(min_ready)",
         help: "Ready workers needed for the probe /-/ready to succeed",
         paragraph: "The number cannot be greater than `workers`.",
         rule: Some(cross_checks::no_more_ready_than_workers),
@@ -388,11 +329,9 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "drain_status",
-        key: "drain_status",
         kind: Kind::Choice(&["503", "404"]),
         default: Default::Is("503"),
         places: Places::FILE.and(Places::R),
-        r_argument: "workers_config(drain_status)",
         help: "Status of the probe /-/ready during shutdown: 503 or 404",
         paragraph: "With `http-check disable-on-404`, HAProxy sends no new clients to a server \
                     that responds with 404, and keeps the existing sessions there.",
@@ -401,13 +340,13 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "reconnect",
-        key: "reconnect",
         shown: Shown::InLongHelp,
         kind: Kind::Choice(&["app", "always", "never"]),
         placeholder: "when",
         default: Default::Is("app"),
         places: Places::ALL.without(Places::R),
         is_program_variable: false,
+        r_function: "",
         help: "When a disconnected Shiny page reconnects: app, always, never",
         paragraph: "`app`: only if the app calls `session$allowReconnect(TRUE)`. `always`: unless \
                     the app calls `session$allowReconnect(FALSE)`; the new session gets the inputs \
@@ -418,11 +357,9 @@ pub(super) static ROWS: [Setting; 26] = [
     Setting {
         name: "embed",
         applies: Applies::AtRestart,
-        key: "embed",
         shown: Shown::InLongHelp,
         kind: Kind::Flag,
         default: Default::Is("off"),
-        r_argument: "workers_config(embed)",
         help: "Send the session cookie to frames on other sites (HTTPS only)",
         paragraph: "Set this if pages of other sites show the app in a frame and it needs session \
                     affinity (`sticky`). Browsers accept such a cookie over HTTPS only.",

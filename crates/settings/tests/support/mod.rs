@@ -1,10 +1,10 @@
-//! R's package yaml, for tests that compare it with the reader of this crate.
+//! R's package yaml, for tests that compare it with the parser of this crate.
 
 use std::process::Command;
 
-/// Runs an R script over documents, each in a file that is an argument of the script, and returns what
-/// the script writes. Returns `None` if R is not installed, or the script ends with status 77, which
-/// says that the package yaml is not.
+/// Runs an R script that gets each document in a file, and returns the script's output. Returns
+/// `None` if R is not installed, or if the script exits with status 77 because the package yaml is
+/// not installed.
 pub(crate) fn run_r<'a>(
     script: &str,
     documents: impl IntoIterator<Item = &'a str>,

@@ -1,4 +1,6 @@
-//! The course of one request at a worker, and what becomes of it when that ends.
+//! An attempt to have a worker process a request. An attempt sends the request and forwards the
+//! response; if the worker does not respond, the attempt decides whether another worker gets the
+//! request.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,229 +9,209 @@ use std::time::{Duration, Instant};
 use rookery_exchange::{Command, Exchange};
 use rookery_worker_protocol::{BodyState, Ticket, TicketGuard};
 
+use super::balancing::balancer::Assignment;
+use super::balancing::pool_backend::PoolBackend;
+use super::balancing::queue::QueuedRequest;
+use super::connection::SpooledBody;
+use super::connection::framing::response_head::{Head, RequestForm};
+use super::connection::request_writer;
+use super::connection::response_headers;
+use super::connection::worker_connection::{Failure, WorkerConnection};
+use super::context::PoolContext;
 use super::deferred_body;
 use super::error_reply::ErrorReply;
-use super::framing::response_head::{Head, RequestForm};
-use super::pool_backend::PoolBackend;
-use super::queue::QueuedRequest;
-use super::request_writer;
-use super::response_forwarder::{self, Passed};
-use super::spooled_body::SpooledBody;
-use super::state::State;
-use super::tunnel;
-use super::worker_connection::{self, Failure, WorkerConnection};
+use super::response_forwarder::{self, Forwarded};
+use super::tunnel::{self, Tunnel};
 use crate::backend_registry::Availability;
 
-/// How often a request may come back from workers that had not begun it: 503 then.
-const RETURNS: u32 = 2;
+/// The maximum number of times that a request is queued again because its worker ended before the R
+/// process had begun the request. After that the client gets 503.
+const MAX_RETURNS: u32 = 2;
 
-/// How long it may take until a worker whose connection has broken is known to have ended. Else it lives, and may yet begin the
-/// request.
-const DEATH_IS_KNOWN: Duration = Duration::from_secs(2);
+/// The maximum time to wait for the supervisor's report that a worker has ended, after a connection
+/// to the worker broke. Without such a report the worker counts as alive and may still begin the
+/// request, so the request must not be sent to another worker.
+const DEATH_REPORT_TIME: Duration = Duration::from_secs(2);
 
-/// Bytes of a body that go to a worker in a second at the least, from one disk to another.
-const BODY_RATE: u64 = 20 << 20;
+/// The assumed minimum rate, in bytes per second, at which a request body is sent to a worker. The
+/// value is the speed of copying between disks, because large bodies are read from a spool file.
+const MIN_BODY_RATE: u64 = 20 << 20;
 
-/// Returns how much longer a request with a body of this length may take to be begun.
+/// Returns the time that sending a body of this length may take. The deadline for R to begin the
+/// request is extended by this time.
 fn time_to_send(bytes: u64) -> Duration {
-    Duration::from_millis(bytes.saturating_mul(1000) / BODY_RATE)
+    Duration::from_millis(bytes.saturating_mul(1000) / MIN_BODY_RATE)
 }
 
-/// Gives a request to a worker.
-pub(super) fn start(
-    state: &Rc<State>,
-    worker: Rc<PoolBackend>,
-    held: TicketGuard,
-    waiting: QueuedRequest,
-) {
-    state.given.set(state.given.get() + 1);
-    state.has_passed_on.set(true);
-    waiting.exchange.set_waiting(false);
-    let state = Rc::clone(state);
-    tokio::task::spawn_local(async move {
-        let ticket = held.ticket();
-        let held = RefCell::new(Some(held));
-        let since = Instant::now();
-        let waited = since.duration_since(waiting.since);
-        // Of an upload whose head goes first, its body does; unless the head is answered.
-        if !waiting.is_head {
-            state.counts().waited.add(waited);
-        }
-        waiting
-            .exchange
-            .update_upstream_log(|upstream| upstream.on_assigned(worker.as_upstream(), since));
-        worker.backend.load.asked.add(ticket, since, &waiting.exchange);
-        let limit =
-            state.limits.queue_time.saturating_add(time_to_send(waiting.exchange.body().len()));
-        let call = Attempt {
-            state: &state,
-            worker: &worker,
-            ticket,
-            held,
-            since,
-            begins_by: waiting.since.checked_add(limit),
-            waited,
-            came: waiting.came,
-        };
-        call.run(waiting).await;
-        worker.end();
-        state.assign();
-    });
+/// A function that assigns queued requests to workers. An attempt calls it when its worker can
+/// begin another request.
+pub(super) type Dispatch = fn(&Rc<PoolContext>);
+
+/// Sends a request to its assigned worker and forwards the response to the client.
+pub(super) async fn run(pool: Rc<PoolContext>, assignment: Assignment, dispatch: Dispatch) {
+    // The fields are borrowed, because moving them out would enlarge this future.
+    let (backend, request) = (&assignment.backend, &assignment.request);
+    let ticket = assignment.ticket.ticket();
+    let sent_at = Instant::now();
+    let waited = sent_at.duration_since(request.queued_since);
+    // A request whose head is sent before its body counts in the queue time only once: with the
+    // body, or with the response if the app responds to the head.
+    if !request.is_head_only {
+        pool.responder.counters().queue_time.add(waited);
+    }
+    request
+        .exchange
+        .update_upstream_log(|upstream| upstream.on_assigned(backend.upstream_worker(), sent_at));
+    backend.entry.load.routes.add(ticket, sent_at, &request.exchange);
+    let sending = time_to_send(request.exchange.body().len());
+    let begin_timeout = pool.limits.queue_timeout.saturating_add(sending);
+    let attempt = Attempt {
+        pool: &pool,
+        backend,
+        ticket,
+        guard: RefCell::new(Some(assignment.ticket)),
+        sent_at,
+        begin_deadline: request.queued_since.checked_add(begin_timeout),
+        waited,
+        received_at: request.received_at,
+        dispatch,
+    };
+    attempt.run(assignment.request).await;
+    backend.finish_request();
+    dispatch(&pool);
 }
 
 struct Attempt<'a> {
-    state: &'a Rc<State>,
-    worker: &'a Rc<PoolBackend>,
+    pool: &'a Rc<PoolContext>,
+    backend: &'a Rc<PoolBackend>,
     ticket: Ticket,
-    /// Until it is known whether R has begun: a reply may take for ever, and of tickets there are 1,024.
-    held: RefCell<Option<TicketGuard>>,
-    since: Instant,
-    /// Until when R has to have begun the request; `None` for a time that will not come.
-    begins_by: Option<Instant>,
-    /// How long it has waited for this worker.
+    /// The ticket of the request, held until it is known whether R has begun the request. The
+    /// ticket is returned before the response is complete, because a streamed response can last for
+    /// hours and there are only 1,024 tickets.
+    guard: RefCell<Option<TicketGuard>>,
+    sent_at: Instant,
+    /// The time by which R has to begin the request; `None` if that time cannot be represented.
+    begin_deadline: Option<Instant>,
+    /// The time that the request waited in the queue before this attempt.
     waited: Duration,
-    /// When the request came to the queue.
-    came: Instant,
+    /// The time at which the pool received the request.
+    received_at: Instant,
+    dispatch: Dispatch,
 }
 
 impl Attempt<'_> {
-    async fn run(&self, mut waiting: QueuedRequest) {
-        let ticket = self.ticket;
-        let failure = if waiting.exchange.is_upgrade() {
-            match self.open(&mut waiting.exchange).await {
+    async fn run(&self, mut request: QueuedRequest) {
+        let failure = if request.exchange.is_upgrade() {
+            match self.send_handshake(&mut request.exchange).await {
                 Ok((connection, head)) => {
-                    self.has_answered(&waiting);
-                    self.set_cookie(&mut waiting);
-                    return self.pass_on_opened(waiting.exchange, connection, head).await;
+                    self.on_response(&request);
+                    self.set_cookie(&mut request);
+                    if head.status == 101 {
+                        return self.open_tunnel(request.exchange, connection);
+                    }
+                    self.backend.release_reservation();
+                    return self.forward(request.exchange, connection, head).await;
                 }
                 Err(failure) => failure,
             }
         } else {
-            let body_is = deferred_body::body_is(&waiting);
-            match self.send(&mut waiting.exchange, body_is).await {
+            let body_state = deferred_body::body_state(&request);
+            match self.send(&mut request.exchange, body_state).await {
                 Ok((connection, _))
-                    if waiting.is_head && deferred_body::lets_body_come(&waiting.exchange) =>
+                    if request.is_head_only && deferred_body::wants_body(&request.exchange) =>
                 {
-                    self.has_shown();
-                    self.keep(connection);
-                    return self.state.command(Command::ReadBody(deferred_body::goes_on(waiting)));
+                    self.on_head_seen();
+                    self.keep_connection(connection);
+                    let exchange = deferred_body::into_exchange_for_body(request);
+                    return self.pool.responder.send_command(Command::ReadBody(exchange));
                 }
                 Ok((connection, head)) => {
-                    self.has_answered(&waiting);
-                    self.set_cookie(&mut waiting);
-                    return self.pass_on(waiting.exchange, connection, head).await;
+                    self.on_response(&request);
+                    self.set_cookie(&mut request);
+                    return self.forward(request.exchange, connection, head).await;
                 }
                 Err(failure) => failure,
             }
         };
         if matches!(failure, Some(Failure::NotBegun)) {
-            // It has been withdrawn, so that R does not begin it any more.
-            self.worker.forget(ticket);
-            return self.state.let_go(waiting, self.worker);
+            // The request has been withdrawn on the scoreboard, so R will not begin it.
+            self.backend.forget_request(self.ticket);
+            self.pool.balancer.requeue_unbegun(request, self.backend);
+            return (self.dispatch)(self.pool);
         }
-        let has_died =
-            matches!(failure, Some(Failure::Unsent | Failure::Lost)) && self.has_died().await;
-        let refusal = match failure {
+        let has_died = matches!(failure, Some(Failure::Unsent | Failure::Lost))
+            && self.wait_for_death_report().await;
+        let error = match failure {
             None => ErrorReply::Unsendable,
-            Some(Failure::Unreadable) => ErrorReply::Unreadable,
-            Some(Failure::TookTooLong) => ErrorReply::TookTooLong,
+            Some(Failure::Malformed) => ErrorReply::Malformed,
+            Some(Failure::Timeout) => ErrorReply::Timeout,
             Some(Failure::NotBegun) => ErrorReply::NoWorker,
-            // Before its end was known, it would have been given to the same again.
-            Some(Failure::Unsent) => ErrorReply::Returned,
+            // This is decided only after waiting for the death report. If the request were queued
+            // earlier, the balancer could assign it to the dead worker again.
+            Some(Failure::Unsent) => ErrorReply::WorkersEnded,
             Some(Failure::Lost)
-                if has_died && !self.worker.backend.scoreboard.has_begun(ticket) =>
+                if has_died && !self.backend.entry.scoreboard.has_begun(self.ticket) =>
             {
-                ErrorReply::Returned
+                ErrorReply::WorkersEnded
             }
-            Some(Failure::Lost) => ErrorReply::Died,
+            Some(Failure::Lost) => ErrorReply::WorkerDied,
         };
-        self.worker.forget(ticket);
-        if refusal == ErrorReply::Returned && waiting.returns < RETURNS {
-            waiting.returns += 1;
-            self.state.counts().returned.add(1);
-            return self.state.put_back(waiting, self.waited);
+        self.backend.forget_request(self.ticket);
+        let counters = self.pool.responder.counters();
+        if error == ErrorReply::WorkersEnded && request.returns < MAX_RETURNS {
+            request.returns += 1;
+            counters.retries_unbegun.add(1);
+            self.pool.balancer.requeue(request, self.waited);
+            return (self.dispatch)(self.pool);
         }
-        if refusal == ErrorReply::Died && has_died && self.begins_again(&mut waiting) {
-            self.state.counts().begun_again.add(1);
-            return self.state.put_back(waiting, self.waited);
+        if error == ErrorReply::WorkerDied && has_died {
+            request.deaths += 1;
+            if self.may_retry_begun(&request) {
+                counters.retries_begun.add(1);
+                self.pool.balancer.requeue(request, self.waited);
+                return (self.dispatch)(self.pool);
+            }
         }
-        self.state.refuse(waiting, refusal);
+        self.pool.responder.reject(request, error);
     }
 
-    /// Whether another may begin with a request whose worker has ended with it. A second one never does: it may be what ended them.
-    fn begins_again(&self, waiting: &mut QueuedRequest) -> bool {
-        waiting.deaths += 1;
-        let exchange = &waiting.exchange;
+    /// Returns true if another worker may process a request that R had begun when its worker died.
+    /// Only one such retry is allowed per request, because the request itself may be the cause of
+    /// the death.
+    fn may_retry_begun(&self, request: &QueuedRequest) -> bool {
+        let exchange = &request.exchange;
         let is_safe =
             matches!(exchange.method(), b"GET" | b"HEAD" | b"OPTIONS") && !exchange.is_upgrade();
-        self.state.limits.retries_begun && is_safe && waiting.deaths == 1
+        self.pool.limits.retry_safe_methods && is_safe && request.deaths == 1
     }
 
+    /// Sends a request and waits for the head of the response.
     async fn send(
         &self,
         exchange: &mut Exchange,
-        body_is: BodyState,
+        body_state: BodyState,
     ) -> Result<(WorkerConnection, Head), Option<Failure>> {
-        let mut request = self.state.buffer();
-        request_writer::write(
-            &mut request,
-            exchange,
-            self.state.cookie_names(),
-            self.ticket,
-            body_is,
-        )
-        .map_err(|_| None)?;
+        let mut request = self.pool.buffers.take();
+        let names = self.pool.balancer.cookie_names();
+        request_writer::write(&mut request, exchange, names, self.ticket, body_state)
+            .map_err(|_| None)?;
         let file = SpooledBody::of(exchange).map_err(|_| None)?;
-        let asked =
+        let form =
             if exchange.method() == b"HEAD" { RequestForm::Head } else { RequestForm::Other };
-        let mut connection = worker_connection::connection(self.worker).await?;
-        let asking = connection.ask(self.state, request, file, asked, exchange);
-        let head = self.unless_let_go(asking).await?;
+        let mut connection = self.backend.connect().await?;
+        let sending = connection.send(&self.pool.buffers, request, file, form, exchange);
+        let head = self.unless_given_up(sending).await?;
         Ok((connection, head))
     }
 
-    /// Waits for an answer, unless the worker is to be waited for no longer.
-    async fn unless_let_go<T>(
-        &self,
-        sending: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
-        let is_let_go = async {
-            loop {
-                let told = self.state.news.notified();
-                if let Some(failure) = self.let_go_for() {
-                    return failure;
-                }
-                told.await;
-            }
-        };
-        tokio::select! {
-            // It is known before R is interrupted: what R answers to that is not the answer, though both may be there at once.
-            biased;
-            failure = is_let_go => Err(failure),
-            response = sending => response,
-        }
-    }
-
-    /// Returns why the worker is not waited for any longer: R has begun the request and takes too long for
-    /// it, or R has not begun it within the time that a request may wait. In the second case the request
-    /// has been withdrawn from the worker.
-    fn let_go_for(&self) -> Option<Failure> {
-        let backend = &self.worker.backend;
-        if backend.scoreboard.has_begun(self.ticket) {
-            return backend.is_given_up().then_some(Failure::TookTooLong);
-        }
-        let is_late = self.begins_by.is_some_and(|until| Instant::now() >= until);
-        (is_late && backend.scoreboard.withdraw(self.ticket)).then_some(Failure::NotBegun)
-    }
-
-    /// Sends an opening handshake over a connection of its own.
-    async fn open(
+    /// Sends an opening handshake over a new connection and waits for the head of the response.
+    async fn send_handshake(
         &self,
         exchange: &mut Exchange,
     ) -> Result<(WorkerConnection, Head), Option<Failure>> {
-        let mut request = self.state.buffer();
-        let is_sticky = self.worker.backend.is_sticky();
-        let (names, key) = (self.state.cookie_names(), tunnel::key());
+        let mut request = self.pool.buffers.take();
+        let is_sticky = self.backend.entry.is_sticky();
+        let (names, key) = (self.pool.balancer.cookie_names(), tunnel::handshake_key());
         request_writer::write_handshake(
             &mut request,
             exchange,
@@ -240,87 +222,127 @@ impl Attempt<'_> {
         )
         .map_err(|_| None)?;
         let opening = async {
-            let mut connection = worker_connection::open(self.worker).await?;
-            let head =
-                connection.ask(self.state, request, None, RequestForm::Upgrade, exchange).await?;
+            let mut connection = self.backend.connect_new().await?;
+            let (buffers, form) = (&self.pool.buffers, RequestForm::Upgrade);
+            let head = connection.send(buffers, request, None, form, exchange).await?;
             Ok((connection, head))
         };
-        Ok(self.unless_let_go(opening).await?)
+        Ok(self.unless_given_up(opening).await?)
     }
 
-    async fn pass_on(&self, exchange: Box<Exchange>, mut connection: WorkerConnection, head: Head) {
-        if response_forwarder::pass_on(self.state, exchange, &mut connection, head).await
-            == Passed::Whole
-        {
-            self.keep(connection);
-        }
-    }
-
-    /// Keeps a connection whose reply has been read, for another request.
-    fn keep(&self, connection: WorkerConnection) {
-        if let Some(connection) = connection.settled(self.state) {
-            self.worker.keep(connection);
-        }
-    }
-
-    async fn pass_on_opened(
+    /// Waits for a response until [`give_up_reason`](Self::give_up_reason) ends the attempt.
+    async fn unless_given_up<T>(
         &self,
-        exchange: Box<Exchange>,
-        connection: WorkerConnection,
-        head: Head,
-    ) {
-        if head.status == 101 {
-            return tunnel::start(self.state, self.worker, exchange, connection);
+        sending: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let given_up = async {
+            loop {
+                let changed = self.pool.balancer.changed.notified();
+                if let Some(failure) = self.give_up_reason() {
+                    return failure;
+                }
+                changed.await;
+            }
+        };
+        tokio::select! {
+            // If a timeout and a response are both available, the timeout takes precedence. R is
+            // interrupted after a timeout, and the response to an interrupt does not come from the
+            // app.
+            biased;
+            failure = given_up => Err(failure),
+            response = sending => response,
         }
-        self.worker.has_come();
-        self.pass_on(exchange, connection, head).await;
     }
 
-    /// Tells the client which worker it came to, if it is told.
-    fn set_cookie(&self, waiting: &mut QueuedRequest) {
-        if waiting.tells {
-            let (cookie, session) = self.state.cookie(self.worker, waiting.exchange.is_https());
-            if response_forwarder::set_cookie(&mut waiting.exchange, &cookie) {
-                waiting.exchange.update_upstream_log(|upstream| upstream.session = Some(session));
+    /// Returns the reason to stop waiting for the worker, if there is one: R has begun the request
+    /// and takes too long for it, or R has not begun the request by the deadline. In the second
+    /// case the request is also withdrawn from the worker.
+    fn give_up_reason(&self) -> Option<Failure> {
+        let entry = &self.backend.entry;
+        if entry.scoreboard.has_begun(self.ticket) {
+            return entry.has_timed_out(self.ticket).then_some(Failure::Timeout);
+        }
+        let is_late = self.begin_deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        (is_late && entry.scoreboard.withdraw(self.ticket)).then_some(Failure::NotBegun)
+    }
+
+    async fn forward(&self, exchange: Box<Exchange>, mut connection: WorkerConnection, head: Head) {
+        let forwarded =
+            response_forwarder::forward(self.pool, exchange, &mut connection, head).await;
+        if forwarded == Forwarded::Complete {
+            self.keep_connection(connection);
+        }
+    }
+
+    /// Opens a tunnel over a connection on which the worker has accepted the opening handshake.
+    fn open_tunnel(&self, exchange: Box<Exchange>, connection: WorkerConnection) {
+        self.pool.balancer.count_reconnect(&exchange, self.backend);
+        let tunnel = Tunnel::new(self.backend, connection);
+        let id = exchange.id();
+        self.pool.registry.add_tunnel(id, Rc::clone(&tunnel));
+        self.pool.responder.respond(exchange);
+        // The supervisor may have begun to stop the worker since the last check of all tunnels.
+        tunnel.close_if_ending(&self.pool.responder, id);
+    }
+
+    /// Keeps a connection for another request if the response has been read completely.
+    fn keep_connection(&self, connection: WorkerConnection) {
+        if let Some(connection) = connection.into_reusable(&self.pool.buffers) {
+            self.backend.keep_connection(connection);
+        }
+    }
+
+    /// Adds a session cookie that names the worker to the response, unless the request already
+    /// named the worker.
+    fn set_cookie(&self, request: &mut QueuedRequest) {
+        if request.sets_cookie {
+            let is_https = request.exchange.is_https();
+            let (cookie, session) = self.pool.balancer.new_cookie(self.backend, is_https);
+            if response_headers::set_cookie(&mut request.exchange, &cookie) {
+                request.exchange.update_upstream_log(|upstream| upstream.session = Some(session));
             }
         }
     }
 
-    /// R has seen a head, and the body is to come: what is counted is the request, once.
-    fn has_shown(&self) {
-        self.worker.forget(self.ticket);
-        self.held.take();
-        self.state.assign();
+    /// Records that R has processed the head of a request whose body will follow. The request
+    /// counts as processed only once, with its body.
+    fn on_head_seen(&self) {
+        self.backend.forget_request(self.ticket);
+        self.guard.take();
+        (self.dispatch)(self.pool);
     }
 
-    fn has_answered(&self, waiting: &QueuedRequest) {
-        let (counts, now) = (self.state.counts(), Instant::now());
-        let took = now.duration_since(self.since);
-        waiting.exchange.update_upstream_log(|upstream| upstream.response_time = Some(took));
-        if waiting.is_head {
-            counts.waited.add(self.waited);
+    fn on_response(&self, request: &QueuedRequest) {
+        let (counters, now) = (self.pool.responder.counters(), Instant::now());
+        let response_time = now.duration_since(self.sent_at);
+        request
+            .exchange
+            .update_upstream_log(|upstream| upstream.response_time = Some(response_time));
+        if request.is_head_only {
+            counters.queue_time.add(self.waited);
         }
-        counts.took.add(took);
-        counts.answered_in.add(now.duration_since(self.came));
-        self.worker.has_answered(self.ticket, self.since);
-        self.held.take();
-        // R may have time for the next, while this reply is passed on.
-        self.state.assign();
+        counters.upstream_time.add(response_time);
+        counters.request_time.add(now.duration_since(self.received_at));
+        self.backend.on_response(self.ticket, self.sent_at);
+        self.guard.take();
+        // R may be free for the next request while this response is forwarded.
+        (self.dispatch)(self.pool);
     }
 
-    /// Whether the worker has ended, which is known soon after its connections break.
-    async fn has_died(&self) -> bool {
-        self.worker.suspect();
-        let is_dead = || self.worker.backend.standing() == Availability::Dead;
-        let known = async {
+    /// Waits until the supervisor reports the end of the worker. Returns false if no report arrives
+    /// within [`DEATH_REPORT_TIME`].
+    async fn wait_for_death_report(&self) -> bool {
+        self.backend.suspect();
+        let is_dead = || self.backend.entry.availability() == Availability::Dead;
+        let reported = async {
             loop {
-                let told = self.state.news.notified();
+                let changed = self.pool.balancer.changed.notified();
                 if is_dead() {
                     return;
                 }
-                told.await;
+                changed.await;
             }
         };
-        tokio::time::timeout(DEATH_IS_KNOWN, known).await.is_ok() || is_dead()
+        tokio::time::timeout(DEATH_REPORT_TIME, reported).await.is_ok() || is_dead()
     }
 }

@@ -1,26 +1,29 @@
-//! Heads of requests that go to a worker before their bodies are taken. An app that has `onHeaders` may refuse what is to come, as Shiny
-//! does above its limit: gigabytes would lie on the disk by then. R is held by none of it: it sees the head, as a call that is over at once,
-//! and is called again when the body is there.
+//! Deferred bodies: a worker can get the head of a request before the server has received the body.
+//! An app with `onHeaders` can then refuse the body, as Shiny does above its upload limit;
+//! otherwise the server would spool gigabytes first. R is not blocked while the body arrives:
+//! `onHeaders` returns at once, and R is called again when the body is complete.
 
 use rookery_exchange::Exchange;
 use rookery_worker_protocol::{
     BodyLength, BodyState, HEAD_ACCEPTED, HEAD_UNDECIDED, WORKER_HEADER,
 };
 
-use super::queue::QueuedRequest;
+use super::balancing::queue::QueuedRequest;
 
-/// Bytes of a body that is taken unasked: it stays in memory, and showing its head first would cost another way to R.
-const TAKEN: u64 = 1 << 20;
+/// The length in bytes up to which a body is sent together with its head. A body of this length
+/// stays in memory, and sending its head first would cost a second round trip to R.
+const MAX_UNASKED_BODY: u64 = 1 << 20;
 
-/// Whether an app that sees heads is shown this one first. Whoever asks before he sends (`Expect`) is told what the app says.
-pub(super) fn is_shown(exchange: &Exchange) -> bool {
-    match announced(exchange) {
-        BodyLength::Bytes(len) => len > TAKEN || exchange.header(b"expect").is_some(),
+/// Returns true if the body of this request is deferred for an app that uses `onHeaders`. This is
+/// always so if the client waits for the decision (`Expect`).
+pub(super) fn is_deferred(exchange: &Exchange) -> bool {
+    match body_length(exchange) {
+        BodyLength::Bytes(len) => len > MAX_UNASKED_BODY || exchange.header(b"expect").is_some(),
         BodyLength::Chunked | BodyLength::Unknown => true,
     }
 }
 
-fn announced(exchange: &Exchange) -> BodyLength {
+fn body_length(exchange: &Exchange) -> BodyLength {
     let text = |name| exchange.header(name).and_then(|value| std::str::from_utf8(value).ok());
     if exchange.header(b"transfer-encoding").is_some() {
         return BodyLength::Chunked;
@@ -30,34 +33,35 @@ fn announced(exchange: &Exchange) -> BodyLength {
         .map_or(BodyLength::Unknown, BodyLength::Bytes)
 }
 
-/// Where the body is of a request that goes to a worker now.
-pub(super) fn body_is(waiting: &QueuedRequest) -> BodyState {
-    match waiting.is_head {
-        true => BodyState::Deferred(announced(&waiting.exchange)),
-        false if waiting.exchange.is_head_seen() => BodyState::HeadSeen,
+/// Returns the state of a request's body, which the worker header contains.
+pub(super) fn body_state(request: &QueuedRequest) -> BodyState {
+    match request.is_head_only {
+        true => BodyState::Deferred(body_length(&request.exchange)),
+        false if request.exchange.is_head_seen() => BodyState::HeadSeen,
         false => BodyState::Included,
     }
 }
 
-/// Whether the reply is the worker's word that the body of a head is to be taken, and none of its app's.
-pub(super) fn lets_body_come(exchange: &Exchange) -> bool {
-    says(exchange, HEAD_ACCEPTED) || says(exchange, HEAD_UNDECIDED)
+/// Returns true if the worker's response to a head asks for the body, and false if it is the
+/// response of the app.
+pub(super) fn wants_body(exchange: &Exchange) -> bool {
+    has_worker_header(exchange, HEAD_ACCEPTED) || has_worker_header(exchange, HEAD_UNDECIDED)
 }
 
-/// The exchange, for its body to come.
-pub(super) fn goes_on(waiting: QueuedRequest) -> Box<Exchange> {
-    let mut exchange = waiting.exchange;
-    if says(&exchange, HEAD_ACCEPTED) {
+/// Returns the exchange of a request whose body the worker asks for, after removing the worker's
+/// response from the exchange.
+pub(super) fn into_exchange_for_body(request: QueuedRequest) -> Box<Exchange> {
+    let mut exchange = request.exchange;
+    if has_worker_header(&exchange, HEAD_ACCEPTED) {
         exchange.set_head_seen();
     }
-    // What the worker has said is no reply.
     exchange.begin_response(0);
     exchange
 }
 
-fn says(exchange: &Exchange, word: &str) -> bool {
+fn has_worker_header(exchange: &Exchange, expected: &str) -> bool {
     exchange.response_headers().any(|(name, value)| {
-        name.eq_ignore_ascii_case(WORKER_HEADER.as_bytes()) && value == word.as_bytes()
+        name.eq_ignore_ascii_case(WORKER_HEADER.as_bytes()) && value == expected.as_bytes()
     })
 }
 
@@ -65,7 +69,7 @@ fn says(exchange: &Exchange, word: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn waiting(headers: &[(&str, &str)]) -> QueuedRequest {
+    fn queued(headers: &[(&str, &str)]) -> QueuedRequest {
         let mut exchange = Exchange::new();
         exchange.begin(1, 1, 0);
         for (name, value) in headers {
@@ -76,8 +80,8 @@ mod tests {
     }
 
     #[test]
-    fn large_bodies_and_those_without_a_length_are_asked_for_first() {
-        for (headers, shown, announced) in [
+    fn defers_large_bodies_and_bodies_of_unknown_length() {
+        for (headers, is_first, length) in [
             (&[("content-length", "0")][..], false, BodyLength::Bytes(0)),
             (&[("content-length", "1048576")], false, BodyLength::Bytes(1 << 20)),
             (&[("content-length", "1048577")], true, BodyLength::Bytes((1 << 20) + 1)),
@@ -85,33 +89,33 @@ mod tests {
             (&[("transfer-encoding", "chunked")], true, BodyLength::Chunked),
             (&[], true, BodyLength::Unknown),
         ] {
-            let mut waiting = waiting(headers);
-            assert_eq!(is_shown(&waiting.exchange), shown, "{headers:?}");
-            assert_eq!(body_is(&waiting), BodyState::Deferred(announced), "{headers:?}");
-            waiting.is_head = false;
-            assert_eq!(body_is(&waiting), BodyState::Included);
+            let mut waiting = queued(headers);
+            assert_eq!(is_deferred(&waiting.exchange), is_first, "{headers:?}");
+            assert_eq!(body_state(&waiting), BodyState::Deferred(length), "{headers:?}");
+            waiting.is_head_only = false;
+            assert_eq!(body_state(&waiting), BodyState::Included);
             waiting.exchange.set_head_seen();
-            assert_eq!(body_is(&waiting), BodyState::HeadSeen);
+            assert_eq!(body_state(&waiting), BodyState::HeadSeen);
         }
     }
 
     #[test]
-    fn the_word_of_the_worker_is_not_the_reply() {
-        for (said, lets, is_seen) in [
+    fn tells_a_request_for_the_body_from_a_response_of_the_app() {
+        for (value, wants, is_seen) in [
             (HEAD_ACCEPTED, true, true),
             (HEAD_UNDECIDED, true, false),
             ("what", false, false),
             ("", false, false),
         ] {
-            let mut waiting = waiting(&[]);
+            let mut waiting = queued(&[]);
             waiting.exchange.begin_response(204);
-            waiting.exchange.push_response_header(b"Rookery-Call", said.as_bytes()).unwrap();
-            assert_eq!(lets_body_come(&waiting.exchange), lets, "{said}");
-            let exchange = goes_on(waiting);
+            waiting.exchange.push_response_header(b"Rookery-Call", value.as_bytes()).unwrap();
+            assert_eq!(wants_body(&waiting.exchange), wants, "{value}");
+            let exchange = into_exchange_for_body(waiting);
             assert_eq!(
                 (exchange.is_head_seen(), exchange.response_headers().count()),
                 (is_seen, 0),
-                "{said}"
+                "{value}"
             );
         }
     }

@@ -1,17 +1,19 @@
-//! The control group that this process, and so all its workers, are in: how much memory it may have, and how often that was too little.
+//! The Linux control group of this process, which all its workers share: the group's memory limit,
+//! and how many processes were killed because the limit was reached.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Version 1 says "no limit" by a number: the largest of pages.
+/// The value from which a version 1 memory limit means "no limit". Version 1 has no word for it and
+/// reports the largest multiple of the page size instead.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// Where the system tells of control groups.
+/// The places where the system describes control groups.
 #[derive(Debug, Clone)]
 pub(crate) struct ControlGroups {
-    /// The groups of this process, `/proc/self/cgroup`.
+    /// The file that lists the groups of this process, `/proc/self/cgroup`.
     own: PathBuf,
-    /// Where their folders are, `/sys/fs/cgroup`.
+    /// The folder that contains the groups' folders, `/sys/fs/cgroup`.
     root: PathBuf,
 }
 
@@ -21,7 +23,8 @@ impl Default for ControlGroups {
     }
 }
 
-/// Bytes that this process and all that it starts may have together, by its control group; `None` where nobody limits them.
+/// Bytes that this process and all that it starts may have together, by its control group; `None`
+/// where nobody limits them.
 pub fn memory_limit() -> Option<u64> {
     ControlGroups::default().memory_limit()
 }
@@ -37,9 +40,9 @@ impl ControlGroups {
         second.chain(first).filter_map(limit).filter(|bytes| *bytes < NO_LIMIT).min()
     }
 
-    /// Returns how many bytes its processes may still take: the least that its own limit and those
-    /// of the groups around it leave; `None` where nobody limits them. The page cache counts as
-    /// free, since the system gives it up first.
+    /// Returns the number of bytes that the group's processes can still allocate, which is the
+    /// minimum over its own limit and those of its ancestors; `None` if no group has a limit. The
+    /// page cache counts as free, because the system reclaims it before it kills a process.
     pub(crate) fn memory_left(&self) -> Option<u64> {
         let number = |file: PathBuf| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
         let left = |folder: PathBuf, [limit, used, inactive, active]: [&str; 4]| {
@@ -62,7 +65,8 @@ impl ControlGroups {
         second.chain(first).flatten().min()
     }
 
-    /// How many of its processes have been killed because there was no memory left; `None` where the system does not count.
+    /// Returns the number of the group's processes that were killed because memory had run out;
+    /// `None` if the system does not count them.
     pub(crate) fn kills_for_memory(&self) -> Option<u64> {
         let second = self.folders(false).into_iter().map(|folder| folder.join("memory.events"));
         let first = self.folders(true).into_iter().map(|folder| folder.join("memory.oom_control"));
@@ -70,11 +74,12 @@ impl ControlGroups {
             let text = fs::read_to_string(file).ok()?;
             text.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
         };
-        // The innermost that counts.
+        // The innermost group that has such a counter.
         second.chain(first).find_map(kills)
     }
 
-    /// The folder of its group and those around it, from the inside out: of version 2, or of version 1's hierarchy for memory.
+    /// Returns the folders of the group and of its ancestors, from the inside out. They belong to
+    /// version 1's memory hierarchy if `is_first`, and otherwise to version 2.
     fn folders(&self, is_first: bool) -> Vec<PathBuf> {
         let groups = fs::read_to_string(&self.own).unwrap_or_default();
         let path = groups.lines().find_map(|line| {
@@ -89,7 +94,8 @@ impl ControlGroups {
         let Some(path) = path else { return Vec::new() };
         let root = if is_first { self.root.join("memory") } else { self.root.clone() };
         let path = Path::new(path.trim_start_matches('/'));
-        // In a namespace of its own a group may lie outside of what is to be seen; a container may see its own alone, as the root.
+        // In a cgroup namespace, the group may be outside of the visible hierarchy, which the path
+        // shows by `..`. A container may also see only its own group, as the root.
         let is_inside = path.components().all(|it| matches!(it, std::path::Component::Normal(_)));
         let around = path.ancestors().filter(|_| is_inside).map(|path| root.join(path));
         let mut folders: Vec<PathBuf> = around.collect();
@@ -100,7 +106,7 @@ impl ControlGroups {
     }
 }
 
-/// Files in the place of the system's.
+/// Creates control group files in a folder, in place of the system's.
 #[cfg(test)]
 pub(crate) fn stand_in(folder: &Path, own: &str, files: &[(&str, &str)]) -> ControlGroups {
     let groups = ControlGroups { own: folder.join("own"), root: folder.join("root") };
@@ -138,7 +144,7 @@ mod tests {
         assert_eq!(asked("0::/a.slice/b.service\n", files), (Some(1000), Some(2)));
         assert_eq!(asked("0::/a.slice\n", files), (Some(1000), Some(7)));
         assert_eq!(asked("0::/\n", files), (None, Some(9)));
-        // A path of the host's, in a container that sees its own group alone.
+        // In a container that sees only its own group, the path may be one of the host.
         let container = &[("memory.max", "500\n"), ("memory.events", "oom_kill 1\n")];
         for own in ["0::/\n", "0::/docker/0123\n", "0::/../../other\n"] {
             assert_eq!(asked(own, container), (Some(500), Some(1)), "{own}");
@@ -173,7 +179,8 @@ mod tests {
 
     #[test]
     fn version_1_is_read_as_well() {
-        // A system may have both, the second without memory; a name may have colons.
+        // A system may have both versions, and version 2 then has no memory controller. The name of
+        // a group may contain colons.
         let own =
             "12:pids:/memory\n1:name=systemd:/memory\n9:cpu,memory:/docker/1:2\n0::/\nnonsense\n";
         let files = &[

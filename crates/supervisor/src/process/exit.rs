@@ -11,15 +11,16 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// How often it is looked where the system has no descriptor of a process (Linux before 5.3, some sandboxes).
+/// The interval of the checks whether a process has ended, on systems without process descriptors
+/// (Linux before 5.3, some sandboxes).
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// How a process ended.
+/// The way in which a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// By itself, with this status.
+    /// The process exited with this status.
     Status(i32),
-    /// By this signal.
+    /// The process was ended by this signal.
     Signal(i32),
 }
 
@@ -49,27 +50,29 @@ impl fmt::Display for Exit {
     }
 }
 
-/// The end of a process.
+/// The end of a process, with the resources that the process has used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProcessEnd {
     pub(crate) exit: Exit,
-    /// The processor time that it has had, with that of the children that it has waited for.
+    /// The processor time of the process and of those of its children that it has waited for.
     pub(crate) time: Duration,
-    /// Bytes of memory that it had at the most.
+    /// The peak of resident memory in bytes.
     pub(crate) memory: u64,
 }
 
-/// Waits until a process has ended. It stays in the system's table, so that nobody else is given
-/// its number, until it is [reaped](reap).
+/// Waits until a process has ended. The process remains a zombie until it is [reaped](reap), so
+/// that the system gives its id to no other process.
 pub(crate) async fn wait(pid: libc::pid_t) {
     let descriptor = process_descriptor(pid).and_then(|descriptor| {
-        // SAFETY: it owns its descriptor, which stays open and the same until it is dropped.
+        // SAFETY: the `OwnedFd` owns its descriptor, which therefore stays open and the same until
+        // the `OwnedFd` is dropped.
         unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }
             .map_err(|refused| refused.into_parts().1)
     });
     while !has_ended(pid) {
         match &descriptor {
-            // It stays readable; an error of waiting is one of the runtime's end.
+            // The descriptor of an ended process stays readable. `readable` fails only while the
+            // runtime shuts down.
             Ok(descriptor) if descriptor.readable().await.is_ok() => {}
             _ => tokio::time::sleep(LOOK_EVERY).await,
         }
@@ -81,38 +84,39 @@ fn has_ended(pid: libc::pid_t) -> bool {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let id = libc::id_t::try_from(pid).unwrap_or(libc::id_t::MAX);
     let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: a place to write to.
+    // SAFETY: `info` is valid for writes of a `siginfo_t`.
     if unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), how) } != 0 {
-        // Somebody else has waited for it: it is not there.
+        // Any error but an interruption means that something else has reaped the process.
         return io::Error::last_os_error().kind() != io::ErrorKind::Interrupted;
     }
-    // SAFETY: zeroes are a value of it, which the system may have replaced; without an end they
-    // stay.
+    // SAFETY: a `siginfo_t` of zeros is valid. The system leaves it unchanged unless the process
+    // has ended.
     unsafe { info.assume_init().si_pid() != 0 }
 }
 
 /// Kills the remaining processes of the group that an ended process has led, and then reaps that
-/// process. Until then the system gives the ids of the process and of its group to no other
-/// process.
+/// process. The system gives the ids of the process and of its group to no other process before the
+/// process is reaped.
 pub(crate) fn reap(pid: libc::pid_t) -> ProcessEnd {
     let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
-    // SAFETY: passes no memory. The process is a zombie, so that its group is still its own.
+    // SAFETY: the call passes no memory. The process is a zombie, so the group still belongs to it.
     unsafe { libc::kill(-pid, libc::SIGKILL) };
     let waited = loop {
-        // SAFETY: two places to write to. It is our child, and nobody else waits for it.
+        // SAFETY: both pointers are valid for writes. The process is a child of this process, and
+        // nothing else waits for it.
         let waited = unsafe { libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()) };
         if waited >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
             break waited;
         }
     };
-    // SAFETY: zeroes are a value of it, which the system may have replaced.
+    // SAFETY: an `rusage` of zeros is valid, and the system may have overwritten it.
     let usage = unsafe { usage.assume_init() };
     let time = |it: libc::timeval| {
         Duration::from_secs(u64::try_from(it.tv_sec).unwrap_or(0))
             + Duration::from_micros(u64::try_from(it.tv_usec).unwrap_or(0))
     };
     ProcessEnd {
-        // Somebody else has waited for it: how it ended is not known.
+        // An error means that something else has reaped the process, so its exit status is unknown.
         exit: if waited < 0 { Exit::Status(-1) } else { ExitStatus::from_raw(status).into() },
         time: time(usage.ru_utime) + time(usage.ru_stime),
         memory: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
@@ -120,10 +124,11 @@ pub(crate) fn reap(pid: libc::pid_t) -> ProcessEnd {
 }
 
 fn process_descriptor(pid: libc::pid_t) -> io::Result<OwnedFd> {
-    // SAFETY: passes no memory.
+    // SAFETY: the call passes no memory.
     let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     match libc::c_int::try_from(descriptor) {
-        // SAFETY: just made, and owned by nobody else. It is closed in what a process becomes.
+        // SAFETY: the call has just created the descriptor, so nothing else owns it. The system
+        // closes it when this process executes another program.
         Ok(descriptor) if descriptor >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
         _ => Err(io::Error::last_os_error()),
     }
@@ -137,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// Starts a shell that leads a group of its own.
+    /// Starts a shell that leads a process group of its own.
     fn shell(script: &str) -> (Child, libc::pid_t) {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]).process_group(0).stdout(Stdio::piped());
@@ -166,7 +171,7 @@ mod tests {
         assert!(ended.exit == Exit::Status(0) && ended.time > Duration::ZERO, "{ended:?}");
     }
 
-    /// The state of a process as the system has it; `None` when there is none.
+    /// Returns the state of a process according to `/proc`; `None` if the process does not exist.
     fn state(pid: libc::pid_t) -> Option<char> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         stat.rsplit_once(')')?.1.trim_start().chars().next()
@@ -177,12 +182,12 @@ mod tests {
         let (mut child, pid) = shell("sleep 1000 & echo $!");
         wait(pid).await;
         let mut said = String::new();
-        // Its child has the pipe as well, so only as much is read as there is.
+        // The background process keeps the pipe open, so waiting for its end would not return.
         let mut room = [0; 32];
         let read = child.stdout.as_mut().unwrap().read(&mut room).unwrap();
         said.push_str(std::str::from_utf8(&room[..read]).unwrap());
         let left: libc::pid_t = said.trim().parse().unwrap();
-        // A zombie keeps the number of the process, and so that of the group.
+        // A zombie keeps the id of the process, and so the id of the group.
         assert_eq!(state(pid), Some('Z'));
         assert!(state(left).is_some_and(|state| state != 'Z'));
         assert_eq!(reap(pid).exit, Exit::Status(0));

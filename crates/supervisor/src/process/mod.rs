@@ -1,4 +1,4 @@
-//! One worker process: how it is started, what is known of it, and how it ends.
+//! A worker process: its start, its output, its memory limit and its end.
 
 mod cgroup;
 mod exit;

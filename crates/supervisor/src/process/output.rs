@@ -1,8 +1,9 @@
-//! What workers write: lines of all of them through the writers of this process's own streams, each
-//! with the worker's number and process before it.
+//! The output of workers. Each line is written to the stream of this process that corresponds to
+//! the worker's stream, after a prefix with the worker's number and process id.
 //!
-//! The pipes of the workers are read whether or not anybody reads this process's output: lines that
-//! have no room are dropped and format_count, so that R never blocks on its own output.
+//! The pipes of the workers are read even if nothing reads the output of this process. Lines for
+//! which the buffer has no capacity are dropped and counted, so that R never blocks on its own
+//! output.
 
 use rookery_server::output::LineWriter;
 use tokio::io::AsyncReadExt as _;
@@ -10,10 +11,11 @@ use tokio::net::unix::pipe;
 
 use super::HeldOutput;
 
-/// Bytes of a line; a longer one is told in parts.
+/// The maximum length of a line in bytes. A longer line is split.
 const MOST_LINE: usize = 64 << 10;
 
-/// Passes on what a worker writes until its end, or that of the last that has it.
+/// Passes on what a worker writes to a stream, until all processes that have the stream have closed
+/// it.
 pub(crate) async fn pass_on(
     to: LineWriter,
     mut pipe: pipe::Receiver,
@@ -25,7 +27,8 @@ pub(crate) async fn pass_on(
     loop {
         read.clear();
         let n = tokio::select! {
-            // An error is no end that could be told from one.
+            // A read error is treated as the end of the stream, because reading again would not
+            // help.
             n = pipe.read_buf(&mut read) => n.unwrap_or(0),
             () = kept.over() => {
                 to.write(&kept.release());
@@ -48,11 +51,11 @@ pub(crate) async fn pass_on(
     }
 }
 
-/// Bytes made lines, each with a prefix.
+/// A converter of bytes to lines with a prefix.
 #[derive(Debug)]
 struct Lines {
     prefix: Vec<u8>,
-    /// The beginning of a line whose end has not come.
+    /// The beginning of a line whose end has not been read.
     begun: Vec<u8>,
 }
 
@@ -61,7 +64,7 @@ impl Lines {
         Lines { prefix, begun: Vec::new() }
     }
 
-    /// The lines that end in `bytes`.
+    /// Adds bytes and returns the lines that end in them.
     fn take(&mut self, mut bytes: &[u8]) -> Vec<u8> {
         let mut whole = Vec::new();
         while !bytes.is_empty() {
@@ -81,7 +84,7 @@ impl Lines {
         whole
     }
 
-    /// The line whose end does not come.
+    /// Returns the last line if no newline ends it, as a complete line.
     fn end(&mut self) -> Vec<u8> {
         let mut whole = Vec::new();
         if !self.begun.is_empty() {
@@ -124,7 +127,7 @@ mod tests {
         let all = lines.take(&vec![b'x'; 2 * MOST_LINE + 5]);
         assert_eq!(all.len(), 2 * (MOST_LINE + 5));
         assert!(lines.begun.len() == 5 && all.ends_with(b"x\n"));
-        // One that fits to the last byte is one.
+        // A line that is exactly as long as the maximum is not split.
         lines = Lines::new(Vec::new());
         let exact = [vec![b'y'; MOST_LINE - 1], b"\n".to_vec()].concat();
         assert_eq!(lines.take(&exact), exact);

@@ -1,4 +1,4 @@
-//! Starting a worker.
+//! The start of a worker process.
 
 use std::fs;
 use std::io;
@@ -16,27 +16,29 @@ use tokio::net::unix::pipe;
 
 use crate::worker_id::WorkerId;
 
-/// How much sooner than the supervisor a worker is chosen when the machine has no memory left.
+/// The amount that is added to a worker's OOM score, so that the system kills workers before the
+/// supervisor when the machine has no memory left.
 const SOONER: i32 = 500;
 
-/// What numerical libraries read how many threads to start from: each worker would start one for each core.
+/// The environment variables from which numerical libraries read their number of threads. Without
+/// them, the libraries of each worker would start a thread for each core.
 const THREADS: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
 
-/// Which start of which worker.
+/// The description of a worker that is to be started.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorkerStart {
     pub(crate) slot: u32,
-    /// Of how many, spares included.
+    /// The number of workers, including spares.
     pub(crate) workers: u32,
-    /// How many of them are to serve at a time.
+    /// The number of workers that serve at the same time.
     pub(crate) serving: u32,
     pub(crate) epoch: u64,
     pub(crate) generation: u64,
-    /// Whether it is given the public listeners.
+    /// Whether the worker gets the public listening sockets.
     pub(crate) is_public: bool,
 }
 
-/// A worker that was started.
+/// A started worker process, with the supervisor's ends of its channels.
 #[derive(Debug)]
 pub(crate) struct Spawned {
     pub(crate) child: Child,
@@ -45,13 +47,14 @@ pub(crate) struct Spawned {
     pub(crate) id: WorkerId,
     pub(crate) socket: PathBuf,
     pub(crate) temporary: PathBuf,
-    /// Its stdout and stderr, unless it shares ours.
+    /// The worker's stdout and stderr; `None` if the worker shares those of this process.
     pub(crate) streams: Option<[pipe::Receiver; 2]>,
 }
 
-/// Starts a worker. To be called on the process's first thread: the worker is told to end when the thread does that has started it.
-/// `files` is how many descriptors it may have. One that `is_on_terminal` has our process group and
-/// our standard streams.
+/// Starts a worker process. The caller must be the first thread of this process, because the worker
+/// receives a signal when the thread that started it ends. `files` is the limit of the worker's
+/// open descriptors. A worker with `is_on_terminal` shares the process group and the standard
+/// streams of this process.
 pub(crate) fn spawn(
     mut command: Command,
     folder: &RunFolder,
@@ -95,12 +98,14 @@ pub(crate) fn spawn(
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Ctrl-C at a terminal is the supervisor's to hear.
+            // A process group of its own keeps Ctrl-C at a terminal from reaching the worker, so
+            // that only the supervisor receives the signal.
             .process_group(0);
     }
-    // SAFETY: passes no memory.
+    // SAFETY: the call passes no memory.
     let parent = unsafe { libc::getpid() };
-    // SAFETY: `settle` makes system calls alone, with memory of its own.
+    // SAFETY: `settle` only makes system calls, which are async-signal-safe, and uses no memory but
+    // its own stack.
     unsafe { command.pre_exec(move || settle(parent, files)) };
     let mut child = command.spawn()?;
     let pipes = (child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from));
@@ -112,7 +117,8 @@ pub(crate) fn spawn(
     match streams {
         Ok(streams) => {
             be_chosen_sooner(child.id());
-            // The listener is the worker's alone now: it ends with it, and whoever waits to be accepted hears of that.
+            // This process drops its copy of the listening socket. The socket thus closes when the
+            // worker ends, and connections that wait to be accepted are reset.
             Ok(Spawned { child, control, scoreboard, id, socket, temporary, streams })
         }
         Err(error) => {
@@ -123,23 +129,26 @@ pub(crate) fn spawn(
     }
 }
 
-/// In the new process, before it becomes what it is to be.
+/// Prepares the new process between fork and exec.
 fn settle(parent: libc::pid_t, files: Option<libc::rlimit>) -> io::Result<()> {
-    // SAFETY: system calls, with a set and a limit that lie here; `zeroed` is a valid set to make one of.
+    // SAFETY: all pointers refer to local variables and to `files`, and a zeroed set is valid for
+    // `sigemptyset`.
     unsafe {
-        // The supervisor's threads wait for signals, and have them blocked.
+        // The new process inherits the blocked signals of the supervisor's threads, which receive
+        // signals by waiting for them.
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
         if let Some(files) = files {
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files);
         }
-        // Inherited; what is good for a server's memory is not for R's.
+        // Enables transparent huge pages again, which the supervisor has disabled for itself and
+        // which are useful for R. The setting is inherited.
         libc::prctl(libc::PR_SET_THP_DISABLE, 0, 0, 0, 0);
         if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
             return Err(io::Error::last_os_error());
         }
-        // It may have gone before that.
+        // The supervisor may have ended before the death signal was requested.
         if libc::getppid() != parent {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -147,7 +156,8 @@ fn settle(parent: libc::pid_t, files: Option<libc::rlimit>) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the system end a worker rather than its supervisor when memory runs out. Needs no right, and where it fails nothing is lost.
+/// Makes the system end a worker rather than its supervisor when memory runs out. This needs no
+/// privileges, and a failure has no other consequence.
 fn be_chosen_sooner(pid: u32) {
     let own = fs::read_to_string("/proc/self/oom_score_adj").ok();
     let own: i32 = own.and_then(|text| text.trim().parse().ok()).unwrap_or(0);

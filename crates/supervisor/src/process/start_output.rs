@@ -1,5 +1,5 @@
-//! The output of workers until one of them is ready. Starts that fail usually fail alike, so what
-//! one start has written is not written again for the next.
+//! The output of workers until the first worker is ready. Starts that fail usually fail for the
+//! same reason, so output that repeats that of an earlier start is not written again.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -8,21 +8,22 @@ use std::rc::Rc;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, timeout_at};
 
-/// The maximum number of bytes that are held back for a start; output beyond it is passed on at once.
+/// The maximum number of bytes of a start that are held back. More output is passed on immediately.
 const MOST_HELD: usize = 64 << 10;
 
-/// How long the output of a start is held back at most: one that hangs is to be seen.
+/// The maximum time for which the output of a start is held back. After it, the output is written,
+/// so that users see the messages of a start that hangs.
 const HELD_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long a start that has ended waits for the end of the first one, and the interval of the
-/// checks.
+/// The time for which a start that has ended waits for the end of the first start, and the interval
+/// of the checks.
 const FIRST_WITHIN: Duration = Duration::from_millis(1500);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The maximum of characters of the app's message.
+/// The maximum number of characters of the app's message.
 const MOST_MESSAGE: usize = 500;
 
-/// What the starts of workers have written, shared by all of them.
+/// The output of all starts, which the readers of the workers' streams share.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StartOutput(Rc<Shared>);
 
@@ -40,17 +41,17 @@ impl Default for Shared {
 
 #[derive(Debug, Default)]
 struct Starts {
-    /// Whether a first start has begun, whose output is passed on as it comes; and whether its
-    /// stdout and stderr have ended.
+    /// Whether the first start has begun, whose output is passed on immediately, and whether its
+    /// stdout and its stderr have ended.
     is_begun: bool,
     has_first_ended: [bool; 2],
-    /// The outputs of starts that have failed, without their digits.
+    /// The outputs of failed starts, without digits.
     said: HashSet<Vec<u8>>,
     message: Option<String>,
 }
 
 impl StartOutput {
-    /// Returns what keeps the two streams of a new start.
+    /// Returns the output filters for stdout and stderr of a new start.
     pub(crate) fn begin(&self) -> [HeldOutput; 2] {
         let is_held = std::mem::replace(&mut self.0.starts.borrow_mut().is_begun, true);
         [false, true].map(|is_stderr| HeldOutput {
@@ -65,18 +66,18 @@ impl StartOutput {
         })
     }
 
-    /// A worker is ready: from now on everything is passed on as it comes.
+    /// Ends the holding back of output, because a worker is ready.
     pub(crate) fn end(&self) {
         self.0.is_over.send_replace(true);
     }
 
-    /// Returns the last message of the app whose starts have failed.
+    /// Returns the message of the last failed start in which the app wrote one.
     pub(crate) fn message(&self) -> Option<String> {
         self.0.starts.borrow().message.clone()
     }
 }
 
-/// One stream of one start.
+/// The output of one start to one stream, and the part of it that is held back.
 #[derive(Debug)]
 pub(crate) struct HeldOutput {
     starts: StartOutput,
@@ -85,9 +86,9 @@ pub(crate) struct HeldOutput {
     is_held: bool,
     is_first: bool,
     until: Instant,
-    /// What is held back, in lines as they are to be written.
+    /// The output that is held back, as lines with their prefix.
     lines: Vec<u8>,
-    /// All that was written, as it came.
+    /// The output as the worker wrote it, up to the maximum that is held back.
     text: Vec<u8>,
 }
 
@@ -96,7 +97,8 @@ impl HeldOutput {
         *self.over.borrow()
     }
 
-    /// Waits until nothing is to be held back any more; for ever where nothing is.
+    /// Waits until the output need not be held back any longer. Never returns if no output is held
+    /// back.
     pub(crate) async fn over(&mut self) {
         if !self.is_held {
             std::future::pending::<()>().await;
@@ -104,8 +106,8 @@ impl HeldOutput {
         let _ = timeout_at(self.until, self.over.wait_for(|is_over| *is_over)).await;
     }
 
-    /// Takes bytes that came, and the lines made of them; returns the lines that are to be written
-    /// now.
+    /// Adds bytes that were read, and the lines that they complete. Returns the lines that are to
+    /// be written now.
     pub(crate) fn take(&mut self, read: &[u8], lines: Vec<u8>) -> Vec<u8> {
         if self.is_over() {
             self.text = Vec::new();
@@ -120,14 +122,15 @@ impl HeldOutput {
         if read.len() > room { self.release() } else { Vec::new() }
     }
 
-    /// Returns what was held back. Nothing is, from now on.
+    /// Returns the output that was held back, and holds back no more.
     pub(crate) fn release(&mut self) -> Vec<u8> {
         self.is_held = false;
         std::mem::take(&mut self.lines)
     }
 
-    /// The stream has ended. Waits for that of the first start, which fails at about the same time
-    /// if it fails alike, and says the same; then returns what is to be written.
+    /// Ends the stream and returns the lines that are to be written. Waits for the end of the first
+    /// start's stream before that, because both starts probably fail at the same time and with the
+    /// same message, which is then written once.
     pub(crate) async fn ended(&mut self) -> Vec<u8> {
         let until = Instant::now() + FIRST_WITHIN;
         while self.is_held && !self.is_over() && Instant::now() < until {
@@ -157,7 +160,7 @@ impl HeldOutput {
     }
 }
 
-/// Returns what an app has said last on stderr: R's last error, else the last line.
+/// Returns the last message of an app on stderr, which is R's last error, or else the last line.
 fn message_of(text: &str) -> Option<String> {
     let lines: Vec<&str> =
         text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
@@ -174,12 +177,13 @@ fn message_of(text: &str) -> Option<String> {
                 "  (",
             ];
             let is_behind = |line: &&&str| behind.iter().any(|word| line.starts_with(word));
-            // Ours says all in its first line, and lists what else there is; or announces what R says.
+            // A message of rookery itself has all information in its first line, and the next lines
+            // list alternatives. A first line that ends with a colon introduces an error of R.
             let is_ours = lines[at].starts_with("rookery: ") && !lines[at].ends_with(':');
             let most = if is_ours { 1 } else { 4 };
             let all = lines[at..].iter().take_while(|line| !is_behind(line)).take(most);
             let all: Vec<&str> = all.copied().collect();
-            // R breaks the line behind a long call.
+            // R breaks the line after a long call.
             all.join("\n").replace(" : \n  ", ": ").replace(" :\n  ", ": ")
         }
         None => lines.last()?.to_string(),
@@ -192,7 +196,7 @@ fn message_of(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// What is written of a start that writes this to stderr and then fails.
+    /// Returns the lines that are written for a failed start with this output on stderr.
     fn failed(starts: &StartOutput, text: &str) -> String {
         let [_, mut kept] = starts.begin();
         let mut all = kept.take(text.as_bytes(), text.as_bytes().to_vec());
@@ -211,7 +215,7 @@ mod tests {
         assert_eq!(starts.message().unwrap(), "Error in f() : no database");
         assert_eq!(failed(&starts, "Error: another\n"), "Error: another\n");
         assert_eq!(starts.message().unwrap(), "Error: another");
-        // One that says nothing leaves the message that there was.
+        // A start without output does not change the message.
         assert_eq!(failed(&starts, ""), "");
         assert_eq!(starts.message().unwrap(), "Error: another");
     }

@@ -1,4 +1,4 @@
-//! What the supervisor's thread says of itself, anew at each of its turns.
+//! The state that the supervisor's thread publishes in each iteration of its loop.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,16 +9,16 @@ use rookery_status::{RProcess, RequestCounters, r_activity};
 use crate::backend_registry::Backend;
 use crate::process::Exit;
 
-/// Where the supervisor is.
+/// The phase in the life of the supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Lifecycle {
     /// No worker has been ready yet.
     #[default]
     Starting,
     Serving,
-    /// It finishes what it has.
+    /// The supervisor finishes the open requests and accepts no new ones.
     Draining,
-    /// Its workers end.
+    /// The supervisor ends the workers.
     Stopping,
 }
 
@@ -33,20 +33,20 @@ impl Lifecycle {
     }
 }
 
-/// A worker's process.
+/// A worker process.
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
     pub(crate) pid: libc::pid_t,
     pub(crate) generation: u64,
     pub(crate) state: &'static str,
     pub(crate) started: SystemTime,
-    /// For which share of the last seconds its R was busy.
+    /// The fraction of the last seconds in which R was busy.
     pub(crate) busy_ratio: f64,
     pub(crate) backend: Arc<Backend>,
 }
 
 impl Process {
-    /// Returns the process as reports have it.
+    /// Returns the description of the process for reports.
     pub(crate) fn seen(&self) -> RProcess {
         let (in_flight, sessions) = self.backend.load();
         let read = self.backend.scoreboard.read();
@@ -56,7 +56,7 @@ impl Process {
             pid: self.pid,
             state: self.state,
             started: self.started,
-            requests: self.backend.answered(),
+            requests: self.backend.responses(),
             sessions: sessions as u64,
             in_flight: in_flight as u64,
             busy_ratio: self.busy_ratio,
@@ -66,14 +66,14 @@ impl Process {
         }
     }
 
-    /// Returns the route of the request that its R is busy with.
+    /// Returns the route of the request that R is busy with.
     pub(crate) fn route(&self, seen: &RProcess) -> Option<String> {
         seen.busy()?;
-        self.backend.load.asked.begun(&self.backend.scoreboard).map(|(route, _)| route)
+        self.backend.load.routes.last_begun(&self.backend.scoreboard).map(|(route, _)| route)
     }
 }
 
-/// How the last of a slot's processes ended.
+/// The end of the last process of a slot.
 #[derive(Debug, Clone)]
 pub(crate) struct LastExit {
     pub(crate) exit: Exit,
@@ -81,19 +81,19 @@ pub(crate) struct LastExit {
     pub(crate) at: SystemTime,
 }
 
-/// One of the workers that there are to be.
+/// The state of a worker's slot.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SlotReport {
-    /// Starts after the first.
+    /// The number of starts after the first one.
     pub(crate) restarts: u64,
     pub(crate) last_exit: Option<LastExit>,
-    /// When it is started, if it waits for that.
+    /// The time of the next start, if the slot waits for one.
     pub(crate) start_at: Option<Instant>,
-    /// A worker less was asked for: there is to be none.
+    /// Whether the slot is no longer used, because the number of workers was reduced.
     pub(crate) is_given_up: bool,
 }
 
-/// How the last reload went.
+/// The state of the current or last reload, and the counts of reloads.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reload {
     pub(crate) is_running: bool,
@@ -102,57 +102,58 @@ pub(crate) struct Reload {
     pub(crate) failed: u64,
 }
 
-/// See the module.
+/// The state of the supervisor and its workers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Report {
     pub(crate) course: Lifecycle,
-    /// Its last turn.
+    /// The time of the last iteration of the supervisor's loop.
     pub(crate) turned: Option<Instant>,
     pub(crate) started: Option<SystemTime>,
     pub(crate) generation: u64,
-    /// How many workers are to serve, and how many more to wait.
+    /// The number of workers that should serve, and the number of spares.
     pub(crate) wanted: u32,
     pub(crate) spares: u32,
     pub(crate) reload: Reload,
     pub(crate) connections: usize,
-    /// The start of the worker that accepts connections; `None`: the front end does.
+    /// The epoch of the worker that accepts connections; `None` if the front end accepts them.
     pub(crate) acceptor: Option<u64>,
     pub(crate) log_lines_lost: u64,
-    /// All there are: those that serve, start, drain and end.
+    /// All worker processes: those that start, serve, drain and stop.
     pub(crate) processes: Vec<Process>,
-    /// By slot.
+    /// The states of the slots, by number.
     pub(crate) slots: Vec<SlotReport>,
-    /// Ends of workers, by reason.
+    /// The number of workers that have ended, by reason.
     pub(crate) exits: BTreeMap<&'static str, u64>,
-    /// WebSockets that ended with their worker, by the reason of that.
+    /// The number of WebSockets that ended with their worker, by the reason of the worker's end.
     pub(crate) sessions_lost: BTreeMap<&'static str, u64>,
     pub(crate) starts: u64,
-    /// The requests of workers' own clients that those have answered which have ended.
+    /// The counters of workers that have ended, for requests on connections that those workers had
+    /// accepted themselves.
     pub(crate) past: Arc<RequestCounters>,
-    /// How many became ready, and in how many seconds all of them together.
+    /// The number of workers that became ready, and the sum of their start times in seconds.
     pub(crate) readied: (u64, f64),
 }
 
 impl Report {
-    /// Workers that are given requests.
+    /// Returns the number of workers that get requests.
     pub(crate) fn ready(&self) -> usize {
         self.processes.iter().filter(|process| process.state == READY).count()
     }
 
-    /// How long ago its last turn was.
+    /// Returns the time since the last iteration of the supervisor's loop.
     pub(crate) fn silence(&self) -> Duration {
         self.turned.map_or(Duration::MAX, |turned| turned.elapsed())
     }
 }
 
-/// The state of a worker that is given requests.
+/// The state of a worker that gets requests.
 pub(crate) const READY: &str = "ready";
 
-/// A [`Report`] that one thread writes and others read.
+/// A [`Report`] that the supervisor's thread writes and other threads read.
 #[derive(Debug, Default)]
-pub(crate) struct ReportCell(Mutex<Report>);
+pub(crate) struct SharedReport(Mutex<Report>);
 
-impl ReportCell {
+impl SharedReport {
     pub(crate) fn change(&self, change: impl FnOnce(&mut Report)) {
         change(&mut self.lock());
     }

@@ -8,10 +8,10 @@ use crate::backend_registry::BackendRegistry;
 use crate::process::Exit;
 
 pub(super) fn of(about: &ServerInfo, report: &Report, registry: &BackendRegistry) -> String {
-    let queue = registry.counts.queue.read();
+    let queue = registry.counters.queue.read();
     let mut workers: Vec<Value> =
         report.processes.iter().map(|process| worker(process, report)).collect();
-    // Those without a process.
+    // Slots without a process.
     for (slot, told) in report.slots.iter().enumerate() {
         let has_process =
             report.processes.iter().any(|process| process.backend.slot as usize == slot);
@@ -39,7 +39,7 @@ pub(super) fn of(about: &ServerInfo, report: &Report, registry: &BackendRegistry
         "queue": {
             "length": queue.length,
             "oldest_ms": milliseconds(queue.oldest),
-            "limit": registry.counts.queue_limit.get(),
+            "limit": registry.counters.queue_limit.get(),
         },
         "workers": workers,
     });

@@ -1,19 +1,20 @@
-//! The report as Prometheus reads it: text, version 0.0.4. Workers are told apart by slot, of which there are few, and not by process.
+//! The report as metrics for Prometheus, in version 0.0.4 of its text format. The label of a worker
+//! is its slot and not its process id, so that the number of time series stays small.
 
 use rookery_status::{Metrics, RProcess, RequestCounters};
 
 use super::data::{Process, READY, Report};
 use crate::backend_registry::BackendRegistry;
 
-/// All that a worker's state may be, so that none is missing while nobody is in it.
+/// All states of workers. Each of them is reported, also if no worker has it.
 const STATES: [&str; 8] =
     ["starting", "warming", "spare", READY, "draining", "stopping", "backing_off", "suspended"];
 
 pub(super) fn of(report: &Report, registry: &BackendRegistry) -> String {
     let mut text = Metrics::default();
-    let counts = &registry.counts;
+    let counts = &registry.counters;
     let all = answered(report, registry);
-    text.requests(&all.answered, &counts.waited, &counts.took, &all.answered_in);
+    text.requests(&all.responses, &counts.queue_time, &counts.upstream_time, &all.request_time);
     let queue = counts.queue.read();
     let own: u64 = report.processes.iter().map(|it| it.backend.load.queue.read().length).sum();
     text.gauge("queue_length", "Requests that wait for a worker.", queue.length + own);
@@ -24,9 +25,9 @@ pub(super) fn of(report: &Report, registry: &BackendRegistry) -> String {
         queue.oldest.as_secs_f64(),
     );
     let refused = [
-        ("full", counts.refused_full.get()),
-        ("timeout", counts.refused_late.get()),
-        ("sessions", counts.refused_sessions.get()),
+        ("full", counts.rejected_full.get()),
+        ("timeout", counts.rejected_timeout.get()),
+        ("sessions", counts.rejected_sessions.get()),
     ];
     text.family(
         "queue_rejected_total",
@@ -42,14 +43,14 @@ pub(super) fn of(report: &Report, registry: &BackendRegistry) -> String {
     .values(
         "retries_total",
         "reason",
-        [("not_begun", counts.returned.get()), ("begun", counts.begun_again.get())],
+        [("not_begun", counts.retries_unbegun.get()), ("begun", counts.retries_begun.get())],
     );
     text.family(
         "cookie_invalid_total",
         "counter",
         "Requests whose cookie names no worker of this start: of an earlier one, or forged.",
     )
-    .value("cookie_invalid_total", "", counts.cookies_invalid.get());
+    .value("cookie_invalid_total", "", counts.invalid_cookies.get());
     workers(&mut text, report, counts.sessions_limit.get());
     text.gauge("workers_wanted", "Workers that are to serve, spares not counted.", report.wanted);
     text.family("worker_starts_total", "counter", "Workers that were started.").value(
@@ -80,7 +81,10 @@ pub(super) fn of(report: &Report, registry: &BackendRegistry) -> String {
     text.values(
         "reconnects_total",
         "result",
-        [("same", counts.reconnected_same.get()), ("new", counts.reconnected_new.get())],
+        [
+            ("same", counts.reconnected_same_worker.get()),
+            ("new", counts.reconnected_new_worker.get()),
+        ],
     );
     text.family("reloads_total", "counter", "Reloads that have ended.");
     text.values(
@@ -93,16 +97,17 @@ pub(super) fn of(report: &Report, registry: &BackendRegistry) -> String {
     text.into_text()
 }
 
-/// Sums up the requests of the front end, and those of clients whose connections workers have accepted themselves.
+/// Returns the sums of the requests of the front end and of those on connections that workers have
+/// accepted themselves.
 fn answered(report: &Report, registry: &BackendRegistry) -> RequestCounters {
-    let (all, counts) = (RequestCounters::default(), &registry.counts);
-    all.answered.add_all(&counts.answered);
-    all.waited.add_all(&counts.waited);
-    all.took.add_all(&counts.took);
-    all.answered_in.add_all(&counts.answered_in);
+    let (all, counts) = (RequestCounters::default(), &registry.counters);
+    all.responses.add_all(&counts.responses);
+    all.queue_time.add_all(&counts.queue_time);
+    all.upstream_time.add_all(&counts.upstream_time);
+    all.request_time.add_all(&counts.request_time);
     all.add_all(&report.past);
     for process in &report.processes {
-        all.add_all(process.backend.scoreboard.tally());
+        all.add_all(process.backend.scoreboard.request_counters());
     }
     all
 }
@@ -119,7 +124,7 @@ fn workers(text: &mut Metrics, report: &Report, sessions_limit: u64) {
         let count = if state == "backing_off" { backing_off } else { count };
         text.value("workers", &format!("state=\"{state}\""), count);
     }
-    // A slot may have two while one takes the other's place: the one that came last.
+    // A slot has two processes while one replaces the other. Only the newer one is reported.
     let mut latest: Vec<&Process> = Vec::new();
     for process in &report.processes {
         match latest.iter_mut().find(|other| other.backend.slot == process.backend.slot) {

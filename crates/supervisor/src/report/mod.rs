@@ -1,5 +1,5 @@
-//! What is to be known of a supervisor and its workers while they run, for people, programs and probes: nothing here asks R, so it is
-//! answered also while R is busy, and after it has died.
+//! The status of a supervisor and its workers, for people, programs and probes. No report waits for
+//! R, so the status is available also while R is busy and after it has crashed.
 
 mod data;
 mod json;
@@ -7,5 +7,5 @@ mod metrics;
 mod source;
 mod table;
 
-pub(crate) use data::{LastExit, Lifecycle, Process, READY, Reload, ReportCell, SlotReport};
+pub(crate) use data::{LastExit, Lifecycle, Process, READY, Reload, SharedReport, SlotReport};
 pub use source::{ReadinessPolicy, SupervisorStatus};

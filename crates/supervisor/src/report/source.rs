@@ -1,4 +1,4 @@
-//! A supervisor and its workers, as the admin listener tells of them.
+//! The status of a supervisor and its workers, as the admin listener serves it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,12 +8,13 @@ use super::data::{Lifecycle, Report};
 use super::{json, metrics, table};
 use crate::backend_registry::BackendRegistry;
 
-/// When something should be sent here.
+/// The conditions under which the readiness probe succeeds.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadinessPolicy {
-    /// How many workers have to be ready, of those that are wanted.
+    /// The minimum number of ready workers; the number of wanted workers if that is less.
     pub min_ready: u32,
-    /// What is answered while it ends: 404 is what some balancers take for "no new clients", and 503 for a fault.
+    /// The status of the readiness probe during shutdown: 503, or 404 for load balancers that take
+    /// 404 for "no new clients" and 503 for a failure.
     pub drain_status: u16,
 }
 
@@ -23,7 +24,7 @@ impl Default for ReadinessPolicy {
     }
 }
 
-/// See the module.
+/// The status of a supervisor and its workers.
 #[derive(Debug)]
 pub struct SupervisorStatus {
     registry: Arc<BackendRegistry>,
@@ -32,7 +33,7 @@ pub struct SupervisorStatus {
 }
 
 impl SupervisorStatus {
-    /// Of the workers of a registry, and their supervisor.
+    /// Creates the status of the supervisor and the workers of a registry.
     pub fn new(
         registry: Arc<BackendRegistry>,
         about: ServerInfo,
@@ -41,7 +42,7 @@ impl SupervisorStatus {
         SupervisorStatus { registry, readiness: Mutex::new(readiness), about }
     }
 
-    /// Changes when something should be sent here.
+    /// Replaces the conditions of the readiness probe.
     pub fn set_readiness(&self, readiness: ReadinessPolicy) {
         *self.readiness.lock().unwrap_or_else(PoisonError::into_inner) = readiness;
     }
@@ -49,34 +50,35 @@ impl SupervisorStatus {
 
 impl StatusSource for SupervisorStatus {
     fn json(&self) -> String {
-        json::of(&self.about, &self.registry.told.read(), &self.registry)
+        json::of(&self.about, &self.registry.report.read(), &self.registry)
     }
 
     fn text(&self) -> String {
-        table::of(&self.about, &self.registry.told.read(), &self.registry)
+        table::of(&self.about, &self.registry.report.read(), &self.registry)
     }
 
     fn metrics(&self) -> String {
-        metrics::of(&self.registry.told.read(), &self.registry)
+        metrics::of(&self.registry.report.read(), &self.registry)
     }
 
     fn not_live(&self) -> Option<&'static str> {
-        (self.registry.told.read().silence() >= HANG_TIMEOUT)
+        (self.registry.report.read().silence() >= HANG_TIMEOUT)
             .then_some("the supervisor does not turn")
     }
 
     fn not_ready(&self) -> Option<NotReady> {
         let readiness = *self.readiness.lock().unwrap_or_else(PoisonError::into_inner);
-        not_ready(&self.registry.told.read(), readiness)
+        not_ready(&self.registry.report.read(), readiness)
     }
 
     fn not_started(&self) -> Option<&'static str> {
-        (self.registry.told.read().course == Lifecycle::Starting)
+        (self.registry.report.read().course == Lifecycle::Starting)
             .then_some("no worker has been ready yet")
     }
 }
 
-/// Why nothing should be sent here. How much waits is none: overload would take out all machines.
+/// Returns why the readiness probe fails; `None` if it succeeds. A long queue is no reason, because
+/// overload would then take all machines out of service.
 fn not_ready(report: &Report, readiness: ReadinessPolicy) -> Option<NotReady> {
     let (ready, least) =
         (report.ready(), readiness.min_ready.clamp(1, report.wanted.max(1)) as usize);
@@ -107,11 +109,12 @@ mod tests {
             (status.not_live().is_none(), status.not_started().is_none(), ready)
         };
         assert_eq!(probes(), (false, false, Some(503)));
-        let told = &status.registry.told;
+        let told = &status.registry.report;
         told.change(|report| report.turned = Some(Instant::now()));
         assert_eq!(probes(), (true, false, Some(503)));
         told.change(|report| report.course = Lifecycle::Serving);
-        // All its workers have died: it is to be left alone, and given nothing.
+        // All workers have ended. The supervisor is live and must not be restarted, but gets no
+        // requests.
         assert_eq!(probes(), (true, true, Some(503)));
         told.change(|report| report.course = Lifecycle::Draining);
         assert_eq!(status.not_ready(), Some(NotReady { status: 404, why: "it stops".to_owned() }));

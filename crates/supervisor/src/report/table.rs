@@ -1,4 +1,4 @@
-//! The report as people read it in a terminal.
+//! The report as a table for people, who read it in a terminal.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant, SystemTime};
@@ -27,7 +27,7 @@ pub(super) fn of(about: &ServerInfo, report: &Report, registry: &BackendRegistry
     let up = report
         .started
         .map_or_else(String::new, |started| format!(", up {}", format_duration(since(started))));
-    let queue = registry.counts.queue.read();
+    let queue = registry.counters.queue.read();
     let _ = writeln!(
         text,
         "rookery {}, process {}{up}: {}, {}\n{} is at {}",
@@ -50,7 +50,7 @@ pub(super) fn of(about: &ServerInfo, report: &Report, registry: &BackendRegistry
         format_count(report.connections, "connection"),
         if report.acceptor.is_some() { " (the worker accepts)" } else { "" },
         format_count(queue.length as usize, "request"),
-        registry.counts.queue_limit.get(),
+        registry.counters.queue_limit.get(),
         report.generation,
         if report.reload.is_running { ", reloading" } else { "" },
     );

@@ -1,16 +1,17 @@
-//! How connections end, and that each end is told once.
+//! Tests of how connections end, and that each end is reported once.
 
 use std::io::Write as _;
 use std::time::Instant;
 
+use rookery_test_support::TEST_TIMEOUT;
 use rookery_websocket::protocol::OpCode;
 use rookery_websocket_client::{STOP_TIMEOUT, SendOutcome, Settings};
 
 use crate::messages::echo;
-use crate::support::{Bench, PATIENCE, Peer, SHORT, client_frame, close_frame, drain, frame};
+use crate::support::{Bench, Peer, SHORT, client_frame, close_frame, drain, frame};
 
 #[test]
-fn the_servers_code_and_reason_are_told() {
+fn the_servers_close_code_and_reason_are_reported() {
     for (bytes, wanted) in [
         (close_frame(4001, "äöü, bye"), (4001, "äöü, bye", true)),
         (close_frame(1000, ""), (1000, "", true)),
@@ -18,7 +19,8 @@ fn the_servers_code_and_reason_are_told() {
     ] {
         let peer = Peer::upgraded(move |mut socket| {
             socket.write_all(&bytes).unwrap();
-            // Ends the connection, which a client leaves to the server (RFC 6455, 7.1.1).
+            // The server closes the connection, because clients leave this to the server (RFC 6455,
+            // 7.1.1).
             (client_frame(&mut socket).unwrap(), bytes)
         });
         let mut bench = Bench::new();
@@ -26,7 +28,7 @@ fn the_servers_code_and_reason_are_told() {
         let (code, reason, is_clean) = bench.closed();
         assert_eq!((code, reason.as_str(), is_clean), wanted);
         let ((opcode, answer), sent) = peer.end();
-        // The same code, without the reason (RFC 6455, 5.5.1).
+        // The close frame has the same code, without the reason (RFC 6455, 5.5.1).
         assert_eq!(opcode, 0x88);
         assert_eq!(answer, sent[2..sent.len().min(4)]);
     }
@@ -46,7 +48,7 @@ fn an_end_without_a_close_frame_is_not_clean() {
 }
 
 #[test]
-fn a_server_that_breaks_the_protocol_is_told_so() {
+fn a_protocol_violation_is_reported_to_the_server() {
     let table: [(&[u8], u16, &str); 4] = [
         (&[0x81, 0x81, 0, 0, 0, 0, b'x'], 1002, "wrong masking"),
         (&[0xC1, 0x00], 1002, "reserved bits set"),
@@ -68,8 +70,8 @@ fn a_server_that_breaks_the_protocol_is_told_so() {
 }
 
 #[test]
-fn one_that_does_not_answer_a_close_is_left_in_time() {
-    // One that reads and says nothing, and one that does not even read.
+fn a_server_that_ignores_a_close_is_dropped_in_time() {
+    // One server reads and sends nothing; the other does not even read.
     let listens = Peer::upgraded(|mut socket| drain(&mut socket));
     let deaf = Peer::upgraded(|socket| {
         std::thread::sleep(4 * SHORT);
@@ -84,15 +86,18 @@ fn one_that_does_not_answer_a_close_is_left_in_time() {
         let began = Instant::now();
         bench.clients.close(client, 1000, "");
         let closed = bench.closed();
-        assert_eq!(closed, (1006, "the server did not answer the close frame".to_owned(), false));
-        assert!(began.elapsed() >= SHORT && began.elapsed() < PATIENCE);
+        assert_eq!(
+            closed,
+            (1006, "the server did not respond to the close frame".to_owned(), false)
+        );
+        assert!(began.elapsed() >= SHORT && began.elapsed() < TEST_TIMEOUT);
     }
     listens.end();
     deaf.end();
 }
 
 #[test]
-fn one_that_is_silent_is_noticed() {
+fn a_silent_server_is_detected() {
     let peer = Peer::upgraded(|mut socket| {
         let ping = client_frame(&mut socket).unwrap();
         drain(&mut socket);
@@ -105,13 +110,13 @@ fn one_that_is_silent_is_noticed() {
     );
     assert_eq!(
         bench.closed(),
-        (1006, "the server did not answer a ping in time".to_owned(), false)
+        (1006, "the server did not respond to a ping in time".to_owned(), false)
     );
     assert_eq!(peer.end().0, 0x89);
 }
 
 #[test]
-fn one_that_was_abandoned_is_closed_and_not_heard_of() {
+fn an_abandoned_client_is_closed_and_sends_no_events() {
     let peer = Peer::upgraded(|mut socket| {
         let _ = socket.write_all(&frame(OpCode::Text, b"unread"));
         let told = client_frame(&mut socket);
@@ -124,19 +129,19 @@ fn one_that_was_abandoned_is_closed_and_not_heard_of() {
     bench.clients.abandon(client);
     assert_eq!(peer.end(), Some((0x88, 1001_u16.to_be_bytes().to_vec())));
     assert_eq!(bench.clients.next_event(0), None);
-    // While it connects, too.
+    // The same applies while a client connects.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let client =
         bench.open(&format!("ws://{}/", silent.local_addr().unwrap()), Settings::default());
     bench.clients.abandon(client);
     let (mut taken, _) = silent.accept().unwrap();
-    taken.set_read_timeout(Some(PATIENCE)).unwrap();
+    taken.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     drain(&mut taken);
     assert_eq!(bench.clients.next_event(0), None);
 }
 
 #[test]
-fn a_stop_ends_all_of_them_soon() {
+fn stop_ends_all_clients_soon() {
     let (_server, _listener, url) = echo();
     let deaf = Peer::upgraded(|socket| {
         std::thread::sleep(2 * STOP_TIMEOUT);
@@ -163,7 +168,7 @@ fn a_stop_ends_all_of_them_soon() {
     );
     assert_eq!(bench.clients.next_event(0), None);
     assert_eq!(bench.send(polite, "late"), SendOutcome::Closed);
-    // It can be gone on with.
+    // The clients can be used again.
     let again = bench.opened(&url, Settings::default());
     bench.send(again, "again");
     bench.message();

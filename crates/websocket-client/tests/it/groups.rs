@@ -1,15 +1,16 @@
-//! Clients of several groups, whose events an application with several event loops takes apart.
+//! Tests of clients in several groups, whose events are taken by several event loops.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use rookery_test_support::TEST_TIMEOUT;
 use rookery_websocket_client::{Address, Clients, Event, Roots, Settings};
 
-use crate::support::{PATIENCE, Peer};
+use crate::support::Peer;
 
 /// Waits for the next event of a group.
 fn next(clients: &mut Clients, group: u32) -> Event {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         if let Some(event) = clients.next_event(group) {
             return event;
@@ -20,7 +21,7 @@ fn next(clients: &mut Clients, group: u32) -> Event {
 }
 
 #[test]
-fn events_are_taken_and_wake_ups_told_by_group() {
+fn events_and_wake_ups_are_separated_by_group() {
     let woken = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&woken);
     let mut clients = Clients::new(Box::new(move |group| told.lock().unwrap().push(group)));

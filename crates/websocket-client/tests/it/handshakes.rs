@@ -1,18 +1,19 @@
-//! Servers that do not open a WebSocket, each in its way.
+//! Tests with servers that fail to open a WebSocket in various ways.
 
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::time::Instant;
 
+use rookery_test_support::TEST_TIMEOUT;
 use rookery_websocket_client::{Address, Clients, Event, OpenError, Roots, Settings};
 
-use crate::support::{Bench, PATIENCE, Peer, SHORT, drain, head, header, response};
+use crate::support::{Bench, Peer, SHORT, drain, head, header, response};
 
-/// What a client makes of this answer to its request.
+/// Returns the error of a client whose request receives this response.
 fn answered(answer: impl FnOnce(&str) -> Vec<u8> + Send + 'static) -> (String, Option<u16>) {
     let peer = Peer::new(|mut socket: TcpStream| {
         let head = head(&mut socket);
-        // A client that has seen enough has gone.
+        // The write fails if the client has seen enough and has disconnected.
         let _ = socket.write_all(&answer(&head));
         drain(&mut socket);
     });
@@ -29,7 +30,7 @@ fn fixed(text: &str) -> (String, Option<u16>) {
 }
 
 #[test]
-fn a_status_is_told() {
+fn the_status_of_a_rejected_handshake_is_reported() {
     for status in [400, 401, 403, 404, 500, 503, 200] {
         let (message, told) = fixed(&format!("HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n"));
         assert_eq!(told, Some(status));
@@ -46,7 +47,7 @@ fn a_redirect_is_not_followed() {
 }
 
 #[test]
-fn an_answer_that_is_wrong_is_none() {
+fn an_invalid_handshake_response_is_rejected() {
     type Answer = fn(&str) -> Vec<u8>;
     let table: [(&str, Answer); 5] = [
         ("Sec-WebSocket-Accept does not match the key", |_| {
@@ -67,7 +68,7 @@ fn an_answer_that_is_wrong_is_none() {
 }
 
 #[test]
-fn a_head_has_a_size() {
+fn the_size_of_a_head_is_limited() {
     let (message, _) = answered(|_| {
         let mut head = b"HTTP/1.1 101 Switching Protocols\r\nX: ".to_vec();
         head.resize(70 << 10, b'x');
@@ -79,23 +80,24 @@ fn a_head_has_a_size() {
 }
 
 #[test]
-fn a_server_that_ends_or_is_not_there_is_told() {
+fn a_disconnecting_or_missing_server_is_reported() {
     let peer = Peer::new(|mut socket: TcpStream| drop(head(&mut socket)));
     let mut bench = Bench::new();
     bench.open(&peer.url(), Settings::default());
     let (message, _) = bench.failed();
     assert!(message.contains("closed the connection") || message.contains("reset"), "{message}");
     peer.end();
-    // A port that nobody listens on: TCPMUX's (RFC 1078, historic). Of one that was free a moment ago that is not certain.
+    // The port of TCPMUX (RFC 1078, historic), on which no server listens. A port that was free a
+    // moment ago might be in use by now.
     bench.open("ws://127.0.0.1:1/", Settings::default());
     let (message, _) = bench.failed();
     assert!(message.contains(": Connection refused"), "{message}");
 }
 
 #[test]
-fn one_that_never_answers_is_given_up() {
+fn connecting_to_a_server_that_never_responds_times_out() {
     let settings = Settings { connect_timeout: SHORT, ..Settings::default() };
-    // Not to the connection, not to the request, and not with all of a head.
+    // The servers do not accept, do not respond, or send only a part of a head.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let half = Peer::new(|mut socket: TcpStream| {
         head(&mut socket);
@@ -109,13 +111,13 @@ fn one_that_never_answers_is_given_up() {
         let (message, status) = bench.failed();
         assert!(message.ends_with("did not respond within 0.3 s"), "{message}");
         assert_eq!(status, None);
-        assert!(began.elapsed() >= SHORT && began.elapsed() < PATIENCE);
+        assert!(began.elapsed() >= SHORT && began.elapsed() < TEST_TIMEOUT);
     }
     half.end();
 }
 
 #[test]
-fn closing_gives_up_connecting() {
+fn closing_cancels_connecting() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut bench = Bench::new();
     let client =
@@ -125,7 +127,7 @@ fn closing_gives_up_connecting() {
 }
 
 #[test]
-fn the_request_says_what_was_asked_for() {
+fn the_request_contains_the_settings() {
     let peer = Peer::new(|mut socket: TcpStream| {
         let head = head(&mut socket);
         socket.write_all(&response(&head, "Sec-WebSocket-Protocol: two\r\n")).unwrap();
@@ -176,7 +178,7 @@ fn a_request_that_cannot_be_written_is_an_error_at_once() {
     ];
     let mut clients = Clients::new(Box::new(|_| ()));
     for (settings, wanted) in table {
-        // No name is looked up: there is no such host.
+        // The name is not looked up, so it need not exist.
         let address = Address::parse("ws://nowhere.invalid/").unwrap();
         let error = clients.open(address, settings, &Roots::System).unwrap_err();
         assert!(matches!(error, OpenError::Request(_)));

@@ -1,10 +1,11 @@
-//! Each limit, exceeded.
+//! Tests that exceed each limit.
 
 use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use rookery_test_support::TEST_TIMEOUT;
 use rookery_websocket::protocol::OpCode;
 use rookery_websocket_client::{
     Address, Clients, Content, MAX_CLIENTS, OpenError, READ_AHEAD, Roots, SendOutcome, Settings,
@@ -14,7 +15,7 @@ use crate::messages::echo;
 use crate::support::{Bench, Peer, SHORT, client_frame, drain, frame};
 
 #[test]
-fn a_message_has_a_size() {
+fn the_size_of_a_message_is_limited() {
     let peer = Peer::upgraded(|mut socket| {
         socket.write_all(&frame(OpCode::Binary, &[1; 1000])).unwrap();
         socket.write_all(&frame(OpCode::Binary, &[2; 1001])).unwrap();
@@ -30,7 +31,7 @@ fn a_message_has_a_size() {
 }
 
 #[test]
-fn one_that_inflates_has_the_same() {
+fn the_size_of_an_inflated_message_is_limited() {
     let (_server, _listener, url) = echo();
     let mut bench = Bench::new();
     let settings = Settings { max_message_size: 10_000, compresses: true, ..Settings::default() };
@@ -42,7 +43,7 @@ fn one_that_inflates_has_the_same() {
 }
 
 #[test]
-fn what_waits_to_be_sent_has_a_bound_and_one_message_is_always_taken() {
+fn the_send_queue_is_limited_but_accepts_one_message_of_any_size() {
     let peer = Peer::upgraded(|mut socket| {
         std::thread::sleep(SHORT);
         let mut messages = 0;
@@ -55,7 +56,7 @@ fn what_waits_to_be_sent_has_a_bound_and_one_message_is_always_taken() {
     let mut bench = Bench::new();
     let client =
         bench.opened(&peer.url(), Settings { max_queue_size: queue, ..Settings::default() });
-    // More than the queue, and more than a system's buffers take of one that does not read.
+    // More than the queue and the system's buffers for a server that does not read.
     assert_eq!(bench.clients.send(client, Content::Binary(vec![0; 20 << 20])), SendOutcome::Queued);
     assert_eq!(bench.clients.send(client, Content::Binary(Vec::new())), SendOutcome::Full);
     bench.sent(client);
@@ -66,13 +67,13 @@ fn what_waits_to_be_sent_has_a_bound_and_one_message_is_always_taken() {
     }
     bench.sent(client);
     bench.clients.close(client, 1000, "");
-    // What was refused has not been sent.
+    // The refused message has not been sent.
     assert_eq!(peer.end(), taken);
 }
 
 #[test]
-fn what_the_application_does_not_take_is_not_read() {
-    // More than a system's buffers and what is read ahead.
+fn reading_stops_while_the_application_takes_nothing() {
+    // More than the system's buffers and the read-ahead.
     const MESSAGES: usize = 1000;
     const SIZE: usize = 64 << 10;
     let written = Arc::new(AtomicUsize::new(0));
@@ -87,7 +88,7 @@ fn what_the_application_does_not_take_is_not_read() {
     });
     let mut bench = Bench::new();
     let client = bench.opened(&peer.url(), Settings::default());
-    // Until the peer cannot go on.
+    // Waits until the server can send nothing more.
     let mut before = usize::MAX;
     while before != written.load(Ordering::SeqCst) {
         before = written.load(Ordering::SeqCst);
@@ -97,7 +98,7 @@ fn what_the_application_does_not_take_is_not_read() {
         before < MESSAGES,
         "all of {MESSAGES} messages were taken of a server that nobody listens to"
     );
-    // All that is there is what is read ahead: no more comes while none is taken.
+    // Only the read-ahead is available; nothing more is read until messages are taken.
     for _ in 0..READ_AHEAD / SIZE {
         assert_eq!(bench.message().as_bytes().len(), SIZE);
     }
@@ -110,8 +111,8 @@ fn what_the_application_does_not_take_is_not_read() {
 }
 
 #[test]
-fn a_process_has_so_many_clients() {
-    // Descriptors for them all.
+fn the_number_of_clients_is_limited() {
+    // Raises the limit of descriptors, so that all clients can be opened.
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid rlimit to write to, and then to read.
     unsafe {
@@ -132,7 +133,7 @@ fn a_process_has_so_many_clients() {
     assert!(matches!(error, OpenError::TooMany));
     assert_eq!(error.to_string(), "there are already 1000 clients: close some of them");
     clients.abandon(first);
-    let deadline = std::time::Instant::now() + crate::support::PATIENCE;
+    let deadline = std::time::Instant::now() + TEST_TIMEOUT;
     while open(&mut clients).is_err() {
         assert!(std::time::Instant::now() < deadline, "its place is free");
         std::thread::sleep(Duration::from_millis(5));

@@ -1,4 +1,5 @@
-//! Clients over real sockets: against the server of this project, and against peers made by hand.
+//! Tests of clients over real sockets, against this project's server and against hand-written
+//! servers.
 
 mod addresses;
 mod endings;

@@ -1,11 +1,11 @@
-//! Messages both ways, with the server of this project.
+//! Tests of messages in both directions, with this project's server.
 
 use rookery_server::{Config, Listener, ListenerConfig, Server};
 use rookery_websocket_client::{Content, Event, SendOutcome, Settings};
 
 use crate::support::Bench;
 
-/// A server that sends each message back.
+/// Starts a server that returns each message.
 pub(crate) fn echo() -> (Server, Listener, String) {
     let server = Server::with_closure_and_echo(Config::default(), |_| ());
     let listener =
@@ -15,7 +15,7 @@ pub(crate) fn echo() -> (Server, Listener, String) {
 }
 
 #[test]
-fn messages_go_and_come_in_order() {
+fn messages_keep_their_order_in_both_directions() {
     let (_server, _listener, url) = echo();
     for compresses in [false, true] {
         let mut bench = Bench::new();
@@ -35,7 +35,8 @@ fn messages_go_and_come_in_order() {
             assert_eq!(bench.message(), *content);
         }
         bench.clients.close(client, 3999, "done");
-        // What waits may be more than the close has time for; here all of it has been read.
+        // Waiting messages may need more time than the close timeout; here all of them have been
+        // read.
         assert_eq!(bench.closed(), (3999, String::new(), true));
         assert_eq!(bench.send(client, "late"), SendOutcome::Closed);
         assert_eq!(bench.clients.queued_bytes(client), 0);
@@ -43,7 +44,7 @@ fn messages_go_and_come_in_order() {
 }
 
 #[test]
-fn clients_are_told_apart() {
+fn events_name_their_client() {
     let (_server, _listener, url) = echo();
     let mut bench = Bench::new();
     let clients: Vec<u64> = (0..20).map(|_| bench.opened(&url, Settings::default())).collect();
@@ -61,7 +62,7 @@ fn clients_are_told_apart() {
 }
 
 #[test]
-fn nothing_is_sent_before_it_is_open() {
+fn messages_before_the_opening_are_refused() {
     let (_server, _listener, url) = echo();
     let mut bench = Bench::new();
     let client = bench.open(&url, Settings::default());

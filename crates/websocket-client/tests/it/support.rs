@@ -1,4 +1,4 @@
-//! Clients under test, and peers that do as they are told.
+//! Clients under test, and servers that follow a script.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,16 +6,14 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rookery_test_support::TEST_TIMEOUT;
 use rookery_websocket::protocol::{OpCode, accept_key, encode_close, encode_frame};
 use rookery_websocket_client::{Address, Clients, Content, Event, Roots, SendOutcome, Settings};
 
-/// Long enough for a machine that is busy with something else; nothing waits this long when all is well.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
-/// For what is expected to be too short.
+/// A limit for operations that are expected to time out.
 pub(crate) const SHORT: Duration = Duration::from_millis(300);
 
-/// Clients, and the wake-ups that they give.
+/// Clients, and the wake-ups that they cause.
 pub(crate) struct Bench {
     pub(crate) clients: Clients,
     woken: mpsc::Receiver<()>,
@@ -35,9 +33,9 @@ impl Bench {
         self.clients.open(Address::parse(url).unwrap(), settings, roots).unwrap()
     }
 
-    /// The next event, of which the application was told.
+    /// Waits for the next event, about which the application must have been notified.
     pub(crate) fn next(&mut self) -> Event {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             if let Some(event) = self.clients.next_event(0) {
                 return event;
@@ -47,7 +45,7 @@ impl Bench {
         }
     }
 
-    /// A client that is open.
+    /// Opens a client and returns its id.
     pub(crate) fn opened(&mut self, url: &str, settings: Settings) -> u64 {
         let client = self.open(url, settings);
         match self.next() {
@@ -57,7 +55,7 @@ impl Bench {
         client
     }
 
-    /// Why a client was not opened.
+    /// Returns the error of a client that could not be opened.
     pub(crate) fn failed(&mut self) -> (String, Option<u16>) {
         match self.next() {
             Event::Failed { message, status, .. } => (message, status),
@@ -65,7 +63,7 @@ impl Bench {
         }
     }
 
-    /// How a client ended: the code, the reason, and whether it was clean.
+    /// Returns how a client ended: the code, the reason, and whether both sides sent close frames.
     pub(crate) fn closed(&mut self) -> (u16, String, bool) {
         match self.next() {
             Event::Closed { code, reason, is_clean, .. } => (code, reason, is_clean),
@@ -84,9 +82,9 @@ impl Bench {
         self.clients.send(client, Content::Text(text.to_owned()))
     }
 
-    /// Waits until nothing waits to be sent.
+    /// Waits until all messages of a client have been sent.
     pub(crate) fn sent(&self, client: u64) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while self.clients.queued_bytes(client) > 0 {
             assert!(Instant::now() < deadline);
             std::thread::sleep(Duration::from_millis(1));
@@ -94,7 +92,7 @@ impl Bench {
     }
 }
 
-/// A peer that accepts one connection, and does with it what it is told.
+/// A server that accepts one connection and runs a function with it.
 pub(crate) struct Peer<T> {
     address: SocketAddr,
     done: JoinHandle<T>,
@@ -106,14 +104,15 @@ impl<T: Send + 'static> Peer<T> {
         let address = listener.local_addr().unwrap();
         let done = std::thread::spawn(move || {
             let socket = listener.accept().unwrap().0;
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
-            socket.set_write_timeout(Some(PATIENCE)).unwrap();
+            socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+            socket.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
             serve(socket)
         });
         Peer { address, done }
     }
 
-    /// One that upgrades as it should, and then does with the socket what it is told.
+    /// Creates a server that completes the opening handshake and then runs a function with the
+    /// socket.
     pub(crate) fn upgraded(serve: impl FnOnce(TcpStream) -> T + Send + 'static) -> Peer<T> {
         Peer::new(|mut socket| {
             let head = head(&mut socket);
@@ -131,7 +130,7 @@ impl<T: Send + 'static> Peer<T> {
     }
 }
 
-/// A request's head.
+/// Reads the head of a request.
 pub(crate) fn head(socket: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\r\n\r\n") {
@@ -142,7 +141,7 @@ pub(crate) fn head(socket: &mut TcpStream) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// The value of a header of a head.
+/// Returns the value of a header in a head.
 pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| {
         let (named, value) = line.split_once(':')?;
@@ -150,17 +149,18 @@ pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// The response that RFC 6455 asks for, with more headers.
+/// Returns the response that RFC 6455 requires, with additional headers.
 pub(crate) fn response(head: &str, more: &str) -> Vec<u8> {
     let key = header(head, "sec-websocket-key").unwrap();
     let accept = String::from_utf8(accept_key(key.as_bytes()).to_vec()).unwrap();
     format!(
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n{more}\r\n"
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: \
+         Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n{more}\r\n"
     )
     .into_bytes()
 }
 
-/// A server's frame.
+/// Encodes a frame of a server.
 pub(crate) fn frame(opcode: OpCode, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     encode_frame(&mut out, opcode, true, None, payload);
@@ -173,7 +173,8 @@ pub(crate) fn close_frame(code: u16, reason: &str) -> Vec<u8> {
     out
 }
 
-/// A client's frame, unmasked: its first byte, and its payload. None at the end.
+/// Reads a frame of a client and returns its first byte and its unmasked payload, or `None` at the
+/// end.
 pub(crate) fn client_frame(socket: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
     let mut start = [0; 2];
     socket.read_exact(&mut start).ok()?;
@@ -201,7 +202,7 @@ pub(crate) fn client_frame(socket: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
     Some((start[0], payload))
 }
 
-/// Reads to the end of a connection, also to one that is reset.
+/// Reads to the end of a connection, even if the connection is reset.
 pub(crate) fn drain(socket: &mut TcpStream) {
     let mut bytes = [0; 4096];
     while matches!(socket.read(&mut bytes), Ok(n) if n > 0) {}

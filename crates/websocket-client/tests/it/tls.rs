@@ -1,31 +1,29 @@
-//! `wss`, and servers that cannot be trusted. The certificates are those of the server's tests.
+//! Tests of `wss`, including servers that must not be trusted. The certificates are those of the
+//! server's tests.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rookery_server::tls::{CertificatePair, Pem, Tls, TlsSettings};
 use rookery_server::{Config, Listener, ListenerConfig, Server};
+use rookery_test_support::tls_file;
 use rookery_websocket_client::{Clients, Content, Event, OpenError, Roots, RootsError, Settings};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::support::{Bench, Peer, SHORT, drain};
 
-fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls").join(name)
-}
-
 fn roots(name: &str) -> Roots {
-    Roots::Custom(file(name).display().to_string())
+    Roots::Custom(tls_file(name).display().to_string())
 }
 
-/// A server that sends each message back, with the certificate of that name: its port.
+/// Starts a server that returns each message and has the certificate with this name; returns its
+/// port.
 fn secure_echo(name: &str) -> (Server, Listener, u16) {
     let pair = CertificatePair {
-        certificate: Pem::File(file(&format!("{name}.pem"))),
-        key: Pem::File(file(&format!("{name}.key"))),
+        certificate: Pem::File(tls_file(&format!("{name}.pem"))),
+        key: Pem::File(tls_file(&format!("{name}.key"))),
     };
     let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
     let site = ListenerConfig {
@@ -45,9 +43,9 @@ fn failed(url: &str, roots: &Roots) -> String {
 }
 
 #[test]
-fn wss_with_an_own_authority() {
+fn wss_works_with_a_private_authority() {
     let (_server, _listener, port) = secure_echo("localhost");
-    let text = std::fs::read_to_string(file("ca.pem")).unwrap();
+    let text = std::fs::read_to_string(tls_file("ca.pem")).unwrap();
     for roots in [roots("ca.pem"), Roots::Custom(text)] {
         let mut bench = Bench::new();
         let client =
@@ -69,14 +67,15 @@ fn the_error_for_an_untrusted_authority_names_a_remedy() {
     let message = failed(&format!("wss://localhost:{port}/"), &roots("stranger.pem"));
     assert!(
         message.contains(
-            "its certificate authority is not trusted here; give the authority's certificate as `ca`"
+            "its certificate authority is not trusted here; give the authority's certificate as \
+             `ca`"
         ),
         "{message}"
     );
 }
 
 #[test]
-fn a_certificate_is_for_a_name() {
+fn a_certificate_for_another_name_is_rejected() {
     let (_server, _listener, port) = secure_echo("other");
     let message = failed(&format!("wss://localhost:{port}/"), &roots("ca.pem"));
     assert!(
@@ -86,11 +85,11 @@ fn a_certificate_is_for_a_name() {
 }
 
 #[test]
-fn one_that_has_expired_is_refused() {
-    // The server of this project does not start with one.
+fn an_expired_certificate_is_rejected() {
+    // The project's own server does not start with such a certificate.
     let peer = Peer::new(|socket: TcpStream| {
-        let certificate = CertificateDer::from_pem_file(file("expired.pem")).unwrap();
-        let key = PrivateKeyDer::from_pem_file(file("expired.key")).unwrap();
+        let certificate = CertificateDer::from_pem_file(tls_file("expired.pem")).unwrap();
+        let key = PrivateKeyDer::from_pem_file(tls_file("expired.key")).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -100,11 +99,11 @@ fn one_that_has_expired_is_refused() {
             .unwrap();
         let session = rustls::ServerConnection::new(Arc::new(config)).unwrap();
         let mut stream = rustls::StreamOwned::new(session, socket);
-        // Nothing of a request comes.
+        // No part of a request arrives.
         stream.read(&mut [0; 100]).unwrap_or(0)
     });
     let port = peer.url().trim_end_matches('/').rsplit(':').next().unwrap().to_owned();
-    // Its own authority, so that nothing else is wrong with it.
+    // The certificate is its own trusted root, so that the expiry is the only problem.
     let message = failed(&format!("wss://localhost:{port}/"), &roots("expired.pem"));
     assert!(message.contains("expired"), "{message}");
     assert_eq!(peer.end(), 0);
@@ -123,7 +122,7 @@ fn the_error_for_a_server_without_tls_suggests_ws() {
 }
 
 #[test]
-fn one_that_never_shakes_hands_is_given_up() {
+fn a_tls_handshake_without_response_times_out() {
     let peer = Peer::new(|mut socket: TcpStream| drain(&mut socket));
     let url = peer.url().replace("ws://127.0.0.1", "wss://localhost");
     let mut bench = Bench::new();
@@ -134,7 +133,7 @@ fn one_that_never_shakes_hands_is_given_up() {
 }
 
 #[test]
-fn roots_that_are_none_are_an_error_at_once() {
+fn invalid_roots_are_an_error_at_once() {
     let mut clients = Clients::new(Box::new(|_| ()));
     let mut open = |roots: Roots| {
         let address = rookery_websocket_client::Address::parse("wss://localhost:1/").unwrap();

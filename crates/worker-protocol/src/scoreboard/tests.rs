@@ -1,94 +1,96 @@
 use super::*;
 
 #[test]
-fn reads_what_was_written() {
+fn what_is_written_is_read() {
     let scoreboard = Scoreboard::new();
-    assert!(scoreboard.is_signed());
+    assert!(scoreboard.has_valid_signature());
     let first = scoreboard.read();
     assert_eq!(
-        (first.r, first.since, first.pid, first.is_stopping),
+        (first.r_state, first.since, first.pid, first.is_stopping),
         (RState::Starting, 0, 0, false)
     );
-    scoreboard.introduce(12, 13);
+    scoreboard.set_process(12, 13);
     for _ in 0..3 {
-        scoreboard.hand();
+        scoreboard.count_handed();
     }
-    scoreboard.take_back();
+    scoreboard.uncount_handed();
     scoreboard.open_session();
     scoreboard.open_session();
     scoreboard.close_session();
     scoreboard.open_connection();
     scoreboard.open_connection();
     scoreboard.close_connection();
-    scoreboard.r_is(RState::Busy, 1_000_000);
-    scoreboard.take();
+    scoreboard.set_r_state(RState::Busy, 1_000_000);
+    scoreboard.count_taken();
     scoreboard.stop();
     let read = scoreboard.read();
-    assert_eq!((read.r, read.since, read.pid, read.r_thread), (RState::Busy, 1_000_000, 12, 13));
+    assert_eq!(
+        (read.r_state, read.since, read.pid, read.r_thread),
+        (RState::Busy, 1_000_000, 12, 13)
+    );
     assert_eq!((read.handed, read.taken, read.done, read.sessions), (2, 1, 0, 1));
     assert_eq!(read.connections, 1);
     assert_eq!((read.queued(), read.pending()), (1, 1));
     assert!(read.is_stopping);
-    assert_eq!(read.lasts(1_000_500), Duration::from_nanos(500));
-    scoreboard.done(1_000_700);
+    assert_eq!(read.elapsed(1_000_500), Duration::from_nanos(500));
+    scoreboard.count_done(1_000_700);
     assert_eq!(scoreboard.read().pending(), 0);
 }
 
 #[test]
-fn sums_busy_time_by_activity() {
+fn what_r_was_busy_with_is_summed() {
     let ms = |ms: u64| ms * 1_000_000;
     let sums = |scoreboard: &Scoreboard, now| {
         let read = scoreboard.read();
-        [read.busy_by(ms(now)).as_millis(), read.answering.as_millis()]
+        [read.busy_time(ms(now)).as_millis(), read.busy_with_requests.as_millis()]
     };
     let scoreboard = Scoreboard::new();
-    scoreboard.r_is(RState::Starting, ms(5));
-    // The time that R took to start does not count.
-    scoreboard.r_is(RState::Busy, ms(1_000));
+    scoreboard.set_r_state(RState::Starting, ms(5));
+    // What it took to start is none of it.
+    scoreboard.set_r_state(RState::Busy, ms(1_000));
     assert_eq!(sums(&scoreboard, 1_000), [0, 0]);
     assert_eq!(sums(&scoreboard, 1_004), [4, 0]);
-    // A request of 7 ms, other work of 2 ms, a wait of 100 ms, two messages of 30 ms in total,
-    // and another request of 1 ms.
-    scoreboard.r_is(RState::Busy, ms(1_010));
-    scoreboard.done(ms(1_017));
+    // A request of 7 ms, behind it something of 2, a wait of 100, messages of 30 in two, and another request of 1.
+    scoreboard.set_r_state(RState::Busy, ms(1_010));
+    scoreboard.count_done(ms(1_017));
     assert_eq!(sums(&scoreboard, 1_017), [17, 17]);
-    scoreboard.r_is(RState::Idle, ms(1_019));
+    scoreboard.set_r_state(RState::Idle, ms(1_019));
     assert_eq!(sums(&scoreboard, 1_119), [19, 19]);
-    scoreboard.r_is(RState::Messages, ms(1_119));
+    scoreboard.set_r_state(RState::Messages, ms(1_119));
     assert_eq!(sums(&scoreboard, 1_129), [29, 19]);
-    scoreboard.r_is(RState::Messages, ms(1_129));
-    scoreboard.r_is(RState::Busy, ms(1_149));
-    scoreboard.done(ms(1_150));
-    scoreboard.r_is(RState::Idle, ms(1_150));
+    scoreboard.set_r_state(RState::Messages, ms(1_129));
+    scoreboard.set_r_state(RState::Busy, ms(1_149));
+    scoreboard.count_done(ms(1_150));
+    scoreboard.set_r_state(RState::Idle, ms(1_150));
     assert_eq!(sums(&scoreboard, 1_400), [50, 20]);
-    // A promise responds during a wait, which does not count as busy.
-    scoreboard.done(ms(1_200));
+    // Answered by a promise, in a wait that is none of R's being busy.
+    scoreboard.count_done(ms(1_200));
     assert_eq!((sums(&scoreboard, 1_250), scoreboard.read().since), ([50, 20], ms(1_150)));
-    // An idle state that has not been renewed is a callback, and does not count for requests.
+    // A wait that has not been renewed is a callback, and for no request.
     assert_eq!(sums(&scoreboard, 1_450), [50, 20]);
     assert_eq!(sums(&scoreboard, 1_451), [351, 20]);
-    scoreboard.r_is(RState::Busy, ms(1_550));
+    scoreboard.set_r_state(RState::Busy, ms(1_550));
     assert_eq!(sums(&scoreboard, 1_550), [450, 20]);
-    // A clock that is set back does not reduce the sums.
-    scoreboard.r_is(RState::Idle, ms(1_540));
+    // A clock that goes back takes nothing away.
+    scoreboard.set_r_state(RState::Idle, ms(1_540));
     assert_eq!(sums(&scoreboard, 1_540), [450, 20]);
 }
 
 #[test]
-fn idle_expires_unless_renewed() {
+fn idle_is_idle_while_it_is_renewed() {
     let scoreboard = Scoreboard::new();
-    scoreboard.r_is(RState::Idle, 1_000_000_000);
+    scoreboard.set_r_state(RState::Idle, 1_000_000_000);
     let read = scoreboard.read();
     assert!(read.is_idle(1_000_000_000) && read.is_idle(1_300_000_000));
     assert!(!read.is_idle(1_300_000_001));
-    // A start time in the future, from a hostile worker, neither panics nor gives a duration.
-    assert!(read.is_idle(5) && read.lasts(5).is_zero());
-    scoreboard.r_is(RState::Busy, 1_000_000_000);
+    // A time that has not come, of a worker that lies: no panic, and idle for no time.
+    assert!(read.is_idle(5) && read.elapsed(5).is_zero());
+    scoreboard.set_r_state(RState::Busy, 1_000_000_000);
     assert!(!scoreboard.read().is_idle(1_000_000_000));
 }
 
 #[test]
-fn has_begun_considers_the_latest_request_of_a_place() {
+fn of_a_place_the_latest_request_that_was_begun_counts() {
     let scoreboard = Scoreboard::new();
     let ticket = |sequence| Ticket::new(sequence, 7).unwrap();
     assert!(!scoreboard.has_begun(ticket(1)));
@@ -96,13 +98,13 @@ fn has_begun_considers_the_latest_request_of_a_place() {
     assert!(scoreboard.has_begun(ticket(5)) && !scoreboard.has_begun(ticket(6)));
     assert!(!scoreboard.has_begun(Ticket::new(5, 8).unwrap()));
     assert!(scoreboard.begin(ticket(6)));
-    // A late attempt to begin an abandoned request fails, and the later request stays begun.
+    // An abandoned one, late: nobody waits for it, and what was begun stays begun.
     assert!(!scoreboard.begin(ticket(5)));
     assert!(scoreboard.has_begun(ticket(6)) && !scoreboard.has_begun(ticket(7)));
 }
 
 #[test]
-fn a_request_is_either_begun_or_withdrawn() {
+fn a_request_is_begun_or_withdrawn_and_never_both() {
     let scoreboard = Scoreboard::new();
     let ticket = |sequence| Ticket::new(sequence, 7).unwrap();
     assert!(
@@ -116,7 +118,7 @@ fn a_request_is_either_begun_or_withdrawn() {
             && !scoreboard.withdraw(ticket(2))
             && scoreboard.has_begun(ticket(2))
     );
-    // Withdrawing an earlier request changes nothing.
+    // A withdrawal of an earlier request changes nothing.
     assert!(!scoreboard.withdraw(ticket(1)) && scoreboard.has_begun(ticket(2)));
     let last = if cfg!(miri) { 100 } else { 20_000 };
     for sequence in 3..last {
@@ -130,7 +132,7 @@ fn a_request_is_either_begun_or_withdrawn() {
 }
 
 #[test]
-fn handles_arbitrary_values_in_memory() {
+fn every_word_that_somebody_may_write_means_something() {
     let scoreboard = Scoreboard::new();
     for word in [0, 1, 2, 3, u64::MAX, u64::MAX - 1, 1 << 63, 0x5555_5555_5555_5555] {
         scoreboard.r.0.state.store(word, Relaxed);
@@ -139,7 +141,7 @@ fn handles_arbitrary_values_in_memory() {
             &rs.taken,
             &rs.done,
             &rs.busy,
-            &rs.answering,
+            &rs.busy_with_requests,
             &scoreboard.io.0.handed,
             &scoreboard.io.0.sessions,
         ];
@@ -149,24 +151,29 @@ fn handles_arbitrary_values_in_memory() {
         scoreboard.r.0.taken.store(word.wrapping_add(1), Relaxed);
         scoreboard.begun[3].store(word, Relaxed);
         let read = scoreboard.read();
-        let _ =
-            (read.queued(), read.pending(), read.lasts(0), read.lasts(u64::MAX), read.is_idle(17));
-        let _ = (read.busy_by(0), read.busy_by(u64::MAX));
+        let _ = (
+            read.queued(),
+            read.pending(),
+            read.elapsed(0),
+            read.elapsed(u64::MAX),
+            read.is_idle(17),
+        );
+        let _ = (read.busy_time(0), read.busy_time(u64::MAX));
         let _ = scoreboard.has_begun(Ticket::new(u64::MAX >> 10, 3).unwrap());
         let _ = scoreboard.begin(Ticket::new(1, 3).unwrap());
         let _ = scoreboard.withdraw(Ticket::new(1, 3).unwrap());
         scoreboard.close_session();
-        scoreboard.hand();
-        scoreboard.r_is(RState::Idle, 5);
-        scoreboard.done(u64::MAX);
-        let _ = scoreboard.read().busy_by(u64::MAX);
+        scoreboard.count_handed();
+        scoreboard.set_r_state(RState::Idle, 5);
+        scoreboard.count_done(u64::MAX);
+        let _ = scoreboard.read().busy_time(u64::MAX);
     }
     scoreboard.version.store(VERSION + 1, Relaxed);
-    assert!(!scoreboard.is_signed());
+    assert!(!scoreboard.has_valid_signature());
 }
 
 #[test]
-fn readers_never_see_more_taken_than_handed_or_more_done_than_taken() {
+fn a_reader_finds_no_more_taken_than_handed_and_no_more_done_than_taken() {
     let scoreboard = Scoreboard::new();
     let rounds = if cfg!(miri) { 200 } else { 200_000 };
     std::thread::scope(|scope| {
@@ -174,25 +181,25 @@ fn readers_never_see_more_taken_than_handed_or_more_done_than_taken() {
         let scoreboard = &scoreboard;
         scope.spawn(move || {
             for sequence in 1..=rounds {
-                scoreboard.hand();
+                scoreboard.count_handed();
                 handed.send(Ticket::new(sequence, (sequence % 8) as usize).unwrap()).unwrap();
             }
         });
         scope.spawn(move || {
             for ticket in taker {
-                scoreboard.r_is(RState::Busy, 2 * ticket.sequence() - 1);
-                scoreboard.take();
+                scoreboard.set_r_state(RState::Busy, 2 * ticket.sequence() - 1);
+                scoreboard.count_taken();
                 assert!(scoreboard.begin(ticket));
-                scoreboard.done(2 * ticket.sequence());
+                scoreboard.count_done(2 * ticket.sequence());
             }
         });
         loop {
             let read = scoreboard.read();
             assert!(read.done <= read.taken && read.taken <= read.handed, "{read:?}");
-            // Each request takes a nanosecond, and R is also busy between requests.
-            assert!(read.answering >= Duration::from_nanos(read.done), "{read:?}");
+            // Each takes a nanosecond, and R is busy in between as well.
+            assert!(read.busy_with_requests >= Duration::from_nanos(read.done), "{read:?}");
             let most = Duration::from_nanos(2 * rounds);
-            assert!(read.busy <= most && read.answering <= most, "{read:?}");
+            assert!(read.busy <= most && read.busy_with_requests <= most, "{read:?}");
             if read.done == rounds {
                 break;
             }
@@ -200,4 +207,16 @@ fn readers_never_see_more_taken_than_handed_or_more_done_than_taken() {
         }
     });
     assert!(scoreboard.has_begun(Ticket::new(rounds, (rounds % 8) as usize).unwrap()));
+}
+
+#[test]
+fn begun_requests_are_those_that_r_had_begun_at_that_moment() {
+    let scoreboard = Scoreboard::new();
+    let ticket = |sequence| Ticket::new(sequence, 7).unwrap();
+    assert!(!scoreboard.begun_requests().contains(ticket(1)));
+    assert!(scoreboard.begin(ticket(1)) && scoreboard.withdraw(Ticket::new(2, 8).unwrap()));
+    let begun = scoreboard.begun_requests();
+    assert!(scoreboard.begin(ticket(3)));
+    assert!(begun.contains(ticket(1)) && !begun.contains(ticket(3)));
+    assert!(!begun.contains(Ticket::new(2, 8).unwrap()));
 }

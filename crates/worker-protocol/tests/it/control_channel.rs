@@ -1,4 +1,4 @@
-//! The control channel over a real pair of sockets.
+//! Tests of the control channel over a real pair of sockets.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -11,7 +11,7 @@ use rookery_worker_protocol::{
 
 use crate::support::start;
 
-/// What comes, for as long as a machine may take.
+/// Waits for the next packet.
 fn wait(control: &ControlChannel) -> Received {
     let until = Instant::now() + Duration::from_secs(60);
     loop {
@@ -25,13 +25,13 @@ fn wait(control: &ControlChannel) -> Received {
 }
 
 fn send(end: &OwnedFd, bytes: &[u8]) {
-    // SAFETY: as many bytes as said.
+    // SAFETY: the pointer and the length are those of `bytes`.
     let sent = unsafe { libc::send(end.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
     assert_eq!(usize::try_from(sent), Ok(bytes.len()));
 }
 
 #[test]
-fn messages_go_both_ways_and_what_is_none_is_told_apart() {
+fn messages_pass_in_both_directions_and_malformed_packets_are_detected() {
     let (ours, theirs) = ControlChannel::pair().unwrap();
     assert_eq!(ours.receive(), Received::Nothing);
     for wrong in [&b"Rk"[..], &[0; 16], &[0; 17], &[b'x'; 10_000]] {
@@ -51,14 +51,14 @@ fn messages_go_both_ways_and_what_is_none_is_told_apart() {
     assert_eq!(theirs.receive(), Received::Message(Message::Ping(3)));
     theirs.send(Message::Pong(3)).unwrap();
     drop(theirs);
-    // What was said before the end is heard.
+    // A message that was sent before the end is received.
     assert_eq!(ours.receive(), Received::Message(Message::Pong(3)));
     assert_eq!(ours.receive(), Received::End);
     assert_eq!(ours.send(Message::Stop).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
 }
 
 #[test]
-fn an_announcement_has_any_bytes_up_to_a_limit() {
+fn an_announcement_carries_any_bytes_up_to_a_limit() {
     let (ours, theirs) = ControlChannel::pair().unwrap();
     let theirs = ControlChannel::attach(theirs).unwrap();
     for (number, len) in
@@ -81,10 +81,10 @@ fn an_announcement_has_any_bytes_up_to_a_limit() {
 }
 
 #[test]
-fn an_announcement_of_a_wrong_length_is_none_and_what_follows_is_heard() {
+fn an_announcement_of_a_wrong_length_is_malformed_and_later_packets_arrive() {
     let (ours, theirs) = ControlChannel::pair().unwrap();
     send(&theirs, &[b"Rk\x01S", &vec![0; 8 + MAX_ANNOUNCEMENT_SIZE + 1][..]].concat());
-    // And packets that are too short for the number.
+    // Also packets that are too short to contain the number.
     send(&theirs, b"Rk\x01S");
     send(&theirs, b"Rk\x01S\0\0\0\0\0\0\0");
     send(&theirs, &Message::Leaving.encode());
@@ -95,7 +95,7 @@ fn an_announcement_of_a_wrong_length_is_none_and_what_follows_is_heard() {
 }
 
 #[test]
-fn an_end_that_left_something_unread_is_an_end() {
+fn an_end_that_leaves_packets_unread_is_detected() {
     let (ours, theirs) = ControlChannel::pair().unwrap();
     ours.send(Message::Ping(1)).unwrap();
     drop(theirs);
@@ -103,28 +103,28 @@ fn an_end_that_left_something_unread_is_an_end() {
 }
 
 #[test]
-fn who_does_not_read_is_not_waited_for() {
+fn sending_does_not_wait_for_a_reader() {
     let (ours, _theirs) = ControlChannel::pair().unwrap();
     let refused = (0..1_000_000).find_map(|number| ours.send(Message::Ping(number)).err());
     assert_eq!(refused.unwrap().kind(), io::ErrorKind::WouldBlock);
 }
 
 #[test]
-fn descriptors_that_come_along_are_not_taken() {
+fn descriptors_in_packets_are_not_received() {
     let (ours, theirs) = ControlChannel::pair().unwrap();
     let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let passed = io::stderr();
     let bytes = Message::Ping(1).encode();
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut room = [0_u64; 8];
-    // SAFETY: all zeros is a message of nothing.
+    // SAFETY: a zeroed `msghdr` is a valid empty message.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = room.as_mut_ptr().cast();
-    // SAFETY: numbers alone.
+    // SAFETY: the macro only computes a number.
     message.msg_controllen = unsafe { libc::CMSG_SPACE(4) } as usize;
-    // SAFETY: there is room for one header and one descriptor, as said.
+    // SAFETY: the control buffer has capacity for one header and one descriptor.
     unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         (*header).cmsg_level = libc::SOL_SOCKET;
@@ -132,10 +132,10 @@ fn descriptors_that_come_along_are_not_taken() {
         (*header).cmsg_len = libc::CMSG_LEN(4) as usize;
         libc::CMSG_DATA(header).cast::<libc::c_int>().write_unaligned(passed.as_raw_fd());
     }
-    // Other tests open and close some meanwhile: many of them would be seen.
+    // Other tests open and close a few descriptors meanwhile, but a leak of many would be visible.
     let before = count();
     for _ in 0..100 {
-        // SAFETY: a whole message.
+        // SAFETY: `message` is completely initialized and its pointers are valid.
         let sent = unsafe { libc::sendmsg(theirs.as_raw_fd(), &raw const message, 0) };
         assert_eq!(sent, 16, "{}", io::Error::last_os_error());
         assert_eq!(ours.receive(), Received::Message(Message::Ping(1)));
@@ -144,13 +144,13 @@ fn descriptors_that_come_along_are_not_taken() {
 }
 
 #[test]
-fn nothing_else_is_a_control_channel() {
+fn other_descriptors_are_rejected_as_control_channels() {
     let folder = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(folder.path().join("listener")).unwrap();
-    // SAFETY: numbers alone.
+    // SAFETY: `socket` takes only numbers.
     let packets =
         unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
-    // SAFETY: just made.
+    // SAFETY: the descriptor has just been opened and belongs to nothing else.
     let packets = unsafe { OwnedFd::from_raw_fd(packets) };
     for (what, fd) in [
         ("a file", OwnedFd::from(tempfile::tempfile().unwrap())),
@@ -165,24 +165,24 @@ fn nothing_else_is_a_control_channel() {
 }
 
 #[test]
-fn the_end_of_a_process_is_the_end_of_its_channel() {
-    let mut worker = start("control_channel::answers", "");
+fn the_channel_ends_with_its_process() {
+    let mut worker = start("control_channel::responds_to_pings", "");
     worker.control.send(Message::Ping(5)).unwrap();
     assert_eq!(wait(&worker.control), Received::Message(Message::Pong(5)));
     worker.process.kill().unwrap();
     assert_eq!(wait(&worker.control), Received::End);
-    // And the other way: it ends because nobody is there.
-    let mut worker = start("control_channel::answers", "");
+    // In the other direction, the worker exits because its supervisor is gone.
+    let mut worker = start("control_channel::responds_to_pings", "");
     let (nobody, _) = ControlChannel::pair().unwrap();
     drop(std::mem::replace(&mut worker.control, nobody));
     assert!(worker.process.wait().unwrap().success());
 }
 
-/// The worker's side: answers until its supervisor has gone.
+/// Runs in the worker process: responds to pings until the supervisor closes the channel.
 #[test]
 #[ignore = "started by the test above"]
-fn answers() {
-    // SAFETY: no other thread of this process is at the environment, and nobody has these descriptors.
+fn responds_to_pings() {
+    // SAFETY: no other thread uses the environment, and the descriptors belong to nothing else.
     let control = unsafe { Inherited::take() }.unwrap().unwrap().control;
     loop {
         match wait(&control) {

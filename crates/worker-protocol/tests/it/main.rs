@@ -1,4 +1,4 @@
-//! Supervisors and workers as processes, over the system's own descriptors.
+//! Tests with supervisors and workers as real processes that share descriptors.
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,4 @@
-//! The scoreboard between processes: after a SIGKILL, and with a worker that is hostile.
+//! Tests of the scoreboard between processes: after a SIGKILL, and with a hostile worker.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -14,11 +14,11 @@ use crate::support::start;
 
 const SIZE: u64 = size_of::<Scoreboard>() as u64;
 
-/// How often a worker is killed.
+/// The number of workers that are killed.
 const KILLS: u32 = 25;
 
 #[test]
-fn after_a_kill_what_r_has_begun_is_known() {
+fn after_a_kill_the_begun_requests_are_known() {
     let mut begun_but_undone = 0;
     for kill in 0..KILLS {
         let mut worker = start("scoreboard::handles_requests", "");
@@ -28,11 +28,11 @@ fn after_a_kill_what_r_has_begun_is_known() {
             line.clear();
             assert!(lines.read_line(&mut line).unwrap() > 0, "it ended before");
         }
-        // Another moment each time, of requests that take a few microseconds each.
+        // Each request takes a few microseconds, and each kill happens at another moment.
         std::thread::sleep(Duration::from_micros(u64::from(kill) * 137 % 3_000));
         worker.process.kill().unwrap();
         worker.process.wait().unwrap();
-        // What its handlers did.
+        // The last request that the handlers completed.
         let done: u64 = lines
             .lines()
             .map_while(Result::ok)
@@ -43,35 +43,35 @@ fn after_a_kill_what_r_has_begun_is_known() {
         for sequence in done.saturating_sub(4).max(1)..=done {
             assert!(worker.scoreboard.has_begun(ticket(sequence)), "{sequence} of {done}");
         }
-        // At the most the next has begun and done nothing yet.
+        // At most the next request has begun without having been completed.
         begun_but_undone += u32::from(worker.scoreboard.has_begun(ticket(done + 1)));
         assert!(!worker.scoreboard.has_begun(ticket(done + 2)), "{done}");
         let read = worker.scoreboard.read();
         assert!(read.taken >= done && read.taken <= done + 1, "{read:?}, {done}");
-        assert_eq!((read.r, read.pid), (RState::Busy, worker.process.id()));
+        assert_eq!((read.r_state, read.pid), (RState::Busy, worker.process.id()));
     }
     println!("begun and nothing done yet: {begun_but_undone} of {KILLS}");
 }
 
-/// The worker's side: handlers that each do what can be seen.
+/// Runs in the worker process: handles requests, each with a visible effect.
 #[test]
 #[ignore = "started by the test above"]
 fn handles_requests() {
-    // SAFETY: no other thread of this process is at the environment, and nobody has these descriptors.
+    // SAFETY: no other thread uses the environment, and the descriptors belong to nothing else.
     let scoreboard = unsafe { Inherited::take() }.unwrap().unwrap().scoreboard;
-    scoreboard.introduce(std::process::id(), 0);
-    scoreboard.r_is(RState::Busy, now());
-    // Not through the harness's buffer: each line is one call of the system.
+    scoreboard.set_process(std::process::id(), 0);
+    scoreboard.set_r_state(RState::Busy, now());
+    // Bypasses the buffer of the test harness, so that each line is written with one system call.
     let mut out = File::from(io::stdout().lock_fd());
     out.write_all(b"\nbegins\n").unwrap();
     for sequence in 1.. {
-        scoreboard.hand();
-        scoreboard.take();
+        scoreboard.count_handed();
+        scoreboard.count_taken();
         assert!(scoreboard.begin(Ticket::new(sequence, (sequence % 5) as usize).unwrap()));
         if out.write_all(format!("{sequence}\n").as_bytes()).is_err() {
             return;
         }
-        scoreboard.done(now());
+        scoreboard.count_done(now());
     }
 }
 
@@ -87,13 +87,13 @@ impl LockFd for io::Stdout {
 }
 
 #[test]
-fn a_hostile_worker_cannot_take_the_memory_away_nor_write_what_is_not_understood() {
+fn a_hostile_worker_can_neither_truncate_the_memory_nor_write_unhandled_values() {
     let (scoreboard, memory) = SharedScoreboard::create().unwrap();
     let memory = File::from(memory);
     for len in [0, SIZE - 1, SIZE + 1] {
         assert_eq!(memory.set_len(len).unwrap_err().raw_os_error(), Some(libc::EPERM), "{len}");
     }
-    // SAFETY: numbers alone.
+    // SAFETY: `fcntl` takes only numbers here.
     let sealed = unsafe { libc::fcntl(memory.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_WRITE) };
     assert_eq!(sealed, -1, "it could have kept itself from writing");
     let tickets = Tickets::new();
@@ -112,39 +112,39 @@ fn a_hostile_worker_cannot_take_the_memory_away_nor_write_what_is_not_understood
         let _ = (
             read.queued(),
             read.pending(),
-            read.lasts(now()),
+            read.elapsed(now()),
             read.is_idle(now()),
-            read.busy_by(now()),
+            read.busy_time(now()),
         );
         let _ = held.iter().filter(|held| scoreboard.has_begun(held.ticket())).count();
     }
     let hole = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     let size = libc::off_t::try_from(SIZE).unwrap();
-    // SAFETY: an open descriptor.
+    // SAFETY: the descriptor is open, and `fallocate` takes only numbers.
     let punched = unsafe { libc::fallocate(memory.as_raw_fd(), hole, 0, size) };
     assert_eq!(punched, 0);
     assert_eq!(scoreboard.read().taken, 0);
     assert!(!scoreboard.has_begun(held[0].ticket()));
 }
 
-/// Memory of this size with these bytes at its beginning, and these seals.
+/// Creates memory of this size with these bytes at its beginning and with these seals.
 fn memory(size: u64, begin: &[u8], seals: libc::c_int) -> OwnedFd {
-    // SAFETY: a name that ends in a zero.
+    // SAFETY: the name ends with a zero byte.
     let fd = unsafe {
         libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
     };
     assert!(fd >= 0);
-    // SAFETY: just made.
+    // SAFETY: the descriptor has just been opened and belongs to nothing else.
     let memory = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
     memory.set_len(size).unwrap();
     memory.write_all_at(begin, 0).unwrap();
-    // SAFETY: numbers alone.
+    // SAFETY: `fcntl` takes only numbers here.
     assert_eq!(unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) }, 0);
     memory.into()
 }
 
 #[test]
-fn a_worker_takes_no_other_memory() {
+fn a_worker_rejects_other_memory() {
     let all = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     let (scoreboard, real) = SharedScoreboard::create().unwrap();
     let mut sign = [0; 16];
@@ -172,13 +172,13 @@ fn a_worker_takes_no_other_memory() {
 
 /// Both mappings are the same memory.
 #[test]
-fn what_one_writes_the_other_reads() {
+fn both_mappings_share_the_memory() {
     let (scoreboard, memory) = SharedScoreboard::create().unwrap();
     let theirs = SharedScoreboard::attach(&memory).unwrap();
     let ticket = Ticket::new(9, 4).unwrap();
-    theirs.r_is(RState::Busy, 5);
+    theirs.set_r_state(RState::Busy, 5);
     assert!(theirs.begin(ticket));
-    assert_eq!((scoreboard.read().r, scoreboard.read().since), (RState::Busy, 5));
+    assert_eq!((scoreboard.read().r_state, scoreboard.read().since), (RState::Busy, 5));
     assert!(scoreboard.has_begun(ticket));
     drop(theirs);
     assert!(scoreboard.has_begun(ticket));

@@ -1,4 +1,4 @@
-//! A worker that is this program, started again to run one function.
+//! Workers for tests: the test program itself, started again to run one function.
 
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixListener;
@@ -8,7 +8,8 @@ use rookery_worker_protocol::{
     ControlChannel, PublicDescriptors, SharedScoreboard, WorkerEnvironment,
 };
 
-/// A process of its own, and the supervisor's ends. It is killed when this is dropped.
+/// A worker process with the supervisor's ends of its descriptors. The process is killed when this
+/// value is dropped.
 pub(crate) struct Worker {
     pub(crate) process: Child,
     pub(crate) control: ControlChannel,
@@ -24,12 +25,13 @@ impl Drop for Worker {
     }
 }
 
-/// Starts the test of this name, which is ignored otherwise, as a worker. What it prints to stdout is piped; it is told `argument`.
+/// Starts the ignored test with this name as a worker. Its standard output is a pipe, and
+/// `argument` is passed to it.
 pub(crate) fn start(test: &str, argument: &str) -> Worker {
     start_with(test, argument, PublicDescriptors::default())
 }
 
-/// The same for a worker that is given public listeners.
+/// Starts a worker like [`start`], with public listeners.
 pub(crate) fn start_with(test: &str, argument: &str, public: PublicDescriptors<'_>) -> Worker {
     let folder = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(folder.path().join("worker")).unwrap();

@@ -1,4 +1,4 @@
-//! What a worker is given, and what it and its own children have.
+//! Tests of the descriptors that a worker inherits, and that its own children do not.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
@@ -12,13 +12,13 @@ use rookery_worker_protocol::{
 
 use crate::support::{start, start_with};
 
-/// A line for each descriptor of a process, above the standard three.
+/// Returns a line for each descriptor of a process above the standard three.
 fn descriptors(process: &str) -> Vec<String> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(format!("/proc/{process}/fd")).unwrap() {
         let entry = entry.unwrap();
         let number: u32 = entry.file_name().to_str().unwrap().parse().unwrap();
-        // The folder that is being read is one of them.
+        // The folder that is being read is itself a descriptor, which disappears.
         if let Some(to) = std::fs::read_link(entry.path()).ok().filter(|_| number > 2) {
             let to = to.to_str().unwrap().to_owned();
             if !to.starts_with("/proc/") {
@@ -31,32 +31,32 @@ fn descriptors(process: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_worker_has_three_descriptors_and_its_children_none() {
-    // One of the supervisor's that is not closed by itself: of its own parent's, say.
-    // SAFETY: an open descriptor is copied.
+fn a_worker_inherits_three_descriptors_and_its_children_none() {
+    // A descriptor without the close-on-exec flag, as the supervisor may have inherited from its
+    // own parent. SAFETY: an open descriptor is duplicated.
     let copied = unsafe { libc::dup(std::io::stderr().as_fd().as_raw_fd()) };
-    // SAFETY: just made.
+    // SAFETY: the descriptor has just been opened and belongs to nothing else.
     let _leaky = unsafe { OwnedFd::from_raw_fd(copied) };
-    let mut worker = start("worker_environment::tells_what_it_has", "");
+    let mut worker = start("worker_environment::reports_its_descriptors", "");
     let mut said = String::new();
     worker.process.stdout.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(worker.process.wait().unwrap().success(), "{said}");
     assert_eq!(worker.control.receive(), Received::Message(Message::Pong(17)));
     assert_eq!(worker.control.receive(), Received::End);
     assert_eq!(worker.scoreboard.read().pid, worker.process.id());
-    // It listened on our socket.
+    // The worker listened on the supervisor's socket.
     assert!(worker.listener.local_addr().unwrap().as_pathname().is_some());
 }
 
-/// The worker's side.
+/// Runs in the worker process.
 #[test]
 #[ignore = "started by the test above"]
-fn tells_what_it_has() {
+fn reports_its_descriptors() {
     let mut before = descriptors("self");
     assert_eq!(before.len(), 3, "{before:?}");
-    // SAFETY: no other thread of this process is at the environment, and nobody has these descriptors.
+    // SAFETY: no other thread uses the environment, and the descriptors belong to nothing else.
     let inherited = unsafe { Inherited::take() }.unwrap().unwrap();
-    // SAFETY: as above.
+    // SAFETY: the reason is the same as above.
     assert!(unsafe { Inherited::take() }.unwrap().is_none());
     for name in NAMES {
         let is_taken = DESCRIPTORS.contains(&name) || [PUBLIC_FDS, LOG_FD, COOKIE].contains(&name);
@@ -67,7 +67,7 @@ fn tells_what_it_has() {
     assert_eq!(std::env::var("ROOKERY_WORKERS").unwrap(), "4");
     assert_eq!(std::env::var("ROOKERY_GENERATION").unwrap(), "7");
     assert_eq!(std::env::var("ROOKERY_INTERNAL_WORKER_ID").unwrap(), "00ff");
-    // The memory is mapped, and needs no descriptor.
+    // The memory is mapped, so its descriptor is closed.
     let after = descriptors("self");
     before.retain(|name| !name.starts_with("/memfd"));
     assert_eq!(after, before);
@@ -78,7 +78,7 @@ fn tells_what_it_has() {
         of_child.split_whitespace().all(|fd| matches!(fd, "0" | "1" | "2" | "10" | "255")),
         "{of_child}"
     );
-    inherited.scoreboard.introduce(std::process::id(), 0);
+    inherited.scoreboard.set_process(std::process::id(), 0);
     inherited.control.send(Message::Pong(17)).unwrap();
     assert_eq!(inherited.control.receive(), Received::Nothing);
     assert!(
@@ -90,12 +90,13 @@ fn tells_what_it_has() {
 }
 
 #[test]
-fn a_worker_accepts_on_public_listeners_that_it_inherits_and_its_children_do_not_have_them() {
+fn a_worker_accepts_on_inherited_public_listeners_and_its_children_lack_them() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let sockets = [OwnedFd::from(listener)];
     let redirects = [OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap())];
-    // Connected before the worker runs: it waits in the queue that both processes share.
+    // The connection is made before the worker runs, and waits in the queue that both processes
+    // share.
     let mut client = TcpStream::connect(address).unwrap();
     let mut log = tempfile::tempfile().unwrap();
     let public = PublicDescriptors {
@@ -104,7 +105,7 @@ fn a_worker_accepts_on_public_listeners_that_it_inherits_and_its_children_do_not
         log: Some(log.as_fd()),
         cookie: Some("name=value"),
     };
-    let mut worker = start_with("worker_environment::accepts_on_what_it_was_given", "", public);
+    let mut worker = start_with("worker_environment::accepts_on_inherited_listeners", "", public);
     let mut said = String::new();
     client.read_to_string(&mut said).unwrap();
     assert_eq!(said, "from the worker");
@@ -115,11 +116,11 @@ fn a_worker_accepts_on_public_listeners_that_it_inherits_and_its_children_do_not
     assert_eq!(said, "a line\n");
 }
 
-/// The worker's side.
+/// Runs in the worker process.
 #[test]
 #[ignore = "started by the test above"]
-fn accepts_on_what_it_was_given() {
-    // SAFETY: no other thread of this process is at the environment, and nobody has these descriptors.
+fn accepts_on_inherited_listeners() {
+    // SAFETY: no other thread uses the environment, and the descriptors belong to nothing else.
     let inherited = unsafe { Inherited::take() }.unwrap().unwrap();
     assert_eq!((inherited.public.sockets.len(), inherited.public.redirects.len()), (1, 1));
     assert_eq!(inherited.cookie.as_deref(), Some("name=value"));

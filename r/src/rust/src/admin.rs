@@ -39,11 +39,11 @@ impl Core {
         let (scoreboard, _) = SharedScoreboard::create()
             .map_err(|error| format!("`admin` cannot be had here: {error}."))?;
         let scoreboard = Arc::new(scoreboard);
-        scoreboard.introduce_self();
+        scoreboard.set_own_process();
         let seen = StandaloneInputs {
             scoreboard: Arc::clone(&scoreboard),
             reports: Arc::clone(self.server().reports()),
-            queue_limit: self.config().queue.requests,
+            queue_limit: self.config().queue.max_queued_requests,
         };
         let about = ServerInfo { target, address: String::new() };
         let one = Standalone::new(about, seen)
@@ -76,7 +76,7 @@ impl Core {
     pub(crate) fn observe_server(&self, config: &Config) {
         if let Some(AdminServer { one, .. }) = &self.admin {
             self.server().set_scoreboard(Some(Arc::clone(one.scoreboard())));
-            one.look_at(Arc::clone(self.server().reports()), config.queue.requests);
+            one.look_at(Arc::clone(self.server().reports()), config.queue.max_queued_requests);
         }
     }
 
@@ -103,7 +103,12 @@ impl Core {
         if let Some(AdminServer { one, .. }) = &self.admin {
             one.answers(exchange, now());
         } else if let Some(scoreboard) = self.supervised_scoreboard() {
-            scoreboard.tally().answer(exchange.response().status(), handed, begun, now());
+            scoreboard.request_counters().record_response(
+                exchange.response().status(),
+                handed,
+                begun,
+                now(),
+            );
         }
     }
 }

@@ -126,7 +126,7 @@ mod tests {
         let mut values = vec![f64::NAN; NamedLimit::all().len()];
         values[0] = 10_000.0;
         let config = config_of(&values);
-        assert_eq!(config.limits.head_bytes, 10_000);
+        assert_eq!(config.limits.max_header_size, 10_000);
         for limit in &NamedLimit::all()[1..] {
             assert_eq!(
                 limit.get(&config).to_bits(),

@@ -66,9 +66,9 @@ impl Core {
         match unsafe { Inherited::take() } {
             Ok(None) => {}
             Ok(Some(inherited)) => {
-                inherited.scoreboard.introduce_self();
-                let supervision = Arc::new(Supervision::new(inherited, move |request| {
-                    on_supervisor_request(request, callbacks)
+                inherited.scoreboard.set_own_process();
+                let supervision = Arc::new(Supervision::new(inherited, move |asked| {
+                    on_supervisor_request(asked, callbacks)
                 }));
                 self.worker_state = WorkerState::Worker(Worker {
                     supervision,
@@ -181,7 +181,7 @@ impl Core {
     /// Records what R is doing.
     pub(crate) fn set_r_activity(&self, r: RState) {
         if let Some(scoreboard) = self.scoreboard() {
-            scoreboard.r_is(r, now());
+            scoreboard.set_r_state(r, now());
         }
     }
 
@@ -191,11 +191,13 @@ impl Core {
     pub(crate) fn begin_event(&self, event: &mut Event) -> bool {
         let Some(scoreboard) = self.scoreboard() else { return true };
         let now = now();
-        scoreboard
-            .r_is(if event.is_websocket_event() { RState::Messages } else { RState::Busy }, now);
+        scoreboard.set_r_state(
+            if event.is_websocket_event() { RState::Messages } else { RState::Busy },
+            now,
+        );
         let is_head = matches!(event, Event::Head(_));
         if let Event::Request(exchange) | Event::Head(exchange) = event {
-            scoreboard.take();
+            scoreboard.count_taken();
             if Ticket::of_word(exchange.ticket()).is_some_and(|ticket| !scoreboard.begin(ticket)) {
                 return false;
             }
@@ -206,7 +208,7 @@ impl Core {
                 let (handed, _) = exchange.queue_and_start_times();
                 exchange.set_started_at(now);
                 if !is_head {
-                    scoreboard.tally().begin(handed, now);
+                    scoreboard.request_counters().record_begin(handed, now);
                 }
             }
         }
@@ -216,7 +218,7 @@ impl Core {
     /// Records that R skips a request whose client has disconnected.
     pub(crate) fn skip_request(&self) {
         if let Some(scoreboard) = self.scoreboard() {
-            scoreboard.take();
+            scoreboard.count_taken();
         }
     }
 
@@ -225,7 +227,7 @@ impl Core {
         self.record_response(&command);
         // Recorded before the response is sent, so that its receiver can read the updated values.
         if let Some(scoreboard) = self.scoreboard() {
-            scoreboard.done(now());
+            scoreboard.count_done(now());
         }
         self.link.send(command);
     }

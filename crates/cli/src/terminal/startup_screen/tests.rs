@@ -2,7 +2,7 @@ use super::*;
 
 fn certificate() -> DevelopmentCertificate {
     DevelopmentCertificate {
-        file: "/home/ada/.local/share/R/rookery/tls/localhost.pem".into(),
+        file: "/home/ada/rookery/localhost.pem".into(),
         fingerprint: "00ab9f".to_owned(),
         is_new: false,
     }
@@ -20,7 +20,8 @@ fn screen(address: &str) -> StartupScreen<'_> {
     }
 }
 
-/// Compares with a snapshot, in which `VERSION` stands for the version and `^` for escape sequences' first character.
+/// Compares with a snapshot, in which `VERSION` stands for the version and `^` for an escape
+/// character.
 #[track_caller]
 fn assert_shows(screen: &StartupScreen<'_>, is_coloured: bool, snapshot: &str) {
     let snapshot = snapshot.replace("VERSION", env!("CARGO_PKG_VERSION")).replace('^', "\x1b");
@@ -28,7 +29,7 @@ fn assert_shows(screen: &StartupScreen<'_>, is_coloured: bool, snapshot: &str) {
 }
 
 #[test]
-fn one_worker_has_two_lines() {
+fn one_worker_needs_two_lines() {
     let snapshot = "
 rookery VERSION: Shiny app (app.R) in /srv/app with 1 worker
 Serving on http://127.0.0.1:8000 (Ctrl-C stops)
@@ -68,7 +69,7 @@ Serving on ^[1;36mhttp://127.0.0.1:8000^[0m ^[2m(Ctrl-C stops)^[0m
 
 #[cfg(target_os = "linux")]
 #[test]
-fn https_to_develop_with_shows_how_to_trust_its_certificate() {
+fn development_https_shows_how_to_trust_the_certificate() {
     let (certificate, at) = (certificate(), AdminAddress::Unix("/run/admin".into()));
     let dev = StartupScreen {
         development: Some(&certificate),
@@ -79,11 +80,11 @@ fn https_to_develop_with_shows_how_to_trust_its_certificate() {
     let snapshot = "
 rookery VERSION: Shiny app (app.R) in /srv/app with 1 worker
 Serving on https://127.0.0.1:8000 (Ctrl-C stops)
-  HTTPS:       The certificate for localhost: /home/ada/.local/share/R/rookery/tls/localhost.pem
+  HTTPS:       The certificate for localhost: /home/ada/rookery/localhost.pem
                SHA-256 fingerprint, as the browser shows it: 00:AB:9F
                A browser warns once: compare the fingerprint and accept, or trust the certificate:
-               certutil -A -a -d sql:$HOME/.pki/nssdb -t P,, -n rookery -i /home/ada/.local/share/R/rookery/tls/localhost.pem
-               curl --cacert /home/ada/.local/share/R/rookery/tls/localhost.pem https://localhost:...
+               certutil -A -a -d sql:$HOME/.pki/nssdb -t P,, -n rookery -i /home/ada/rookery/localhost.pem
+               curl --cacert /home/ada/rookery/localhost.pem https://localhost:...
   Admin:       unix:/run/admin
   Reload:      when a file of the app changes
 ";
@@ -92,7 +93,7 @@ Serving on https://127.0.0.1:8000 (Ctrl-C stops)
 }
 
 #[test]
-fn a_site_has_no_workers() {
+fn a_static_site_shows_no_workers() {
     let site = StartupScreen {
         what: "site in /srv/www".to_owned(),
         workers: None,
@@ -106,7 +107,7 @@ Serving on https://example.org (Ctrl-C stops)
 }
 
 #[test]
-fn only_a_terminal_is_coloured_unless_variables_say_otherwise() {
+fn uses_colour_on_terminals_unless_variables_say_otherwise() {
     let is_coloured = |set: &[(&str, &str)], is_terminal| {
         let find = |name: &str| {
             set.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned())
@@ -129,7 +130,7 @@ fn only_a_terminal_is_coloured_unless_variables_say_otherwise() {
 }
 
 #[test]
-fn other_machines_have_an_address_where_all_interfaces_are_listened_on() {
+fn shows_network_urls_if_all_interfaces_are_listened_on() {
     let url =
         |listens: &str, own: &str| network_url("http", listens.parse().unwrap(), own.parse().ok());
     assert_eq!(url("0.0.0.0:8000", "192.168.1.7").as_deref(), Some("http://192.168.1.7:8000"));
@@ -145,7 +146,7 @@ fn other_machines_have_an_address_where_all_interfaces_are_listened_on() {
 }
 
 #[test]
-fn a_path_is_quoted_where_a_shell_needs_that() {
+fn quotes_paths_for_a_shell() {
     assert_eq!(shell_word("/a/b-c_d.pem"), "/a/b-c_d.pem");
     assert_eq!(shell_word("/a b/c'd"), "'/a b/c'\\''d'");
     assert_eq!(with_colons("00ab9f"), "00:AB:9F");

@@ -78,7 +78,7 @@ pub(crate) struct Activity {
     read_at: Cell<u32>,
     /// The tick at which the client last accepted a part of a response.
     taken_at: Cell<u32>,
-    /// True if the last read had to wait for the client; likewise for the last write.
+    /// True if the last read had to wait for the client. The next field is the same for writes.
     is_read_blocked: Cell<bool>,
     is_write_blocked: Cell<bool>,
     /// The transfer rate of the client in the current phase.

@@ -6,7 +6,7 @@
 //!
 //! A handshake that waits for its client uses no CPU time and is not counted, because otherwise a
 //! few silent clients could block all others. Such a connection occupies a slot like any other and
-//! is subject to [`handshake_time`](crate::Limits::handshake_time).
+//! is subject to [`tls_handshake_timeout`](crate::Limits::tls_handshake_timeout).
 
 use std::cell::Cell;
 

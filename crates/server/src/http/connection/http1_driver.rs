@@ -105,7 +105,7 @@ fn head_limits(connection: &HttpConnection) -> (usize, usize) {
     } else {
         (0, 0)
     };
-    (limits.head_bytes.saturating_add(bytes), limits.header_lines.saturating_add(lines))
+    (limits.max_header_size.saturating_add(bytes), limits.max_headers.saturating_add(lines))
 }
 
 /// The smallest buffer that hyper accepts.

@@ -77,7 +77,7 @@ pub(crate) async fn close(connection: &HttpConnection) {
     connection.close_state.set(CloseState::Open);
     // The sweep allows the idle timeout, but this loop ends after the shorter close timeout.
     connection.activity.begin_lingering(connection.shared.connections.clock.now());
-    let limit = connection.shared.connections.limits.close_time;
+    let limit = connection.shared.connections.limits.ws_close_timeout;
     let mut left = LINGER_BYTES;
     let rest = poll_fn(|cx| {
         while left > 0 && !connection.is_ending() {
@@ -117,7 +117,8 @@ async fn reset(connection: &HttpConnection) {
             }
         };
         let _ =
-            tokio::time::timeout(connection.shared.connections.limits.close_time, written).await;
+            tokio::time::timeout(connection.shared.connections.limits.ws_close_timeout, written)
+                .await;
     }
     connection.transport.borrow_mut().reset_on_close();
 }

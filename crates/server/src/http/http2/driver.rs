@@ -36,8 +36,8 @@ fn builder(connections: &ConnectionTable, has_websockets: bool) -> Builder {
     let mut builder = Builder::new();
     let to_u32 = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
     builder
-        .max_concurrent_streams(to_u32(connections.limits.streams))
-        .max_header_list_size(to_u32(connections.limits.stream_head_bytes))
+        .max_concurrent_streams(to_u32(connections.limits.http2_max_concurrent_streams))
+        .max_header_list_size(to_u32(connections.limits.http2_max_header_list_size))
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_frame_size(FRAME)
@@ -75,7 +75,7 @@ pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
     let session =
         connection.set_http2_session(Http2Session::new(connections, bound_name(connection)));
     let _guard = SessionGuard(Rc::clone(&session));
-    connection.transport.borrow().set_for_streaming(connections.limits.idle_time);
+    connection.transport.borrow().set_for_streaming(connections.limits.idle_timeout);
     let io = H2Io { connection: Rc::clone(connection), session: Rc::clone(&session) };
     let has_websockets = connection.config.tls.as_ref().is_some_and(Tls::has_http2_websockets);
     let mut handshake = builder(connections, has_websockets).handshake::<_, Bytes>(io);

@@ -213,8 +213,8 @@ impl Frames {
         }
     }
 
-    /// Ends a frame whose payload was collected. Passes on the rewritten form of the header block if
-    /// the frame is the last one of the block.
+    /// Ends a frame whose payload was collected. Passes on the rewritten form of the header block
+    /// if the frame is the last one of the block.
     fn end_collected(&mut self) {
         self.is_collected = false;
         let (kind, flags, stream) = parse_header(self.header);

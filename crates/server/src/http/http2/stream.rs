@@ -42,7 +42,8 @@ pub(super) fn spawn(
     mut responder: SendResponse<Bytes>,
 ) {
     let connections = &connection.shared.connections;
-    let is_full = session.count_requests_under_way() >= connections.limits.streams;
+    let is_full =
+        session.count_requests_under_way() >= connections.limits.http2_max_concurrent_streams;
     if is_full || !connections.admit(Share::Connections, 0, STREAM_BYTES) {
         session.count_wasted();
         session.on_stream_done(u32::from(responder.stream_id()));
@@ -137,13 +138,14 @@ async fn respond(
     let head_bytes = request_head::header_list_size(&parts.headers);
     stream.on_head_read(head_bytes);
     let normalized =
-        request_head::normalize(&mut parts, stream.shared.connections.limits.header_lines)
-            .and_then(|is_tunnel| {
+        request_head::normalize(&mut parts, stream.shared.connections.limits.max_headers).and_then(
+            |is_tunnel| {
                 let named = guard.session.bound_name();
                 let is_misdirected =
                     named.is_some_and(|named| request_head::is_misdirected(&parts.headers, named));
                 if is_misdirected { Err(Rejection::Misdirected) } else { Ok(is_tunnel) }
-            });
+            },
+        );
     let body = normalized.and_then(|is_tunnel| {
         if is_tunnel {
             incoming

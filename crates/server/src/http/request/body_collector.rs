@@ -42,16 +42,16 @@ pub(crate) async fn collect<B: RequestBody>(
     let mut len = 0u64;
     // A body of unknown length, or one that will be spooled, does not need a block.
     let mut announced =
-        body.size_hint().exact().filter(|total| *total <= limits.body_memory as u64);
+        body.size_hint().exact().filter(|total| *total <= limits.body_buffer_size as u64);
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         let frame = frame.map_err(|error| B::rejection(&error))?;
         // Trailers are read and dropped, as in httpuv.
         let Ok(data) = frame.into_data() else { continue };
         len += data.len() as u64;
-        if len > limits.body_bytes {
+        if len > limits.max_body_size {
             return Err(Some(Rejection::BodyTooLarge));
         }
-        if spool.is_none() && len <= limits.body_memory as u64 {
+        if spool.is_none() && len <= limits.body_buffer_size as u64 {
             exchange.push_body(&data);
             context.charge_request(&mut exchange, 0).map_err(Some)?;
             if len >= MIN_BLOCK_BODY {

@@ -101,7 +101,7 @@ async fn handle_request<B: RequestBody>(
     let announced =
         worker_header::apply_announced_body(worker_header.as_deref(), &mut head.headers);
     if announced.unwrap_or_else(|| body.size_hint().lower())
-        > context.shared().connections.limits.body_bytes
+        > context.shared().connections.limits.max_body_size
     {
         context.set_unread_body(has_body);
         return Ok(builder::reject(context, head.headers, Rejection::BodyTooLarge));

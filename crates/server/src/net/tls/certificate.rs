@@ -343,9 +343,7 @@ mod tests {
 
     #[test]
     fn reads_renewal_identifiers_of_a_certificate() {
-        let pem = std::fs::read(
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls/localhost.pem"),
-        );
+        let pem = std::fs::read(rookery_test_support::tls_file("localhost.pem"));
         let issued = IssuedCertificate::read(&pem.unwrap()).unwrap();
         assert!(issued.begins < issued.ends && issued.hosts.contains(&"localhost".to_owned()));
         assert!(!issued.serial.is_empty());

@@ -418,6 +418,8 @@ fn verifier(
 mod tests {
     use std::sync::Mutex;
 
+    use rookery_test_support::tls_file;
+
     use super::*;
     use crate::net::tls::settings::CertificatePair;
 
@@ -427,9 +429,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let put = |name: &str, to: &str| {
-            let from =
-                std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls").join(name);
-            let bytes = std::fs::read(from).unwrap();
+            let bytes = std::fs::read(tls_file(name)).unwrap();
             std::fs::write(path(to), bytes).unwrap();
             // All files have the same modification time, because only their contents count.
             let times = std::fs::FileTimes::new().set_modified(SystemTime::UNIX_EPOCH);
@@ -478,10 +478,7 @@ mod tests {
     #[test]
     fn warns_about_dates_once_a_day() {
         static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
-        let file = |name: &str| {
-            let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls");
-            Pem::File(folder.join(name))
-        };
+        let file = |name: &str| Pem::File(tls_file(name));
         let pair =
             CertificatePair { certificate: file("localhost.pem"), key: file("localhost.key") };
         let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };

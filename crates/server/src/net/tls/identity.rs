@@ -105,8 +105,8 @@ fn warn_about_chain(from: &Pem, chain: &[Certificate], warn: &mut dyn FnMut(Stri
     if let [only] = chain {
         if !only.is_self_issued() {
             warn(format!(
-                "{name} contains only the server's own certificate: unless clients trust {} as a root, \
-                 append the intermediate certificates",
+                "{name} contains only the server's own certificate: unless clients trust {} as \
+                 a root, append the intermediate certificates",
                 only.issuer()
             ));
         }

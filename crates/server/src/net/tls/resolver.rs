@@ -63,8 +63,8 @@ impl ResolvesServerCert for CertificateResolver {
     }
 }
 
-/// Returns challenge certificates to ACME authorities, and the normal certificates to other
-/// clients.
+/// A certificate resolver that selects a challenge certificate for an ACME authority, and a normal
+/// certificate for any other client.
 #[derive(Debug)]
 pub(super) struct ChallengeResolver {
     pub(super) challenges: Challenges,

@@ -19,12 +19,12 @@ use crate::runtime::io_context::IoContext;
 /// The pause after descriptors or memory have run out.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// The response to a connection that exceeds [`Limits::connections`](crate::Limits::connections).
+/// The response to a connection that exceeds [`Limits::max_connections`](crate::Limits::max_connections).
 const SERVER_FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     Connection: close\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 46\r\n\r\n\
     503 Service Unavailable: too many connections\n";
 
-/// The response to a connection that exceeds [`Limits::per_address`](crate::Limits::per_address).
+/// The response to a connection that exceeds [`Limits::max_connections_per_ip`](crate::Limits::max_connections_per_ip).
 const TOO_MANY_FROM_IP: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     Connection: close\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 64\r\n\r\n\
     503 Service Unavailable: too many connections from this address\n";
@@ -74,7 +74,7 @@ pub(in crate::runtime) async fn accept(
                     context
                         .http
                         .handshake_limit
-                        .wait_for_capacity(context.connections.limits.handshakes)
+                        .wait_for_capacity(context.connections.limits.tls_max_handshakes)
                         .await;
                 }
                 // An error means that the client has already disconnected.
@@ -122,8 +122,8 @@ fn admit(
     let tls = config.tls.as_ref();
     let refusal = |response| if tls.is_some() { ALERT } else { response };
     let counted = match accepted.remote() {
-        Some(remote) if limits.per_address < usize::MAX => {
-            match context.connections_per_ip.admit(remote.ip(), limits.per_address) {
+        Some(remote) if limits.max_connections_per_ip < usize::MAX => {
+            match context.connections_per_ip.admit(remote.ip(), limits.max_connections_per_ip) {
                 None => return accepted.reject(refusal(TOO_MANY_FROM_IP)),
                 admitted => admitted,
             }
@@ -132,7 +132,7 @@ fn admit(
     };
     let has_memory = connections.admit(Share::Connections, 0, connection_bytes(tls.is_some()));
     // The supervisor has already counted the clients of the requests that it forwards.
-    let is_full = connections.len() >= limits.connections && !config.is_supervised();
+    let is_full = connections.len() >= limits.max_connections && !config.is_supervised();
     if (is_full || !has_memory) && !connections.free_slot() {
         return accepted.reject(refusal(SERVER_FULL));
     }

@@ -133,7 +133,7 @@ fn set_modified(path: &Path, time: SystemTime) {
 }
 
 #[test]
-fn a_file_is_kept_once_it_is_old_and_read_anew_until_then() {
+fn a_file_is_cached_only_once_it_is_old_enough() {
     let mut folder = Folder::new();
     folder.write("a", "one");
     assert_eq!(folder.get("a"), By::Thread(body("one")), "nobody knows the device");

@@ -79,7 +79,7 @@ fn changes_are_in_effect_at_once_and_in_every_handle() {
 }
 
 #[test]
-fn a_lookup_under_way_keeps_what_it_began_with() {
+fn a_lookup_in_progress_keeps_its_options() {
     let site = Site::new(&["d/x"], &[("/s", "d")]);
     let Route::Open(lookup) = Ask::get("/s/x").decide(&site.files) else {
         panic!("there is such a path")
@@ -118,7 +118,7 @@ fn readers_see_whole_states() {
 }
 
 #[test]
-fn options_left_open_are_the_servers_and_never_those_of_a_shorter_path() {
+fn unset_options_are_inherited_from_the_server_and_not_from_shorter_paths() {
     let site = Site::new(&["d/index.html", "d/sub/index.html"], &[]);
     let charset = |name: &str| Some(Charset::new(name).unwrap());
     let headers = |value| Some(vec![header("X-From", value)]);

@@ -62,7 +62,7 @@ fn targets_are_decoded_once_and_matched_by_whole_segments() {
 }
 
 #[test]
-fn a_backslash_is_the_applications() {
+fn a_path_with_a_backslash_is_for_the_application() {
     let site = Site::new(&["d/a", "d/a\\b"], &[("/s", "d"), ("/", "d")]);
     site.check(&[
         ("/s\\a", "app"),
@@ -94,7 +94,7 @@ fn the_root_of_the_paths_and_of_the_disk_can_be_mapped() {
 }
 
 #[test]
-fn exclusions_are_the_applications_by_whole_segments() {
+fn exclusions_apply_to_whole_segments() {
     let site = Site::new(&["d/priv/x", "d/private", "d/open", "d/priv/again/y"], &[("/s", "d")]);
     site.exclude("/s/priv");
     site.map("/s/priv/again", "d/priv/again", Overrides::default());
@@ -144,7 +144,7 @@ fn no_spelling_evades_an_exclusion() {
 }
 
 #[test]
-fn climbing_is_refused_before_the_disk_is_asked() {
+fn parent_segments_are_refused_before_any_disk_access() {
     let site = Site::new(&["d/a", "secret"], &[("/s", "d")]);
     site.map("/f", "d", fallthrough());
     for target in [

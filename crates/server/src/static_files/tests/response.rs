@@ -30,7 +30,7 @@ fn directories_are_served_by_their_index() {
 }
 
 #[test]
-fn what_is_not_there_is_404_or_falls_through() {
+fn a_missing_file_is_404_or_falls_through() {
     let site = Site::new(&["d/a"], &[("/s", "d"), ("/file", "d/a"), ("/gone", "nowhere")]);
     site.map("/f", "d", fallthrough());
     site.map("/ffile", "d/a", fallthrough());
@@ -57,7 +57,7 @@ fn what_is_not_there_is_404_or_falls_through() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_500_even_with_fallthrough() {
+fn a_file_that_cannot_be_opened_is_500_even_with_fallthrough() {
     let site = Site::new(&["d/a"], &[("/s", "d")]);
     site.map("/f", "d", fallthrough());
     symlink("loop", site.path("d/loop")).unwrap();
@@ -171,7 +171,7 @@ fn a_whole_file_has_these_headers_in_this_order() {
 }
 
 #[test]
-fn what_the_application_says_about_the_file_stands_alone() {
+fn headers_of_the_application_replace_those_of_the_server() {
     let site = Site::new(&["d/a.txt"], &[]);
     let headers = ["content-type", "LAST-MODIFIED", "Etag", "accept-ranges"]
         .map(|name| header(name, "\"mine\""))
@@ -292,7 +292,7 @@ fn one_range_is_a_part_and_anything_else_the_whole() {
 }
 
 #[test]
-fn a_download_goes_on_only_with_the_same_file() {
+fn a_download_resumes_only_with_the_same_file() {
     let site = Site::new(&[], &[("/s", "d")]);
     site.write("d/ten", b"0123456789");
     let etag = site.get("/s/ten").header("ETag").map(String::from).unwrap();
@@ -336,7 +336,7 @@ fn validators_of_a_file_just_changed_are_weak() {
 }
 
 #[test]
-fn times_that_no_date_can_say_do_no_harm() {
+fn times_that_an_http_date_cannot_represent_are_handled() {
     let site = Site::new(&["d/old", "d/future", "d/far"], &[("/s", "d")]);
     site.touch("d/old", UNIX_EPOCH - Duration::from_secs(100));
     site.touch("d/future", UNIX_EPOCH + Duration::from_secs(MODIFIED + 1_000_000));
@@ -366,7 +366,7 @@ fn names_need_not_be_text() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_is_opened_is_what_was_asked_for() {
+fn the_opened_file_is_the_requested_one() {
     let site = Site::new(&["d/sub/a.txt"], &[("/s", "d")]);
     let Route::Open(lookup) = Ask::get("/s//sub/./a.txt").decide(&site.files) else {
         panic!("there is such a path")

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rookery_server::{Config, Limits, ListenerConfig};
 
-use crate::support::{App, PATIENCE, echo, hello, until};
+use crate::support::{App, TEST_TIMEOUT, echo, hello, wait_until};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
@@ -18,12 +18,12 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 fn worker(answers: &Arc<AtomicBool>) -> App {
     let answers = Arc::clone(answers);
     // Probes come every second then.
-    let limits = Limits { idle_time: Duration::from_secs(8), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_secs(8), ..Limits::default() };
     App::with(
         Config { limits, ..Config::default() },
         ListenerConfig::default(),
         echo(move |exchange| {
-            let until = Instant::now() + PATIENCE;
+            let until = Instant::now() + TEST_TIMEOUT;
             while !exchange.is_client_disconnected() && !answers.load(Ordering::Relaxed) {
                 assert!(Instant::now() < until, "nobody told that the client has gone");
                 std::thread::sleep(Duration::from_millis(2));
@@ -34,7 +34,7 @@ fn worker(answers: &Arc<AtomicBool>) -> App {
 }
 
 fn until_idle(app: &App) {
-    until("the connection is let go", || app.listener().connections() == 0);
+    wait_until("the connection is let go", || app.listener().connections() == 0);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn on_a_unix_socket_a_close_is_told_from_a_half_close() {
             std::thread::sleep(Duration::from_millis(100));
         }
         drop(client);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while listener.connections() > 0 {
             assert!(Instant::now() < until, "half closed: {half_closes}");
             std::thread::sleep(Duration::from_millis(2));

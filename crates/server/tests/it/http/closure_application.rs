@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use rookery_exchange::Exchange;
 use rookery_server::{Config, Limits, Listener, ListenerConfig, Server};
 
-use crate::support::{Client, masked};
+use crate::support::{Client, masked_frame};
 
 /// The body that came, behind its path.
 fn echo(exchange: &mut Exchange) {
@@ -52,12 +52,12 @@ fn a_site_that_sees_heads_has_its_bodies_too() {
 #[test]
 fn a_message_comes_back_as_it_was() {
     let (_server, _listener, mut client) = start(Limits::default(), ListenerConfig::default());
-    assert_eq!(client.upgrade(b"").status, 101);
-    client.send(masked(0x81, b"text"));
-    client.send(masked(0x82, &[0, 255]));
+    assert_eq!(client.upgrade("/ws").status, 101);
+    client.send(masked_frame(0x81, b"text"));
+    client.send(masked_frame(0x82, &[0, 255]));
     assert_eq!(client.frame(), Some((1, b"text".to_vec())));
     assert_eq!(client.frame(), Some((2, vec![0, 255])));
-    client.send(masked(0x88, &[0x03, 0xE8]));
+    client.send(masked_frame(0x88, &[0x03, 0xE8]));
     assert_eq!(client.frame(), Some((8, vec![0x03, 0xE8])));
     assert!(client.is_closed());
 }
@@ -65,7 +65,7 @@ fn a_message_comes_back_as_it_was() {
 #[test]
 fn limits_hold_without_a_second_thread() {
     let (_server, _listener, mut client) =
-        start(Limits { body_bytes: 1000, ..Limits::default() }, ListenerConfig::default());
+        start(Limits { max_body_size: 1000, ..Limits::default() }, ListenerConfig::default());
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n");
     assert_eq!(client.response().unwrap().status, 413);
 }

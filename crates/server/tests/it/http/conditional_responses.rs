@@ -10,7 +10,7 @@ use rookery_server::{Config, ListenerConfig};
 
 use crate::support::http2::{Answer, Two, to};
 use crate::support::tls::{settings, site};
-use crate::support::{App, Client, Reply, echo};
+use crate::support::{App, Client, Response, echo};
 
 /// Files at `/s`, and an application that answers with bodies of every size.
 struct Served {
@@ -63,13 +63,13 @@ fn age(path: &std::path::Path) {
     File::options().write(true).open(path).unwrap().set_modified(hour_ago).unwrap();
 }
 
-fn ask(client: &mut Client, method: &str, path: &str, more: &str) -> Reply {
+fn ask(client: &mut Client, method: &str, path: &str, more: &str) -> Response {
     client.send(format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n"));
-    client.reply_to(method).unwrap()
+    client.response_to(method).unwrap()
 }
 
 /// The headers but for those that are of the message.
-fn of_reply(reply: &Reply) -> BTreeMap<String, String> {
+fn of_reply(reply: &Response) -> BTreeMap<String, String> {
     let lines = reply.head.lines().skip(1).filter_map(|line| line.split_once(": "));
     lines
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))

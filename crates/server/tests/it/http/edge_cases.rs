@@ -9,7 +9,7 @@ use crate::support::http2::{
     END_HEADERS, END_STREAM, GET, Heard, Peer, Two, block, code, frame, kind, ordinary, post, to,
 };
 use crate::support::tls::app;
-use crate::support::{App, PATIENCE, alone, hello};
+use crate::support::{App, TEST_TIMEOUT, hello, in_own_process};
 
 /// Says how many header lines of each of these names the application has, and how many bytes of a body.
 fn count(exchange: &mut Exchange) {
@@ -133,7 +133,7 @@ fn a_head_past_its_limits_is_refused_in_frames_of_a_byte_as_well() {
 
 #[test]
 fn continuation_without_end_is_refused_whatever_its_frames_carry() {
-    if !alone("edges::continuation_without_end_is_refused_whatever_its_frames_carry") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);
@@ -203,8 +203,11 @@ fn equal_lengths_are_one_over_http_1_and_refused_over_http_2() {
 
 #[test]
 fn half_a_head_behind_a_request_has_the_time_of_a_head() {
-    let limits =
-        Limits { head_time: Duration::from_secs(3), idle_time: 10 * PATIENCE, ..Limits::default() };
+    let limits = Limits {
+        header_timeout: Duration::from_secs(3),
+        idle_timeout: 10 * TEST_TIMEOUT,
+        ..Limits::default()
+    };
     let app = App::new(limits, hello);
     for first in [
         "GET /a HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -253,7 +256,7 @@ fn a_413_has_one_name() {
         exchange.begin_response(413);
         exchange.set_response_body(b"of the application");
     };
-    let app = App::new(Limits { body_bytes: 10, ..Limits::default() }, reply);
+    let app = App::new(Limits { max_body_size: 10, ..Limits::default() }, reply);
     for (length, body) in [(11, &b"413 Content Too Large\n"[..]), (1, b"of the application")] {
         let mut client = app.connect();
         client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\na"));

@@ -40,7 +40,7 @@ fn mirror(exchange: &mut Exchange) {
     exchange.set_response_body(page.as_bytes());
 }
 
-fn body(reply: &crate::support::Reply) -> String {
+fn body(reply: &crate::support::Response) -> String {
     String::from_utf8(reply.body.clone()).unwrap()
 }
 
@@ -95,7 +95,7 @@ fn a_complete_request_followed_by_a_fin_is_answered() {
 
 #[test]
 fn continue_is_said_when_the_body_is_wanted() {
-    let app = App::new(Limits { body_bytes: 10, ..Limits::default() }, mirror);
+    let app = App::new(Limits { max_body_size: 10, ..Limits::default() }, mirror);
     let mut client = app.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
     assert_eq!(client.response().unwrap().status, 100);
@@ -181,7 +181,7 @@ fn what_two_parsers_could_read_differently_is_refused_and_never_reaches_the_appl
 
 #[test]
 fn bodies_of_every_size_and_framing_arrive_whole() {
-    let app = App::new(Limits { body_memory: 100_000, ..Limits::default() }, mirror);
+    let app = App::new(Limits { body_buffer_size: 100_000, ..Limits::default() }, mirror);
     let mut client = app.connect();
     for (len, place) in
         [(0, "empty"), (1, "memory"), (100_000, "memory"), (100_001, "file"), (3_000_000, "file")]
@@ -219,7 +219,7 @@ fn head_204_and_304_have_no_body() {
     });
     let mut client = app.connect();
     client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!(client.reply_to("HEAD").unwrap().header("content-length"), Some("13"));
+    assert_eq!(client.response_to("HEAD").unwrap().header("content-length"), Some("13"));
     assert_eq!(client.get("/204").header("content-length"), None);
     assert_eq!(client.get("/304").status, 304);
     assert_eq!(client.get("/").body, b"Hello, World!");

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use rookery_exchange::Exchange;
 use rookery_server::{Config, Limits, ListenerConfig, Rejection, TrustedProxies};
+use rookery_test_support::client::tls_session;
+use rookery_test_support::tls::client_config;
 use rustls::ClientConnection;
 
-use crate::support::tls::{client_config, session, settings, site};
-use crate::support::{App, Client, PATIENCE, echo, until};
+use crate::support::tls::{settings, site};
+use crate::support::{App, Client, TEST_TIMEOUT, echo, wait_until};
 
 const LINE: &str = "PROXY TCP4 192.0.2.7 198.51.100.1 12345 443\r\n";
 
@@ -84,7 +86,7 @@ fn the_header_comes_before_tls() {
     let mut client = app.connect();
     client.send(binary(0x21));
     let mut tls: Box<ClientConnection> =
-        Box::new(session(&Arc::new(client_config(None)), "localhost"));
+        Box::new(tls_session(&Arc::new(client_config(None)), "localhost"));
     while tls.is_handshaking() {
         tls.complete_io(&mut client.socket).unwrap();
     }
@@ -109,28 +111,30 @@ fn without_a_header_there_is_no_answer() {
         client.send(wrong);
         assert!(client.is_closed(), "{wrong:?}");
     }
-    until("it is reported", || app.server.reports().count(Rejection::Proxy) == wrong.len() as u64);
+    wait_until("it is reported", || {
+        app.server.reports().count(Rejection::Proxy) == wrong.len() as u64
+    });
     assert_eq!(app.requests(), 0);
 }
 
 #[test]
 fn a_header_has_the_time_of_a_handshake_and_an_end_in_it_is_the_end() {
-    let limits = Limits { handshake_time: Duration::from_millis(400), ..Limits::default() };
+    let limits = Limits { tls_handshake_timeout: Duration::from_millis(400), ..Limits::default() };
     let app = app_with(limits, ListenerConfig::default());
     let began = Instant::now();
     let mut slow = app.connect();
     slow.send(&LINE[..20]);
     assert!(slow.is_closed());
     assert!(began.elapsed() > Duration::from_millis(390));
-    until("it has gone", || app.listener().connections() == 0);
+    wait_until("it has gone", || app.listener().connections() == 0);
     // Far longer than is waited for here.
-    let limits = Limits { handshake_time: 10 * PATIENCE, ..Limits::default() };
+    let limits = Limits { tls_handshake_timeout: 10 * TEST_TIMEOUT, ..Limits::default() };
     let app = app_with(limits, ListenerConfig::default());
     let mut gone = app.connect();
     gone.send(&LINE[..20]);
     gone.socket.shutdown(std::net::Shutdown::Write).unwrap();
     assert!(gone.is_closed());
-    until("it has gone", || app.listener().connections() == 0);
+    wait_until("it has gone", || app.listener().connections() == 0);
 }
 
 #[test]

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp};
 use rookery_server::{Application, Config, Listener, ListenerConfig, Server};
+use rookery_test_support::tls::client_config;
 
-use crate::support::tls::{client_config, settings, shake, site};
-use crate::support::{Client, hello, until};
+use crate::support::tls::{settings, site};
+use crate::support::{Client, hello, wait_until};
 
 /// What an application and its test have in common.
 #[derive(Default)]
@@ -27,7 +28,7 @@ struct Held {
 
 impl Held {
     fn until_it_has(&self, count: usize) {
-        until("it has come", || self.exchanges.lock().unwrap().len() == count);
+        wait_until("it has come", || self.exchanges.lock().unwrap().len() == count);
     }
 
     fn answer(&self) {
@@ -124,7 +125,8 @@ impl Fixture {
     }
 
     fn secure(&self) -> Client {
-        shake(self.address, &Arc::new(client_config(None)), "localhost").expect("a handshake")
+        Client::connect_tls(self.address, &Arc::new(client_config(None)), "localhost")
+            .expect("a handshake")
     }
 }
 
@@ -157,7 +159,7 @@ fn over_tls_as_well_who_waits_is_gone_and_who_is_served_is_answered() {
         dropping.held.until_it_has(at + 1);
         end(&mut client);
         assert!(client.is_closed(), "{at}");
-        until("it is told", || dropping.held.left.load(Ordering::Relaxed) == at + 1);
+        wait_until("it is told", || dropping.held.left.load(Ordering::Relaxed) == at + 1);
         let held = dropping.held.exchanges.lock().unwrap();
         assert!(
             held[at].is_client_disconnected()

@@ -211,7 +211,7 @@ fn only_a_websocket_bypasses_static_files() {
     }
     assert_eq!(app.requests(), 0);
     // What opens a WebSocket is the application's.
-    assert_eq!(client.upgrade(b"").status, 101);
+    assert_eq!(client.upgrade("/ws").status, 101);
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn head_tells_a_length_only_where_there_is_one() {
     for encoding in ["", "Accept-Encoding: gzip\r\n"] {
         for (path, length) in [("/none", None), ("/told", Some("7")), ("/empty", Some("0"))] {
             client.send(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n{encoding}\r\n"));
-            let reply = client.reply_to("HEAD").unwrap();
+            let reply = client.response_to("HEAD").unwrap();
             assert_eq!(reply.header("content-length"), length, "{path}");
             assert_eq!(reply.header("transfer-encoding"), None, "{path}");
         }
@@ -238,7 +238,7 @@ fn head_tells_a_length_only_where_there_is_one() {
             client.response().unwrap()
         };
         client.send(format!("HEAD /whole HTTP/1.1\r\nHost: a\r\n{encoding}\r\n"));
-        let head = client.reply_to("HEAD").unwrap();
+        let head = client.response_to("HEAD").unwrap();
         assert_eq!(head.header("content-length"), Some(&*get.body.len().to_string()));
         assert_eq!(head.header("content-encoding"), get.header("content-encoding"));
     }

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use rookery_server::{Config, Limits, ListenerConfig, Rejection, SpoolFolder};
 
-use crate::support::{App, echo, hello, until};
+use crate::support::{App, echo, hello, wait_until};
 
 const MIB: usize = 1 << 20;
 
 /// A server whose bodies of more than 1,000 bytes go to `folder`.
 fn app_spooling_to(folder: &Path, notice: fn(&str)) -> App {
-    let limits = Limits { body_memory: 1000, ..Limits::default() };
+    let limits = Limits { body_buffer_size: 1000, ..Limits::default() };
     let site = ListenerConfig {
         spool: Arc::new(SpoolFolder::new(folder, notice)),
         ..ListenerConfig::default()
@@ -71,7 +71,7 @@ fn a_small_tmpfs_takes_uploads_up_to_a_tenth_of_it() {
         "{said:?}"
     );
     // What was refused is given back, once a thread has closed its file.
-    until("room again", || upload(&app, 8 * MIB) == 200);
+    wait_until("room again", || upload(&app, 8 * MIB) == 200);
 }
 
 #[test]

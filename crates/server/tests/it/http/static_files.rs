@@ -11,7 +11,7 @@ use rookery_server::access_log::AccessLog;
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_server::{Config, Limits, ListenerConfig};
 
-use crate::support::{App, Client, Reply, alone, echo, hello, until};
+use crate::support::{App, Client, Response, echo, hello, in_own_process, wait_until};
 
 /// A folder that is served at `/s`, and at `/f` with misses for the application.
 struct Folder {
@@ -71,9 +71,9 @@ fn bytes(len: usize) -> Vec<u8> {
         .collect()
 }
 
-fn ask(client: &mut Client, method: &str, target: &str, more: &str) -> Reply {
+fn ask(client: &mut Client, method: &str, target: &str, more: &str) -> Response {
     client.send(format!("{method} {target} HTTP/1.1\r\nHost: a\r\n{more}\r\n"));
-    let mut reply = client.reply_to(method).unwrap();
+    let mut reply = client.response_to(method).unwrap();
     let date = reply.head.lines().find(|line| line.starts_with("Date:")).unwrap().to_owned();
     reply.head = reply.head.replace(&date, "Date:");
     reply
@@ -98,7 +98,7 @@ const REQUESTS: [(&str, &str, &str); 14] = [
 ];
 
 /// What each of the requests is answered the first time, and then from what is at hand.
-fn answers(folder: &Folder) -> Vec<[Reply; 4]> {
+fn answers(folder: &Folder) -> Vec<[Response; 4]> {
     let mut page = b"<p>".to_vec();
     page.extend(bytes(20_000).into_iter().map(|byte| b'a' + byte % 7));
     folder.write_old("page.html", &page);
@@ -157,7 +157,7 @@ fn an_answer_is_the_same_from_a_thread_and_from_memory() {
 
 #[test]
 fn a_kernel_without_these_calls_gives_the_same_answers() {
-    if !alone("files::a_kernel_without_these_calls_gives_the_same_answers") {
+    if !in_own_process!() {
         return;
     }
     let folder = Folder::new();
@@ -384,7 +384,7 @@ fn a_client_that_does_not_read_a_large_file_is_given_up() {
     files
         .set([("/s".to_owned(), StaticPath { path: dir.path().into(), ..StaticPath::default() })])
         .unwrap();
-    let limits = Limits { idle_time: Duration::from_secs(1), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_secs(1), ..Limits::default() };
     let app = App::with(
         Config { limits, ..Config::default() },
         ListenerConfig { files, ..ListenerConfig::default() },
@@ -395,7 +395,7 @@ fn a_client_that_does_not_read_a_large_file_is_given_up() {
     // Others are served meanwhile.
     let mut other = app.connect();
     assert_eq!(other.get("/").body, b"Hello, World!");
-    until("both have been given up", || app.listener().connections() == 0);
+    wait_until("both have been given up", || app.listener().connections() == 0);
     while slow.fill() {}
     assert!(slow.read.len() < UNREAD, "the connection has ended");
 }

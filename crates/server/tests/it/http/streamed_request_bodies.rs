@@ -10,7 +10,7 @@ use std::time::Duration;
 use rookery_exchange::{Command, Event, Exchange, ExchangeId, Share};
 use rookery_server::{Config, Limits, ListenerConfig};
 
-use crate::support::{App, Client, PATIENCE, until};
+use crate::support::{App, Client, TEST_TIMEOUT, wait_until};
 
 /// What the application has of a body.
 #[derive(Default)]
@@ -133,7 +133,7 @@ fn a_piece_comes_before_the_rest_has_been_sent() {
 fn no_more_is_read_ahead_than_256_kib() {
     let rules = rules();
     rules.holds.store(true, Ordering::Relaxed);
-    let limits = Limits { idle_time: Duration::from_secs(2), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_secs(2), ..Limits::default() };
     let app = receiving(limits, &rules);
     let mut client = app.connect();
     let body = vec![1; 20_000_000];
@@ -141,7 +141,7 @@ fn no_more_is_read_ahead_than_256_kib() {
     let mut writer = client.socket.try_clone().unwrap();
     let sends = std::thread::spawn(move || writer.write_all(&body).unwrap());
     let waiting = || rules.held.lock().unwrap().iter().map(|(_, len)| len).sum::<usize>();
-    until("it has read ahead", || waiting() >= 256 << 10);
+    wait_until("it has read ahead", || waiting() >= 256 << 10);
     // Longer than a client may stand still: it is the application that does.
     std::thread::sleep(Duration::from_secs(5));
     assert!(waiting() < (256 << 10) + (512 << 10), "{}", waiting());
@@ -169,7 +169,7 @@ fn pieces_of_a_byte_count_as_what_they_cost() {
         writer.write_all(b"0\r\n\r\n").unwrap();
     });
     let waiting = || rules.held.lock().unwrap().len();
-    until("it has read ahead", || waiting() >= 64);
+    wait_until("it has read ahead", || waiting() >= 64);
     std::thread::sleep(Duration::from_millis(500));
     assert!(waiting() <= 65, "{} pieces wait", waiting());
     assert!(app.server.budget().used(Share::Requests) >= 256 << 10);
@@ -204,7 +204,7 @@ fn an_answer_that_comes_with_the_wish_to_receive_ends_the_body() {
         client.send("abc");
         assert_eq!(client.response().unwrap().status, 503);
     }
-    until("each is told once", || ends(&app).len() == 20);
+    wait_until("each is told once", || ends(&app).len() == 20);
     assert_eq!(ends(&app), ["body ended Done"; 20]);
 }
 
@@ -223,7 +223,7 @@ fn an_early_answer_ends_the_connection() {
 #[test]
 fn who_leaves_stands_still_or_sends_too_much_is_told_of_once() {
     let limits =
-        Limits { body_bytes: 1000, idle_time: Duration::from_secs(1), ..Limits::default() };
+        Limits { max_body_size: 1000, idle_timeout: Duration::from_secs(1), ..Limits::default() };
     let app = receiving(limits, &rules());
     let mut client = app.connect();
     post(&mut client, 100);
@@ -244,14 +244,14 @@ fn who_leaves_stands_still_or_sends_too_much_is_told_of_once() {
     assert_eq!(client.response().unwrap().status, 413);
     app.await_event("body ended Error");
     assert_eq!(ends(&app).len(), 3);
-    until("all are gone", || app.listener().connections() == 0);
+    wait_until("all are gone", || app.listener().connections() == 0);
 }
 
 #[test]
 fn a_stop_tells_who_receives() {
     let mut app = receiving(Limits::default(), &rules());
     let mut client = app.connect();
-    client.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     post(&mut client, 100);
     client.send("abc");
     app.await_event("body 3");

@@ -12,7 +12,7 @@ use crate::support::http2::{
     ordinary, post, setting,
 };
 use crate::support::tls::{app, settings, site};
-use crate::support::{App, Handler, PATIENCE, alone, hello, until};
+use crate::support::{App, Handler, TEST_TIMEOUT, hello, in_own_process, wait_until};
 
 /// How much longer another connection may wait for its answer while a peer attacks, in time of the I/O thread: that of so many
 /// exchanges. Optimised, one takes it 0.1 ms at the most, so that nobody waits for 20 ms. The most is taken by frames of a byte, of
@@ -110,7 +110,7 @@ pub(crate) fn keeping(limits: Limits) -> (App, Sender<()>, Receiver<()>) {
 
 #[test]
 fn requests_that_are_reset_at_once() {
-    if !alone("http2_attacks::requests_that_are_reset_at_once") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);
@@ -129,17 +129,18 @@ fn requests_that_are_reset_at_once() {
     });
     assert_eq!(goodbye, Some(code::ENHANCE_YOUR_CALM));
     assert!(app.server.reports().count(Rejection::Http2) >= 1);
-    until("it has gone", || app.listener().connections() <= 1);
+    wait_until("it has gone", || app.listener().connections() <= 1);
 }
 
 #[test]
 fn requests_that_are_reset_when_the_application_has_them() {
-    let (app, answer, comes) = keeping(Limits { streams: 20, ..Limits::default() });
+    let (app, answer, comes) =
+        keeping(Limits { http2_max_concurrent_streams: 20, ..Limits::default() });
     let mut peer = Peer::new(&app);
     let mut stream = 1;
     for _ in 0..20 {
         peer.ask(stream, GET);
-        comes.recv_timeout(PATIENCE).expect("the request");
+        comes.recv_timeout(TEST_TIMEOUT).expect("the request");
         peer.reset(stream);
         stream += 2;
     }
@@ -155,7 +156,7 @@ fn requests_that_are_reset_when_the_application_has_them() {
     other.ask(3, &get("/plain"));
     assert_eq!(other.outcome(3), Heard::Status(200));
     stream += 2;
-    until("there is room", || {
+    wait_until("there is room", || {
         stream += 2;
         peer.ask(stream, &get("/plain"));
         peer.outcome(stream) == Heard::Status(200)
@@ -164,7 +165,8 @@ fn requests_that_are_reset_when_the_application_has_them() {
 
 #[test]
 fn a_peer_that_resets_all_it_asks_for_is_sent_off() {
-    let (app, answer, comes) = keeping(Limits { streams: 1000, ..Limits::default() });
+    let (app, answer, comes) =
+        keeping(Limits { http2_max_concurrent_streams: 1000, ..Limits::default() });
     let mut peer = Peer::new(&app);
     let mut stream = 1;
     while stream < 1000 {
@@ -172,7 +174,7 @@ fn a_peer_that_resets_all_it_asks_for_is_sent_off() {
             break;
         }
         let is_over = || app.server.reports().count(Rejection::Http2) > 0;
-        until("it comes, or the end", || comes.try_recv().is_ok() || is_over());
+        wait_until("it comes, or the end", || comes.try_recv().is_ok() || is_over());
         if is_over() {
             break;
         }
@@ -186,7 +188,7 @@ fn a_peer_that_resets_all_it_asks_for_is_sent_off() {
 
 #[test]
 fn a_head_that_goes_on_and_on() {
-    if !alone("http2_attacks::a_head_that_goes_on_and_on") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);
@@ -204,7 +206,7 @@ fn a_head_that_goes_on_and_on() {
 
 #[test]
 fn a_head_that_does_not_end_has_the_time_of_a_head() {
-    let limits = Limits { head_time: Duration::from_millis(400), ..Limits::default() };
+    let limits = Limits { header_timeout: Duration::from_millis(400), ..Limits::default() };
     let app = app(limits, hello);
     let whole = frame(kind::HEADERS, END_HEADERS | END_STREAM, 1, &block(GET));
     for (sent, what) in [
@@ -219,12 +221,12 @@ fn a_head_that_does_not_end_has_the_time_of_a_head() {
         assert!(began.elapsed() > Duration::from_millis(300), "{what}: sooner than that");
     }
     assert_eq!(app.requests(), 0);
-    until("all have gone", || app.listener().connections() == 0);
+    wait_until("all have gone", || app.listener().connections() == 0);
 }
 
 #[test]
 fn heads_that_are_too_large() {
-    let limits = Limits { header_lines: 200, ..Limits::default() };
+    let limits = Limits { max_headers: 200, ..Limits::default() };
     let app = app(limits, hello);
     let lines = |count: usize, value: &'static str| [GET, &vec![("a", value); count]].concat();
     let mut peer = Peer::new(&app);
@@ -257,7 +259,7 @@ fn heads_that_are_too_large() {
 /// A line on the wire of one byte, which refers to a table of headers, costs what it stands for: RFC 9113, 10.5.1.
 #[test]
 fn a_line_of_one_byte_counts_as_what_it_stands_for() {
-    if !alone("http2_attacks::a_line_of_one_byte_counts_as_what_it_stands_for") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);
@@ -288,7 +290,7 @@ fn the_table_of_headers_does_not_grow_past_what_was_agreed_on() {
 #[test]
 fn heads_that_are_held_are_charged() {
     // A fifth of 10 MiB, of which each connection has 80 KiB and each stream 32.
-    let limits = Limits { memory: Some(10 << 20), ..Limits::default() };
+    let limits = Limits { max_client_memory: Some(10 << 20), ..Limits::default() };
     let app = app(limits, hello);
     let room = 2 << 20;
     let mut peer = Peer::new(&app);
@@ -313,12 +315,12 @@ fn heads_that_are_held_are_charged() {
     }
     drop(peer);
     let used = |share| app.server.budget().used(share);
-    until("all is given back", || used(Share::Connections) == 0 && used(Share::Requests) == 0);
+    wait_until("all is given back", || used(Share::Connections) == 0 && used(Share::Requests) == 0);
 }
 
 #[test]
 fn data_that_is_none() {
-    if !alone("http2_attacks::data_that_is_none") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);
@@ -337,7 +339,7 @@ fn data_that_is_none() {
 
 #[test]
 fn a_body_in_small_pieces_is_none() {
-    if !alone("http2_attacks::a_body_in_small_pieces_is_none") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), |exchange| {
@@ -359,7 +361,7 @@ fn a_body_in_small_pieces_is_none() {
 
 #[test]
 fn frames_that_carry_nothing() {
-    if !alone("http2_attacks::frames_that_carry_nothing") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);
@@ -374,7 +376,7 @@ fn frames_that_carry_nothing() {
     });
     // Who goes on sending for long does not see why.
     assert!(matches!(unknown.1, None | Some(code::ENHANCE_YOUR_CALM)), "{unknown:?}");
-    until("it is reported", || app.server.reports().count(Rejection::Http2) == 1);
+    wait_until("it is reported", || app.server.reports().count(Rejection::Http2) == 1);
     // What the system holds, and what is read so that the peer sees why, included.
     assert!((8 << 20..48 << 20).contains(&unknown.0), "{unknown:?}");
     // As many pings as a client of days sends are answered, and so are settings.
@@ -392,7 +394,7 @@ fn frames_that_carry_nothing() {
 
 #[test]
 fn a_peer_that_pings_and_does_not_read_is_not_read_either() {
-    if !alone("http2_attacks::a_peer_that_pings_and_does_not_read_is_not_read_either") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);
@@ -418,7 +420,7 @@ fn a_peer_that_pings_and_does_not_read_is_not_read_either() {
 
 #[test]
 fn settings_without_end() {
-    if !alone("http2_attacks::settings_without_end") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);
@@ -461,12 +463,12 @@ fn windows_past_their_end() {
     let mut peer = Peer::with(&app, &setting(4, MOST + 1));
     // RFC 9113, 6.5.2, has the first.
     assert!(matches!(peer.goodbye(), Some(code::FLOW_CONTROL_ERROR | code::PROTOCOL_ERROR)));
-    until("all is given back", || app.server.budget().used(Share::Replies) == 0);
+    wait_until("all is given back", || app.server.budget().used(Share::Replies) == 0);
 }
 
 #[test]
 fn a_window_that_is_never_opened() {
-    let limits = Limits { idle_time: Duration::from_millis(800), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_millis(800), ..Limits::default() };
     let app = app(limits, |exchange| {
         exchange.begin_response(200);
         exchange.set_response_body(&vec![b'a'; 1 << 20]);
@@ -479,13 +481,16 @@ fn a_window_that_is_never_opened() {
     assert_eq!(peer.outcome(1), Heard::Reset(code::CANCEL));
     peer.ask(3, &ordinary("HEAD", "/"));
     assert_eq!(peer.outcome(3), Heard::Status(200));
-    until("nothing of it is held", || app.server.budget().used(Share::Replies) == 0);
+    wait_until("nothing of it is held", || app.server.budget().used(Share::Replies) == 0);
 }
 
 #[test]
 fn a_window_that_is_opened_byte_by_byte() {
-    let limits =
-        Limits { reply_rate: 1000, idle_time: Duration::from_millis(800), ..Limits::default() };
+    let limits = Limits {
+        min_response_rate: 1000,
+        idle_timeout: Duration::from_millis(800),
+        ..Limits::default()
+    };
     let app = app(limits, |exchange| {
         exchange.begin_response(200);
         exchange.set_response_body(&vec![b'a'; 1 << 20]);
@@ -493,7 +498,7 @@ fn a_window_that_is_opened_byte_by_byte() {
     let mut peer = Peer::with(&app, &setting(4, 0));
     peer.ask(1, GET);
     let began = Instant::now();
-    while began.elapsed() < PATIENCE {
+    while began.elapsed() < TEST_TIMEOUT {
         peer.send(frame(kind::WINDOW_UPDATE, 0, 1, &1u32.to_be_bytes()));
         // Each byte comes in a frame of its own, until there is no more.
         match peer.frame() {
@@ -510,13 +515,14 @@ fn a_window_that_is_opened_byte_by_byte() {
 
 #[test]
 fn streams_past_the_limit_are_refused() {
-    let (app, answer, comes) = keeping(Limits { streams: 10, ..Limits::default() });
+    let (app, answer, comes) =
+        keeping(Limits { http2_max_concurrent_streams: 10, ..Limits::default() });
     let mut peer = Peer::new(&app);
     let max = peer.frame_of(kind::SETTINGS).unwrap().payload;
     assert!(max.windows(6).any(|entry| entry == setting(3, 10)), "{max:?}");
     for at in 0..10 {
         peer.ask(2 * at + 1, GET);
-        comes.recv_timeout(PATIENCE).expect("the request");
+        comes.recv_timeout(TEST_TIMEOUT).expect("the request");
     }
     for at in 10..20 {
         peer.ask(2 * at + 1, GET);
@@ -535,7 +541,7 @@ fn streams_past_the_limit_are_refused() {
 
 #[test]
 fn a_preface_has_the_time_of_the_handshake() {
-    let limits = Limits { handshake_time: Duration::from_millis(400), ..Limits::default() };
+    let limits = Limits { tls_handshake_timeout: Duration::from_millis(400), ..Limits::default() };
     let app = app(limits, hello);
     for sent in [&b""[..], &PREFACE[..10]] {
         let mut peer = Peer::silent(app.address);
@@ -547,20 +553,20 @@ fn a_preface_has_the_time_of_the_handshake() {
     let mut wrong = Peer::silent(app.address);
     wrong.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(wrong.goodbye(), None);
-    until("it is reported", || app.server.reports().count(Rejection::Http2) == 1);
-    until("all have gone", || app.listener().connections() == 0);
+    wait_until("it is reported", || app.server.reports().count(Rejection::Http2) == 1);
+    wait_until("all have gone", || app.listener().connections() == 0);
 }
 
 #[test]
 fn a_connection_without_a_stream_is_closed_after_its_time() {
-    let limits = Limits { idle_time: Duration::from_millis(800), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_millis(800), ..Limits::default() };
     let app = app(limits, hello);
     let mut peer = Peer::new(&app);
     peer.ask(1, GET);
     assert_eq!(peer.outcome(1), Heard::Status(200));
     let began = Instant::now();
     // Pings are no use of it.
-    while began.elapsed() < PATIENCE {
+    while began.elapsed() < TEST_TIMEOUT {
         if !peer.try_send(frame(kind::PING, 0, 0, &[7; 8])) || peer.frame_of(kind::PING).is_none() {
             break;
         }
@@ -572,7 +578,7 @@ fn a_connection_without_a_stream_is_closed_after_its_time() {
 
 #[test]
 fn a_body_that_stops_is_given_up() {
-    let limits = Limits { idle_time: Duration::from_millis(800), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_millis(800), ..Limits::default() };
     let app = app(limits, hello);
     let mut peer = Peer::new(&app);
     peer.begin(1, &post("/"));
@@ -595,13 +601,13 @@ fn bodies_that_are_not_read_are_held_within_their_window() {
             let _ = came.send(());
         }
     });
-    let limits = Limits { memory: Some(64 << 20), ..Limits::default() };
+    let limits = Limits { max_client_memory: Some(64 << 20), ..Limits::default() };
     let site = ListenerConfig { sees_heads: true, ..site(settings(&["localhost"])) };
     let app = App::with(Config { limits, ..Config::default() }, site, handler);
     let mut peer = Peer::new(&app);
     for at in 0..8 {
         peer.begin(2 * at + 1, &post("/"));
-        comes.recv_timeout(PATIENCE).expect("the head");
+        comes.recv_timeout(TEST_TIMEOUT).expect("the head");
     }
     // What may come is charged before it does: a window of the connection's at the most.
     assert_eq!(app.server.budget().used(Share::Requests), 1 << 20);
@@ -614,5 +620,5 @@ fn bodies_that_are_not_read_are_held_within_their_window() {
     peer.send(frame(kind::DATA, 0, 9, &[7; 1]));
     assert_eq!(peer.goodbye(), Some(code::FLOW_CONTROL_ERROR));
     drop(peer);
-    until("it is given back", || app.server.budget().used(Share::Requests) == 0);
+    wait_until("it is given back", || app.server.budget().used(Share::Requests) == 0);
 }

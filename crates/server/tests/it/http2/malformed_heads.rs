@@ -187,7 +187,7 @@ fn crumbs_of_cookies_count_as_lines_do() {
     }
     assert_eq!(app.requests(), 1);
     // And of our own limit, before they are one line.
-    let app = crate::support::tls::app(Limits { header_lines: 100, ..Limits::default() }, show);
+    let app = crate::support::tls::app(Limits { max_headers: 100, ..Limits::default() }, show);
     let mut peer = Peer::new(&app);
     for (stream, crumbs, status) in [(1, 90, 200), (3, 110, 431)] {
         peer.ask(stream, &with(&vec![("cookie", "a=b"); crumbs]));
@@ -241,9 +241,9 @@ fn the_scheme_is_the_connections_whatever_a_peer_says() {
 fn a_large_head_may_come_in_frames_of_any_size() {
     for (limit, value) in [(64 << 10, 60_000), (256 << 10, 200_000), (1 << 20, 900_000)] {
         let limits = Limits {
-            stream_head_bytes: limit,
-            head_bytes: limit,
-            header_lines: 1000,
+            http2_max_header_list_size: limit,
+            max_header_size: limit,
+            max_headers: 1000,
             ..Limits::default()
         };
         let app = app(limits, hello);

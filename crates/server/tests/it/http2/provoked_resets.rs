@@ -9,7 +9,7 @@ use crate::support::http2::{
     END_HEADERS, END_STREAM, GET, Heard, Peer, block, code, frame, get, kind, post,
 };
 use crate::support::tls::app;
-use crate::support::{PATIENCE, alone, hello, until};
+use crate::support::{TEST_TIMEOUT, hello, in_own_process, wait_until};
 
 const MOST: u32 = (1 << 31) - 1;
 
@@ -44,7 +44,8 @@ fn what_the_server_resets_counts_while_the_application_has_it() {
         (data_behind_the_end, "data behind the end", true),
     ];
     for (wrong, what, ends_all) in frames {
-        let (app, answer, comes) = keeping(Limits { streams: 20, ..Limits::default() });
+        let (app, answer, comes) =
+            keeping(Limits { http2_max_concurrent_streams: 20, ..Limits::default() });
         let mut peer = Peer::new(&app);
         for at in 0..60 {
             let stream = 2 * at + 1;
@@ -54,7 +55,7 @@ fn what_the_server_resets_counts_while_the_application_has_it() {
             // The last one does not come.
             let comes_surely = at < if ends_all { 1 } else { 20 };
             if comes
-                .recv_timeout(if comes_surely { PATIENCE } else { Duration::from_secs(1) })
+                .recv_timeout(if comes_surely { TEST_TIMEOUT } else { Duration::from_secs(1) })
                 .is_err()
             {
                 break;
@@ -74,7 +75,7 @@ fn what_the_server_resets_counts_while_the_application_has_it() {
 
 #[test]
 fn windows_past_their_end_without_end() {
-    if !alone("http2_provoked::windows_past_their_end_without_end") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);
@@ -90,12 +91,12 @@ fn windows_past_their_end_without_end() {
     });
     assert_eq!(goodbye, Some(code::ENHANCE_YOUR_CALM));
     assert_eq!(app.server.reports().count(Rejection::Http2), 1);
-    until("it has gone", || app.listener().connections() <= 1);
+    wait_until("it has gone", || app.listener().connections() <= 1);
 }
 
 #[test]
 fn streams_that_the_server_is_made_to_reset() {
-    if !alone("http2_provoked::streams_that_the_server_is_made_to_reset") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);
@@ -124,7 +125,7 @@ fn streams_that_the_server_is_made_to_reset() {
 
 #[test]
 fn small_frames_that_carry_nothing() {
-    if !alone("http2_provoked::small_frames_that_carry_nothing") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);
@@ -144,6 +145,8 @@ fn small_frames_that_carry_nothing() {
         // Who goes on sending for long does not see why.
         assert!(matches!(goodbye, None | Some(code::ENHANCE_YOUR_CALM)), "{what}: {goodbye:?}");
         assert!((8 << 20..48 << 20).contains(&sent), "{what}: {sent}");
-        until("it is reported", || app.server.reports().count(Rejection::Http2) == at as u64 + 1);
+        wait_until("it is reported", || {
+            app.server.reports().count(Rejection::Http2) == at as u64 + 1
+        });
     }
 }

@@ -14,12 +14,13 @@ use rookery_server::access_log::{AccessLog, Format};
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_server::tls::TlsSettings;
 use rookery_server::{Config, Limits, ListenerConfig, Rejection};
+use rookery_test_support::tls_file;
 
 use crate::support::http2::{
     END_STREAM, GET, Heard, Peer, Two, ask, code, frame, get, kind, ordinary, post, setting, to,
 };
-use crate::support::tls::{app, file, settings, site};
-use crate::support::{App, Handler, PATIENCE, echo, hello, until};
+use crate::support::tls::{app, settings, site};
+use crate::support::{App, Handler, TEST_TIMEOUT, echo, hello, wait_until};
 
 /// Answers with what it was sent.
 fn mirror(exchange: &mut Exchange) {
@@ -51,12 +52,12 @@ fn requests_and_replies_of_all_sizes() {
     }
     // A reply is let go when it has been written, which its client may see first.
     let used = |share| app.server.budget().used(share);
-    until("nothing is held", || used(Share::Requests) == 0 && used(Share::Replies) == 0);
+    wait_until("nothing is held", || used(Share::Requests) == 0 && used(Share::Replies) == 0);
 }
 
 #[test]
 fn a_large_upload_goes_to_a_file() {
-    let limits = Limits { body_memory: 100_000, ..Limits::default() };
+    let limits = Limits { body_buffer_size: 100_000, ..Limits::default() };
     let app = app(limits, |exchange| {
         let is_file = exchange.body_mut().take_file().is_some();
         exchange.begin_response(200);
@@ -69,7 +70,7 @@ fn a_large_upload_goes_to_a_file() {
 
 #[test]
 fn a_body_that_is_too_large_is_answered_before_it_has_come() {
-    let app = app(Limits { body_bytes: 100_000, ..Limits::default() }, hello);
+    let app = app(Limits { max_body_size: 100_000, ..Limits::default() }, hello);
     // By its length, and by what comes of it: the answer, and that the rest is not wanted (RFC 9113, 8.1).
     let mut peer = Peer::new(&app);
     peer.begin(1, &[&post("/")[..], &[("content-length", "1000000")]].concat());
@@ -131,8 +132,11 @@ fn many_requests_at_a_time_over_one_connection() {
             tokio::spawn(ask(client.requests.clone(), request))
         });
         for (at, answer) in all.collect::<Vec<_>>().into_iter().enumerate() {
-            let answer =
-                tokio::time::timeout(PATIENCE, answer).await.expect("in time").unwrap().unwrap();
+            let answer = tokio::time::timeout(TEST_TIMEOUT, answer)
+                .await
+                .expect("in time")
+                .unwrap()
+                .unwrap();
             assert!(answer.status == 200 && answer.body == vec![at as u8; at * 100], "{at}");
         }
     });
@@ -253,7 +257,7 @@ fn replies_in_pieces() {
     assert!(
         pulled.body.chunks(10_000).enumerate().all(|(at, piece)| piece == [at as u8 + 1; 10_000])
     );
-    opens.recv_timeout(PATIENCE).unwrap();
+    opens.recv_timeout(TEST_TIMEOUT).unwrap();
     app.await_event("departed Done");
     let cut = client.get("/cut");
     // What came before is there, and that it is not whole as well.
@@ -300,7 +304,7 @@ fn who_does_not_take_a_stream_is_not_asked_for_more_of_it() {
     // No window: what the application has given waits.
     let mut peer = Peer::with(&app, &setting(4, 0));
     peer.ask(1, &get("/pull"));
-    opens.recv_timeout(PATIENCE).unwrap();
+    opens.recv_timeout(TEST_TIMEOUT).unwrap();
     assert_eq!(peer.outcome(1), Heard::Status(200));
     std::thread::sleep(Duration::from_millis(300));
     let wants = || app.log.lock().unwrap().iter().filter(|line| *line == "want").count();
@@ -319,14 +323,14 @@ fn a_client_that_gives_a_stream_up_is_noticed() {
     let (app, opens) = pieces(Limits::default());
     let mut peer = Peer::new(&app);
     peer.ask(1, &get("/push"));
-    opens.recv_timeout(PATIENCE).unwrap();
+    opens.recv_timeout(TEST_TIMEOUT).unwrap();
     assert_eq!(peer.outcome(1), Heard::Status(200));
     peer.reset(1);
     app.await_event("departed Client");
     peer.ask(3, &get("/push"));
-    opens.recv_timeout(PATIENCE).unwrap();
+    opens.recv_timeout(TEST_TIMEOUT).unwrap();
     drop(peer);
-    until("both are told", || {
+    wait_until("both are told", || {
         app.log.lock().unwrap().iter().filter(|line| *line == "departed Client").count() == 2
     });
 }
@@ -362,12 +366,13 @@ fn a_drain_says_goodbye_and_serves_what_has_begun() {
     answer.send(()).unwrap();
     assert_eq!(busy.outcome_past_goaway(1), Heard::Status(200));
     assert_eq!(busy.goodbye(), Some(code::NO_ERROR));
-    until("all have gone", || app.listener().connections() == 0);
+    wait_until("all have gone", || app.listener().connections() == 0);
 }
 
 #[test]
 fn a_peer_that_never_hears_of_the_end_is_closed_all_the_same() {
-    let app = app(Limits { close_time: Duration::from_millis(400), ..Limits::default() }, hello);
+    let app =
+        app(Limits { ws_close_timeout: Duration::from_millis(400), ..Limits::default() }, hello);
     let mut peer = Peer::new(&app);
     peer.ask(1, GET);
     assert_eq!(peer.outcome(1), Heard::Status(200));
@@ -408,7 +413,7 @@ fn the_access_log_names_the_protocol() {
     let mut peer = Peer::new(&app);
     peer.ask(1, &get("*"));
     assert_eq!(peer.outcome(1), Heard::Status(400));
-    until("three lines", || lines.text().lines().count() == 3);
+    wait_until("three lines", || lines.text().lines().count() == 3);
     let text = lines.text();
     for expected in [
         "\"GET /two?a=b HTTP/2.0\" 200 13 ",
@@ -423,10 +428,11 @@ fn the_access_log_names_the_protocol() {
 fn http_1_is_spoken_where_http_2_is_not_wanted() {
     let only = TlsSettings { only_http1: true, ..settings(&["localhost"]) };
     let app = App::with(Config::default(), site(only), echo(hello));
-    let mut config = crate::support::tls::client_config(None);
+    let mut config = rookery_test_support::tls::client_config(None);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let mut client = crate::support::tls::shake(app.address, &Arc::new(config), "localhost")
-        .expect("a handshake");
+    let mut client =
+        crate::support::Client::connect_tls(app.address, &Arc::new(config), "localhost")
+            .expect("a handshake");
     assert_eq!(client.tls.as_ref().unwrap().alpn_protocol(), Some(&b"http/1.1"[..]));
     assert_eq!(client.get("/").status, 200);
 }
@@ -439,7 +445,7 @@ fn a_host_that_tls_was_told_another_name_for_is_misdirected() {
     assert_eq!(peer.outcome(1), Heard::Status(200));
     peer.ask(3, &[&GET[..3], &[(":authority", "other.example")]].concat());
     assert_eq!(peer.outcome(3), Heard::Status(421));
-    until("it is reported", || app.server.reports().count(Rejection::Misdirected) == 1);
+    wait_until("it is reported", || app.server.reports().count(Rejection::Misdirected) == 1);
 }
 
 #[test]
@@ -451,7 +457,7 @@ fn curl_is_served() {
     let body: Vec<u8> = (0..1_000_000u32).map(|at| (at % 251) as u8).collect();
     fs::write(dir.path().join("up"), &body).unwrap();
     let mut command = Command::new("curl");
-    command.args(["-sS", "--http2", "--resolve", &resolve, "--cacert"]).arg(file("ca.pem"));
+    command.args(["-sS", "--http2", "--resolve", &resolve, "--cacert"]).arg(tls_file("ca.pem"));
     command.arg("--data-binary").arg(format!("@{}", dir.path().join("up").display()));
     command.arg("-o").arg(dir.path().join("down")).args([
         "-w",

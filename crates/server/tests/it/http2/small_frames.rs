@@ -14,7 +14,7 @@ use crate::http::streamed_request_bodies::{receiving_at, rules};
 use crate::http2::websocket::{Sockets, app_with, echoing, on_command};
 use crate::support::http2::{END_STREAM, GET, Heard, Peer, frame, kind, post};
 use crate::support::tls::{settings, site};
-use crate::support::{App, echo, hello, masked, until};
+use crate::support::{App, echo, hello, masked_frame, wait_until};
 
 /// Bytes of a DATA frame's payload. The frames of a stream's window exceed h2's budget four times.
 const SMALL: usize = 32;
@@ -33,7 +33,7 @@ fn a_websocket_message_that_arrives_at_once_in_small_frames_is_echoed() {
     let mut sockets = Sockets::at(app.address);
     sockets.open(1);
     let message = vec![b'x'; WINDOW];
-    sockets.peer.send(in_small_frames(1, &masked(0x82, &message)));
+    sockets.peer.send(in_small_frames(1, &masked_frame(0x82, &message)));
     assert!(sockets.frame(1) == Some((0x82, message)));
 }
 
@@ -46,7 +46,7 @@ fn small_frames_wait_for_a_websocket_application_that_is_slow() {
     let message = vec![b'x'; 4 << 10];
     let count = WINDOW / message.len();
     for _ in 0..count {
-        sockets.peer.send(in_small_frames(1, &masked(0x82, &message)));
+        sockets.peer.send(in_small_frames(1, &masked_frame(0x82, &message)));
     }
     // The frames before the acknowledgement of this ping have been read.
     sockets.peer.send(frame(kind::PING, 0, 0, b"8 octets"));
@@ -65,7 +65,7 @@ fn small_frames_of_a_body_wait_for_the_application_that_receives_it() {
     let mut peer = Peer::new(&app);
     peer.begin(1, &post("/"));
     peer.send(in_small_frames(1, &vec![1; WINDOW]));
-    until("the application has its first chunks", || rules.held().len() > 1);
+    wait_until("the application has its first chunks", || rules.held().len() > 1);
     // The frames before the acknowledgement of this ping have been read.
     peer.send(frame(kind::PING, 0, 0, b"8 octets"));
     assert!(peer.frame_of(kind::PING).is_some(), "the connection is still open");
@@ -79,12 +79,12 @@ fn small_frames_of_a_body_wait_for_the_application_that_receives_it() {
     peer.send(frame(kind::DATA, END_STREAM, 1, b""));
     assert_eq!(peer.outcome(1), Heard::Status(200));
     assert_eq!(peer.data(1), format!("{WINDOW} {WINDOW}").into_bytes());
-    until("nothing is charged", || app.server.budget().used(Share::Requests) == 0);
+    wait_until("nothing is charged", || app.server.budget().used(Share::Requests) == 0);
 }
 
 #[test]
 fn a_body_that_arrives_at_once_in_small_frames_is_spooled() {
-    let limits = Limits { body_memory: 1000, ..Limits::default() };
+    let limits = Limits { body_buffer_size: 1000, ..Limits::default() };
     let config = Config { limits, ..Config::default() };
     let app = App::with(config, site(settings(&["localhost"])), echo(hello));
     let mut peer = Peer::new(&app);

@@ -12,7 +12,7 @@ use crate::support::http2::{
     END_STREAM, GET, Heard, Peer, code, frame, get, kind, ordinary, post, setting,
 };
 use crate::support::tls::{app, settings, site};
-use crate::support::{App, Handler, PATIENCE, hello, until};
+use crate::support::{App, Handler, TEST_TIMEOUT, hello, wait_until};
 
 /// What a peer says that takes everything at once, as far as HTTP/2 goes.
 fn greedy(app: &App) -> Peer {
@@ -28,18 +28,18 @@ fn replies_that_h2_has_whole_end_with_their_connection() {
         exchange.set_response_body(&vec![b'a'; 60_000]);
     });
     let mut peer = greedy(&app);
-    peer.little_room();
+    peer.shrink_receive_buffer();
     // More than the systems take of a peer that does not read.
     for at in 0..200 {
         peer.ask(2 * at + 1, GET);
     }
-    until("some have been answered", || app.requests() >= 90);
+    wait_until("some have been answered", || app.requests() >= 90);
     // So that the last of them have been handed over.
     std::thread::sleep(Duration::from_millis(300));
     drop(peer);
-    until("the connection has gone", || app.listener().connections() == 0);
+    wait_until("the connection has gone", || app.listener().connections() == 0);
     for share in [Share::Connections, Share::Requests, Share::Replies] {
-        until("all is given back", || app.server.budget().used(share) == 0);
+        wait_until("all is given back", || app.server.budget().used(share) == 0);
     }
 }
 
@@ -59,7 +59,7 @@ fn a_drain_waits_for_a_slow_stream_and_says_goodbye_before() {
     let app = App::with(Config::default(), site(settings(&["localhost"])), handler);
     let mut peer = Peer::new(&app);
     peer.ask(1, GET);
-    let (id, stream) = opens.recv_timeout(PATIENCE).unwrap();
+    let (id, stream) = opens.recv_timeout(TEST_TIMEOUT).unwrap();
     let say = |command| {
         app.server.link().send(command);
         app.server.link().flush();
@@ -87,14 +87,17 @@ fn a_drain_waits_for_a_slow_stream_and_says_goodbye_before() {
     say(Command::EndStream { stream: id });
     assert_eq!(peer.data(1), b"piecepiece");
     assert_eq!(peer.goodbye(), None);
-    until("it has gone", || app.listener().connections() == 0);
+    wait_until("it has gone", || app.listener().connections() == 0);
 }
 
 #[test]
 fn a_stop_does_not_wait_for_who_has_nothing_under_way() {
     // A peer that does not read would be waited for for as long.
-    let limits =
-        Limits { stop_time: PATIENCE * 10, close_time: PATIENCE * 10, ..Limits::default() };
+    let limits = Limits {
+        stop_timeout: TEST_TIMEOUT * 10,
+        ws_close_timeout: TEST_TIMEOUT * 10,
+        ..Limits::default()
+    };
     let mut app = app(limits, hello);
     let mut peer = Peer::new(&app);
     peer.ask(1, GET);
@@ -109,7 +112,11 @@ fn a_stop_does_not_wait_for_who_has_nothing_under_way() {
 #[test]
 fn a_stop_ends_a_body_that_is_on_its_way() {
     let close_time = Duration::from_millis(400);
-    let limits = Limits { stop_time: PATIENCE * 10, close_time, ..Limits::default() };
+    let limits = Limits {
+        stop_timeout: TEST_TIMEOUT * 10,
+        ws_close_timeout: close_time,
+        ..Limits::default()
+    };
     let mut app = receiving_at(limits, &rules(), site(settings(&["localhost"])));
     let mut peer = Peer::new(&app);
     peer.begin(1, &post("/"));
@@ -151,9 +158,9 @@ fn a_body_comes_in_pieces() {
     peer.send(frame(kind::DATA, 0, 7, b"abcd"));
     app.await_event("body 4");
     drop(peer);
-    until("both are told", || ends(&app).len() == 4);
+    wait_until("both are told", || ends(&app).len() == 4);
     assert_eq!(ends(&app)[2..], ["body ended Client"; 2]);
-    until("all is given back", || app.server.budget().used(Share::Requests) == 0);
+    wait_until("all is given back", || app.server.budget().used(Share::Requests) == 0);
 }
 
 #[test]
@@ -243,7 +250,7 @@ fn a_stream_that_is_given_up_while_its_reply_is_cut_is_told_once() {
     for at in 0..20 {
         let stream = 2 * at + 1;
         peer.ask(stream, GET);
-        let id = opens.recv_timeout(PATIENCE).unwrap();
+        let id = opens.recv_timeout(TEST_TIMEOUT).unwrap();
         assert_eq!(peer.outcome(stream), Heard::Status(200));
         peer.reset(stream);
         app.server.link().send(Command::AbortStream {
@@ -255,8 +262,8 @@ fn a_stream_that_is_given_up_while_its_reply_is_cut_is_told_once() {
     }
     let told =
         || app.log.lock().unwrap().iter().filter(|line| line.starts_with("departed")).count();
-    until("all are told", || told() >= 20);
+    wait_until("all are told", || told() >= 20);
     peer.ask(101, &get("/again"));
-    opens.recv_timeout(PATIENCE).unwrap();
+    opens.recv_timeout(TEST_TIMEOUT).unwrap();
     assert_eq!(told(), 20);
 }

@@ -13,7 +13,7 @@ use rookery_server::{Config, Limits, ListenerConfig, OriginPolicy, Rejection};
 
 use crate::support::http2::{END_STREAM, GET, Heard, Peer, Two, code, frame, kind, setting};
 use crate::support::tls::{settings, site};
-use crate::support::{App, Handler, PATIENCE, echo, hello, masked, until};
+use crate::support::{App, Handler, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 
 const CONNECT: &[(&str, &str)] = &[
     (":method", "CONNECT"),
@@ -147,7 +147,7 @@ pub(crate) fn on_command() -> (Handler, std::sync::mpsc::Sender<()>) {
     let mut handler = echo(hello);
     let handler: Handler = Box::new(move |link, event| {
         if matches!(event, Event::Message { .. }) && !has_gone {
-            let _ = goes.recv_timeout(PATIENCE);
+            let _ = goes.recv_timeout(TEST_TIMEOUT);
             has_gone = true;
         }
         handler(link, event);
@@ -171,7 +171,7 @@ fn it_is_advertised_unless_that_is_switched_off() {
     assert_eq!(peer.outcome(1), Heard::Reset(code::PROTOCOL_ERROR));
     peer.ask(3, GET);
     assert_eq!(peer.outcome(3), Heard::Status(200));
-    assert_eq!(app.secure().upgrade(b"").status, 101);
+    assert_eq!(app.secure().upgrade("/ws").status, 101);
 }
 
 #[test]
@@ -182,15 +182,15 @@ fn messages_of_every_size_come_back() {
     sockets.open(3);
     for len in [0usize, 1, 125, 126, 16 << 10, 65_535, 65_536, 200_000] {
         let payload: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
-        sockets.send(1, &masked(0x82, &payload));
-        sockets.send(3, &masked(0x82, b"beside it"));
+        sockets.send(1, &masked_frame(0x82, &payload));
+        sockets.send(3, &masked_frame(0x82, b"beside it"));
         assert!(sockets.frame(1) == Some((0x82, payload)), "{len}");
         assert_eq!(sockets.frame(3), Some((0x82, b"beside it".to_vec())));
     }
     // More than a window of the connection, in frames of DATA that end where they like.
     let payload: Vec<u8> = (0..3_000_000usize).map(|at| (at % 249) as u8).collect();
-    let mut two = masked(0x81, b"before");
-    two.extend(masked(0x82, &payload));
+    let mut two = masked_frame(0x81, b"before");
+    two.extend(masked_frame(0x82, &payload));
     let mut granted = 1usize << 20;
     for part in two.chunks(10_007) {
         while granted < part.len() + (800 << 10) {
@@ -205,7 +205,7 @@ fn messages_of_every_size_come_back() {
     }
     assert_eq!(sockets.frame(1), Some((0x81, b"before".to_vec())));
     assert!(sockets.frame(1) == Some((0x82, payload)));
-    sockets.send(1, &masked(0x89, b"ping"));
+    sockets.send(1, &masked_frame(0x89, b"ping"));
     assert_eq!(sockets.frame(1), Some((0x8A, b"ping".to_vec())));
     assert_eq!(app.listener().connections(), 1);
     // Ordinary requests go on beside them.
@@ -264,7 +264,7 @@ fn the_application_sees_a_handshake_without_a_key_and_its_headers_are_in_the_ans
             .body(())
             .unwrap();
         let (answer, _sending) = requests.send_request(request, false).unwrap();
-        let answer = tokio::time::timeout(PATIENCE, answer).await.expect("in time").unwrap();
+        let answer = tokio::time::timeout(TEST_TIMEOUT, answer).await.expect("in time").unwrap();
         assert_eq!(answer.status(), 200);
         assert!(!answer.body().is_end_stream());
         let headers = answer.headers();
@@ -272,7 +272,7 @@ fn the_application_sees_a_handshake_without_a_key_and_its_headers_are_in_the_ans
         names.sort_unstable();
         assert_eq!(names, ["date", "sec-websocket-protocol", "x-own"]);
     });
-    let (line, seen) = tells.recv_timeout(PATIENCE).unwrap();
+    let (line, seen) = tells.recv_timeout(TEST_TIMEOUT).unwrap();
     assert_eq!(line, (b"GET".to_vec(), b"/ws".to_vec(), true));
     let some = |text: &str| Some(text.to_owned());
     let expected = [
@@ -320,7 +320,7 @@ fn a_refusal_is_an_ordinary_answer() {
     let reports = app.server.reports();
     assert_eq!((reports.count(Rejection::Origin), reports.count(Rejection::Protocol)), (1, 1));
     assert_eq!(app.requests(), 2);
-    until("nothing is held", || app.server.budget().used(Share::Requests) == 0);
+    wait_until("nothing is held", || app.server.budget().used(Share::Requests) == 0);
 }
 
 #[test]
@@ -329,18 +329,18 @@ fn each_way_of_ending_ends_the_stream_alone_and_is_told_once() {
     let mut sockets = Sockets::new(&app);
     // By the peer's close, and the server's.
     sockets.open(1);
-    sockets.send(1, &masked(0x88, &[0x03, 0xE8]));
+    sockets.send(1, &masked_frame(0x88, &[0x03, 0xE8]));
     assert_eq!(sockets.frame(1), Some((0x88, vec![0x03, 0xE8])));
     assert_eq!(sockets.end(1), Some(Ended::Whole));
     assert_eq!(app.await_event("closed"), "closed 1000");
     sockets.open(3);
-    sockets.send(3, &masked(0x81, b"close"));
+    sockets.send(3, &masked_frame(0x81, b"close"));
     assert_eq!(sockets.frame(3), Some((0x88, [&[0x0F, 0xA0][..], b"bye"].concat())));
-    sockets.send(3, &masked(0x88, &[0x0F, 0xA0]));
+    sockets.send(3, &masked_frame(0x88, &[0x0F, 0xA0]));
     assert_eq!(sockets.end(3), Some(Ended::Whole));
     // By a reset, and by an end without a word.
     sockets.open(5);
-    sockets.send(5, &masked(0x81, b"a"));
+    sockets.send(5, &masked_frame(0x81, b"a"));
     assert_eq!(sockets.frame(5), Some((0x81, b"a".to_vec())));
     sockets.peer.reset(5);
     sockets.open(7);
@@ -358,18 +358,18 @@ fn each_way_of_ending_ends_the_stream_alone_and_is_told_once() {
         let log = app.log.lock().unwrap();
         log.iter().filter(|line| line.starts_with("closed")).cloned().collect::<Vec<_>>()
     };
-    until("all are told", || closed().len() == 5);
+    wait_until("all are told", || closed().len() == 5);
     // The connection is there for others, and goes with all that is open.
     sockets.peer.ask(11, GET);
     assert_eq!(sockets.peer.outcome(11), Heard::Status(200));
     sockets.open(13);
     sockets.open(15);
     drop(sockets);
-    until("those are told as well", || closed().len() == 7);
+    wait_until("those are told as well", || closed().len() == 7);
     assert_eq!(closed()[5..], ["closed 1006", "closed 1006"]);
-    until("nothing is left", || app.listener().connections() == 0);
+    wait_until("nothing is left", || app.listener().connections() == 0);
     for share in [Share::Connections, Share::Requests, Share::Messages, Share::Queues] {
-        until("nothing is held", || app.server.budget().used(share) == 0);
+        wait_until("nothing is held", || app.server.budget().used(share) == 0);
     }
 }
 
@@ -393,7 +393,7 @@ fn what_has_no_window_waits_in_the_queue() {
     let mut sockets = Sockets::with(&app, 0);
     sockets.peer.send(frame(kind::WINDOW_UPDATE, 0, 0, &(WIDE - 65_535).to_be_bytes()));
     sockets.open(1);
-    until("it is charged", || app.server.budget().used(Share::Queues) >= 900_000);
+    wait_until("it is charged", || app.server.budget().used(Share::Queues) >= 900_000);
     // Others are not kept waiting by it.
     sockets.peer.ask(3, GET);
     sockets.peer.send(frame(kind::WINDOW_UPDATE, 0, 3, &1000u32.to_be_bytes()));
@@ -405,40 +405,40 @@ fn what_has_no_window_waits_in_the_queue() {
     for at in 0..20u8 {
         assert!(sockets.frame(1) == Some((0x82, vec![at; 50_000])), "{at}");
     }
-    until("it is given back", || app.server.budget().used(Share::Queues) == 0);
+    wait_until("it is given back", || app.server.budget().used(Share::Queues) == 0);
 }
 
 #[test]
 fn small_messages_that_the_application_does_not_take_are_kept_and_charged() {
     const COUNT: usize = 12_000;
     let (handler, go) = on_command();
-    let queue = QueueLimits { messages: 1, ..Default::default() };
+    let queue = QueueLimits { ws_max_receive_queue_messages: 1, ..Default::default() };
     let app =
         App::with(Config { queue, ..Config::default() }, site(settings(&["localhost"])), handler);
     let mut sockets = Sockets::new(&app);
     sockets.open(1);
     // Frames of a few bytes that nobody reads are what h2 ends a connection for: these are taken in.
     for at in 0..COUNT {
-        sockets.send(1, &masked(0x81, format!("{at:06}").as_bytes()));
+        sockets.send(1, &masked_frame(0x81, format!("{at:06}").as_bytes()));
     }
-    until("they are charged", || app.server.budget().used(Share::Messages) > 100_000);
+    wait_until("they are charged", || app.server.budget().used(Share::Messages) > 100_000);
     assert!(app.server.budget().used(Share::Messages) <= 300 << 10);
     go.send(()).unwrap();
     for at in 0..COUNT {
         assert_eq!(sockets.frame(1), Some((0x81, format!("{at:06}").into_bytes())));
     }
-    until("it is given back", || app.server.budget().used(Share::Messages) == 0);
+    wait_until("it is given back", || app.server.budget().used(Share::Messages) == 0);
 }
 
 #[test]
 fn more_than_its_window_is_not_taken_from_who_is_not_read() {
     let (handler, go) = on_command();
-    let queue = QueueLimits { messages: 1, ..Default::default() };
+    let queue = QueueLimits { ws_max_receive_queue_messages: 1, ..Default::default() };
     let app =
         App::with(Config { queue, ..Config::default() }, site(settings(&["localhost"])), handler);
     let mut sockets = Sockets::new(&app);
     sockets.open(1);
-    let message = masked(0x82, &[7; 8000]);
+    let message = masked_frame(0x82, &[7; 8000]);
     for _ in 0..100 {
         if !sockets.peer.try_send(frame(kind::DATA, 0, 1, &message)) {
             break;
@@ -458,7 +458,7 @@ fn draining_says_1001_on_each_and_goaway() {
     app.listener().drain();
     for stream in [1, 3] {
         assert_eq!(sockets.frame(stream), Some((0x88, vec![0x03, 0xE9])));
-        sockets.send(stream, &masked(0x88, &[0x03, 0xE9]));
+        sockets.send(stream, &masked_frame(0x88, &[0x03, 0xE9]));
         assert_eq!(sockets.end(stream), Some(Ended::Whole));
     }
     let mut codes = Vec::new();
@@ -471,13 +471,13 @@ fn draining_says_1001_on_each_and_goaway() {
         }
     }
     assert_eq!(codes.last(), Some(&code::NO_ERROR));
-    until("it has gone", || app.listener().connections() == 0);
+    wait_until("it has gone", || app.listener().connections() == 0);
     app.stop();
 }
 
 #[test]
 fn stopping_does_not_wait_for_a_peer_that_does_not_close() {
-    let limits = Limits { stop_time: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits { stop_timeout: Duration::from_millis(200), ..Limits::default() };
     let mut app = app_with(limits, echo(hello));
     let mut sockets = Sockets::new(&app);
     sockets.open(1);
@@ -488,7 +488,8 @@ fn stopping_does_not_wait_for_a_peer_that_does_not_close() {
 
 #[test]
 fn a_connection_has_as_many_as_it_may_have_requests() {
-    let app = app_with(Limits { streams: 30, ..Limits::default() }, echo(hello));
+    let app =
+        app_with(Limits { http2_max_concurrent_streams: 30, ..Limits::default() }, echo(hello));
     let mut sockets = Sockets::new(&app);
     let before = app.server.budget().used(Share::Connections);
     let streams: Vec<u32> = (0..30).map(|at| 2 * at + 1).collect();
@@ -502,14 +503,14 @@ fn a_connection_has_as_many_as_it_may_have_requests() {
     assert_eq!((app.server.budget().used(Share::Requests), app.listener().connections()), (0, 1));
     for round in 0..50u32 {
         for stream in &streams {
-            sockets.send(*stream, &masked(0x81, &round.to_be_bytes()));
+            sockets.send(*stream, &masked_frame(0x81, &round.to_be_bytes()));
         }
         for stream in &streams {
             assert_eq!(sockets.frame(*stream), Some((0x81, round.to_be_bytes().to_vec())));
         }
     }
     drop(sockets);
-    until("all have gone", || app.server.budget().used(Share::Connections) == 0);
+    wait_until("all have gone", || app.server.budget().used(Share::Connections) == 0);
 }
 
 #[test]
@@ -529,7 +530,7 @@ fn opening_and_resetting_again_and_again_is_work_for_nothing() {
     }
     assert_eq!(sockets.peer.goodbye(), Some(code::ENHANCE_YOUR_CALM));
     assert!(app.requests() < 1500, "{}", app.requests());
-    until("nothing is held", || app.server.budget().used(Share::Connections) == 0);
+    wait_until("nothing is held", || app.server.budget().used(Share::Connections) == 0);
     assert_eq!(app.secure().get("/").status, 200);
 }
 
@@ -550,7 +551,7 @@ fn messages_are_compressed() {
     let mut sockets = Sockets::new(&app);
     sockets.open_with(1, &[("sec-websocket-extensions", "permessage-deflate")]);
     let text = "compress me ".repeat(1000);
-    sockets.send(1, &masked(0x81, text.as_bytes()));
+    sockets.send(1, &masked_frame(0x81, text.as_bytes()));
     let (first, packed) = sockets.frame(1).unwrap();
     assert_eq!(first, 0xC1);
     assert!(packed.len() < text.len() / 20, "{}", packed.len());
@@ -564,11 +565,11 @@ fn messages_are_compressed() {
     };
     assert_eq!(inflate(&packed), text.as_bytes());
     // And the other way: what the server has packed comes back as it was.
-    sockets.send(1, &masked(0xC1, &packed));
+    sockets.send(1, &masked_frame(0xC1, &packed));
     assert_eq!(inflate(&sockets.frame(1).unwrap().1), text.as_bytes());
     // Who does not take part gets it as it is.
     sockets.open(3);
-    sockets.send(3, &masked(0x81, text.as_bytes()));
+    sockets.send(3, &masked_frame(0x81, text.as_bytes()));
     assert_eq!(sockets.frame(3), Some((0x81, text.clone().into_bytes())));
 }
 
@@ -585,10 +586,10 @@ fn a_peer_of_websockets_alone_may_stand_still_as_over_a_connection_of_its_own() 
         }
     });
     // Of a reply it would have to take something within half a second.
-    let limits = Limits { idle_time: Duration::from_millis(500), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_millis(500), ..Limits::default() };
     let app = app_with(limits, handler);
     let mut sockets = Sockets::new(&app);
-    sockets.peer.little_room();
+    sockets.peer.shrink_receive_buffer();
     sockets.open(1);
     std::thread::sleep(Duration::from_secs(4));
     for at in 0..40u8 {

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use rookery_server::{Config, Limits, ListenerConfig, Server};
 
-use crate::support::{PATIENCE, hello};
+use crate::support::{TEST_TIMEOUT, hello};
 
 /// Runs servers whose pulses are taken by several threads while they end by `end`, and waits for all of these threads.
 fn while_asked(rounds: usize, end: impl Fn(Server)) {
     const ASKING: usize = 4;
     for _ in 0..rounds {
-        let limits = Limits { stop_time: Duration::from_millis(1), ..Limits::default() };
+        let limits = Limits { stop_timeout: Duration::from_millis(1), ..Limits::default() };
         let server = Server::with_closure_and_echo(Config { limits, ..Config::default() }, hello);
         let listener =
             server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
@@ -27,7 +27,7 @@ fn while_asked(rounds: usize, end: impl Fn(Server)) {
         std::thread::sleep(Duration::from_millis(2));
         end(server);
         for _ in 0..ASKING {
-            tells.recv_timeout(PATIENCE).expect("whoever asks is answered");
+            tells.recv_timeout(TEST_TIMEOUT).expect("whoever asks is answered");
         }
         drop(listener);
     }

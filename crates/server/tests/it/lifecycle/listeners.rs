@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rookery_server::{Config, Limits, ListenError, ListenerConfig, Server};
 
 use crate::application::NoWaker;
-use crate::support::{App, PATIENCE, alone, hello, masked};
+use crate::support::{App, TEST_TIMEOUT, hello, in_own_process, masked_frame};
 
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task")
@@ -25,7 +25,7 @@ fn threads() -> usize {
 /// The number of this server's threads, once it is `wanted` or a minute has passed: the kernel lists a thread for a moment after
 /// it was joined, longer when the machine is busy.
 fn threads_settle_at(wanted: usize) -> usize {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while threads() != wanted && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -38,17 +38,17 @@ fn stopping_frees_the_port_and_ends_what_is_idle() {
     let mut client = app.connect();
     assert_eq!(client.get("/").status, 200);
     let mut socket = app.connect();
-    socket.upgrade(b"");
+    socket.upgrade("/ws");
     let began = Instant::now();
     let stopping = std::thread::spawn(move || {
         // The peer answers the close, as browsers do.
         let close = socket.frame().unwrap();
-        socket.send(masked(0x88, &close.1));
+        socket.send(masked_frame(0x88, &close.1));
         assert!(socket.is_closed());
         close
     });
     app.stop();
-    assert!(began.elapsed() < PATIENCE);
+    assert!(began.elapsed() < TEST_TIMEOUT);
     assert_eq!(stopping.join().unwrap(), (8, 1001u16.to_be_bytes().to_vec()));
     assert!(client.is_closed());
     std::net::TcpListener::bind(app.address).unwrap();
@@ -113,7 +113,7 @@ fn draining_refuses_the_new_and_finishes_the_old() {
     goes.store(true, Ordering::Relaxed);
     assert_eq!(client.response().unwrap().header("connection"), Some("close"));
     assert!(client.is_closed());
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while app.listener().connections() > 0 {
         assert!(Instant::now() < until);
         std::thread::sleep(Duration::from_millis(1));
@@ -177,7 +177,7 @@ fn ipv6_is_served() {
 #[test]
 fn a_hundred_starts_and_stops_leave_no_thread() {
     // In a process of its own: other tests run servers of theirs at the same time.
-    if !alone("stopping::a_hundred_starts_and_stops_leave_no_thread") {
+    if !in_own_process!() {
         return;
     }
     let server = Server::new(Config::default(), Box::new(NoWaker));
@@ -198,7 +198,7 @@ fn a_hundred_starts_and_stops_leave_no_thread() {
 #[test]
 fn running_out_of_descriptors_does_not_spin() {
     // In a process of its own, whose limit is lowered.
-    if !alone("stopping::running_out_of_descriptors_does_not_spin") {
+    if !in_own_process!() {
         return;
     }
     let app = App::new(Limits::default(), hello);

@@ -12,7 +12,7 @@ use rookery_exchange::{AppWaker, Command, Event};
 use rookery_server::{Config, Limits, ListenError, ListenerConfig, Server};
 
 use crate::application::NoWaker;
-use crate::support::{App, Client, PATIENCE, alone, hello, until};
+use crate::support::{App, Client, TEST_TIMEOUT, hello, in_own_process, wait_until};
 
 /// Is called on the I/O thread, a millisecond after a request found the application busy.
 struct OnIoThread(Box<dyn Fn() + Send + Sync>);
@@ -44,7 +44,7 @@ fn a_dropped_server_closes_what_the_application_owes() {
             server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
         let mut client = Client::connect(listener.local_addr().unwrap());
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-        until("the request", || !server.link().is_empty());
+        wait_until("the request", || !server.link().is_empty());
         let kept = keeps_listener.then_some(listener);
         drop(server);
         assert!(client.is_closed(), "keeps its listener: {keeps_listener}");
@@ -55,8 +55,8 @@ fn a_dropped_server_closes_what_the_application_owes() {
 #[test]
 fn stopping_does_not_wait_for_who_was_refused_and_does_not_read() {
     let limits = Limits {
-        stop_time: Duration::from_millis(100),
-        close_time: Duration::from_secs(600),
+        stop_timeout: Duration::from_millis(100),
+        ws_close_timeout: Duration::from_secs(600),
         ..Limits::default()
     };
     let page = vec![b'x'; 50_000_000];
@@ -77,13 +77,13 @@ fn stopping_does_not_wait_for_who_was_refused_and_does_not_read() {
     client.socket.read_exact(&mut [0; 12]).unwrap();
     let began = Instant::now();
     app.stop();
-    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+    assert!(began.elapsed() < TEST_TIMEOUT, "{:?}", began.elapsed());
 }
 
 #[test]
 fn a_connection_that_gave_its_buffers_up_is_served_again_and_ends_when_it_is_told() {
     // Ticks of 10 ms, of which two are enough.
-    let limits = Limits { close_time: Duration::from_millis(40), ..Limits::default() };
+    let limits = Limits { ws_close_timeout: Duration::from_millis(40), ..Limits::default() };
     let mut app = App::new(limits, hello);
     let (mut one, mut other) = (app.connect(), app.connect());
     for pause in [0, 100, 5, 30, 100] {
@@ -113,14 +113,14 @@ fn connections_are_counted_when_they_are_accepted() {
             std::thread::sleep(Duration::from_millis(1));
         }
     }));
-    let limits = Limits { connections: 10, ..Limits::default() };
+    let limits = Limits { max_connections: 10, ..Limits::default() };
     let server = Server::new(Config { limits, ..Config::default() }, Box::new(waker));
     let listener =
         server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
     let address = listener.local_addr().unwrap();
     let mut first = Client::connect(address);
     first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    until("the I/O thread is held", || waits.load(Ordering::Relaxed));
+    wait_until("the I/O thread is held", || waits.load(Ordering::Relaxed));
     // They wait to be accepted, all of them.
     let mut clients: Vec<Client> = (0..60).map(|_| Client::connect(address)).collect();
     goes.store(true, Ordering::Relaxed);
@@ -130,14 +130,14 @@ fn connections_are_counted_when_they_are_accepted() {
     let is_refused = |client: &mut Client| matches!(client.socket.peek(&mut [0; 12]), Ok(12));
     let mut refused =
         || clients.iter_mut().filter_map(|client| is_refused(client).then_some(())).count();
-    until("all but ten are refused", || refused() >= 51);
+    wait_until("all but ten are refused", || refused() >= 51);
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(refused(), 51);
 }
 
 #[test]
 fn a_thread_that_cannot_start_is_an_error() {
-    if !alone("lifetime::a_thread_that_cannot_start_is_an_error") {
+    if !in_own_process!() {
         return;
     }
     let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64 - 1;
@@ -184,10 +184,10 @@ fn a_thread_that_dies_is_told_to_the_application_and_closes_its_sockets() {
     let address = listener.local_addr().unwrap();
     let mut socket = Client::connect(address);
     let handshake = std::thread::spawn(move || {
-        assert_eq!(socket.upgrade(b"").status, 101);
+        assert_eq!(socket.upgrade("/ws").status, 101);
         socket
     });
-    until("the handshake", || link.wait(Duration::from_millis(1)));
+    wait_until("the handshake", || link.wait(Duration::from_millis(1)));
     let Some(Event::Request(mut exchange)) = link.next() else { panic!("no handshake") };
     exchange.begin_response(101);
     link.send(Command::Respond(exchange));
@@ -199,7 +199,7 @@ fn a_thread_that_dies_is_told_to_the_application_and_closes_its_sockets() {
     let mut client = Client::connect(address);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     // Nobody takes the request: the application's waker is called, on the I/O thread.
-    until("the failure", || link.has_failed());
+    wait_until("the failure", || link.has_failed());
     assert!(socket.is_closed() && client.is_closed());
     let began = Instant::now();
     let mut closed = Vec::new();
@@ -215,7 +215,7 @@ fn a_thread_that_dies_is_told_to_the_application_and_closes_its_sockets() {
     assert_eq!(listener.connections(), 0);
     listener.drain();
     listener.stop();
-    assert!(began.elapsed() < PATIENCE);
+    assert!(began.elapsed() < TEST_TIMEOUT);
     assert_eq!(link.take_failure().as_deref(), Some("broken for a test"));
     assert_eq!((link.take_failure(), link.has_failed()), (None, false));
 
@@ -229,13 +229,13 @@ fn a_thread_that_dies_is_told_to_the_application_and_closes_its_sockets() {
 
 #[test]
 fn the_limit_on_descriptors_is_raised_as_far_as_the_connections_need() {
-    if !alone("lifetime::the_limit_on_descriptors_is_raised_as_far_as_the_connections_need") {
+    if !in_own_process!() {
         return;
     }
     let hard = limit().rlim_max;
     set_limit(256, hard);
     let server = |connections| {
-        let limits = Limits { connections, ..Limits::default() };
+        let limits = Limits { max_connections: connections, ..Limits::default() };
         let server = Server::new(Config { limits, ..Config::default() }, Box::new(NoWaker));
         let _listener =
             server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();

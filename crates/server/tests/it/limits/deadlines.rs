@@ -11,7 +11,7 @@ use crate::http2::websocket::Sockets;
 use crate::limits::each_limit::reset;
 use crate::support::http2::{GET, Heard, Peer, frame, kind, setting};
 use crate::support::tls::{settings, site};
-use crate::support::{App, Client, PATIENCE, echo, hello, masked, until};
+use crate::support::{App, Client, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 
 /// An application that deals with no message while it is busy, and that one message makes wait.
 struct Busy {
@@ -28,7 +28,7 @@ impl Busy {
         let is_busy = Arc::new(AtomicBool::new(true));
         let busy = Arc::clone(&is_busy);
         let mut answer = echo(hello);
-        let queue = QueueLimits { messages: 1, ..QueueLimits::default() };
+        let queue = QueueLimits { ws_max_receive_queue_messages: 1, ..QueueLimits::default() };
         let handler = Box::new(move |link: &rookery_exchange::Link, event| {
             while matches!(event, Event::Message { .. }) && busy.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(1));
@@ -64,12 +64,12 @@ impl Drop for Busy {
 }
 
 fn short_heads() -> Limits {
-    Limits { head_time: Duration::from_millis(400), ..Limits::default() }
+    Limits { header_timeout: Duration::from_millis(400), ..Limits::default() }
 }
 
 /// Messages of a WebSocket whose second is not read.
 fn messages(count: usize) -> Vec<u8> {
-    masked(0x81, b"x").repeat(count)
+    masked_frame(0x81, b"x").repeat(count)
 }
 
 #[test]
@@ -80,14 +80,14 @@ fn a_websocket_over_http2_that_is_paused_when_its_connection_goes_leaves_deadlin
     for _ in 0..5 {
         sockets.send(1, &messages(3000));
     }
-    until("it is paused", || busy.app.server.budget().used(Share::Messages) > 0);
+    wait_until("it is paused", || busy.app.server.budget().used(Share::Messages) > 0);
     drop(sockets);
-    until("its connection goes", || busy.app.listener().connections() == 0);
+    wait_until("its connection goes", || busy.app.listener().connections() == 0);
     let _another = busy.app.secure();
     // Long enough for a sweep that finds nobody.
     std::thread::sleep(Duration::from_millis(500));
     busy.assert_deadlines();
-    until("the stream has gone", || busy.app.server.budget().used(Share::Messages) == 0);
+    wait_until("the stream has gone", || busy.app.server.budget().used(Share::Messages) == 0);
     busy.be(false);
     assert_eq!(busy.app.await_event("closed"), "closed 1006");
 }
@@ -96,14 +96,14 @@ fn a_websocket_over_http2_that_is_paused_when_its_connection_goes_leaves_deadlin
 fn a_websocket_that_is_paused_is_noticed_to_be_reset() {
     let busy = Busy::at(Limits::default(), ListenerConfig::default());
     let mut client = busy.app.connect();
-    client.upgrade(b"");
+    client.upgrade("/ws");
     for _ in 0..10 {
         client.send(messages(20_000));
     }
     busy.app.await_event("message");
     assert_eq!(busy.app.listener().connections(), 1);
     reset(client.socket);
-    until("it is noticed", || busy.app.listener().connections() == 0);
+    wait_until("it is noticed", || busy.app.listener().connections() == 0);
     busy.be(false);
     assert_eq!(busy.app.await_event("closed"), "closed 1006");
 }
@@ -115,7 +115,7 @@ fn what_came_before_the_end_of_a_paused_websocket_is_delivered_for_as_long_as_it
         |app: &App| app.log.lock().unwrap().iter().filter(|line| *line == "message 1").count();
     let busy = Busy::new(short_heads());
     let mut client = busy.app.secure();
-    client.upgrade(b"");
+    client.upgrade("/ws");
     client.send(messages(COUNT));
     busy.app.await_event("message");
     client.socket.shutdown(std::net::Shutdown::Write).unwrap();
@@ -125,15 +125,16 @@ fn what_came_before_the_end_of_a_paused_websocket_is_delivered_for_as_long_as_it
     assert_eq!(busy.app.await_event("closed"), "closed 1006");
     assert_eq!(received(&busy.app), COUNT);
 
-    let busy = Busy::new(Limits { stall_time: Duration::from_millis(200), ..Limits::default() });
+    let busy =
+        Busy::new(Limits { ws_stall_timeout: Duration::from_millis(200), ..Limits::default() });
     let mut client = busy.app.secure();
-    client.upgrade(b"");
+    client.upgrade("/ws");
     for _ in 0..10 {
         client.send(messages(1000));
     }
     busy.app.await_event("message");
     client.socket.shutdown(std::net::Shutdown::Write).unwrap();
-    until("it is given up", || busy.app.listener().connections() == 0);
+    wait_until("it is given up", || busy.app.listener().connections() == 0);
 }
 
 #[test]
@@ -144,13 +145,13 @@ fn an_http2_connection_without_a_stream_is_idle_whatever_frames_it_sends() {
         frame(kind::WINDOW_UPDATE, 0, 0, &1u32.to_be_bytes()),
         frame(kind::PRIORITY, 0, 3, &[0, 0, 0, 0, 16]),
     ];
-    let limits = Limits { idle_time: Duration::from_millis(800), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_millis(800), ..Limits::default() };
     let busy = Busy::new(limits);
     for (at, bytes) in frames.iter().enumerate() {
         let mut peer = Peer::new(&busy.app);
         peer.ask(1, GET);
         assert_eq!(peer.outcome(1), Heard::Status(200));
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while peer.try_send(bytes) && busy.app.listener().connections() > 0 {
             assert!(Instant::now() < until, "frame {at} keeps it");
             std::thread::sleep(Duration::from_millis(20));
@@ -161,8 +162,11 @@ fn an_http2_connection_without_a_stream_is_idle_whatever_frames_it_sends() {
 #[test]
 fn a_newcomer_gets_the_place_of_a_connection_that_only_pings() {
     // Ticks of 100 ms.
-    let limits =
-        Limits { connections: 3, ping_time: Duration::from_millis(400), ..Limits::default() };
+    let limits = Limits {
+        max_connections: 3,
+        ws_ping_interval: Duration::from_millis(400),
+        ..Limits::default()
+    };
     let busy = Busy::new(limits);
     let mut pinging: Vec<Peer> = (0..3).map(|_| Peer::new(&busy.app)).collect();
     for peer in &mut pinging {
@@ -182,14 +186,14 @@ fn a_newcomer_gets_the_place_of_a_connection_that_only_pings() {
 #[test]
 fn an_http1_connection_is_idle_whatever_blank_lines_it_sends() {
     let limits = Limits {
-        idle_time: Duration::from_millis(800),
-        head_time: 10 * PATIENCE,
+        idle_timeout: Duration::from_millis(800),
+        header_timeout: 10 * TEST_TIMEOUT,
         ..Limits::default()
     };
     let app = App::new(limits, hello);
     let mut client = app.connect();
     assert_eq!(client.get("/").status, 200);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while app.listener().connections() > 0 {
         assert!(Instant::now() < until, "blank lines keep it");
         // Failing means that the server has closed it.
@@ -203,8 +207,10 @@ fn an_http1_connection_is_idle_whatever_blank_lines_it_sends() {
 #[test]
 fn a_request_behind_blank_lines_is_answered_whenever_it_comes() {
     // Ticks of 10 ms: buffers are given up after two of them.
-    let app =
-        App::new(Limits { close_time: Duration::from_millis(40), ..Limits::default() }, hello);
+    let app = App::new(
+        Limits { ws_close_timeout: Duration::from_millis(40), ..Limits::default() },
+        hello,
+    );
     for pause in [0, 5, 50, 200] {
         let mut client: Client = app.connect();
         for lines in ["\r\n", "\r\n\r\n", "\n", "\r\n\r\n\r\n"] {
@@ -251,7 +257,7 @@ fn in_any_order(seed: u64) {
             2 => {
                 busy.be(false);
                 let mut client = busy.app.secure();
-                client.upgrade(b"");
+                client.upgrade("/ws");
                 open.push(Open::Socket1(client));
             }
             3 => {
@@ -289,7 +295,7 @@ fn in_any_order(seed: u64) {
     open.clear();
     busy.assert_deadlines();
     busy.be(false);
-    until("nothing is left", || busy.is_empty());
+    wait_until("nothing is left", || busy.is_empty());
 }
 
 #[test]

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use rookery_exchange::{BodySource, Command, Event};
 use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 
-use crate::support::{App, Client, PATIENCE, echo, hello, masked, until};
+use crate::support::{App, Client, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 
 #[test]
 fn head_bytes() {
-    let app = App::new(Limits { head_bytes: 16 << 10, ..Limits::default() }, hello);
+    let app = App::new(Limits { max_header_size: 16 << 10, ..Limits::default() }, hello);
     let get = |len: usize| {
         let mut client = app.connect();
         // Reset while writing counts as refused too.
@@ -45,7 +45,7 @@ fn header_lines() {
     for (limit, lines, status) in
         [(2000, 2000, 200), (2000, 2001, 431), (50, 50, 200), (50, 51, 431), (150, 151, 431)]
     {
-        let app = App::new(Limits { header_lines: limit, ..Limits::default() }, hello);
+        let app = App::new(Limits { max_headers: limit, ..Limits::default() }, hello);
         let mut client = app.connect();
         let head: String =
             (1..lines).map(|at| format!("X-{at}: {at}\r\n")).collect::<Vec<_>>().concat();
@@ -57,7 +57,7 @@ fn header_lines() {
 /// The table of headers has a largest size of its own, and must not be made for a limit without end.
 #[test]
 fn header_lines_without_a_limit() {
-    let limits = Limits { header_lines: usize::MAX, head_bytes: 1 << 20, ..Limits::default() };
+    let limits = Limits { max_headers: usize::MAX, max_header_size: 1 << 20, ..Limits::default() };
     let app = App::new(limits, hello);
     for (lines, status) in [(101, 200), (24_576, 200), (24_577, 431), (40_000, 431), (101, 200)] {
         let mut client = app.connect();
@@ -70,7 +70,7 @@ fn header_lines_without_a_limit() {
 
 #[test]
 fn body_bytes() {
-    let app = App::new(Limits { body_bytes: 1000, ..Limits::default() }, hello);
+    let app = App::new(Limits { max_body_size: 1000, ..Limits::default() }, hello);
     let mut client = app.connect();
     client.send(format!(
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n{}",
@@ -95,8 +95,12 @@ fn body_bytes() {
 
 #[test]
 fn disk_reserve() {
-    let limits =
-        Limits { body_memory: 10, disk_reserve: u64::MAX / 2, disk_share: 1, ..Limits::default() };
+    let limits = Limits {
+        body_buffer_size: 10,
+        disk_reserve: u64::MAX / 2,
+        disk_share: 1,
+        ..Limits::default()
+    };
     let app = App::new(limits, hello);
     let mut client = app.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789");
@@ -108,18 +112,18 @@ fn disk_reserve() {
 #[test]
 fn head_time() {
     let app =
-        App::new(Limits { head_time: Duration::from_millis(200), ..Limits::default() }, hello);
+        App::new(Limits { header_timeout: Duration::from_millis(200), ..Limits::default() }, hello);
     let mut client = app.connect();
     let began = Instant::now();
     client.send("GET / HTTP/1.1\r\n");
     // Trickling does not buy time.
-    while began.elapsed() < PATIENCE {
+    while began.elapsed() < TEST_TIMEOUT {
         std::thread::sleep(Duration::from_millis(30));
         if client.socket.write_all(b"X: a\r\n").is_err() {
             break;
         }
     }
-    assert!(began.elapsed() < PATIENCE, "the head went on");
+    assert!(began.elapsed() < TEST_TIMEOUT, "the head went on");
     assert_eq!(app.server.reports().count(Rejection::HeadTimeout), 1);
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\n");
@@ -130,9 +134,9 @@ fn head_time() {
 #[test]
 fn idle_time() {
     let limits = Limits {
-        idle_time: Duration::from_secs(1),
+        idle_timeout: Duration::from_secs(1),
         // The time of a connection on which nothing is ever sent.
-        head_time: Duration::from_millis(1500),
+        header_timeout: Duration::from_millis(1500),
         ..Limits::default()
     };
     let app = App::new(limits, |exchange| {
@@ -158,7 +162,7 @@ fn idle_time() {
 
 #[test]
 fn a_client_that_does_not_read_is_given_up() {
-    let limits = Limits { idle_time: Duration::from_millis(300), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_millis(300), ..Limits::default() };
     let page = vec![0u8; 30_000_000];
     let app = App::new(limits, move |exchange| {
         exchange.begin_response(200);
@@ -166,7 +170,7 @@ fn a_client_that_does_not_read_is_given_up() {
     });
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while app.listener().connections() > 0 {
         assert!(Instant::now() < until, "still there");
         std::thread::sleep(Duration::from_millis(10));
@@ -177,7 +181,7 @@ fn a_client_that_does_not_read_is_given_up() {
 fn the_queue_of_requests() {
     let holds = Arc::new(AtomicBool::new(true));
     let held = Arc::clone(&holds);
-    let queue = rookery_exchange::QueueLimits { requests: 4, ..Default::default() };
+    let queue = rookery_exchange::QueueLimits { max_queued_requests: 4, ..Default::default() };
     let mut answer = echo(hello);
     let app = App::with(
         Config { queue, ..Config::default() },
@@ -197,7 +201,7 @@ fn the_queue_of_requests() {
     for client in &mut clients {
         client.send("GET /queued HTTP/1.1\r\nHost: a\r\n\r\n");
     }
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while app.server.reports().count(Rejection::Busy) < 4 {
         assert!(Instant::now() < until);
         std::thread::sleep(Duration::from_millis(1));
@@ -236,9 +240,9 @@ fn a_request_whose_client_has_been_reset_is_not_for_the_application() {
     app.await_event("request /held");
     let mut gone = app.connect();
     gone.send("GET /gone HTTP/1.1\r\nHost: a\r\n\r\n");
-    gone.until_read();
+    gone.wait_until_server_has_read();
     reset(gone.socket);
-    until("it is noticed", || app.listener().connections() == 1);
+    wait_until("it is noticed", || app.listener().connections() == 1);
     count.store(false, Ordering::Relaxed);
     assert_eq!(first.response().unwrap().status, 200);
     app.await_event("request /gone");
@@ -268,7 +272,7 @@ pub(crate) fn reset(socket: TcpStream) {
 
 #[test]
 fn body_memory() {
-    let app = App::new(Limits { body_memory: 1000, ..Limits::default() }, |exchange| {
+    let app = App::new(Limits { body_buffer_size: 1000, ..Limits::default() }, |exchange| {
         let is_file = matches!(exchange.body().source(), BodySource::File(_));
         exchange.begin_response(200);
         exchange.set_response_body(if is_file { b"file" } else { b"memory" });
@@ -286,13 +290,13 @@ fn body_memory() {
 #[test]
 fn frames_of_a_message() {
     // The fewest, however small the largest message is.
-    let app = App::new(Limits { message_bytes: 1000, ..Limits::default() }, hello);
+    let app = App::new(Limits { ws_max_message_size: 1000, ..Limits::default() }, hello);
     for (more, is_refused) in [(4094, false), (4095, true)] {
         let mut client = app.connect();
-        client.upgrade(b"");
-        let mut frames = masked(0x01, b"a");
-        frames.extend(masked(0x00, b"").repeat(more));
-        frames.extend(masked(0x80, b"z"));
+        client.upgrade("/ws");
+        let mut frames = masked_frame(0x01, b"a");
+        frames.extend(masked_frame(0x00, b"").repeat(more));
+        frames.extend(masked_frame(0x80, b"z"));
         client.send(frames);
         let (opcode, payload) = client.frame().unwrap();
         let expected: (u8, &[u8]) =
@@ -304,20 +308,23 @@ fn frames_of_a_message() {
 #[test]
 fn what_is_read_after_a_refusal() {
     let refused = |close_time| {
-        let app = App::new(Limits { body_bytes: 10, close_time, ..Limits::default() }, hello);
+        let app = App::new(
+            Limits { max_body_size: 10, ws_close_timeout: close_time, ..Limits::default() },
+            hello,
+        );
         let mut client = app.connect();
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n");
         assert_eq!(client.response().unwrap().status, 413);
         (app, client)
     };
     // Bytes: what is read, and what the sockets' buffers take.
-    let (_app, mut client) = refused(PATIENCE);
+    let (_app, mut client) = refused(TEST_TIMEOUT);
     let piece = vec![0; 1 << 20];
     let sent = (0..100).take_while(|_| client.socket.write_all(&piece).is_ok()).count();
     assert!((8..60).contains(&sent), "{sent} MiB");
     // Time.
     let (app, mut client) = refused(Duration::from_millis(200));
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while app.listener().connections() > 0 {
         let _ = client.socket.write_all(b"a");
         assert!(Instant::now() < until, "still read");
@@ -343,7 +350,7 @@ fn errors_kept_for_the_application() {
 
 #[test]
 fn the_application_has_a_time() {
-    let limits = Limits { request_time: Duration::from_secs(1), ..Limits::default() };
+    let limits = Limits { request_timeout: Duration::from_secs(1), ..Limits::default() };
     let held = Arc::new(Mutex::new(Vec::new()));
     let theirs = Arc::clone(&held);
     let app = App::with(

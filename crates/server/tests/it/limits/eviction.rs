@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rookery_server::{Limits, Rejection};
 
-use crate::support::{App, Client, PATIENCE, hello, until};
+use crate::support::{App, Client, TEST_TIMEOUT, hello, wait_until};
 
 /// Answers at once, but for `/held`.
 fn held(limits: Limits) -> (App, Arc<AtomicBool>) {
@@ -24,7 +24,7 @@ fn held(limits: Limits) -> (App, Arc<AtomicBool>) {
 
 #[test]
 fn a_newcomer_is_told_503_when_all_are_being_served() {
-    let (app, holds) = held(Limits { connections: 3, ..Limits::default() });
+    let (app, holds) = held(Limits { max_connections: 3, ..Limits::default() });
     let mut seated: Vec<Client> = (0..3).map(|_| app.connect()).collect();
     seated[0].send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
     app.await_event("request /held");
@@ -32,7 +32,7 @@ fn a_newcomer_is_told_503_when_all_are_being_served() {
         client.send("GET /queued HTTP/1.1\r\nHost: a\r\n\r\n");
     }
     for client in &seated[1..] {
-        client.until_read();
+        client.wait_until_server_has_read();
     }
     let mut late = app.connect();
     let reply = late.response().unwrap();
@@ -47,15 +47,18 @@ fn a_newcomer_is_told_503_when_all_are_being_served() {
 #[test]
 fn a_newcomer_gets_the_seat_of_the_slowest() {
     // A tick is 50 ms: those that wait below have been slow for more than one.
-    let limits =
-        Limits { connections: 4, close_time: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits {
+        max_connections: 4,
+        ws_close_timeout: Duration::from_millis(200),
+        ..Limits::default()
+    };
     let (app, holds) = held(limits);
     let mut silent = app.connect();
-    until("it is there", || app.listener().connections() == 1);
+    wait_until("it is there", || app.listener().connections() == 1);
     std::thread::sleep(Duration::from_millis(500));
     let mut half = app.connect();
     half.send("GET / HT");
-    half.until_read();
+    half.wait_until_server_has_read();
     std::thread::sleep(Duration::from_millis(500));
     let mut idle = app.connect();
     assert_eq!(idle.get("/").status, 200);
@@ -73,7 +76,7 @@ fn a_newcomer_gets_the_seat_of_the_slowest() {
             _ => assert!(idle.is_closed()),
         }
         // The seat that was given up is free.
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while app.listener().connections() > 4 {
             assert!(Instant::now() < until);
             std::thread::sleep(Duration::from_millis(5));
@@ -89,7 +92,7 @@ fn a_newcomer_gets_the_seat_of_the_slowest() {
 
 #[test]
 fn connections_of_one_address() {
-    let app = App::new(Limits { per_address: 2, ..Limits::default() }, hello);
+    let app = App::new(Limits { max_connections_per_ip: 2, ..Limits::default() }, hello);
     let mut seated: Vec<Client> = (0..2).map(|_| app.connect()).collect();
     for client in &mut seated {
         assert_eq!(client.get("/").status, 200);
@@ -100,10 +103,10 @@ fn connections_of_one_address() {
     assert!(String::from_utf8_lossy(&reply.body).contains("from this address"));
     assert!(third.is_closed());
     // A WebSocket counts as what it was.
-    assert_eq!(seated[0].upgrade(b"").status, 101);
+    assert_eq!(seated[0].upgrade("/ws").status, 101);
     assert_eq!(app.connect().response().unwrap().status, 503);
     drop(seated);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     loop {
         let mut client = app.connect();
         // Turned away while those before have not been missed yet.
@@ -118,7 +121,7 @@ fn connections_of_one_address() {
 #[test]
 fn who_has_just_been_answered_keeps_the_seat() {
     // A tick is a second.
-    let app = App::new(Limits { connections: 1, ..Limits::default() }, hello);
+    let app = App::new(Limits { max_connections: 1, ..Limits::default() }, hello);
     let mut seated = app.connect();
     for _ in 0..5 {
         let answered = Instant::now();
@@ -127,7 +130,7 @@ fn who_has_just_been_answered_keeps_the_seat() {
         if answered.elapsed() > Duration::from_millis(500) {
             // On a machine that is busy that was long ago.
             seated = app.connect();
-            until("there is room", || app.listener().connections() <= 1);
+            wait_until("there is room", || app.listener().connections() <= 1);
             continue;
         }
         assert_eq!(status, Some(503));

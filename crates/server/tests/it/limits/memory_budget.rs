@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use rookery_exchange::{BodySource, Command, Event, MessageKind, Payload, Share};
 use rookery_server::{Config, Limits, ListenerConfig, Rejection, Shares};
 
-use crate::support::{App, Client, PATIENCE, hello, masked, until};
+use crate::support::{App, Client, TEST_TIMEOUT, hello, masked_frame, wait_until};
 
 /// 40 MiB for peers: 8 for connections, queues and replies each, 6 for requests and messages.
 fn small() -> Limits {
-    Limits { memory: Some(40 << 20), ..Limits::default() }
+    Limits { max_client_memory: Some(40 << 20), ..Limits::default() }
 }
 
 fn used(app: &App, share: Share) -> usize {
@@ -21,7 +21,7 @@ fn used(app: &App, share: Share) -> usize {
 
 /// Waits until a share has at most `bytes`.
 fn await_used(app: &App, share: Share, bytes: usize) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while used(app, share) > bytes {
         assert!(Instant::now() < until, "{share:?}: {} of {bytes}", used(app, share));
         std::thread::sleep(Duration::from_millis(5));
@@ -30,7 +30,7 @@ fn await_used(app: &App, share: Share, bytes: usize) {
 
 /// What a share has when it has at most `bytes` and is the same 200 ms later.
 fn settled(app: &App, share: Share, bytes: usize) -> usize {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     loop {
         await_used(app, share, bytes);
         let held = used(app, share);
@@ -56,7 +56,7 @@ fn heard<const LEN: usize>(clients: &[Client]) -> Vec<[u8; LEN]> {
 
 /// Waits until the server has refused so many.
 fn await_overloads(app: &App, count: u64) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while app.server.reports().count(Rejection::Overload) < count {
         assert!(Instant::now() < until, "{:?}", app.server.budget());
         std::thread::sleep(Duration::from_millis(5));
@@ -90,7 +90,7 @@ fn half_sent_bodies() {
     assert!(used(&app, Share::Requests) <= limit);
     let refused = usize::try_from(app.server.reports().count(Rejection::Overload)).unwrap();
     assert!((4..10).contains(&refused), "{refused}");
-    until("who was refused is told", || heard::<12>(&slow).len() == refused);
+    wait_until("who was refused is told", || heard::<12>(&slow).len() == refused);
     assert!(heard(&slow).iter().all(|answer| answer == b"HTTP/1.1 503"));
     drop(slow);
     await_used(&app, Share::Requests, 0);
@@ -137,7 +137,7 @@ fn long_heads() {
 #[test]
 fn connections_that_are_all_being_served() {
     // Of 32 KiB each.
-    let limits = Limits { memory: Some(3 * (32 << 10) * 5), ..Limits::default() };
+    let limits = Limits { max_client_memory: Some(3 * (32 << 10) * 5), ..Limits::default() };
     let goes = Arc::new(AtomicBool::new(false));
     let go = Arc::clone(&goes);
     let app = App::new(limits, move |exchange| {
@@ -151,7 +151,7 @@ fn connections_that_are_all_being_served() {
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     }
     for client in &seated {
-        client.until_read();
+        client.wait_until_server_has_read();
     }
     assert_eq!(app.connect().response().unwrap().status, 503);
     goes.store(true, Ordering::Relaxed);
@@ -166,19 +166,19 @@ fn half_sent_messages() {
     let limit = app.server.budget().limit(Share::Messages);
     let mut slow: Vec<Client> = (0..10).map(|_| app.connect()).collect();
     for client in &mut slow {
-        client.upgrade(b"");
-        let message = masked(0x82, &vec![7; 1_100_000]);
+        client.upgrade("/ws");
+        let message = masked_frame(0x82, &vec![7; 1_100_000]);
         let _ = client.socket.write_all(&message[..1_000_000]);
     }
     await_overloads(&app, 4);
     await_used(&app, Share::Messages, limit);
     let mut honest = app.connect();
-    honest.upgrade(b"");
-    honest.send(masked(0x82, &vec![7; 300_000]));
+    honest.upgrade("/ws");
+    honest.send(masked_frame(0x82, &vec![7; 300_000]));
     assert_eq!(honest.frame().unwrap().1.len(), 300_000);
     let refused = usize::try_from(app.server.reports().count(Rejection::Overload)).unwrap();
     assert!(refused < 10, "{refused}");
-    until("who was refused is told", || heard::<4>(&slow).len() == refused);
+    wait_until("who was refused is told", || heard::<4>(&slow).len() == refused);
     let is_overload =
         |frame: &[u8; 4]| (frame[0], &frame[2..]) == (0x88, &1013u16.to_be_bytes()[..]);
     assert!(heard(&slow).iter().all(is_overload));
@@ -190,7 +190,10 @@ fn half_sent_messages() {
 fn queues_of_peers_that_do_not_read() {
     // 16 MiB for queues, which one of 15 MB fills.
     let app = App::with(
-        Config { limits: Limits { memory: Some(80 << 20), ..small() }, ..Config::default() },
+        Config {
+            limits: Limits { max_client_memory: Some(80 << 20), ..small() },
+            ..Config::default()
+        },
         ListenerConfig::default(),
         Box::new(|link, event| match event {
             Event::Request(mut exchange) => {
@@ -211,14 +214,14 @@ fn queues_of_peers_that_do_not_read() {
     let limit = app.server.budget().limit(Share::Queues);
     let mut slow: Vec<Client> = (0..8).map(|_| app.connect()).collect();
     for client in &mut slow {
-        client.upgrade(b"");
-        client.send(masked(0x81, b"much"));
+        client.upgrade("/ws");
+        client.send(masked_frame(0x81, b"much"));
     }
     await_overloads(&app, 2);
     await_used(&app, Share::Queues, limit);
     let mut honest = app.connect();
-    honest.upgrade(b"");
-    honest.send(masked(0x81, b"little"));
+    honest.upgrade("/ws");
+    honest.send(masked_frame(0x81, b"little"));
     assert_eq!(honest.frame().unwrap().1.len(), 100_000);
     assert!(app.server.reports().count(Rejection::Overload) < 8);
     drop(slow);
@@ -277,11 +280,19 @@ fn compressors() {
 
 #[test]
 fn messages_that_wait_for_the_application() {
-    // The share is less than the limit of the queue.
+    // In the first case the share of the budget is less than the limit of the queue.
+    let queue =
+        rookery_exchange::QueueLimits { ws_max_receive_queue_size: 2 << 20, ..Default::default() };
+    reading_stops(Config { limits: small(), ..Config::default() });
+    reading_stops(Config { queue, ..Config::default() });
+}
+
+/// Asserts that the server stops reading a WebSocket whose messages the application does not take.
+fn reading_stops(config: Config) {
     let holds = Arc::new(AtomicBool::new(true));
     let held = Arc::clone(&holds);
     let app = App::with(
-        Config { limits: small(), ..Config::default() },
+        config,
         ListenerConfig::default(),
         Box::new(move |link, event| match event {
             Event::Request(mut exchange) => {
@@ -297,9 +308,9 @@ fn messages_that_wait_for_the_application() {
         }),
     );
     let mut client = app.connect();
-    client.upgrade(b"");
+    client.upgrade("/ws");
     client.socket.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
-    let message = masked(0x82, &vec![1; 60_000]);
+    let message = masked_frame(0x82, &vec![1; 60_000]);
     // 2 MiB, and what the sockets' buffers take: less than 60 MB.
     let sent = (0..1000).take_while(|_| client.socket.write_all(&message).is_ok()).count();
     holds.store(false, Ordering::Relaxed);
@@ -331,7 +342,7 @@ fn the_pool_of_exchanges() {
 /// Answers `/large` with 30 MB, everything else with 20 KB.
 fn pages() -> App {
     let page = vec![b'x'; 30_000_000];
-    App::new(Limits { memory: Some(200 << 20), ..Limits::default() }, move |exchange| {
+    App::new(Limits { max_client_memory: Some(200 << 20), ..Limits::default() }, move |exchange| {
         let len = if exchange.path() == b"/large" { page.len() } else { 20_000 };
         exchange.begin_response(200);
         exchange.set_response_body(&page[..len]);
@@ -348,7 +359,7 @@ fn replies_behind_which_the_body_of_the_next_request_trickles() {
             "GET /large HTTP/1.1\r\nHost: a\r\n\r\nPOST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\na",
         );
     }
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while used(&app, Share::Replies) < limit {
         assert!(Instant::now() < until, "{:?}", app.server.budget());
         std::thread::sleep(Duration::from_millis(5));
@@ -390,7 +401,7 @@ fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone()
     }
     let page = b"compress me ".repeat(50_000);
     // 18 MiB for requests: room for the four that hold the threads up, and some more.
-    let limits = Limits { memory: Some(120 << 20), ..Limits::default() };
+    let limits = Limits { max_client_memory: Some(120 << 20), ..Limits::default() };
     let app = App::new(limits, move |exchange| {
         exchange.begin_response(200);
         exchange.set_response_body(if exchange.path() == b"/small" {
@@ -406,7 +417,7 @@ fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone()
         }
     });
     let release = Release;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while STALLED.load(Ordering::SeqCst) < 4 {
         assert!(Instant::now() < until, "{STALLED:?}");
         std::thread::sleep(Duration::from_millis(5));
@@ -417,7 +428,7 @@ fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone()
         let mut client = app.connect();
         client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n"));
         app.await_event(&format!("request {path}"));
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while used(&app, Share::Compressors) < asked + held {
             assert!(Instant::now() < until, "{:?}", app.server.budget());
             std::thread::sleep(Duration::from_millis(1));
@@ -461,11 +472,13 @@ fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone()
 fn a_websocket_that_has_gone_holds_nothing_while_the_application_is_busy() {
     let holds = Arc::new(AtomicBool::new(true));
     let held = Arc::clone(&holds);
-    let queue =
-        rookery_exchange::QueueLimits { messages: 1, ..rookery_exchange::QueueLimits::default() };
+    let queue = rookery_exchange::QueueLimits {
+        ws_max_receive_queue_messages: 1,
+        ..rookery_exchange::QueueLimits::default()
+    };
     let app = App::with(
         Config {
-            limits: Limits { memory: Some(80 << 20), ..Limits::default() },
+            limits: Limits { max_client_memory: Some(80 << 20), ..Limits::default() },
             queue,
             ..Config::default()
         },
@@ -487,16 +500,16 @@ fn a_websocket_that_has_gone_holds_nothing_while_the_application_is_busy() {
         }),
     );
     let mut client = app.connect();
-    client.upgrade(b"");
-    client.send(masked(0x81, b"one"));
-    let until = Instant::now() + PATIENCE;
+    client.upgrade("/ws");
+    client.send(masked_frame(0x81, b"one"));
+    let until = Instant::now() + TEST_TIMEOUT;
     while used(&app, Share::Queues) == 0 {
         assert!(Instant::now() < until, "nothing queued");
         std::thread::sleep(Duration::from_millis(1));
     }
     // The application takes none of these, so the server waits for room.
     for _ in 0..3 {
-        client.send(masked(0x81, b"more"));
+        client.send(masked_frame(0x81, b"more"));
         std::thread::sleep(Duration::from_millis(50));
     }
     // With the reply unread: a reset.

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use rookery_exchange::{Command, Event, Payload};
 use rookery_server::{Limits, Rejection};
 
-use crate::support::{App, Client, PATIENCE, hello, masked};
+use crate::support::{App, Client, TEST_TIMEOUT, hello, masked_frame};
 
 /// Sends `piece` every 20 ms until the server has had enough; says whether it had.
 fn trickle(client: &mut Client, piece: &[u8], is_over: impl Fn() -> bool) -> bool {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while Instant::now() < until {
         if is_over() || client.socket.write_all(piece).is_err() {
             return true;
@@ -22,8 +22,11 @@ fn trickle(client: &mut Client, piece: &[u8], is_over: impl Fn() -> bool) -> boo
 
 #[test]
 fn the_deadline_of_a_head_starts_when_the_connection_is_accepted() {
-    let limits =
-        Limits { head_time: Duration::from_secs(1), idle_time: 10 * PATIENCE, ..Limits::default() };
+    let limits = Limits {
+        header_timeout: Duration::from_secs(1),
+        idle_timeout: 10 * TEST_TIMEOUT,
+        ..Limits::default()
+    };
     let app = App::new(limits, hello);
     // Nobody asked anything, so nothing is answered: a browser opens connections in advance.
     assert!(app.connect().is_closed());
@@ -37,9 +40,9 @@ fn the_deadline_of_a_head_starts_when_the_connection_is_accepted() {
 #[test]
 fn a_head_has_a_rate() {
     let limits = Limits {
-        head_rate: 20_000,
-        head_grace: Duration::from_millis(200),
-        head_time: 10 * PATIENCE,
+        min_header_rate: 20_000,
+        header_grace: Duration::from_millis(200),
+        header_timeout: 10 * TEST_TIMEOUT,
         ..Limits::default()
     };
     let app = App::new(limits, hello);
@@ -53,8 +56,8 @@ fn a_head_has_a_rate() {
 #[test]
 fn the_rate_of_a_head_counts_from_its_first_byte_on() {
     let limits = Limits {
-        head_grace: Duration::from_millis(200),
-        head_time: 10 * PATIENCE,
+        header_grace: Duration::from_millis(200),
+        header_timeout: 10 * TEST_TIMEOUT,
         ..Limits::default()
     };
     let app = App::new(limits, hello);
@@ -68,8 +71,11 @@ fn the_rate_of_a_head_counts_from_its_first_byte_on() {
 
 #[test]
 fn a_body_has_a_rate() {
-    let limits =
-        Limits { body_rate: 100_000, idle_time: Duration::from_millis(400), ..Limits::default() };
+    let limits = Limits {
+        min_body_rate: 100_000,
+        idle_timeout: Duration::from_millis(400),
+        ..Limits::default()
+    };
     let app = App::new(limits, hello);
     let mut client = app.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
@@ -106,14 +112,14 @@ fn page(limits: Limits, len: usize) -> App {
 #[test]
 fn reading_has_a_rate() {
     let limits = Limits {
-        reply_rate: 50_000_000,
-        idle_time: Duration::from_millis(400),
+        min_response_rate: 50_000_000,
+        idle_timeout: Duration::from_millis(400),
         ..Limits::default()
     };
     let app = page(limits, 100_000_000);
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     let mut buffer = [0; 10_000];
     // Far below the rate, and never without progress.
     while app.listener().connections() > 0 {
@@ -126,13 +132,16 @@ fn reading_has_a_rate() {
 #[test]
 fn who_keeps_the_rate_of_reading_is_served_although_the_sockets_buffer_stands_still_for_long() {
     // About 400 KB/s: the buffer (2.5 to 4 MB, of which a third has to be free) takes nothing for seconds at a time.
-    let limits =
-        Limits { reply_rate: 1000, idle_time: Duration::from_millis(1500), ..Limits::default() };
-    let idle_time = limits.idle_time;
+    let limits = Limits {
+        min_response_rate: 1000,
+        idle_timeout: Duration::from_millis(1500),
+        ..Limits::default()
+    };
+    let idle_time = limits.idle_timeout;
     let app = page(limits, 6_000_000);
     for _ in 0..20 {
         let mut client = app.connect();
-        client.little_room();
+        client.shrink_receive_buffer();
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         let (read, longest) = sip(&mut client, 8000);
         if read > 6_000_000 {
@@ -150,40 +159,40 @@ fn who_keeps_the_rate_of_reading_is_served_although_the_sockets_buffer_stands_st
 #[test]
 fn a_message_has_a_rate_and_a_websocket_between_two_has_all_the_time() {
     let limits = Limits {
-        message_rate: 100_000,
-        stall_time: Duration::from_millis(400),
+        ws_min_rate: 100_000,
+        ws_stall_timeout: Duration::from_millis(400),
         ..Limits::default()
     };
     let app = App::new(limits, hello);
     let mut idle = app.connect();
-    idle.upgrade(b"");
+    idle.upgrade("/ws");
     let mut client = app.connect();
-    client.upgrade(b"");
-    let message = masked(0x82, &vec![7; 100_000]);
+    client.upgrade("/ws");
+    let message = masked_frame(0x82, &vec![7; 100_000]);
     client.send(&message[..1000]);
     let is_over = || app.server.reports().count(Rejection::MessageTimeout) > 0;
     assert!(trickle(&mut client, &message[1000..1001], is_over), "the message went on");
     assert_eq!(client.frame().unwrap().1[..2], 1008u16.to_be_bytes());
     std::thread::sleep(Duration::from_secs(1));
-    idle.send(masked(0x81, b"still here"));
+    idle.send(masked_frame(0x81, b"still here"));
     assert_eq!(idle.frame().unwrap(), (1, b"still here".to_vec()));
 }
 
 #[test]
 fn a_websocket_that_reads_nothing_has_its_own_time() {
     let minutes = Duration::from_secs(15 * 60);
-    assert_eq!(Limits::default().stall_time, minutes, "a laptop with its lid closed");
+    assert_eq!(Limits::default().ws_stall_timeout, minutes, "a laptop with its lid closed");
     let limits = Limits {
-        idle_time: Duration::from_millis(100),
-        stall_time: Duration::from_secs(2),
+        idle_timeout: Duration::from_millis(100),
+        ws_stall_timeout: Duration::from_secs(2),
         ..Limits::default()
     };
     let app = App::new(limits, hello);
     let mut client = app.connect();
-    client.upgrade(b"");
+    client.upgrade("/ws");
     let sent = Instant::now();
-    client.send(masked(0x82, &vec![7; 20_000_000]));
-    // Longer than `idle_time`; what the server has to say fits no buffer.
+    client.send(masked_frame(0x82, &vec![7; 20_000_000]));
+    // Longer than `idle_timeout`; what the server has to say fits no buffer.
     std::thread::sleep(Duration::from_secs(1));
     let unread = app.server.reports().count(Rejection::Unread);
     assert!(unread == 0 || sent.elapsed() > Duration::from_secs(2));
@@ -224,19 +233,19 @@ fn a_websocket_that_keeps_the_rate_is_sent_all_although_the_sockets_buffer_stand
         (
             &b"send"[..],
             Limits {
-                message_rate: 1000,
-                stall_time: Duration::from_millis(1500),
+                ws_min_rate: 1000,
+                ws_stall_timeout: Duration::from_millis(1500),
                 ..Limits::default()
             },
         ),
         // What was sent before the close frame is read before it is answered.
-        (b"close", Limits { close_time: Duration::from_millis(1500), ..Limits::default() }),
+        (b"close", Limits { ws_close_timeout: Duration::from_millis(1500), ..Limits::default() }),
     ] {
         let app = sender(limits);
         let mut client = app.connect();
-        client.little_room();
-        client.upgrade(b"");
-        client.send(masked(0x82, message));
+        client.shrink_receive_buffer();
+        client.upgrade("/ws");
+        client.send(masked_frame(0x82, message));
         let (mut buffer, mut total) = (vec![0; 8000], 0);
         while total < 6_000_010 {
             let n = client.socket.read(&mut buffer).unwrap_or(0);

@@ -10,7 +10,7 @@ use crate::support::http2::{
     END_HEADERS, END_STREAM, GET, Heard, PREFACE, Peer, block, frame, kind, setting,
 };
 use crate::support::tls::{settings, site};
-use crate::support::{App, PATIENCE, echo, hello, masked};
+use crate::support::{App, TEST_TIMEOUT, echo, hello, masked_frame};
 
 /// How a peer learns of a rejection.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
     };
     let two = over_two(END_HEADERS | END_STREAM, &other);
     let tunnel = [&[(":method", "CONNECT"), (":protocol", "connect-udp")], &GET[1..]].concat();
-    let (large, message) = (vec![7; 20_000_000], masked(0x82, &vec![7; 100_000]));
+    let (large, message) = (vec![7; 20_000_000], masked_frame(0x82, &vec![7; 100_000]));
     [
         (Rejection::Unreadable, usual(), b"nonsense\r\n\r\n".to_vec(), Status(400)),
         (Rejection::Host, usual(), get(""), Status(400)),
@@ -74,14 +74,14 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
         ),
         (
             Rejection::HeadTimeout,
-            Limits { head_time: soon, ..usual() },
+            Limits { header_timeout: soon, ..usual() },
             b"GET / HTTP".to_vec(),
             Status(408),
         ),
-        (Rejection::BodyTooLarge, Limits { body_bytes: 10, ..usual() }, hello(), Status(413)),
+        (Rejection::BodyTooLarge, Limits { max_body_size: 10, ..usual() }, hello(), Status(413)),
         (
             Rejection::HeadTooLarge,
-            Limits { head_bytes: 16 << 10, ..usual() },
+            Limits { max_header_size: 16 << 10, ..usual() },
             get(&format!("Host: a\r\nX: {}\r\n", "a".repeat(40_000))),
             Status(431),
         ),
@@ -94,32 +94,37 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
         (Rejection::Busy, usual(), hello(), Status(503)),
         (
             Rejection::DiskFull,
-            Limits { body_memory: 10, disk_reserve: u64::MAX, disk_share: 1, ..usual() },
+            Limits { body_buffer_size: 10, disk_reserve: u64::MAX, disk_share: 1, ..usual() },
             hello(),
             Status(507),
         ),
         (
             Rejection::RequestTimeout,
-            Limits { request_time: soon, ..usual() },
+            Limits { request_timeout: soon, ..usual() },
             b"GET /sleeps HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
             Status(504),
         ),
-        (Rejection::Unread, Limits { stall_time: soon, ..usual() }, masked(0x82, &large), Dropped),
+        (
+            Rejection::Unread,
+            Limits { ws_stall_timeout: soon, ..usual() },
+            masked_frame(0x82, &large),
+            Dropped,
+        ),
         (
             Rejection::BodyTimeout,
-            Limits { idle_time: soon, ..usual() },
+            Limits { idle_timeout: soon, ..usual() },
             post("Content-Length: 11\r\n", "Hello"),
             Status(408),
         ),
         (
             Rejection::MessageTimeout,
-            Limits { message_rate: 100_000, stall_time: soon, ..usual() },
+            Limits { ws_min_rate: 100_000, ws_stall_timeout: soon, ..usual() },
             message[..1000].to_vec(),
             CloseCode(1008),
         ),
         (
             Rejection::Silent,
-            Limits { ping_time: soon, pong_time: soon, ..usual() },
+            Limits { ws_ping_interval: soon, ws_ping_timeout: soon, ..usual() },
             Vec::new(),
             Dropped,
         ),
@@ -131,7 +136,7 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
         ),
         (
             Rejection::Overload,
-            Limits { memory: Some(1 << 20), ..usual() },
+            Limits { max_client_memory: Some(1 << 20), ..usual() },
             post("Content-Length: 500000\r\n", &"a".repeat(400_000)),
             Status(503),
         ),
@@ -158,7 +163,8 @@ fn every_rejection_reaches_its_requests_hook_once() {
         );
         // No room in the queue, for the one that is about it.
         let requests = if rejection == Rejection::Busy { 0 } else { 100 };
-        let queue = rookery_exchange::QueueLimits { requests, ..Default::default() };
+        let queue =
+            rookery_exchange::QueueLimits { max_queued_requests: requests, ..Default::default() };
         let has_tls = matches!(rejection, Rejection::Handshake | Rejection::PlainOnTls);
         let app = App::with(
             Config { limits, queue, ..Config::default() },
@@ -204,7 +210,7 @@ fn every_rejection_reaches_its_requests_hook_once() {
             continue;
         }
         if matches!(told, CloseCode(_) | Dropped) {
-            assert_eq!(client.upgrade(b"").status, 101);
+            assert_eq!(client.upgrade("/ws").status, 101);
         }
         // Refused while it is being written is refused as well.
         let _ = client.socket.write_all(&sent);
@@ -232,7 +238,7 @@ fn every_rejection_reaches_its_requests_hook_once() {
 
 /// Waits for the report, the only one, whose id is above the last.
 fn is_reported(reports: &Reports<Rejection>, rejection: Rejection, last: &mut u64) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     // It is counted first, and lies in the queue a moment later.
     let report = loop {
         if let Some(report) = reports.take() {

@@ -7,7 +7,7 @@ use rookery_exchange::{ChunkAdmission, Command, HIGH_MARK, Share};
 use rookery_server::Limits;
 
 use super::{GET, ask, departures, ends_with, pulling, pushing, rest};
-use crate::support::until;
+use crate::support::wait_until;
 
 #[test]
 fn who_is_pulled_is_not_asked_while_64_kib_wait() {
@@ -24,7 +24,7 @@ fn who_is_pulled_is_not_asked_while_64_kib_wait() {
     let wants = || app.log.lock().unwrap().iter().filter(|line| *line == "want").count();
     // The sockets' buffers take some megabytes; then nothing is asked for any more.
     let mut before = 0;
-    until("it stops asking", || {
+    wait_until("it stops asking", || {
         std::thread::sleep(Duration::from_millis(100));
         std::mem::replace(&mut before, wants()) == wants()
     });
@@ -53,11 +53,11 @@ fn who_goes_on_by_itself_is_not_asked_meanwhile() {
     client.send(GET);
     let open = opened.recv().unwrap();
     let wants = || app.log.lock().unwrap().iter().filter(|line| *line == "want").count();
-    until("it is asked", || wants() == 1);
+    wait_until("it is asked", || wants() == 1);
     for piece in ["b", "c"] {
         assert_eq!(open.give_and(piece, true), ChunkAdmission::Continue);
         // All that was given is written, and there is room.
-        until("it is written", || open.stream.flow.waiting() == 0);
+        wait_until("it is written", || open.stream.flow.waiting() == 0);
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(wants(), 1);
     }
@@ -84,7 +84,7 @@ fn marks_tell_the_application_to_wait_and_to_go_on() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             app.await_event("room");
-            until("there is room again", || rooms() > before);
+            wait_until("there is room again", || rooms() > before);
             open.end();
         });
         assert_eq!(client.response().unwrap().body.len(), given);
@@ -143,7 +143,7 @@ fn a_piece_that_was_asked_for_is_taken_however_large_it_is() {
     });
     let mut client = app.connect();
     client.send(GET);
-    until("it has been given", || *total.lock().unwrap() > LARGE);
+    wait_until("it has been given", || *total.lock().unwrap() > LARGE);
     assert_eq!(client.response().unwrap().body.len(), *total.lock().unwrap());
     app.await_event("departed Done");
 }
@@ -151,12 +151,12 @@ fn a_piece_that_was_asked_for_is_taken_however_large_it_is() {
 #[test]
 fn what_waits_is_charged_and_the_largest_goes_when_there_is_no_room() {
     // A fifth of it is for what waits: 12.8 MiB.
-    let limits = Limits { memory: Some(64 << 20), ..Limits::default() };
+    let limits = Limits { max_client_memory: Some(64 << 20), ..Limits::default() };
     let (app, opened) = pushing(limits);
     let budget = Arc::clone(app.server.budget());
     let (_one, large) = ask(&app, &opened, GET);
     large.give(vec![1; 11 << 20]);
-    until("it is charged", || budget.used(Share::Queues) > 0);
+    wait_until("it is charged", || budget.used(Share::Queues) > 0);
     let (mut two, small) = ask(&app, &opened, GET);
     for _ in 0..10 {
         assert_eq!(small.give(vec![2; 1 << 20]), ChunkAdmission::Pause);
@@ -166,5 +166,5 @@ fn what_waits_is_charged_and_the_largest_goes_when_there_is_no_room() {
     assert!(budget.used(Share::Queues) <= budget.limit(Share::Queues));
     assert_eq!(two.response().unwrap().body.len(), 10 << 20, "who holds less goes on");
     app.await_event("departed Done");
-    until("nothing is charged", || budget.used(Share::Queues) == 0);
+    wait_until("nothing is charged", || budget.used(Share::Queues) == 0);
 }

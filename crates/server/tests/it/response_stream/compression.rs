@@ -8,7 +8,7 @@ use rookery_exchange::{ChunkAdmission, Exchange, HIGH_MARK, Share, StreamEnd, St
 use rookery_server::Config;
 
 use super::{Open, PULLED, PUSHED, ask, ok, read_to, rest, streaming, ten};
-use crate::support::{App, Client, until};
+use crate::support::{App, Client, wait_until};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n";
 const COMPRESSED: StreamOptions = StreamOptions { is_compressible: true, ..PUSHED };
@@ -90,7 +90,7 @@ fn a_piece_can_be_decoded_before_the_next_is_made() {
         app.await_event("departed Done");
         assert_eq!(open.stream.flow.waiting(), 0);
         assert_eq!(client.get("/plain").status, 200);
-        until("nothing is charged", || app.server.budget().used(Share::Compressors) == 0);
+        wait_until("nothing is charged", || app.server.budget().used(Share::Compressors) == 0);
     }
 }
 
@@ -182,6 +182,6 @@ fn no_more_than_32_streams_are_compressed_at_a_time() {
     for (_, stream) in open.drain(..) {
         stream.end();
     }
-    until("told of each end", || super::departures(&app).len() == 33);
+    wait_until("told of each end", || super::departures(&app).len() == 33);
     assert!(is_compressed(&mut ask(&app, &opened, GET)));
 }

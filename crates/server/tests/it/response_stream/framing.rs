@@ -11,7 +11,7 @@ use super::{
     GET, PULLED, PUSHED, ask, departures, ends_with, ok, pulling, pushing, read_to, rest,
     streaming, ten,
 };
-use crate::support::{App, until};
+use crate::support::{App, wait_until};
 
 #[test]
 fn pieces_come_in_their_order_and_the_connection_goes_on() {
@@ -31,7 +31,7 @@ fn pieces_come_in_their_order_and_the_connection_goes_on() {
         );
     }
     assert_eq!(client.get("/plain").body, b"Hello, World!");
-    until("told of each end", || departures(&app) == ["departed Done"; 3]);
+    wait_until("told of each end", || departures(&app) == ["departed Done"; 3]);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn pipelined_streams_come_one_after_the_other_to_a_client_that_reads_byte_by_byt
         assert_eq!(client.response().unwrap().body, b"<0><1><2>");
     }
     assert_eq!(opened.iter().take(5).count(), 5);
-    until("told of each end", || departures(&app) == ["departed Done"; 5]);
+    wait_until("told of each end", || departures(&app) == ["departed Done"; 5]);
 }
 
 #[test]
@@ -205,11 +205,11 @@ fn without_a_body_nobody_is_asked() {
     let mut client = app.connect();
     for (method, path, status) in [("HEAD", "/", 200), ("GET", "/204", 204), ("GET", "/304", 304)] {
         client.send(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        let reply = client.reply_to(method).unwrap();
+        let reply = client.response_to(method).unwrap();
         assert_eq!((reply.status, reply.header("x-kept")), (status, Some("yes")));
         assert_eq!(reply.header("content-length"), None, "what is not known is not told");
     }
-    until("told of each end", || departures(&app) == ["departed Done"; 3]);
+    wait_until("told of each end", || departures(&app) == ["departed Done"; 3]);
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_length_that_is_told_is_kept() {
     assert_eq!(reply.body, b"0123456789");
     assert_eq!(client.get("/plain").status, 200);
     client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
-    let head = client.reply_to("HEAD").unwrap();
+    let head = client.response_to("HEAD").unwrap();
     assert_eq!(head.header("content-length"), Some("10"));
 }
 
@@ -246,7 +246,7 @@ fn a_length_that_is_not_kept_is_an_error() {
     open.end();
     let (bytes, is_fin) = rest(&mut client);
     assert!(ends_with(&bytes, "\r\n\r\n01234") && !is_fin);
-    until("both were errors", || departures(&app) == ["departed Error"; 2]);
+    wait_until("both were errors", || departures(&app) == ["departed Error"; 2]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rookery_exchange::{
 };
 use rookery_server::{Config, Limits, ListenerConfig};
 
-use crate::support::{App, Client, Handler, PATIENCE, hello};
+use crate::support::{App, Client, Handler, TEST_TIMEOUT, hello};
 
 mod back_pressure;
 mod compression;
@@ -139,7 +139,7 @@ const GET_10: &str = "GET / HTTP/1.0\r\n\r\n";
 fn ask(app: &App, opened: &Receiver<Open>, request: &str) -> (Client, Open) {
     let mut client = app.connect();
     client.send(request);
-    let open = opened.recv_timeout(PATIENCE).unwrap();
+    let open = opened.recv_timeout(TEST_TIMEOUT).unwrap();
     (client, open)
 }
 

@@ -60,7 +60,7 @@ fn a_stop_tells_clients_of_events_when_to_come_again() {
 
 #[test]
 fn a_full_queue_does_not_end_a_pages_events_for_good() {
-    let queue = rookery_exchange::QueueLimits { requests: 0, ..Default::default() };
+    let queue = rookery_exchange::QueueLimits { max_queued_requests: 0, ..Default::default() };
     let app =
         App::with(Config { queue, ..Config::default() }, ListenerConfig::default(), echo(hello));
     let mut client = app.connect();

@@ -12,7 +12,7 @@ use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 use super::{
     GET, GET_10, PUSHED, ask, departures, ok, pulling, pushing, read_to, rest, streaming, ten,
 };
-use crate::support::{App, Client, PATIENCE, until};
+use crate::support::{App, Client, TEST_TIMEOUT, wait_until};
 
 #[test]
 fn an_error_before_the_head_is_an_ordinary_500() {
@@ -26,7 +26,7 @@ fn an_error_before_the_head_is_an_ordinary_500() {
     assert_eq!(client.get("/plain").status, 200);
     let open = {
         client.send(GET);
-        opened.recv_timeout(PATIENCE).unwrap()
+        opened.recv_timeout(TEST_TIMEOUT).unwrap()
     };
     open.cut(StreamEnd::Error, "");
     assert_eq!(client.response().unwrap().body, b"500 Internal Server Error\n");
@@ -44,7 +44,7 @@ fn an_application_may_have_another_status_for_that() {
     assert_eq!(app.server.reports().count(Rejection::Application), 0);
     // Once something has been sent, it is cut off.
     client.send(GET);
-    let open = opened.recv_timeout(PATIENCE).unwrap();
+    let open = opened.recv_timeout(TEST_TIMEOUT).unwrap();
     open.give("abc");
     read_to(&mut client, "abc");
     open.cut(StreamEnd::Error, "502 Bad Gateway: gone\n");
@@ -103,15 +103,15 @@ fn an_error_after_the_head_is_a_cut_behind_what_was_written() {
             &text[text.len() - 40..]
         );
         app.await_event("departed Error");
-        until("nothing is charged", || app.server.budget().used(Share::Queues) == 0);
+        wait_until("nothing is charged", || app.server.budget().used(Share::Queues) == 0);
     }
 }
 
 #[test]
 fn an_error_waits_no_longer_for_a_client_that_does_not_read() {
     let limits = Limits {
-        idle_time: Duration::from_millis(300),
-        close_time: Duration::from_millis(200),
+        idle_timeout: Duration::from_millis(300),
+        ws_close_timeout: Duration::from_millis(200),
         ..Limits::default()
     };
     let (app, opened) = pushing(limits);
@@ -119,7 +119,7 @@ fn an_error_waits_no_longer_for_a_client_that_does_not_read() {
     open.give(vec![b'x'; 15 << 20]);
     open.cut(StreamEnd::Error, "");
     app.await_event("departed Error");
-    until("the connection is gone", || app.listener().connections() == 0);
+    wait_until("the connection is gone", || app.listener().connections() == 0);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_client_that_goes_is_noticed() {
             app.await_event("departed Client");
             assert_eq!(open.give("x"), ChunkAdmission::Ended);
             drop(keeps);
-            until("the connection is gone", || app.listener().connections() == 0);
+            wait_until("the connection is gone", || app.listener().connections() == 0);
             assert_eq!(departures(&app).len(), 1);
         }
     }
@@ -162,11 +162,11 @@ fn a_reset_is_noticed_while_much_waits() {
     let (app, opened) = pushing(Limits::default());
     let (client, open) = ask(&app, &opened, GET);
     open.give(vec![1; 10 << 20]);
-    until("the socket is full", || app.server.budget().used(Share::Queues) > 0);
+    wait_until("the socket is full", || app.server.budget().used(Share::Queues) > 0);
     // With unread bytes a close is a reset.
     drop(client);
     app.await_event("departed Client");
-    until("nothing is charged", || app.server.budget().used(Share::Queues) == 0);
+    wait_until("nothing is charged", || app.server.budget().used(Share::Queues) == 0);
 }
 
 #[test]
@@ -197,10 +197,10 @@ fn a_client_that_went_before_the_answer_is_told_of_once() {
     );
     let mut client = app.connect();
     client.send(GET);
-    opened.recv_timeout(PATIENCE).unwrap();
+    opened.recv_timeout(TEST_TIMEOUT).unwrap();
     client.socket.set_linger_to_reset();
     drop(client);
-    until("the connection is gone", || app.listener().connections() == 0);
+    wait_until("the connection is gone", || app.listener().connections() == 0);
     goes.send(()).unwrap();
     app.await_event("departed Client");
     assert_eq!(departures(&app).len(), 1);
@@ -224,9 +224,13 @@ fn a_client_that_goes_while_the_head_waits_leaves_no_place_taken() {
     for n in 1..=5 {
         let mut client = app.connect();
         client.send(GET);
-        assert_eq!(slots.recv_timeout(PATIENCE).unwrap(), 0, "the place of the one before is free");
+        assert_eq!(
+            slots.recv_timeout(TEST_TIMEOUT).unwrap(),
+            0,
+            "the place of the one before is free"
+        );
         drop(client);
-        until("told", || departures(&app).len() == n);
+        wait_until("told", || departures(&app).len() == n);
     }
 }
 
@@ -270,7 +274,7 @@ fn option_of(client: &Client, option: libc::c_int) -> libc::c_int {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_stream_to_a_peer_that_vanished_does_not_wait_for_the_systems_patience() {
-    let limits = Limits { idle_time: Duration::from_millis(4321), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_millis(4321), ..Limits::default() };
     let (app, opened) = pushing(limits);
     let mut plain = app.connect();
     assert_eq!(plain.get("/plain").status, 200);
@@ -284,7 +288,7 @@ fn a_stream_to_a_peer_that_vanished_does_not_wait_for_the_systems_patience() {
 
 #[test]
 fn an_application_may_be_silent_and_a_client_must_read() {
-    let limits = Limits { idle_time: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_millis(200), ..Limits::default() };
     let (app, opened) = pushing(limits);
     let (mut client, open) = ask(&app, &opened, GET);
     open.give("one");
@@ -309,7 +313,7 @@ fn a_stop_ends_what_is_pushed_and_cuts_what_is_pulled() {
     assert!(client.is_closed());
     app.await_event("departed Stop");
 
-    let limits = Limits { stop_time: 10 * PATIENCE, ..Limits::default() };
+    let limits = Limits { stop_timeout: 10 * TEST_TIMEOUT, ..Limits::default() };
     let (mut app, opened) = pulling(limits, |open, n| {
         if n == 0 {
             open.give("one");
@@ -319,7 +323,7 @@ fn a_stop_ends_what_is_pushed_and_cuts_what_is_pulled() {
     read_to(&mut client, "one");
     let since = Instant::now();
     app.stop();
-    assert!(since.elapsed() < 5 * PATIENCE, "the application cannot go on meanwhile");
+    assert!(since.elapsed() < 5 * TEST_TIMEOUT, "the application cannot go on meanwhile");
     assert!(!rest(&mut client).1, "a clean end was faked");
     app.await_event("departed Stop");
 }
@@ -418,13 +422,13 @@ fn many_streams_that_end_in_every_way_leave_nothing_charged() {
             }
         }
     }
-    until("all are gone", || app.listener().connections() == 0);
-    until("each is told of", || {
+    wait_until("all are gone", || app.listener().connections() == 0);
+    wait_until("each is told of", || {
         let streams = app.requests();
         departures(&app).len() == streams
     });
     for share in Share::ALL.into_iter().filter(|share| *share != Share::Pool) {
-        until(&format!("nothing is charged to {share:?}"), || budget.used(share) == 0);
+        wait_until(&format!("nothing is charged to {share:?}"), || budget.used(share) == 0);
     }
 }
 

@@ -13,8 +13,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
-use crate::support::tls::{client_config, session, shake};
-use crate::support::{App, Client, PATIENCE};
+use rookery_test_support::client::tls_session;
+use rookery_test_support::tls::client_config;
+
+use crate::support::{App, Client, TEST_TIMEOUT};
 
 // ---- raw frames ----
 
@@ -138,7 +140,10 @@ impl Peer {
     pub(crate) fn silent(address: SocketAddr) -> Peer {
         let mut config = client_config(None);
         config.alpn_protocols = vec![b"h2".to_vec()];
-        Peer { client: shake(address, &Arc::new(config), "localhost").unwrap(), heard: Vec::new() }
+        Peer {
+            client: Client::connect_tls(address, &Arc::new(config), "localhost").unwrap(),
+            heard: Vec::new(),
+        }
     }
 
     /// One that has said what comes first. Its table of headers has no room, so that each head stands on its own.
@@ -160,8 +165,8 @@ impl Peer {
     }
 
     /// Makes its system take less of what it does not read.
-    pub(crate) fn little_room(&self) {
-        self.client.little_room();
+    pub(crate) fn shrink_receive_buffer(&self) {
+        self.client.shrink_receive_buffer();
     }
 
     /// Sends; `false` when the server takes no more.
@@ -499,7 +504,7 @@ impl Two {
             let socket = TcpStream::connect(address).await.unwrap();
             let mut config = client_config(None);
             config.alpn_protocols = vec![b"h2".to_vec()];
-            let tls = Box::new(session(&Arc::new(config), "localhost"));
+            let tls = Box::new(tls_session(&Arc::new(config), "localhost"));
             // As browsers and hyper do: no more than any server allows, before this one has said what it does.
             let mut builder = h2::client::Builder::new();
             builder.initial_max_send_streams(100);
@@ -518,7 +523,7 @@ impl Two {
     pub(crate) fn request(&self, request: Request<Vec<u8>>) -> Result<Answer, h2::Error> {
         self.runtime.block_on(async {
             let answer = ask(self.requests.clone(), request);
-            tokio::time::timeout(PATIENCE, answer).await.expect("an answer in time")
+            tokio::time::timeout(TEST_TIMEOUT, answer).await.expect("an answer in time")
         })
     }
 

@@ -4,61 +4,17 @@ use std::sync::Arc;
 
 use rookery_server::tls::{CertificatePair, Challenges, Pem, Tls, TlsSettings};
 use rookery_server::{Config, Listener, ListenerConfig, Redirect};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::ring::default_provider;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+use rookery_test_support::tls::{accept_any_certificate, client_config};
+use rookery_test_support::tls_file;
+use rustls::ClientConfig;
 
-use crate::support::tls::{client_config, file, pair, shake};
+use crate::support::tls::pair;
 use crate::support::{App, Client, echo, hello};
 
-/// As an authority, which looks at the certificate by itself.
-#[derive(Debug)]
-struct Anything;
-
-impl ServerCertVerifier for Anything {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        default_provider().signature_verification_algorithms.supported_schemes()
-    }
-}
-
-/// A client that offers these protocols and trusts everybody.
+/// Returns the configuration of a client that offers these protocols and, like an authority,
+/// accepts any certificate.
 fn offering(protocols: &[&[u8]]) -> Arc<ClientConfig> {
-    let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anything))
-        .with_no_client_auth();
+    let mut config = accept_any_certificate();
     config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     Arc::new(config)
 }
@@ -85,8 +41,8 @@ fn served(folder: &tempfile::TempDir, challenges: &Challenges) -> (App, Listener
 }
 
 fn issue(folder: &tempfile::TempDir) {
-    let both =
-        ["localhost.pem", "localhost.key"].map(|name| std::fs::read_to_string(file(name)).unwrap());
+    let both = ["localhost.pem", "localhost.key"]
+        .map(|name| std::fs::read_to_string(tls_file(name)).unwrap());
     std::fs::write(folder.path().join("certificate.pem"), both.concat()).unwrap();
 }
 
@@ -96,7 +52,7 @@ fn there_is_no_tls_until_there_is_a_certificate() {
     let challenges = Challenges::new(vec!["app.example.org".to_owned()]);
     let (app, listener, tls) = served(&folder, &challenges);
     let trusting = Arc::new(client_config(None));
-    let refused = shake(app.address, &trusting, "localhost").err().expect("an alert");
+    let refused = Client::connect_tls(app.address, &trusting, "localhost").err().expect("an alert");
     assert!(refused.to_string().contains("AccessDenied"), "{refused}");
     // Who comes in the clear is sent on all the same, to hosts that there is to be one for.
     for (host, status) in [("APP.example.org", 308), ("example.org", 421), ("127.0.0.1", 308)] {
@@ -106,7 +62,10 @@ fn there_is_no_tls_until_there_is_a_certificate() {
     }
     issue(&folder);
     tls.reload().unwrap();
-    assert_eq!(shake(app.address, &trusting, "localhost").unwrap().get("/").status, 200);
+    assert_eq!(
+        Client::connect_tls(app.address, &trusting, "localhost").unwrap().get("/").status,
+        200
+    );
 }
 
 #[test]
@@ -116,10 +75,12 @@ fn an_authority_is_answered_over_tls_and_others_are_served_meanwhile() {
     let challenges = Challenges::new(vec!["app.example.org".to_owned()]);
     let (app, _listener, _) = served(&folder, &challenges);
     let asks = offering(&[b"acme-tls/1"]);
-    let refused = |name: &str| shake(app.address, &asks, name).err().expect("an alert").to_string();
+    let refused = |name: &str| {
+        Client::connect_tls(app.address, &asks, name).err().expect("an alert").to_string()
+    };
     assert!(refused("app.example.org").contains("NoApplicationProtocol"));
     challenges.set_tls_response("app.example.org", "token.thumbprint").unwrap();
-    let mut shown = shake(app.address, &asks, "APP.example.org").unwrap();
+    let mut shown = Client::connect_tls(app.address, &asks, "APP.example.org").unwrap();
     let tls = shown.tls.as_ref().unwrap();
     assert_eq!(tls.alpn_protocol(), Some(&b"acme-tls/1"[..]));
     let der = tls.peer_certificates().unwrap()[0].clone();
@@ -147,7 +108,7 @@ fn an_authority_is_answered_over_tls_and_others_are_served_meanwhile() {
     assert!(refused("localhost").contains("AccessDenied"), "no answer for it");
     // Whoever speaks HTTP is given the certificate, whatever else is offered.
     for protocols in [&[&b"http/1.1"[..], b"acme-tls/1"][..], &[b"http/1.1"], &[]] {
-        let mut client = shake(app.address, &offering(protocols), "localhost");
+        let mut client = Client::connect_tls(app.address, &offering(protocols), "localhost");
         if let Ok(client) = &mut client {
             assert_eq!(client.get("/").status, 200, "{protocols:?}");
         }
@@ -155,7 +116,10 @@ fn an_authority_is_answered_over_tls_and_others_are_served_meanwhile() {
         assert_eq!(client.is_ok(), protocols.len() < 2, "{protocols:?}");
     }
     assert_eq!(
-        shake(app.address, &Arc::new(client_config(None)), "localhost").unwrap().get("/").status,
+        Client::connect_tls(app.address, &Arc::new(client_config(None)), "localhost")
+            .unwrap()
+            .get("/")
+            .status,
         200
     );
     challenges.clear();
@@ -171,7 +135,7 @@ fn an_authority_is_answered_in_the_clear() {
     let ask = |method: &str, path: &str| {
         let mut client = Client::connect(listener.local_addr().unwrap());
         client.send(format!("{method} {path} HTTP/1.1\r\nHost: app.example.org\r\n\r\n"));
-        client.reply_to(method).unwrap()
+        client.response_to(method).unwrap()
     };
     let told = ask("GET", "/.well-known/acme-challenge/abc-_1");
     assert_eq!((told.status, told.body.as_slice()), (200, &b"abc-_1.thumbprint"[..]));
@@ -198,7 +162,7 @@ fn what_stands_in_for_a_certificate_is_gone_when_it_is_there() {
         echo(hello),
     );
     let trusting = Arc::new(client_config(None));
-    let is_served = |name: &str| shake(app.address, &trusting, name).is_ok();
+    let is_served = |name: &str| Client::connect_tls(app.address, &trusting, name).is_ok();
     assert!(is_served("example.test") && !is_served("localhost"));
     issue(&folder);
     tls.reload().unwrap();

@@ -10,12 +10,16 @@ use std::time::Duration;
 
 use rookery_server::tls::{CertificatePair, DevelopmentCertificate, Pem, Tls, TlsSettings};
 use rookery_server::{Config, ListenerConfig};
+use rookery_test_support::tls::{
+    accept_any_certificate, client_config, client_config_with_versions,
+};
+use rookery_test_support::tls_file;
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use crate::support::tls::{client_config, client_config_of, file, pair, settings, shake, site};
-use crate::support::{App, Client, echo, hello, masked, until};
+use crate::support::tls::{pair, settings, site};
+use crate::support::{App, Client, echo, hello, masked_frame, wait_until};
 
 fn server(settings: TlsSettings) -> App {
     App::with(Config::default(), site(settings), echo(hello))
@@ -27,53 +31,12 @@ fn given(client: &Client) -> Vec<u8> {
 }
 
 fn certificate(name: &str) -> Vec<u8> {
-    CertificateDer::from_pem_file(file(&format!("{name}.pem"))).unwrap().to_vec()
+    CertificateDer::from_pem_file(tls_file(&format!("{name}.pem"))).unwrap().to_vec()
 }
 
-/// A client that takes whatever it is given, and has no sessions to resume.
-#[derive(Debug)]
-struct Anything;
-
-impl rustls::client::danger::ServerCertVerifier for Anything {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &rustls::pki_types::ServerName<'_>,
-        _: &[u8],
-        _: rustls::pki_types::UnixTime,
-    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
-        Ok(rustls::client::danger::ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &rustls::DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &rustls::DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-        self.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        rustls::crypto::ring::default_provider()
-            .signature_verification_algorithms
-            .supported_schemes()
-    }
-}
-
+/// Returns the configuration of a client that accepts any certificate and resumes no sessions.
 fn anything() -> Arc<ClientConfig> {
-    let mut config = client_config(None);
-    config.dangerous().set_certificate_verifier(Arc::new(Anything));
+    let mut config = accept_any_certificate();
     config.resumption = rustls::client::Resumption::disabled();
     Arc::new(config)
 }
@@ -92,30 +55,33 @@ fn a_certificate_is_chosen_by_the_name_that_is_asked_for() {
         ("unknown.test", "localhost"),
         ("127.0.0.1", "localhost"),
     ] {
-        let mut client = shake(app.address, &anything(), name).unwrap();
+        let mut client = Client::connect_tls(app.address, &anything(), name).unwrap();
         assert!(given(&client) == certificate(expected), "{name}");
         assert_eq!(client.get("/").status, 200);
     }
     // With the chain, and by clients that look.
     for name in ["localhost", "example.test", "a.wild.test", "rsa.test"] {
-        let client = shake(app.address, &Arc::new(client_config(None)), name).unwrap();
+        let client =
+            Client::connect_tls(app.address, &Arc::new(client_config(None)), name).unwrap();
         assert_eq!(client.tls.unwrap().peer_certificates().unwrap().len(), 2);
     }
-    assert!(shake(app.address, &Arc::new(client_config(None)), "unknown.test").is_err());
+    assert!(
+        Client::connect_tls(app.address, &Arc::new(client_config(None)), "unknown.test").is_err()
+    );
 }
 
 #[test]
 fn certificate_and_key_may_be_text() {
-    let text = |name: &str| Pem::from_text_or_path(&fs::read_to_string(file(name)).unwrap());
+    let text = |name: &str| Pem::from_text_or_path(&fs::read_to_string(tls_file(name)).unwrap());
     let pair = CertificatePair { certificate: text("rsa.pem"), key: text("rsa.key") };
     assert!(!format!("{pair:?}").contains("BEGIN"), "a key in a log");
     let app = server(TlsSettings { pairs: vec![pair], ..TlsSettings::default() });
-    shake(app.address, &Arc::new(client_config(None)), "rsa.test").unwrap();
+    Client::connect_tls(app.address, &Arc::new(client_config(None)), "rsa.test").unwrap();
 }
 
 #[test]
 fn pem_is_taken_as_other_programs_write_it() {
-    let read = |name: &str| fs::read_to_string(file(name)).unwrap();
+    let read = |name: &str| fs::read_to_string(tls_file(name)).unwrap();
     let (certificate, key) = (read("localhost.pem"), read("localhost.key"));
     let folder = tempfile::tempdir().unwrap();
     for (what, certificate, key) in [
@@ -157,7 +123,9 @@ fn pem_is_taken_as_other_programs_write_it() {
                 ListenerConfig { tls: Some(tls), ..ListenerConfig::default() },
                 echo(hello),
             );
-            let client = shake(app.address, &Arc::new(client_config(None)), "localhost").unwrap();
+            let client =
+                Client::connect_tls(app.address, &Arc::new(client_config(None)), "localhost")
+                    .unwrap();
             assert_eq!(client.tls.unwrap().peer_certificates().unwrap().len(), 2, "{what}");
         }
     }
@@ -165,7 +133,7 @@ fn pem_is_taken_as_other_programs_write_it() {
 
 #[test]
 fn the_text_of_a_key_is_never_said() {
-    let key = fs::read_to_string(file("localhost.key")).unwrap();
+    let key = fs::read_to_string(tls_file("localhost.key")).unwrap();
     let secret = key.lines().nth(1).unwrap();
     for text in [
         format!("Bag Attributes\n{key}"),
@@ -175,7 +143,7 @@ fn the_text_of_a_key_is_never_said() {
         key[..key.len() - 30].to_owned(),
     ] {
         let pair = CertificatePair {
-            certificate: Pem::File(file("other.pem")),
+            certificate: Pem::File(tls_file("other.pem")),
             key: Pem::from_text_or_path(&text),
         };
         let said = format!("{pair:?}");
@@ -190,7 +158,7 @@ fn the_text_of_a_key_is_never_said() {
 fn a_client_shows_who_it_is() {
     let who = |is_optional| {
         let settings = TlsSettings {
-            client_ca: Some(Pem::File(file("ca.pem"))),
+            client_ca: Some(Pem::File(tls_file("ca.pem"))),
             client_is_optional: is_optional,
             ..settings(&["localhost"])
         };
@@ -209,8 +177,9 @@ fn a_client_shows_who_it_is() {
     };
     let ask = |app: &App, identity| -> Result<String, String> {
         // What is wrong with its certificate a client of TLS 1.3 hears after its handshake.
-        let mut client = shake(app.address, &Arc::new(client_config(identity)), "localhost")
-            .map_err(|error| error.to_string())?;
+        let mut client =
+            Client::connect_tls(app.address, &Arc::new(client_config(identity)), "localhost")
+                .map_err(|error| error.to_string())?;
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         let mut tls = client.tls.take().unwrap();
         let mut stream = rustls::Stream::new(&mut *tls, &mut client.socket);
@@ -243,7 +212,7 @@ fn a_client_shows_who_it_is() {
 #[test]
 fn a_client_that_comes_back_with_a_ticket_is_who_it_was() {
     let settings =
-        TlsSettings { client_ca: Some(Pem::File(file("ca.pem"))), ..settings(&["localhost"]) };
+        TlsSettings { client_ca: Some(Pem::File(tls_file("ca.pem"))), ..settings(&["localhost"]) };
     let app = App::with(
         Config::default(),
         site(settings),
@@ -255,16 +224,16 @@ fn a_client_that_comes_back_with_a_ticket_is_who_it_was() {
         }),
     );
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
-        let config = Arc::new(client_config_of(Some("client"), &[version]));
+        let config = Arc::new(client_config_with_versions(Some("client"), &[version]));
         for kind in [rustls::HandshakeKind::Full, rustls::HandshakeKind::Resumed] {
-            let mut client = shake(app.address, &config, "localhost").unwrap();
+            let mut client = Client::connect_tls(app.address, &config, "localhost").unwrap();
             assert_eq!(client.get("/").body, b"CN=Ada,O=Engines\\, Analytical,C=GB");
             assert_eq!(client.tls.as_ref().unwrap().handshake_kind(), Some(kind));
         }
     }
     // Signed by the right one, and for servers.
     let config = Arc::new(client_config(Some("other")));
-    let refused = shake(app.address, &config, "localhost").and_then(|mut client| {
+    let refused = Client::connect_tls(app.address, &config, "localhost").and_then(|mut client| {
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         let mut tls = client.tls.take().unwrap();
         std::io::Read::read(&mut rustls::Stream::new(&mut *tls, &mut client.socket), &mut [0; 100])
@@ -302,7 +271,7 @@ fn every_fault_names_the_file_and_the_remedy() {
     fs::write(&broken, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
     let cut = folder.path().join("cut.pem");
     fs::write(&cut, "-----BEGIN CERTIFICATE-----\nMIIB").unwrap();
-    let (good, key) = (file("localhost.pem"), file("localhost.key"));
+    let (good, key) = (tls_file("localhost.pem"), tls_file("localhost.key"));
     let missing = folder.path().join("missing.pem");
     for (certificate, key, expected) in [
         (
@@ -324,25 +293,33 @@ fn every_fault_names_the_file_and_the_remedy() {
         ),
         (
             good.clone(),
-            file("other.pem"),
+            tls_file("other.pem"),
             &["other.pem contains no private key, but: CERTIFICATE", "swapped"],
         ),
-        (good.clone(), file("encrypted.key"), &["encrypted.key is encrypted", "openssl pkey -in"]),
-        (good.clone(), file("encrypted-traditional.key"), &["is encrypted", "openssl pkey -in"]),
         (
-            file("localhost.der"),
+            good.clone(),
+            tls_file("encrypted.key"),
+            &["encrypted.key is encrypted", "openssl pkey -in"],
+        ),
+        (
+            good.clone(),
+            tls_file("encrypted-traditional.key"),
+            &["is encrypted", "openssl pkey -in"],
+        ),
+        (
+            tls_file("localhost.der"),
             key.clone(),
             &["is not PEM but DER", "openssl x509 -inform DER -in"],
         ),
-        (file("localhost.p12"), key.clone(), &["PKCS#12", "openssl pkcs12 -in"]),
+        (tls_file("localhost.p12"), key.clone(), &["PKCS#12", "openssl pkcs12 -in"]),
         (
             good.clone(),
-            file("localhost-key.der"),
+            tls_file("localhost-key.der"),
             &["is not PEM but DER", "openssl pkey -inform DER -in"],
         ),
         (
             good.clone(),
-            file("localhost.p12"),
+            tls_file("localhost.p12"),
             &["the key in", "PKCS#12", "openssl pkcs12 -in", "-nocerts"],
         ),
         (
@@ -352,7 +329,7 @@ fn every_fault_names_the_file_and_the_remedy() {
         ),
         (
             good.clone(),
-            file("other.key"),
+            tls_file("other.key"),
             &["other.key is not that of the certificate in", "localhost.pem: has only one"],
         ),
         (broken, key.clone(), &["the certificate in", "broken.pem is malformed"]),
@@ -365,8 +342,10 @@ fn every_fault_names_the_file_and_the_remedy() {
     }
     let nothing = Tls::new(TlsSettings::default(), |_| ()).unwrap_err();
     assert_eq!(nothing.to_string(), "TLS needs a certificate and its key");
-    let settings =
-        TlsSettings { client_ca: Some(Pem::File(file("client.key"))), ..settings(&["localhost"]) };
+    let settings = TlsSettings {
+        client_ca: Some(Pem::File(tls_file("client.key"))),
+        ..settings(&["localhost"])
+    };
     let said = Tls::new(settings, |_| ()).unwrap_err().to_string();
     assert!(said.contains("client.key contains no certificate, but: PRIVATE KEY"), "{said}");
 }
@@ -377,14 +356,14 @@ fn every_fault_names_the_file_and_the_remedy() {
 fn a_file_that_may_not_be_read_is_named_with_the_user() {
     let folder = tempfile::tempdir().unwrap();
     let key = folder.path().join("secret.key");
-    fs::copy(file("localhost.key"), &key).unwrap();
+    fs::copy(tls_file("localhost.key"), &key).unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o0)).unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let looking = std::thread::spawn(move || {
         // SAFETY: a number, which changes who this thread is to the file system, and no other thread: root reads everything.
         unsafe { libc::setfsuid(65_534) };
         assert!(fs::read(&key).is_err(), "this user reads everything");
-        fault(&file("localhost.pem"), &key)
+        fault(&tls_file("localhost.pem"), &key)
     });
     let said = looking.join().unwrap();
     assert!(said.contains("secret.key") && said.contains("runs as the user with the id"), "{said}");
@@ -394,35 +373,39 @@ fn a_file_that_may_not_be_read_is_named_with_the_user() {
 fn what_is_odd_and_no_error_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let key = folder.path().join("open.key");
-    fs::copy(file("localhost.key"), &key).unwrap();
+    fs::copy(tls_file("localhost.key"), &key).unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
     let swapped = folder.path().join("swapped.pem");
-    let other = fs::read_to_string(file("stranger.pem")).unwrap();
-    let own = fs::read_to_string(file("localhost.pem")).unwrap();
+    let other = fs::read_to_string(tls_file("stranger.pem")).unwrap();
+    let own = fs::read_to_string(tls_file("localhost.pem")).unwrap();
     let leaf = &own[..own.find("-----END CERTIFICATE-----\n").unwrap() + 26];
     fs::write(&swapped, [leaf, &other].concat()).unwrap();
     let alone = folder.path().join("alone.pem");
     fs::write(&alone, leaf).unwrap();
     for (certificate, key, expected) in [
         (
-            file("expired.pem"),
-            file("expired.key"),
+            tls_file("expired.pem"),
+            tls_file("expired.key"),
             "expired.pem expired on Fri, 01 Jan 2021 00:00:00 GMT",
         ),
-        (file("future.pem"), file("future.key"), "01 Jan 2090 00:00:00 GMT; is the clock right?"),
         (
-            file("localhost.pem"),
+            tls_file("future.pem"),
+            tls_file("future.key"),
+            "01 Jan 2090 00:00:00 GMT; is the clock right?",
+        ),
+        (
+            tls_file("localhost.pem"),
             key,
             "open.key can be read by everybody (mode 0644): chmod g-w,o= ",
         ),
         (
             swapped,
-            file("localhost.key"),
+            tls_file("localhost.key"),
             "is out of order: certificate 1 must be followed by that of CN=Rookery tests, not by that of CN=stranger",
         ),
         (
             alone,
-            file("localhost.key"),
+            tls_file("localhost.key"),
             "contains only the server's own certificate: unless clients trust CN=Rookery tests as a root",
         ),
     ] {
@@ -450,10 +433,12 @@ fn a_key_that_others_read_or_change_is_spoken_of() {
         (0o602, Some("can be changed by others (mode 0602)")),
     ] {
         let key = folder.path().join(format!("{mode:o}.key"));
-        fs::copy(file("localhost.key"), &key).unwrap();
+        fs::copy(tls_file("localhost.key"), &key).unwrap();
         fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
-        let pair =
-            CertificatePair { certificate: Pem::File(file("localhost.pem")), key: Pem::File(key) };
+        let pair = CertificatePair {
+            certificate: Pem::File(tls_file("localhost.pem")),
+            key: Pem::File(key),
+        };
         let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
         READERS.lock().unwrap().clear();
         Tls::new(settings, |line| READERS.lock().unwrap().push(line.to_owned())).unwrap();
@@ -492,7 +477,7 @@ impl Files {
     /// As who renews certificates does: by renaming.
     fn replace(path: &Path, name: &str) {
         let next = path.with_extension("next");
-        fs::copy(file(name), &next).unwrap();
+        fs::copy(tls_file(name), &next).unwrap();
         fs::rename(&next, path).unwrap();
     }
 
@@ -511,17 +496,17 @@ fn a_reload_changes_what_new_connections_are_given_and_drops_none() {
     let tls = Tls::new(files.settings(), |_| ()).unwrap();
     let site = ListenerConfig { tls: Some(tls.clone()), ..ListenerConfig::default() };
     let app = App::with(Config::default(), site, echo(hello));
-    let connect = || shake(app.address, &anything(), "localhost").unwrap();
+    let connect = || Client::connect_tls(app.address, &anything(), "localhost").unwrap();
     let mut open = connect();
     let mut socket = connect();
-    socket.upgrade(b"");
+    socket.upgrade("/ws");
     assert!(given(&open) == certificate("localhost"));
     files.become_pair("other");
     assert!(given(&connect()) == certificate("localhost"), "not before it is asked for");
     tls.reload().unwrap();
     assert!(given(&connect()) == certificate("other"));
     assert_eq!(open.get("/").status, 200);
-    socket.send(masked(0x81, b"still here"));
+    socket.send(masked_frame(0x81, b"still here"));
     assert_eq!(socket.frame(), Some((1, b"still here".to_vec())));
     // One of the two, rubbish, and nothing: what was there stays.
     Files::replace(&files.certificate, "rsa.pem");
@@ -548,7 +533,7 @@ fn other_files_replace_those_that_were_served_unless_they_cannot_be_read() {
     let tls = Tls::new(settings(&["localhost"]), |_| ()).unwrap();
     let site = ListenerConfig { tls: Some(tls.clone()), ..ListenerConfig::default() };
     let app = App::with(Config::default(), site, echo(hello));
-    let connect = || shake(app.address, &anything(), "localhost").unwrap();
+    let connect = || Client::connect_tls(app.address, &anything(), "localhost").unwrap();
     let mut open = connect();
     files.become_pair("other");
     tls.replace(files.settings()).unwrap();
@@ -576,7 +561,8 @@ fn a_reload_under_load_loses_no_request() {
         .map(|_| {
             std::thread::spawn(move || {
                 for _ in 0..40 {
-                    let mut client = shake(address, &anything(), "localhost").unwrap();
+                    let mut client =
+                        Client::connect_tls(address, &anything(), "localhost").unwrap();
                     for _ in 0..5 {
                         assert_eq!(client.get("/").status, 200);
                     }
@@ -608,7 +594,7 @@ fn files_that_change_are_noticed() {
         echo(hello),
     );
     let is = |name: &str| {
-        let client = shake(app.address, &anything(), "localhost").unwrap();
+        let client = Client::connect_tls(app.address, &anything(), "localhost").unwrap();
         given(&client) == certificate(name)
     };
     let told =
@@ -616,10 +602,10 @@ fn files_that_change_are_noticed() {
     assert!(is("localhost"));
     // A bad pair first: it is said once, and the next good one is taken.
     Files::replace(&files.certificate, "other.pem");
-    until("the bad pair is told", || told("keep using the previous certificate") == 1);
+    wait_until("the bad pair is told", || told("keep using the previous certificate") == 1);
     assert!(is("localhost"));
     Files::replace(&files.key, "other.key");
-    until("the good pair is told", || told("the certificate has changed") == 1);
+    wait_until("the good pair is told", || told("the certificate has changed") == 1);
     assert!(is("other"));
     assert_eq!(told("keep using the previous certificate"), 1);
 }
@@ -635,36 +621,37 @@ fn links_that_lead_elsewhere_are_noticed() {
         path
     };
     let paths = [("fullchain.pem", "localhost.pem"), ("privkey.pem", "localhost.key")];
-    let [chain, key] = paths.map(|(name, to)| Pem::File(link(name, &file(to))));
+    let [chain, key] = paths.map(|(name, to)| Pem::File(link(name, &tls_file(to))));
     let pair = CertificatePair { certificate: chain, key };
     let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
     let app = server(settings);
     let is = |name: &str| {
-        given(&shake(app.address, &anything(), "localhost").unwrap()) == certificate(name)
+        given(&Client::connect_tls(app.address, &anything(), "localhost").unwrap())
+            == certificate(name)
     };
     assert!(is("localhost"));
-    link("fullchain.pem", &file("other.pem"));
-    link("privkey.pem", &file("other.key"));
-    until("the new pair is given", || is("other"));
+    link("fullchain.pem", &tls_file("other.pem"));
+    link("privkey.pem", &tls_file("other.key"));
+    wait_until("the new pair is given", || is("other"));
 }
 
 #[test]
 fn who_is_not_trusted_any_more_does_not_come_back_with_a_ticket() {
     let folder = tempfile::tempdir().unwrap();
     let ca = folder.path().join("ca.pem");
-    fs::copy(file("ca.pem"), &ca).unwrap();
+    fs::copy(tls_file("ca.pem"), &ca).unwrap();
     let settings =
         TlsSettings { client_ca: Some(Pem::File(ca.clone())), ..settings(&["localhost"]) };
     let tls = Tls::new(settings, |_| ()).unwrap();
     let site = ListenerConfig { tls: Some(tls.clone()), ..ListenerConfig::default() };
     let app = App::with(Config::default(), site, echo(hello));
     let config = Arc::new(client_config(Some("client")));
-    let mut client = shake(app.address, &config, "localhost").unwrap();
+    let mut client = Client::connect_tls(app.address, &config, "localhost").unwrap();
     assert_eq!(client.get("/").status, 200);
-    fs::copy(file("stranger.pem"), &ca).unwrap();
+    fs::copy(tls_file("stranger.pem"), &ca).unwrap();
     tls.reload().unwrap();
     assert_eq!(client.get("/").status, 200, "an open one goes on");
-    let refused = shake(app.address, &config, "localhost").map(|mut client| {
+    let refused = Client::connect_tls(app.address, &config, "localhost").map(|mut client| {
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         let mut tls = client.tls.take().unwrap();
         let mut stream = rustls::Stream::new(&mut *tls, &mut client.socket);
@@ -733,5 +720,5 @@ fn the_certificate_to_develop_with_is_one_that_openssl_takes() {
 fn a_pair_that_is_given_twice_is_one() {
     let app =
         server(TlsSettings { pairs: vec![pair("other"), pair("other")], ..TlsSettings::default() });
-    shake(app.address, &Arc::new(client_config(None)), "example.test").unwrap();
+    Client::connect_tls(app.address, &Arc::new(client_config(None)), "example.test").unwrap();
 }

@@ -6,8 +6,9 @@ use std::process::{Command, Stdio};
 use rookery_exchange::Exchange;
 use rookery_server::tls::{Pem, TlsSettings};
 use rookery_server::{Config, Limits};
+use rookery_test_support::tls_file;
 
-use crate::support::tls::{app, file, settings, site};
+use crate::support::tls::{app, settings, site};
 use crate::support::{App, echo, hello};
 
 /// What a program says, on both its outputs; `None` when it is not here.
@@ -31,7 +32,7 @@ fn curl(app: &App, arguments: &[&str]) -> Option<String> {
 }
 
 fn path(name: &str) -> String {
-    file(name).display().to_string()
+    tls_file(name).display().to_string()
 }
 
 /// Says who the client is, and by what it came.
@@ -44,7 +45,7 @@ fn who(exchange: &mut Exchange) {
 
 #[test]
 fn curl_shows_who_it_is_over_both_versions() {
-    let client_ca = Some(Pem::File(file("ca.pem")));
+    let client_ca = Some(Pem::File(tls_file("ca.pem")));
     let settings = TlsSettings { client_ca, client_is_optional: true, ..settings(&["localhost"]) };
     let app = App::with(Config::default(), site(settings), echo(who));
     let (certificate, key) = (path("client.pem"), path("client.key"));
@@ -65,7 +66,7 @@ fn curl_shows_who_it_is_over_both_versions() {
 
 #[test]
 fn curl_reads_why_it_is_refused_over_http_2() {
-    let limits = Limits { body_bytes: 100_000, ..Limits::default() };
+    let limits = Limits { max_body_size: 100_000, ..Limits::default() };
     let app = app(limits, hello);
     let folder = tempfile::tempdir().unwrap();
     let (large, line) = (folder.path().join("large"), folder.path().join("line"));

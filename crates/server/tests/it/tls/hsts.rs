@@ -9,7 +9,7 @@ use rookery_server::{Config, Limits, ListenerConfig};
 
 use crate::support::http2::{Two, to};
 use crate::support::tls::{settings, site};
-use crate::support::{App, Client, Reply, echo};
+use crate::support::{App, Client, Response, echo};
 
 const HEADER: &str = "strict-transport-security";
 
@@ -24,14 +24,14 @@ fn own(exchange: &mut Exchange) {
 
 fn app_with(hsts: Option<Hsts>, files: StaticFiles) -> App {
     let site = ListenerConfig { files, ..site(TlsSettings { hsts, ..settings(&["localhost"]) }) };
-    let limits = Limits { body_bytes: 1000, ..Limits::default() };
+    let limits = Limits { max_body_size: 1000, ..Limits::default() };
     App::with(Config { limits, ..Config::default() }, site, echo(own))
 }
 
 const MINUTE: Hsts = Hsts { max_age: 60, include_subdomains: false, preload: false };
 
 /// What a reply says, once at the most.
-fn told(reply: &Reply) -> Option<String> {
+fn told(reply: &Response) -> Option<String> {
     let all: Vec<_> = reply
         .head
         .lines()

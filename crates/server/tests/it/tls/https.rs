@@ -11,13 +11,14 @@ use rookery_exchange::{ChunkAdmission, Command, Event, Payload, StreamEnd, Strea
 use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_server::tls::TlsVersion;
 use rookery_server::{Config, Limits, ListenerConfig, Notice, Server, TrustedProxies};
+use rookery_test_support::tls::{client_config, client_config_with_versions, roots};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::default_provider;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ProtocolVersion};
 
-use crate::support::tls::{app, client_config, client_config_of, roots, settings, shake, site};
-use crate::support::{App, Client, PATIENCE, Reply, echo, hello, masked, until};
+use crate::support::tls::{app, settings, site};
+use crate::support::{App, Client, Response, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 
 /// Bytes that are the same nowhere.
 fn bytes(len: usize) -> Vec<u8> {
@@ -32,7 +33,7 @@ fn bytes(len: usize) -> Vec<u8> {
 
 /// A client of one version alone.
 fn only(version: &'static rustls::SupportedProtocolVersion) -> Arc<ClientConfig> {
-    Arc::new(client_config_of(None, &[version]))
+    Arc::new(client_config_with_versions(None, &[version]))
 }
 
 #[test]
@@ -44,7 +45,7 @@ fn requests_over_both_versions_one_after_the_other() {
     for (config, version) in
         [(only(&TLS13), ProtocolVersion::TLSv1_3), (only(&TLS12), ProtocolVersion::TLSv1_2)]
     {
-        let mut client = shake(app.address, &config, "localhost").unwrap();
+        let mut client = Client::connect_tls(app.address, &config, "localhost").unwrap();
         assert_eq!(client.tls.as_ref().unwrap().protocol_version(), Some(version));
         for _ in 0..3 {
             assert_eq!(client.get("/").body, b"Hello, World!");
@@ -71,8 +72,9 @@ fn only_the_versions_that_are_wanted() {
         }),
         echo(hello),
     );
-    shake(new.address, &only(&TLS13), "localhost").unwrap();
-    let refused = shake(new.address, &only(&TLS12), "localhost").err().expect("an alert");
+    Client::connect_tls(new.address, &only(&TLS13), "localhost").unwrap();
+    let refused =
+        Client::connect_tls(new.address, &only(&TLS12), "localhost").err().expect("an alert");
     assert!(refused.to_string().contains("ProtocolVersion"), "{refused}");
 }
 
@@ -86,7 +88,7 @@ fn the_servers_order_of_suites_counts() {
                 .unwrap()
                 .with_root_certificates(roots())
                 .with_no_client_auth();
-            let client = shake(app.address, &Arc::new(config), "localhost").unwrap();
+            let client = Client::connect_tls(app.address, &Arc::new(config), "localhost").unwrap();
             client.tls.as_ref().unwrap().negotiated_cipher_suite().unwrap().suite()
         };
         let mut backwards = default_provider();
@@ -100,14 +102,16 @@ fn http_1_1_is_what_is_agreed_on() {
     let app = app(Limits::default(), hello);
     let mut config = client_config(None);
     config.alpn_protocols = vec![b"spdy/3".to_vec(), b"http/1.1".to_vec()];
-    let client = shake(app.address, &Arc::new(config.clone()), "localhost").unwrap();
+    let client = Client::connect_tls(app.address, &Arc::new(config.clone()), "localhost").unwrap();
     assert_eq!(client.tls.as_ref().unwrap().alpn_protocol(), Some(&b"http/1.1"[..]));
     config.alpn_protocols = vec![b"http/1.0".to_vec()];
-    let mut client = shake(app.address, &Arc::new(config.clone()), "localhost").unwrap();
+    let mut client =
+        Client::connect_tls(app.address, &Arc::new(config.clone()), "localhost").unwrap();
     client.send("GET / HTTP/1.0\r\n\r\n");
     assert_eq!(client.response().unwrap().body, b"Hello, World!");
     config.alpn_protocols = vec![b"foo".to_vec()];
-    let refused = shake(app.address, &Arc::new(config), "localhost").err().expect("an alert");
+    let refused =
+        Client::connect_tls(app.address, &Arc::new(config), "localhost").err().expect("an alert");
     assert!(refused.to_string().contains("NoApplicationProtocol"), "{refused}");
 }
 
@@ -210,7 +214,7 @@ fn replies_in_pieces() {
             if is_cut {
                 // What has not begun is answered with an error.
                 link.flush();
-                until("all has been written", || stream.flow.waiting() == 0);
+                wait_until("all has been written", || stream.flow.waiting() == 0);
             }
             link.send(if is_cut {
                 Command::AbortStream {
@@ -240,7 +244,7 @@ fn replies_in_pieces() {
 
 #[test]
 fn an_application_may_be_silent_after_a_client_was_slow() {
-    let limits = Limits { idle_time: Duration::from_secs(2), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_secs(2), ..Limits::default() };
     let rules = StreamOptions { sends_head_first: true, ..StreamOptions::default() };
     let (sender, full) = channel();
     let app = App::with(
@@ -278,7 +282,7 @@ fn an_application_may_be_silent_after_a_client_was_slow() {
     );
     let mut client = app.secure();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    full.recv_timeout(PATIENCE).unwrap();
+    full.recv_timeout(TEST_TIMEOUT).unwrap();
     assert!(client.response().unwrap().body.ends_with(b"xlast"));
 }
 
@@ -303,16 +307,16 @@ fn websockets() {
     let app = app(Limits::default(), hello);
     let mut client = app.secure();
     // The first message comes in the record of the handshake.
-    assert_eq!(client.upgrade(&masked(0x81, b"first")).status, 101);
+    assert_eq!(client.upgrade_with("/ws", "", &masked_frame(0x81, b"first")).status, 101);
     assert_eq!(client.frame(), Some((1, b"first".to_vec())));
     let large = bytes(1_000_000);
-    client.send(masked(0x82, &large));
+    client.send(masked_frame(0x82, &large));
     assert_eq!(client.frame(), Some((2, large)));
-    client.send(masked(0x89, b"ping"));
+    client.send(masked_frame(0x89, b"ping"));
     assert_eq!(client.frame(), Some((10, b"ping".to_vec())));
-    client.send(masked(0x81, b"close"));
+    client.send(masked_frame(0x81, b"close"));
     assert_eq!(client.frame(), Some((8, [&4000u16.to_be_bytes()[..], b"bye"].concat())));
-    client.send(masked(0x88, &4000u16.to_be_bytes()));
+    client.send(masked_frame(0x88, &4000u16.to_be_bytes()));
     assert!(client.is_closed());
     app.await_event("closed 4000");
 }
@@ -337,7 +341,7 @@ fn a_websocket_that_reads_late_gets_everything() {
         }),
     );
     let mut client = app.secure();
-    client.upgrade(&masked(0x82, b"go"));
+    client.upgrade_with("/ws", "", &masked_frame(0x82, b"go"));
     // More than both sockets' buffers take.
     std::thread::sleep(Duration::from_millis(300));
     for at in 0..200u8 {
@@ -396,7 +400,7 @@ fn a_client_that_goes_is_noticed_while_the_application_works() {
             if let Event::Request(mut exchange) = event {
                 let began = std::time::Instant::now();
                 while !exchange.is_client_disconnected()
-                    && began.elapsed() < crate::support::PATIENCE
+                    && began.elapsed() < crate::support::TEST_TIMEOUT
                 {
                     std::thread::sleep(Duration::from_millis(2));
                 }
@@ -423,7 +427,7 @@ fn a_client_that_goes_is_noticed_while_the_application_works() {
     };
     assert_eq!(set, 0);
     drop(client);
-    until("the reset is noticed", || seen.load(Ordering::SeqCst) == 1);
+    wait_until("the reset is noticed", || seen.load(Ordering::SeqCst) == 1);
 }
 
 #[test]
@@ -433,7 +437,8 @@ fn over_a_unix_socket() {
     let path = folder.path().join("socket");
     let _listener = server.listen_unix(&path, None, site(settings(&["localhost"]))).unwrap();
     let mut socket = std::os::unix::net::UnixStream::connect(&path).unwrap();
-    let mut tls = crate::support::tls::session(&Arc::new(client_config(None)), "localhost");
+    let mut tls =
+        rookery_test_support::client::tls_session(&Arc::new(client_config(None)), "localhost");
     let mut stream = rustls::Stream::new(&mut tls, &mut socket);
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
@@ -447,7 +452,7 @@ fn a_session_is_resumed() {
     let config = Arc::new(client_config(None));
     let mut kinds = Vec::new();
     for _ in 0..2 {
-        let mut client = shake(app.address, &config, "localhost").unwrap();
+        let mut client = Client::connect_tls(app.address, &config, "localhost").unwrap();
         // The tickets come with the first reply at the latest.
         client.get("/");
         kinds.push(client.tls.as_ref().unwrap().handshake_kind().unwrap());
@@ -458,7 +463,7 @@ fn a_session_is_resumed() {
 #[test]
 fn a_request_in_the_clear_is_told_where_to_go() {
     let app = app(Limits::default(), hello);
-    let answer = |request: &str| -> Reply {
+    let answer = |request: &str| -> Response {
         let mut client = app.connect();
         client.send(request);
         let reply = client.response().expect("an answer");
@@ -502,10 +507,11 @@ fn tls_where_http_is_spoken_is_said_once() {
         echo(hello),
     );
     for _ in 0..5 {
-        let refused = shake(app.address, &Arc::new(client_config(None)), "localhost").err();
+        let refused =
+            Client::connect_tls(app.address, &Arc::new(client_config(None)), "localhost").err();
         assert!(refused.is_some());
     }
-    until("it is said", || NOTICES.load(Ordering::SeqCst) > 0);
+    wait_until("it is said", || NOTICES.load(Ordering::SeqCst) > 0);
     assert_eq!(app.connect().get("/").status, 200);
     assert_eq!(NOTICES.load(Ordering::SeqCst), 1, "more than once a minute");
 }
@@ -547,7 +553,7 @@ fn stopping_says_goodbye() {
     let mut idle = app.secure();
     idle.get("/");
     let mut socket = app.secure();
-    socket.upgrade(b"");
+    socket.upgrade("/ws");
     let stopping = std::thread::spawn(move || {
         app.stop();
         app
@@ -555,7 +561,7 @@ fn stopping_says_goodbye() {
     // An error would be a cut: rustls tells.
     assert!(idle.is_closed());
     assert_eq!(socket.frame(), Some((8, 1001u16.to_be_bytes().to_vec())));
-    socket.send(masked(0x88, &1001u16.to_be_bytes()));
+    socket.send(masked_frame(0x88, &1001u16.to_be_bytes()));
     assert!(socket.is_closed());
     drop(stopping.join().unwrap());
 }

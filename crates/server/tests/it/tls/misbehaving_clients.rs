@@ -8,14 +8,17 @@ use std::time::{Duration, Instant};
 
 use rookery_exchange::Share;
 use rookery_server::{Config, Limits, ListenerConfig, Rejection, Server};
+use rookery_test_support::client::tls_session;
+use rookery_test_support::tls::client_config;
+use rookery_test_support::tls_file;
 
-use crate::support::tls::{app, client_config, file, session, settings, shake, site};
-use crate::support::{Client, PATIENCE, hello, until};
+use crate::support::tls::{app, settings, site};
+use crate::support::{Client, TEST_TIMEOUT, hello, wait_until};
 
 /// What a client says first.
 fn client_hello() -> Vec<u8> {
     let mut bytes = Vec::new();
-    session(&Arc::new(client_config(None)), "localhost").write_tls(&mut bytes).unwrap();
+    tls_session(&Arc::new(client_config(None)), "localhost").write_tls(&mut bytes).unwrap();
     bytes
 }
 
@@ -30,7 +33,7 @@ fn alert(client: &mut Client) -> Option<[u8; 2]> {
 
 #[test]
 fn a_handshake_has_a_time() {
-    let limits = Limits { handshake_time: Duration::from_secs(2), ..Limits::default() };
+    let limits = Limits { tls_handshake_timeout: Duration::from_secs(2), ..Limits::default() };
     let app = app(limits, hello);
     let hello = client_hello();
     let began = Instant::now();
@@ -56,7 +59,7 @@ fn a_handshake_has_a_time() {
     let mut client = app.secure();
     std::thread::sleep(Duration::from_secs(3));
     assert_eq!(client.get("/").status, 200);
-    until("all have gone", || app.listener().connections() == 1);
+    wait_until("all have gone", || app.listener().connections() == 1);
 }
 
 #[test]
@@ -64,8 +67,8 @@ fn a_handshake_and_a_request_in_single_bytes() {
     let app = app(Limits::default(), hello);
     let mut socket = TcpStream::connect(app.address).unwrap();
     socket.set_nodelay(true).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut tls = session(&Arc::new(client_config(None)), "localhost");
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    let mut tls = tls_session(&Arc::new(client_config(None)), "localhost");
     let mut asked = false;
     let mut answer = Vec::new();
     while !answer.ends_with(b"Hello, World!") {
@@ -181,7 +184,7 @@ fn who_goes_in_the_middle_of_the_handshake_is_forgotten() {
         client.send(&hello[..end]);
         drop(client);
     }
-    until("all have gone", || app.listener().connections() == 0);
+    wait_until("all have gone", || app.listener().connections() == 0);
     // It has changed its mind, and done nothing wrong.
     assert_eq!(app.server.reports().count(Rejection::Handshake), 0);
 }
@@ -189,7 +192,7 @@ fn who_goes_in_the_middle_of_the_handshake_is_forgotten() {
 /// Runs `openssl s_client` against the server, with `input` behind its handshake.
 fn s_client(address: std::net::SocketAddr, arguments: &[&str], input: &[u8]) -> Option<String> {
     let mut command = Command::new("openssl");
-    command.args(["s_client", "-connect", &address.to_string(), "-CAfile"]).arg(file("ca.pem"));
+    command.args(["s_client", "-connect", &address.to_string(), "-CAfile"]).arg(tls_file("ca.pem"));
     command.args(["-servername", "localhost", "-ign_eof"]).args(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let Ok(mut client) = command.spawn() else {
@@ -241,7 +244,7 @@ fn renegotiation_is_refused() {
     let mut command = Command::new("openssl");
     command
         .args(["s_client", "-connect", &app.address.to_string(), "-tls1_2", "-CAfile"])
-        .arg(file("ca.pem"));
+        .arg(tls_file("ca.pem"));
     let heard = tempfile::NamedTempFile::new().unwrap();
     let end = || Stdio::from(heard.as_file().try_clone().unwrap());
     command.stdin(Stdio::piped()).stdout(end()).stderr(end());
@@ -250,10 +253,10 @@ fn renegotiation_is_refused() {
     };
     let mut stdin = client.stdin.take().unwrap();
     let said = || String::from_utf8_lossy(&std::fs::read(heard.path()).unwrap()).into_owned();
-    until("its handshake", || said().contains("Verify return code"));
+    wait_until("its handshake", || said().contains("Verify return code"));
     // It takes the line for a command when it comes in a read of its own.
     stdin.write_all(b"R\n").unwrap();
-    until("it is refused", || {
+    wait_until("it is refused", || {
         said().contains("RENEGOTIATING") && said().contains("no renegotiation")
     });
     drop(stdin);
@@ -267,7 +270,7 @@ fn curl_is_served() {
     let url = format!("https://localhost:{}/", app.address.port());
     let mut command = Command::new("curl");
     let resolve = format!("localhost:{}:127.0.0.1", app.address.port());
-    command.args(["-sS", "--http1.1", "--resolve", &resolve, "--cacert"]).arg(file("ca.pem"));
+    command.args(["-sS", "--http1.1", "--resolve", &resolve, "--cacert"]).arg(tls_file("ca.pem"));
     command.args(["-w", " %{http_version} %{ssl_verify_result}", &url]);
     let Ok(output) = command.output() else { return println!("NOT TESTED: there is no curl") };
     assert_eq!(String::from_utf8_lossy(&output.stdout), "Hello, World! 1.1 0", "{output:?}");
@@ -278,7 +281,7 @@ fn curl_is_served() {
 
 #[test]
 fn handshakes_take_seats_and_give_them_up() {
-    let limits = Limits { connections: 4, ..Limits::default() };
+    let limits = Limits { max_connections: 4, ..Limits::default() };
     let app = app(limits, hello);
     let hello = client_hello();
     let mut stuck: Vec<Client> = (0..4)
@@ -288,7 +291,7 @@ fn handshakes_take_seats_and_give_them_up() {
             client
         })
         .collect();
-    until("all are there", || app.listener().connections() == 4);
+    wait_until("all are there", || app.listener().connections() == 4);
     // A handshake that stands still for more than a tick is the slowest.
     std::thread::sleep(Duration::from_millis(2500));
     let mut client = app.secure();
@@ -298,8 +301,11 @@ fn handshakes_take_seats_and_give_them_up() {
 
 #[test]
 fn a_crowd_is_taken_in_and_who_does_not_go_on_keeps_nobody_out() {
-    let limits =
-        Limits { handshakes: 2, handshake_time: Duration::from_secs(120), ..Limits::default() };
+    let limits = Limits {
+        tls_max_handshakes: 2,
+        tls_handshake_timeout: Duration::from_secs(120),
+        ..Limits::default()
+    };
     let app = app(limits, hello);
     let mut open = app.secure();
     let hello = client_hello();
@@ -312,12 +318,13 @@ fn a_crowd_is_taken_in_and_who_does_not_go_on_keeps_nobody_out() {
             client
         })
         .collect();
-    until("all are in", || app.listener().connections() == 31);
+    wait_until("all are in", || app.listener().connections() == 31);
     let address = app.address;
     let newcomer = || {
         std::thread::spawn(move || {
             let mut client =
-                shake(address, &Arc::new(client_config(None)), "localhost").expect("a handshake");
+                Client::connect_tls(address, &Arc::new(client_config(None)), "localhost")
+                    .expect("a handshake");
             client.get("/").status
         })
     };
@@ -328,24 +335,25 @@ fn a_crowd_is_taken_in_and_who_does_not_go_on_keeps_nobody_out() {
     assert_eq!(open.get("/").status, 200);
     assert!(app.listener().connections() >= 31, "none has been closed for them");
     drop((stuck, open));
-    until("all have gone", || app.listener().connections() == 0);
+    wait_until("all have gone", || app.listener().connections() == 0);
     assert_eq!(app.secure().get("/").status, 200);
 }
 
 #[test]
 fn who_finds_no_seat_is_told_by_an_alert() {
-    let limits = Limits { per_address: 1, ..Limits::default() };
+    let limits = Limits { max_connections_per_ip: 1, ..Limits::default() };
     let app = app(limits, hello);
     let _seated = app.secure();
-    let refused =
-        shake(app.address, &Arc::new(client_config(None)), "localhost").err().expect("an alert");
+    let refused = Client::connect_tls(app.address, &Arc::new(client_config(None)), "localhost")
+        .err()
+        .expect("an alert");
     assert!(refused.to_string().contains("InternalError"), "{refused}");
 }
 
 #[test]
 fn many_handshakes_that_never_end_hold_what_they_are_charged() {
     const COUNT: usize = 400;
-    let limits = Limits { memory: Some(100 << 20), ..Limits::default() };
+    let limits = Limits { max_client_memory: Some(100 << 20), ..Limits::default() };
     let server = Server::with_closure_and_echo(Config { limits, ..Config::default() }, hello);
     let listener =
         server.listen_tcp("127.0.0.1:0".parse().unwrap(), site(settings(&["localhost"]))).unwrap();
@@ -361,15 +369,15 @@ fn many_handshakes_that_never_end_hold_what_they_are_charged() {
         .collect();
     // A fifth of 100 MiB, at 80 KiB each.
     let room = (20 << 20) / (80 << 10);
-    until("as many as there is room for", || listener.connections() == room);
+    wait_until("as many as there is room for", || listener.connections() == room);
     assert!(server.budget().used(Share::Connections) <= 20 << 20);
     // The newest that stand still make room for another, which is answered.
     std::thread::sleep(Duration::from_millis(2500));
-    let mut client =
-        shake(address, &Arc::new(client_config(None)), "localhost").expect("a handshake");
+    let mut client = Client::connect_tls(address, &Arc::new(client_config(None)), "localhost")
+        .expect("a handshake");
     assert_eq!(client.get("/").status, 200);
     drop((stuck, client));
-    until("all have gone", || listener.connections() == 0);
+    wait_until("all have gone", || listener.connections() == 0);
     assert_eq!(server.budget().used(Share::Connections), 0);
 }
 
@@ -379,8 +387,12 @@ fn a_plain_listener_beside_one_with_tls() {
     let any = || "127.0.0.1:0".parse().unwrap();
     let secure = server.listen_tcp(any(), site(settings(&["localhost"]))).unwrap();
     let plain = server.listen_tcp(any(), ListenerConfig::default()).unwrap();
-    let mut one =
-        shake(secure.local_addr().unwrap(), &Arc::new(client_config(None)), "localhost").unwrap();
+    let mut one = Client::connect_tls(
+        secure.local_addr().unwrap(),
+        &Arc::new(client_config(None)),
+        "localhost",
+    )
+    .unwrap();
     let mut other = Client::connect(plain.local_addr().unwrap());
     for client in [&mut one, &mut other] {
         assert_eq!(client.get("/").body, b"Hello, World!");

@@ -6,7 +6,7 @@ use std::thread;
 use rookery_server::{Config, Limits, Listener, ListenerConfig, Redirect, Rejection};
 
 use crate::support::tls::{settings, site};
-use crate::support::{App, Client, Reply, echo, hello, until};
+use crate::support::{App, Client, Response, echo, hello, wait_until};
 
 /// An application over HTTPS, and the listener beside it that sends requests on as if to port `port`, or to the application's own.
 fn beside(limits: Limits, names: &[&str], port: Option<u16>) -> (App, Listener) {
@@ -19,10 +19,10 @@ fn beside(limits: Limits, names: &[&str], port: Option<u16>) -> (App, Listener) 
     (app, listener)
 }
 
-fn ask(listener: &Listener, request: &str) -> Reply {
+fn ask(listener: &Listener, request: &str) -> Response {
     let mut client = Client::connect(listener.local_addr().unwrap());
     client.send(request);
-    client.reply_to(request.split(' ').next().unwrap()).unwrap()
+    client.response_to(request.split(' ').next().unwrap()).unwrap()
 }
 
 fn get(target: &str, host: &str) -> String {
@@ -139,7 +139,7 @@ fn nobody_is_sent_to_another_host() {
 
 #[test]
 fn it_takes_part_in_the_limits_and_ends_as_any_listener() {
-    let limits = Limits { head_bytes: 16 << 10, connections: 2, ..Limits::default() };
+    let limits = Limits { max_header_size: 16 << 10, max_connections: 2, ..Limits::default() };
     let (app, listener) = beside(limits, &["localhost"], None);
     let address = listener.local_addr().unwrap();
     let long = ask(&listener, &get(&format!("/{}", "a".repeat(40_000)), "localhost"));
@@ -154,7 +154,7 @@ fn it_takes_part_in_the_limits_and_ends_as_any_listener() {
             client
         })
         .collect();
-    until("there are two at the most", || {
+    wait_until("there are two at the most", || {
         listener.connections() + app.listener().connections() <= 2
     });
     assert!(
@@ -162,12 +162,12 @@ fn it_takes_part_in_the_limits_and_ends_as_any_listener() {
     );
     // What has begun is answered when it drains, and nobody is let in any more.
     drop(clients);
-    until("they have gone", || listener.connections() == 0);
+    wait_until("they have gone", || listener.connections() == 0);
     let mut begun = Client::connect(address);
     begun.send("GET / HTTP/1.1\r\nHost: local");
-    until("it is there", || listener.connections() == 1);
+    wait_until("it is there", || listener.connections() == 1);
     listener.drain();
-    until("nobody is let in", || std::net::TcpStream::connect(address).is_err());
+    wait_until("nobody is let in", || std::net::TcpStream::connect(address).is_err());
     let stopped = thread::spawn(move || listener.stop());
     stopped.join().unwrap();
     assert!(begun.is_closed());

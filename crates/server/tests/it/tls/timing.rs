@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use rookery_exchange::{Command, Event, Payload, Share};
 use rookery_server::{Config, Limits, ListenerConfig, Notice, Rejection, Server};
+use rookery_test_support::client::tls_session;
+use rookery_test_support::tls::client_config;
 
 use crate::application::{Application, NoWaker};
-use crate::support::tls::{app, client_config, session, settings, shake, site};
-use crate::support::{App, Client, PATIENCE, echo, hello, masked, until};
+use crate::support::tls::{app, settings, site};
+use crate::support::{App, Client, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 
 #[test]
 fn a_websocket_may_be_idle_when_it_has_caught_up() {
@@ -20,7 +22,7 @@ fn a_websocket_may_be_idle_when_it_has_caught_up() {
     let sizes = || (0..24).map(|at| (64 << 10) + at * (12 << 10));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let limits = Limits { stall_time: Duration::from_secs(6), ..Limits::default() };
+    let limits = Limits { ws_stall_timeout: Duration::from_secs(6), ..Limits::default() };
     let server = Server::new(Config { limits, ..Config::default() }, Box::new(NoWaker));
     let listener = server.listen_unix(&path, None, site(settings(&["localhost"]))).unwrap();
     let _application = Application::start(&server, |link, event| match event {
@@ -39,8 +41,8 @@ fn a_websocket_may_be_idle_when_it_has_caught_up() {
     let mut clients: Vec<_> = sizes()
         .map(|_| {
             let socket = UnixStream::connect(&path).unwrap();
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
-            let mut client = rustls::StreamOwned::new(session(&config, "localhost"), socket);
+            socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+            let mut client = rustls::StreamOwned::new(tls_session(&config, "localhost"), socket);
             client
                 .write_all(
                     b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -52,7 +54,7 @@ fn a_websocket_may_be_idle_when_it_has_caught_up() {
         })
         .collect();
     for (client, size) in clients.iter_mut().zip(sizes()) {
-        client.write_all(&masked(0x82, size.to_string().as_bytes())).unwrap();
+        client.write_all(&masked_frame(0x82, size.to_string().as_bytes())).unwrap();
     }
     std::thread::sleep(Duration::from_millis(200));
     for (client, size) in clients.iter_mut().zip(sizes()) {
@@ -109,7 +111,7 @@ fn what_follows_a_record_that_cannot_be_opened_is_no_request() {
     drop(goes_on);
     let log = app.log.lock().unwrap().clone();
     assert!(!log.iter().any(|line| line.contains("/plain") || line.contains("/body")), "{log:?}");
-    until("all have gone", || app.listener().connections() == 0);
+    wait_until("all have gone", || app.listener().connections() == 0);
 }
 
 #[test]
@@ -141,8 +143,9 @@ fn who_says_that_it_sends_no_more_is_answered() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     // In one segment with the request, without a FIN, and as the last of the handshake's flight.
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
-        let config = Arc::new(crate::support::tls::client_config_of(None, &[version]));
-        let mut client = shake(app.address, &config, "localhost").unwrap();
+        let config =
+            Arc::new(rookery_test_support::tls::client_config_with_versions(None, &[version]));
+        let mut client = Client::connect_tls(app.address, &config, "localhost").unwrap();
         let tls = client.tls.as_mut().unwrap();
         tls.writer().write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         tls.send_close_notify();
@@ -182,7 +185,7 @@ fn long_hello(len: usize) -> Vec<u8> {
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.alpn_protocols.extend((0..len / 201).map(|_| vec![b'x'; 200]));
     let mut bytes = Vec::new();
-    session(&Arc::new(config), "localhost").write_tls(&mut bytes).unwrap();
+    tls_session(&Arc::new(config), "localhost").write_tls(&mut bytes).unwrap();
     bytes
 }
 
@@ -239,12 +242,12 @@ fn keys_that_change_all_the_time() {
             break;
         }
     }
-    until("it has gone", || app.listener().connections() == 1);
+    wait_until("it has gone", || app.listener().connections() == 1);
 }
 
 #[test]
 fn a_reply_that_is_not_read_is_cut_and_leaves_nothing() {
-    let limits = Limits { idle_time: Duration::from_millis(500), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_millis(500), ..Limits::default() };
     let app = app(limits, |exchange| {
         exchange.begin_response(200);
         exchange.set_response_body(&vec![1; 30 << 20]);
@@ -253,16 +256,16 @@ fn a_reply_that_is_not_read_is_cut_and_leaves_nothing() {
     for client in &mut clients {
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     }
-    until("all have been cut", || app.listener().connections() == 0);
+    wait_until("all have been cut", || app.listener().connections() == 0);
     let budget = app.server.budget();
     for share in [Share::Connections, Share::Requests, Share::Replies, Share::Queues] {
-        until("nothing is charged", || budget.used(share) == 0);
+        wait_until("nothing is charged", || budget.used(share) == 0);
     }
 }
 
 #[test]
 fn a_stop_waits_for_who_reads_slowly_and_says_goodbye() {
-    let limits = Limits { stop_time: Duration::from_secs(15), ..Limits::default() };
+    let limits = Limits { stop_timeout: Duration::from_secs(15), ..Limits::default() };
     let mut app = app(limits, |exchange| {
         exchange.begin_response(200);
         exchange.set_response_body(&vec![1; 12 << 20]);
@@ -304,6 +307,6 @@ fn another_is_answered_among_handshakes() {
     }
     drop(crowd.join().unwrap());
     drop(seated);
-    until("all have gone", || app.listener().connections() == 0);
-    until("nothing is charged", || app.server.budget().used(Share::Connections) == 0);
+    wait_until("all have gone", || app.listener().connections() == 0);
+    wait_until("nothing is charged", || app.server.budget().used(Share::Connections) == 0);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rookery_exchange::{Command, Event, MessageKind, Payload};
 use rookery_server::{Config, Limits, ListenerConfig};
 
-use crate::support::{App, Handler, echo, hello, masked};
+use crate::support::{App, Handler, echo, hello, masked_frame};
 
 /// Accepts WebSockets and sends each message back ten times.
 fn tenfold() -> Handler {
@@ -33,17 +33,17 @@ fn closes(app: &App) -> Vec<String> {
 #[test]
 fn the_close_is_told_when_the_peers_frame_is_read_and_once() {
     // The answer to the close lies behind what the peer does not read.
-    let limits = Limits { close_time: Duration::from_secs(300), ..Limits::default() };
+    let limits = Limits { ws_close_timeout: Duration::from_secs(300), ..Limits::default() };
     let app =
         App::with(Config { limits, ..Config::default() }, ListenerConfig::default(), tenfold());
     let mut reads = app.connect();
     let mut dies = app.connect();
     for client in [&mut reads, &mut dies] {
-        client.upgrade(b"");
-        client.send(masked(0x82, &vec![1; 4 << 20]));
+        client.upgrade("/ws");
+        client.send(masked_frame(0x82, &vec![1; 4 << 20]));
         // The others wait behind it: more than the sockets' buffers hold.
         assert_eq!(client.frame().unwrap().1.len(), 4 << 20);
-        client.send(masked(0x88, &[0x03, 0xE8]));
+        client.send(masked_frame(0x88, &[0x03, 0xE8]));
     }
     while closes(&app).len() < 2 {
         app.await_event("closed 1000");
@@ -73,9 +73,9 @@ fn the_close_is_told_when_the_peers_frame_is_read_and_once() {
 fn the_close_is_told_once_when_the_transport_dies_before_it() {
     let app = App::new(Limits::default(), hello);
     let mut client = app.connect();
-    client.upgrade(b"");
+    client.upgrade("/ws");
     // The application's close, to which no answer comes.
-    client.send(masked(0x81, b"close"));
+    client.send(masked_frame(0x81, b"close"));
     assert_eq!(client.frame().unwrap().0, 8);
     drop(client);
     app.await_event("closed 1006");
@@ -87,11 +87,11 @@ fn the_close_is_told_once_when_the_transport_dies_before_it() {
 
 #[test]
 fn a_breach_is_told_at_once_and_once() {
-    let limits = Limits { close_time: Duration::from_secs(300), ..Limits::default() };
+    let limits = Limits { ws_close_timeout: Duration::from_secs(300), ..Limits::default() };
     let app = App::new(limits, hello);
     let mut client = app.connect();
-    client.upgrade(b"");
-    client.send(masked(0x83, b""));
+    client.upgrade("/ws");
+    client.send(masked_frame(0x83, b""));
     app.await_event("closed 1006");
     assert_eq!(client.frame().unwrap().1[..2], 1002u16.to_be_bytes());
     drop(client);
@@ -133,7 +133,7 @@ fn a_handshake_accepted_while_draining_gets_1001() {
         goes.store(true, Ordering::Relaxed);
         assert_eq!(client.response().unwrap().status, 101);
         assert_eq!(client.frame(), Some((8, 1001u16.to_be_bytes().to_vec())), "stops: {stops}");
-        client.send(masked(0x88, &1001u16.to_be_bytes()));
+        client.send(masked_frame(0x88, &1001u16.to_be_bytes()));
         assert!(client.is_closed());
         assert_eq!(app.await_event("closed"), "closed 1001");
     }

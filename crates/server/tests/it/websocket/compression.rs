@@ -10,7 +10,7 @@ use rookery_websocket::protocol::deflate::{
 };
 use rookery_websocket::protocol::{MaskKey, OpCode, Role, encode_message};
 
-use crate::support::{App, Client, Handler, PATIENCE, echo, hello, masked, until};
+use crate::support::{App, Client, Handler, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 
 const PLAIN: WebSocketCompression =
     WebSocketCompression { level: 2, threshold: 512, keeps_window: false };
@@ -96,7 +96,7 @@ impl Peer {
         let is_compressed = self.client.read[0] & 0x40 != 0;
         let (opcode, payload) = self.client.frame()?;
         if opcode == 9 {
-            self.client.send(masked(0x8A, &payload));
+            self.client.send(masked_frame(0x8A, &payload));
             return self.frame();
         }
         if !is_compressed {
@@ -169,7 +169,7 @@ fn compressed_messages_of_every_size_come_back_in_order() {
             assert!(message.len() >= 512 || compressed.is_none(), "{at}: below the threshold");
         }
         writer.join().unwrap();
-        peer.client.send(masked(0x88, &1000u16.to_be_bytes()));
+        peer.client.send(masked_frame(0x88, &1000u16.to_be_bytes()));
         assert_eq!(peer.frame().unwrap().0, 8);
         app.await_event("closed 1000");
     }
@@ -202,7 +202,7 @@ fn what_comes_behind_a_long_message_waits_for_it() {
     }
     let (opcode, _, payload) = peer.frame().unwrap();
     assert_eq!((opcode, &payload[2..]), (8, &b"done"[..]));
-    peer.client.send(masked(0x88, &4000u16.to_be_bytes()));
+    peer.client.send(masked_frame(0x88, &4000u16.to_be_bytes()));
     assert!(peer.frame().is_none());
     app.await_event("closed 4000");
 }
@@ -217,9 +217,9 @@ fn a_websocket_that_ends_while_a_message_is_compressed_leaves_nothing() {
         drop(peer);
     }
     let count = || app.log.lock().unwrap().iter().filter(|line| line.starts_with("closed")).count();
-    until("all have ended", || count() == 20);
+    wait_until("all have ended", || count() == 20);
     let budget = app.server.budget();
-    until("nothing is charged", || {
+    wait_until("nothing is charged", || {
         budget.used(Share::Queues) == 0 && budget.used(Share::Messages) == 0
     });
 }
@@ -234,7 +234,7 @@ fn nothing_is_compressed_unless_both_want_it() {
     offers.push(Peer::open(&willing, "permessage-deflate; server_max_window_bits=7"));
     for mut peer in offers {
         assert_eq!(peer.answer, None);
-        peer.client.send(masked(0x82, &text(4096)));
+        peer.client.send(masked_frame(0x82, &text(4096)));
         assert_eq!(peer.frame(), Some((2, None, text(4096))));
         // RSV1 means nothing then.
         peer.send(&text(4096));
@@ -258,7 +258,7 @@ fn bomb(peer: &mut Peer, len: usize) -> Vec<u8> {
 
 #[test]
 fn a_bomb_is_stopped_at_the_limit_of_a_message() {
-    let app = app(Limits { message_bytes: 1 << 20, ..Limits::default() }, PLAIN);
+    let app = app(Limits { ws_max_message_size: 1 << 20, ..Limits::default() }, PLAIN);
     let mut peer = Peer::open(&app, "permessage-deflate");
     peer.send(&vec![0; 1 << 20]);
     assert_eq!(peer.frame().unwrap().2.len(), 1 << 20);
@@ -267,13 +267,13 @@ fn a_bomb_is_stopped_at_the_limit_of_a_message() {
     let (opcode, _, payload) = peer.frame().unwrap();
     assert_eq!((opcode, &payload[..2]), (8, &1009u16.to_be_bytes()[..]));
     app.await_event("closed 1006");
-    until("nothing is charged", || app.server.budget().used(Share::Messages) == 0);
+    wait_until("nothing is charged", || app.server.budget().used(Share::Messages) == 0);
 }
 
 #[test]
 fn what_has_been_inflated_of_messages_is_charged() {
     // 6 MiB for messages.
-    let app = app(Limits { memory: Some(40 << 20), ..Limits::default() }, PLAIN);
+    let app = app(Limits { max_client_memory: Some(40 << 20), ..Limits::default() }, PLAIN);
     let limit = app.server.budget().limit(Share::Messages);
     let mut slow: Vec<Peer> = (0..6).map(|_| Peer::open(&app, "permessage-deflate")).collect();
     for peer in &mut slow {
@@ -285,7 +285,7 @@ fn what_has_been_inflated_of_messages_is_charged() {
         let used = app.server.budget().used(Share::Messages);
         // One more step, and a vector that doubles.
         assert!(used <= 2 * limit, "{used}");
-        assert!(began.elapsed() < PATIENCE, "{:?}", app.server.budget());
+        assert!(began.elapsed() < TEST_TIMEOUT, "{:?}", app.server.budget());
         std::thread::sleep(Duration::from_millis(2));
     }
     let mut honest = Peer::open(&app, "permessage-deflate");
@@ -293,10 +293,10 @@ fn what_has_been_inflated_of_messages_is_charged() {
     assert_eq!(honest.frame().unwrap().2.len(), 300_000);
     // One that has sent the beginning of a message holds an inflater, if nothing else.
     drop(slow);
-    until("nothing is charged", || app.server.budget().used(Share::Messages) == 0);
+    wait_until("nothing is charged", || app.server.budget().used(Share::Messages) == 0);
     let begun = honest.encode(&text(30_000));
     honest.client.send(&begun[..100]);
-    until("the inflater is charged", || app.server.budget().used(Share::Messages) >= 48 << 10);
+    wait_until("the inflater is charged", || app.server.budget().used(Share::Messages) >= 48 << 10);
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn others_have_their_turn_while_a_message_is_inflated() {
     let mut small = Peer::open(&app, "permessage-deflate");
     let bomb = bomb(&mut large, 60 << 20);
     large.client.send(bomb);
-    small.client.send(masked(0x81, b"here"));
+    small.client.send(masked_frame(0x81, b"here"));
     assert_eq!(small.frame(), Some((1, None, b"here".to_vec())));
     assert_eq!(app.await_event("message"), "message 4", "the long one is not through yet");
     app.await_event("message 62914560");
@@ -334,7 +334,7 @@ fn few_windows_are_kept_and_they_are_charged() {
     assert!(sizes[1] < sizes[0] / 4, "refers back: {sizes:?}");
     assert_eq!(sizes[2], sizes[3], "each by itself");
     kept.pop();
-    until("a window is free", || app.server.budget().used(Share::Compressors) == 512 << 10);
+    wait_until("a window is free", || app.server.budget().used(Share::Compressors) == 512 << 10);
     let again = Peer::open(&app, "permessage-deflate");
     assert!(is_kept(&again));
     // A client that wants no takeover takes no window.

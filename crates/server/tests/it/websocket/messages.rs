@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rookery_exchange::{Command, Event, Link, MessageKind, Payload};
 use rookery_server::{Config, Limits, ListenerConfig, OriginPolicy};
 
-use crate::support::{App, Handler, PATIENCE, echo, hello, masked};
+use crate::support::{App, Handler, TEST_TIMEOUT, echo, hello, masked_frame};
 
 /// Accepts each WebSocket, and does `then` with it at once.
 fn accepting(then: fn(&Link, u64)) -> Handler {
@@ -24,14 +24,14 @@ fn accepting(then: fn(&Link, u64)) -> Handler {
 fn frames_in_the_segment_of_the_handshake_are_delivered() {
     let app = App::new(Limits::default(), hello);
     let mut client = app.connect();
-    let mut also = masked(0x81, b"first");
-    also.extend(masked(0x82, &[0, 1, 2]));
-    let reply = client.upgrade(&also);
+    let mut also = masked_frame(0x81, b"first");
+    also.extend(masked_frame(0x82, &[0, 1, 2]));
+    let reply = client.upgrade_with("/ws", "", &also);
     assert_eq!(reply.status, 101);
     assert_eq!(reply.header("sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
     assert_eq!(client.frame(), Some((1, b"first".to_vec())));
     assert_eq!(client.frame(), Some((2, vec![0, 1, 2])));
-    client.send(masked(0x88, &[0x03, 0xE8]));
+    client.send(masked_frame(0x88, &[0x03, 0xE8]));
     assert_eq!(client.frame(), Some((8, vec![0x03, 0xE8])));
     assert!(client.is_closed());
     assert_eq!(app.await_event("closed"), "closed 1000");
@@ -47,7 +47,7 @@ fn handshakes_that_proxies_have_changed_are_accepted() {
                 "{method} /ws HTTP/1.1\r\nHost: a\r\n{connection}Upgrade: WebSocket\r\nSec-WebSocket-Key: x\r\n\r\n"
             ));
             assert_eq!(client.response().unwrap().status, 101, "{method} {connection:?}");
-            client.send(masked(0x81, b"hello"));
+            client.send(masked_frame(0x81, b"hello"));
             assert_eq!(client.frame(), Some((1, b"hello".to_vec())), "{method} {connection:?}");
         }
     }
@@ -78,7 +78,7 @@ fn a_refused_handshake_is_answered_and_the_connection_kept() {
         }),
     );
     let mut client = app.connect();
-    let reply = client.upgrade(b"");
+    let reply = client.upgrade("/ws");
     assert_eq!((reply.status, &reply.body[..]), (403, &b"no"[..]));
     assert_eq!(client.get("/").status, 403);
 }
@@ -87,10 +87,10 @@ fn a_refused_handshake_is_answered_and_the_connection_kept() {
 fn messages_of_every_size_come_back() {
     let app = App::new(Limits::default(), hello);
     let mut client = app.connect();
-    client.upgrade(b"");
+    client.upgrade("/ws");
     for len in [0, 1, 125, 126, 16_384, 65_535, 65_536, 1_000_000, 20_000_000] {
         let bytes: Vec<u8> = (0..len).map(|at: u32| (at % 251) as u8).collect();
-        client.send(masked(0x82, &bytes));
+        client.send(masked_frame(0x82, &bytes));
         let (opcode, payload) = client.frame().unwrap();
         assert!(opcode == 2 && payload == bytes, "{len}");
     }
@@ -100,8 +100,10 @@ fn messages_of_every_size_come_back() {
 fn a_message_in_fragments_with_a_ping_between_is_one() {
     let app = App::new(Limits::default(), hello);
     let mut client = app.connect();
-    client.upgrade(b"");
-    for frame in [masked(0x01, b"frag"), masked(0x89, b"ping"), masked(0x80, b"ments")] {
+    client.upgrade("/ws");
+    for frame in
+        [masked_frame(0x01, b"frag"), masked_frame(0x89, b"ping"), masked_frame(0x80, b"ments")]
+    {
         for byte in frame {
             client.send([byte]);
         }
@@ -123,7 +125,7 @@ fn what_is_sent_with_the_acceptance_arrives() {
     );
     for _ in 0..100 {
         let mut client = app.connect();
-        client.upgrade(b"");
+        client.upgrade("/ws");
         assert_eq!(client.frame(), Some((1, b"welcome".to_vec())));
         assert_eq!(client.frame(), Some((8, 1011u16.to_be_bytes().to_vec())));
     }
@@ -131,16 +133,16 @@ fn what_is_sent_with_the_acceptance_arrives() {
 
 #[test]
 fn a_breach_of_the_protocol_is_closed_with_its_code() {
-    let app = App::new(Limits { message_bytes: 1000, ..Limits::default() }, hello);
+    let app = App::new(Limits { ws_max_message_size: 1000, ..Limits::default() }, hello);
     let table: &[(&str, Vec<u8>, u16)] = &[
-        ("reserved bits", masked(0xC1, b""), 1002),
-        ("a reserved opcode", masked(0x83, b""), 1002),
+        ("reserved bits", masked_frame(0xC1, b""), 1002),
+        ("a reserved opcode", masked_frame(0x83, b""), 1002),
         ("no mask", vec![0x81, 1, b'a'], 1002),
-        ("a continuation of nothing", masked(0x80, b"a"), 1002),
-        ("text that is not UTF-8", masked(0x81, &[0xFF]), 1007),
-        ("a close of one byte", masked(0x88, &[3]), 1002),
-        ("a code that must not be sent", masked(0x88, &[0x03, 0xED]), 1002),
-        ("a message past the limit", masked(0x82, &[0; 1001]), 1009),
+        ("a continuation of nothing", masked_frame(0x80, b"a"), 1002),
+        ("text that is not UTF-8", masked_frame(0x81, &[0xFF]), 1007),
+        ("a close of one byte", masked_frame(0x88, &[3]), 1002),
+        ("a code that must not be sent", masked_frame(0x88, &[0x03, 0xED]), 1002),
+        ("a message past the limit", masked_frame(0x82, &[0; 1001]), 1009),
         (
             "2^63 bytes announced",
             vec![0x82, 0xFF, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0],
@@ -148,17 +150,17 @@ fn a_breach_of_the_protocol_is_closed_with_its_code() {
         ),
         (
             "fragments past the limit",
-            [masked(0x02, &[0; 600]), masked(0x80, &[0; 600])].concat(),
+            [masked_frame(0x02, &[0; 600]), masked_frame(0x80, &[0; 600])].concat(),
             1009,
         ),
     ];
     for (what, bytes, code) in table {
         let mut client = app.connect();
-        client.upgrade(b"");
+        client.upgrade("/ws");
         client.send(bytes);
         let (opcode, payload) = client.frame().unwrap();
         assert_eq!((opcode, &payload[..2]), (8, &code.to_be_bytes()[..]), "{what}");
-        client.send(masked(0x88, &code.to_be_bytes()));
+        client.send(masked_frame(0x88, &code.to_be_bytes()));
         assert!(client.is_closed(), "{what}");
     }
 }
@@ -167,15 +169,15 @@ fn a_breach_of_the_protocol_is_closed_with_its_code() {
 fn a_message_comes_in_as_many_frames_as_its_bytes_may_need() {
     // One for each 64 bytes of the largest message.
     const MOST: usize = (1 << 20) / 64;
-    let app = App::new(Limits { message_bytes: 1 << 20, ..Limits::default() }, hello);
+    let app = App::new(Limits { ws_max_message_size: 1 << 20, ..Limits::default() }, hello);
     for (frames, is_taken) in [(MOST, true), (MOST + 1, false)] {
         let mut client = app.connect();
-        client.upgrade(b"");
-        let mut bytes = masked(0x02, b"a");
+        client.upgrade("/ws");
+        let mut bytes = masked_frame(0x02, b"a");
         for _ in 2..frames {
-            bytes.extend(masked(0x00, b""));
+            bytes.extend(masked_frame(0x00, b""));
         }
-        bytes.extend(masked(0x80, b"b"));
+        bytes.extend(masked_frame(0x80, b"b"));
         client.send(bytes);
         let (opcode, payload) = client.frame().unwrap();
         if is_taken {
@@ -191,23 +193,23 @@ fn every_accepted_websocket_is_closed_once_however_it_ended() {
     let app = App::new(Limits::default(), hello);
     // A FIN without a close frame, a close without a code, and a close by the application.
     let mut broken = app.connect();
-    broken.upgrade(b"");
+    broken.upgrade("/ws");
     drop(broken);
     assert_eq!(app.await_event("closed"), "closed 1006");
     let mut silent = app.connect();
-    silent.upgrade(b"");
-    silent.send(masked(0x88, b""));
+    silent.upgrade("/ws");
+    silent.send(masked_frame(0x88, b""));
     assert_eq!(silent.frame(), Some((8, Vec::new())));
     assert_eq!(app.await_event("closed 1005"), "closed 1005");
     let mut closed = app.connect();
-    closed.upgrade(b"");
-    closed.send(masked(0x81, b"close"));
+    closed.upgrade("/ws");
+    closed.send(masked_frame(0x81, b"close"));
     let (opcode, payload) = closed.frame().unwrap();
     assert_eq!(
         (opcode, &payload[2..], &payload[..2]),
         (8, &b"bye"[..], &4000u16.to_be_bytes()[..])
     );
-    closed.send(masked(0x88, &payload[..2]));
+    closed.send(masked_frame(0x88, &payload[..2]));
     assert!(closed.is_closed());
     assert_eq!(app.await_event("closed 4000"), "closed 4000");
     assert_eq!(app.log.lock().unwrap().iter().filter(|line| line.starts_with("closed")).count(), 3);
@@ -215,11 +217,13 @@ fn every_accepted_websocket_is_closed_once_however_it_ended() {
 
 #[test]
 fn a_peer_that_never_answers_a_close_is_dropped() {
-    let app =
-        App::new(Limits { close_time: Duration::from_millis(200), ..Limits::default() }, hello);
+    let app = App::new(
+        Limits { ws_close_timeout: Duration::from_millis(200), ..Limits::default() },
+        hello,
+    );
     let mut client = app.connect();
-    client.upgrade(b"");
-    client.send(masked(0x81, b"close"));
+    client.upgrade("/ws");
+    client.send(masked_frame(0x81, b"close"));
     assert_eq!(client.frame().unwrap().0, 8);
     assert!(client.is_closed());
     assert_eq!(app.await_event("closed"), "closed 1006");
@@ -227,10 +231,12 @@ fn a_peer_that_never_answers_a_close_is_dropped() {
 
 #[test]
 fn a_silent_connection_is_pinged() {
-    let app =
-        App::new(Limits { ping_time: Duration::from_millis(100), ..Limits::default() }, hello);
+    let app = App::new(
+        Limits { ws_ping_interval: Duration::from_millis(100), ..Limits::default() },
+        hello,
+    );
     let mut client = app.connect();
-    client.upgrade(b"");
+    client.upgrade("/ws");
     // Numbered, so that an answer tells which one it is to.
     assert_eq!(client.frame(), Some((9, vec![0, 0, 0, 1])));
     assert_eq!(client.frame(), Some((9, vec![0, 0, 0, 2])));
@@ -239,13 +245,16 @@ fn a_silent_connection_is_pinged() {
 #[test]
 fn a_peer_that_answers_no_ping_is_dropped_and_any_byte_is_an_answer() {
     let time = Duration::from_secs(1);
-    let app = App::new(Limits { ping_time: time, pong_time: 3 * time, ..Limits::default() }, hello);
+    let app = App::new(
+        Limits { ws_ping_interval: time, ws_ping_timeout: 3 * time, ..Limits::default() },
+        hello,
+    );
     let mut silent = app.connect();
-    silent.upgrade(b"");
+    silent.upgrade("/ws");
     let mut talks = app.connect();
-    talks.upgrade(b"");
+    talks.upgrade("/ws");
     // One message, a byte at a time and never whole, for longer than the other has.
-    let message = masked(0x81, &[b'a'; 100]);
+    let message = masked_frame(0x81, &[b'a'; 100]);
     let began = Instant::now();
     let mut sent = 0;
     while silent.frame_within(Duration::from_millis(1)).is_some() || sent < 12 {
@@ -255,14 +264,14 @@ fn a_peer_that_answers_no_ping_is_dropped_and_any_byte_is_an_answer() {
         if app.log.lock().unwrap().iter().any(|line| line == "closed 1006") {
             break;
         }
-        assert!(sent < message.len() && began.elapsed() < PATIENCE, "never dropped");
+        assert!(sent < message.len() && began.elapsed() < TEST_TIMEOUT, "never dropped");
     }
     assert!(began.elapsed() > 3 * time, "{:?}", began.elapsed());
     app.await_event("closed 1006");
     talks.send(&message[sent..]);
     loop {
         match talks.frame().expect("it was not dropped") {
-            (9, payload) => talks.send(masked(0x8A, &payload)),
+            (9, payload) => talks.send(masked_frame(0x8A, &payload)),
             (opcode, payload) => break assert_eq!((opcode, payload.len()), (1, 100)),
         }
     }
@@ -272,8 +281,9 @@ fn a_peer_that_answers_no_ping_is_dropped_and_any_byte_is_an_answer() {
 #[test]
 fn a_pause_of_the_application_is_no_silence_of_the_peer() {
     let time = Duration::from_millis(250);
-    let queue = rookery_exchange::QueueLimits { messages: 1, ..Default::default() };
-    let limits = Limits { ping_time: time, pong_time: 4 * time, ..Limits::default() };
+    let queue =
+        rookery_exchange::QueueLimits { ws_max_receive_queue_messages: 1, ..Default::default() };
+    let limits = Limits { ws_ping_interval: time, ws_ping_timeout: 4 * time, ..Limits::default() };
     let mut answer = echo(hello);
     let app = App::with(
         Config { limits, queue, ..Config::default() },
@@ -286,13 +296,15 @@ fn a_pause_of_the_application_is_no_silence_of_the_peer() {
         }),
     );
     let mut client = app.connect();
-    client.upgrade(b"");
+    client.upgrade("/ws");
     // The application is busy with the first while the second waits: so nothing more is read, the answers to pings neither.
-    client.send([masked(0x81, b"1"), masked(0x81, b"2"), masked(0x81, b"3")].concat());
+    client.send(
+        [masked_frame(0x81, b"1"), masked_frame(0x81, b"2"), masked_frame(0x81, b"3")].concat(),
+    );
     let mut got = 0;
     while got < 3 {
         match client.frame().expect("it was not dropped") {
-            (9, payload) => client.send(masked(0x8A, &payload)),
+            (9, payload) => client.send(masked_frame(0x8A, &payload)),
             (opcode, _) => {
                 assert_eq!(opcode, 1);
                 got += 1;
@@ -336,15 +348,15 @@ fn a_page_of_another_origin_is_refused_before_the_application_is_asked() {
 
 #[test]
 fn a_peer_that_pings_and_never_reads_does_not_fill_memory() {
-    let limits = Limits { stall_time: Duration::from_millis(500), ..Limits::default() };
+    let limits = Limits { ws_stall_timeout: Duration::from_millis(500), ..Limits::default() };
     let app = App::new(limits, hello);
     let mut client = app.connect();
-    client.little_room();
-    client.upgrade(b"");
-    let pings = masked(0x89, &[b'p'; 125]).repeat(1000);
+    client.shrink_receive_buffer();
+    client.upgrade("/ws");
+    let pings = masked_frame(0x89, &[b'p'; 125]).repeat(1000);
     // Megabytes of pongs, one by one: with everything checked and little processor that takes long.
-    let until = Instant::now() + 6 * PATIENCE;
-    client.socket.set_write_timeout(Some(PATIENCE)).unwrap();
+    let until = Instant::now() + 6 * TEST_TIMEOUT;
+    client.socket.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
     // Until the server has given it up: it writes nothing, so it stands still.
     while std::io::Write::write_all(&mut client.socket, &pings).is_ok() && Instant::now() < until {}
     app.await_event("closed 1006");
@@ -354,8 +366,8 @@ fn a_peer_that_pings_and_never_reads_does_not_fill_memory() {
 fn the_application_hears_when_a_backlog_has_been_written() {
     let app = App::new(Limits::default(), hello);
     let mut client = app.connect();
-    client.upgrade(b"");
-    client.send(masked(0x82, &vec![7; 8 << 20]));
+    client.upgrade("/ws");
+    client.send(masked_frame(0x82, &vec![7; 8 << 20]));
     assert_eq!(client.frame().unwrap().1.len(), 8 << 20);
     app.await_event("drained");
 }
@@ -366,15 +378,15 @@ fn the_application_hears_why_a_websocket_was_closed() {
     let longest = "\u{e9}".repeat(61) + "!";
     for (reason, shown) in [("bye \u{fc}", "bye \u{fc}"), (longest.as_str(), longest.as_str())] {
         let mut client = app.connect();
-        client.upgrade(b"");
-        client.send(masked(0x88, &[&4001u16.to_be_bytes()[..], reason.as_bytes()].concat()));
+        client.upgrade("/ws");
+        client.send(masked_frame(0x88, &[&4001u16.to_be_bytes()[..], reason.as_bytes()].concat()));
         assert_eq!(client.frame(), Some((8, 4001u16.to_be_bytes().to_vec())));
         app.await_event(&format!("closed 4001 {shown:?} true"));
     }
     // A close frame behind a breach of the protocol says nothing.
     let mut client = app.connect();
-    client.upgrade(b"");
-    client.send([masked(0x83, b""), masked(0x88, b"\x03\xe8late")].concat());
+    client.upgrade("/ws");
+    client.send([masked_frame(0x83, b""), masked_frame(0x88, b"\x03\xe8late")].concat());
     assert_eq!(client.frame().unwrap().0, 8);
     app.await_event("closed 1006");
     assert!(app.log.lock().unwrap().iter().all(|line| !line.contains("late")));
@@ -422,7 +434,7 @@ fn an_application_that_counts_waits_and_is_told_to_go_on() {
         }),
     );
     let mut client = app.connect();
-    client.upgrade(b"");
+    client.upgrade("/ws");
     let mut bytes = 0;
     loop {
         let (opcode, payload) = client.frame().unwrap();
@@ -432,7 +444,7 @@ fn an_application_that_counts_waits_and_is_told_to_go_on() {
         bytes += payload.len();
     }
     assert!(bytes >= ROUNDS << 20, "{bytes}");
-    client.send(masked(0x88, &1000u16.to_be_bytes()));
+    client.send(masked_frame(0x88, &1000u16.to_be_bytes()));
     app.await_event("closed 1000");
 }
 
@@ -448,10 +460,10 @@ fn the_application_may_ping() {
         }),
     );
     let mut client = app.connect();
-    client.upgrade(b"");
+    client.upgrade("/ws");
     assert_eq!(client.frame().unwrap().0, 9);
     assert_eq!(client.frame().unwrap().0, 8);
-    client.send(masked(0x88, &1000u16.to_be_bytes()));
+    client.send(masked_frame(0x88, &1000u16.to_be_bytes()));
     assert!(client.is_closed());
     app.await_event("closed 1000");
 }
@@ -460,7 +472,8 @@ fn the_application_may_ping() {
 fn reading_pauses_while_the_application_does_not_take_messages() {
     let holds = Arc::new(AtomicBool::new(true));
     let held = Arc::clone(&holds);
-    let queue = rookery_exchange::QueueLimits { messages: 16, ..Default::default() };
+    let queue =
+        rookery_exchange::QueueLimits { ws_max_receive_queue_messages: 16, ..Default::default() };
     let mut answer = echo(hello);
     let app = App::with(
         Config { queue, ..Config::default() },
@@ -473,8 +486,8 @@ fn reading_pauses_while_the_application_does_not_take_messages() {
         }),
     );
     let mut client = app.connect();
-    client.upgrade(b"");
-    let message = masked(0x82, &vec![1; 60_000]);
+    client.upgrade("/ws");
+    let message = masked_frame(0x82, &vec![1; 60_000]);
     client.socket.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     let mut sent = 0;
     let mut partly = 0;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rookery_exchange::{Command, Event, Link, MessageKind, Payload};
 use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 
-use crate::support::{App, Handler, masked};
+use crate::support::{App, Handler, masked_frame};
 
 /// Accepts WebSockets and answers each message by `answer`.
 fn on_message(mut answer: impl FnMut(&Link, u64) + Send + 'static) -> Handler {
@@ -37,24 +37,24 @@ fn flood(link: &Link, socket: u64) {
 #[test]
 fn a_peer_that_never_reads_is_dropped_and_the_application_told() {
     let limits = Limits {
-        socket_queue: 4 << 20,
-        close_time: Duration::from_millis(200),
+        ws_max_send_queue_size: 4 << 20,
+        ws_close_timeout: Duration::from_millis(200),
         ..Limits::default()
     };
     let app = app(limits, flood);
     let mut client = app.connect();
-    client.upgrade(b"");
-    client.send(masked(0x81, b"flood me"));
+    client.upgrade("/ws");
+    client.send(masked_frame(0x81, b"flood me"));
     assert_eq!(app.await_event("closed"), "closed 1006");
     assert_eq!(app.server.reports().count(Rejection::Unread), 1);
 }
 
 #[test]
 fn a_peer_that_reads_again_finds_whole_messages_and_1013() {
-    let app = app(Limits { socket_queue: 4 << 20, ..Limits::default() }, flood);
+    let app = app(Limits { ws_max_send_queue_size: 4 << 20, ..Limits::default() }, flood);
     let mut client = app.connect();
-    client.upgrade(b"");
-    client.send(masked(0x81, b"flood me"));
+    client.upgrade("/ws");
+    client.send(masked_frame(0x81, b"flood me"));
     let mut messages = 0;
     loop {
         let (opcode, payload) = client.frame().expect("a close frame");
@@ -66,20 +66,21 @@ fn a_peer_that_reads_again_finds_whole_messages_and_1013() {
         messages += 1;
     }
     assert!(messages < 1000, "all of them were sent");
-    client.send(masked(0x88, &1013u16.to_be_bytes()));
+    client.send(masked_frame(0x88, &1013u16.to_be_bytes()));
     assert!(client.is_closed());
     assert_eq!(app.await_event("closed"), "closed 1013");
 }
 
 #[test]
 fn a_message_larger_than_the_queue_is_sent_whole() {
-    let app = app(Limits { socket_queue: 1 << 20, ..Limits::default() }, |link, socket| {
-        send(link, socket, 30_000_000);
-        send(link, socket, 1000);
-    });
+    let app =
+        app(Limits { ws_max_send_queue_size: 1 << 20, ..Limits::default() }, |link, socket| {
+            send(link, socket, 30_000_000);
+            send(link, socket, 1000);
+        });
     let mut client = app.connect();
-    client.upgrade(b"");
-    client.send(masked(0x81, b"a large one"));
+    client.upgrade("/ws");
+    client.send(masked_frame(0x81, b"a large one"));
     // The server has queued both by now, and the peer reads only then.
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(client.frame().unwrap().1.len(), 30_000_000);

@@ -8,19 +8,19 @@ use std::time::Duration;
 use rookery_exchange::{Command, Event, Link, MessageKind, Payload, QueueLimits};
 use rookery_server::{Config, Limits, ListenerConfig};
 
-use crate::support::{App, Handler, PATIENCE, echo, hello, masked};
+use crate::support::{App, Handler, TEST_TIMEOUT, echo, hello, masked_frame};
 
 const UPGRADE: &[u8] =
     b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
-/// A client that has sent everything and its FIN has it delivered, although that takes longer than `stall_time`, as long
+/// A client that has sent everything and its FIN has it delivered, although that takes longer than `ws_stall_timeout`, as long
 /// as the application goes on with it.
 #[test]
 fn what_came_before_a_fin_is_delivered_to_a_slow_application_that_goes_on() {
     const COUNT: usize = 75;
     let mut answer = echo(hello);
-    let queue = QueueLimits { messages: 1, ..QueueLimits::default() };
+    let queue = QueueLimits { ws_max_receive_queue_messages: 1, ..QueueLimits::default() };
     let handler: Handler = Box::new(move |link: &Link, event| {
         if matches!(event, Event::Message { .. }) {
             std::thread::sleep(Duration::from_millis(60));
@@ -28,7 +28,7 @@ fn what_came_before_a_fin_is_delivered_to_a_slow_application_that_goes_on() {
         }
         answer(link, event);
     });
-    let limits = Limits { stall_time: Duration::from_millis(2500), ..Limits::default() };
+    let limits = Limits { ws_stall_timeout: Duration::from_millis(2500), ..Limits::default() };
     let app = App::with(
         Config { limits, queue, ..Config::default() },
         ListenerConfig::default(),
@@ -49,12 +49,12 @@ fn what_came_before_a_fin_is_delivered_to_a_slow_application_that_goes_on() {
             ((&raw const large).cast(), libc::socklen_t::try_from(size_of_val(&large)).unwrap());
         libc::setsockopt(client.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, option, len);
     }
-    client.write_all(&masked(0x82, &vec![7; 4000]).repeat(COUNT)).unwrap();
+    client.write_all(&masked_frame(0x82, &vec![7; 4000]).repeat(COUNT)).unwrap();
     client.shutdown(std::net::Shutdown::Write).unwrap();
     app.await_event("closed");
     let messages =
         || app.log.lock().unwrap().iter().filter(|line| line.starts_with("message")).count();
-    crate::support::until("all messages", || messages() == COUNT);
+    crate::support::wait_until("all messages", || messages() == COUNT);
 }
 
 /// The client reads once it has written a whole message, and the server has more to send than the
@@ -77,24 +77,24 @@ fn a_message_that_has_begun_is_read_to_its_end_while_its_client_reads_nothing() 
     let app = App::with(Config::default(), ListenerConfig::default(), handler);
     for fragment in [UPLOADED, 100_000] {
         let mut client = app.connect();
-        client.little_room();
-        client.upgrade(b"");
-        client.send(masked(0x82, b"push"));
+        client.shrink_receive_buffer();
+        client.upgrade("/ws");
+        client.send(masked_frame(0x82, b"push"));
         app.await_event("message");
         // The server is behind with what it sends.
         std::thread::sleep(Duration::from_millis(300));
-        client.socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        client.socket.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
         let mut left = UPLOADED;
         while left > 0 {
             let len = left.min(fragment);
             let opcode = if left == UPLOADED { 2 } else { 0 };
             left -= len;
             let fin = if left == 0 { 0x80 } else { 0 };
-            client.socket.write_all(&masked(fin | opcode, &vec![7; len])).unwrap();
+            client.socket.write_all(&masked_frame(fin | opcode, &vec![7; len])).unwrap();
         }
         let whole =
             |line: &String| line.starts_with("message") && line.contains(&UPLOADED.to_string());
-        crate::support::until("the message", || app.log.lock().unwrap().iter().any(whole));
+        crate::support::wait_until("the message", || app.log.lock().unwrap().iter().any(whole));
         app.log.lock().unwrap().clear();
     }
 }

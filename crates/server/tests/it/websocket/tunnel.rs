@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use crate::http2::websocket::Sockets;
 use crate::limits::each_limit::reset;
 use crate::support::tls::{settings, site};
-use crate::support::{App, Client, Handler, PATIENCE, echo, hello, masked, until};
+use crate::support::{App, Client, Handler, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 use crate::websocket::compression::{Peer, compressing, text};
 
 /// How the other end is come by: its socket, headers of its answer, and what it has said behind that.
@@ -190,7 +190,7 @@ fn scripted_at(
         Box::new(move |_| {
             let (ours, theirs) = Plain::pair().unwrap();
             take_little(&ours);
-            theirs.set_read_timeout(Some(PATIENCE)).unwrap();
+            theirs.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
             sender.send(theirs).unwrap();
             (ours, Vec::new(), said.to_vec())
         })
@@ -203,8 +203,8 @@ fn scripted_at(
 
 fn open(listener: &Listener, receiver: &Receiver<Plain>, behind: &[u8]) -> (Client, Plain) {
     let mut client = Client::connect(listener.local_addr().unwrap());
-    assert_eq!(client.upgrade(behind).status, 101);
-    (client, receiver.recv_timeout(PATIENCE).unwrap())
+    assert_eq!(client.upgrade_with("/ws", "", behind).status, 101);
+    (client, receiver.recv_timeout(TEST_TIMEOUT).unwrap())
 }
 
 fn text_of(payload: &[u8]) -> Vec<u8> {
@@ -223,23 +223,26 @@ fn close_of(code: u16) -> Vec<u8> {
 fn messages_of_every_size_come_back_over_each_transport() {
     let plain = Relayed::new(Limits::default(), ListenerConfig::default(), echo(hello));
     let over_tls = Relayed::new(Limits::default(), site(settings(&["localhost"])), echo(hello));
-    let secure = crate::support::tls::shake(
+    let secure = crate::support::Client::connect_tls(
         over_tls.address,
-        &Arc::new(crate::support::tls::client_config(None)),
+        &Arc::new(rookery_test_support::tls::client_config(None)),
         "localhost",
     );
     for mut client in [plain.client(), secure.unwrap()] {
         // What comes with the handshake is passed on behind it.
-        assert_eq!(client.upgrade(&masked(0x81, b"with the handshake")).status, 101);
+        assert_eq!(
+            client.upgrade_with("/ws", "", &masked_frame(0x81, b"with the handshake")).status,
+            101
+        );
         assert_eq!(client.frame(), Some((1, b"with the handshake".to_vec())));
         for len in [0usize, 1, 125, 126, 16_384, 65_535, 65_536, 1_000_000, 20_000_000] {
             let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
-            client.send(masked(0x82, &bytes));
+            client.send(masked_frame(0x82, &bytes));
             assert!(client.frame() == Some((2, bytes)), "{len}");
         }
-        client.send(masked(0x89, b"ping"));
+        client.send(masked_frame(0x89, b"ping"));
         assert_eq!(client.frame(), Some((10, b"ping".to_vec())));
-        client.send(masked(0x88, b"\x03\xE8"));
+        client.send(masked_frame(0x88, b"\x03\xE8"));
         assert_eq!(client.frame(), Some((8, b"\x03\xE8".to_vec())));
         assert!(client.is_closed());
     }
@@ -248,14 +251,14 @@ fn messages_of_every_size_come_back_over_each_transport() {
     sockets.open(3);
     for len in [0usize, 1, 125, 126, 16 << 10, 65_535, 65_536, 200_000] {
         let payload: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
-        sockets.send(1, &masked(0x82, &payload));
-        sockets.send(3, &masked(0x82, b"beside it"));
+        sockets.send(1, &masked_frame(0x82, &payload));
+        sockets.send(3, &masked_frame(0x82, b"beside it"));
         assert!(sockets.frame(1) == Some((0x82, payload)), "{len}");
         assert_eq!(sockets.frame(3), Some((0x82, b"beside it".to_vec())));
     }
-    sockets.send(1, &masked(0x81, b"close"));
+    sockets.send(1, &masked_frame(0x81, b"close"));
     assert_eq!(sockets.frame(1), Some((0x88, b"\x0F\xA0bye".to_vec())));
-    sockets.send(1, &masked(0x88, b"\x0F\xA0"));
+    sockets.send(1, &masked_frame(0x88, b"\x0F\xA0"));
     assert_eq!(sockets.frame(1), None);
     assert_eq!(over_tls.inner.await_event("closed 4000"), "closed 4000");
 }
@@ -291,13 +294,13 @@ fn what_is_no_frame_is_the_workers_to_refuse() {
         (b"\x82\xFF\x7F\xFF\xFF\xFF\xFF\xFF\xFF\xFF\0\0\0\0", 1009),
     ] {
         let mut client = relayed.client();
-        client.upgrade(b"");
+        client.upgrade("/ws");
         client.send(bytes);
         let (opcode, payload) = client.frame().unwrap();
         assert_eq!((opcode, u16::from_be_bytes([payload[0], payload[1]])), (8, code), "{bytes:x?}");
         assert!(client.is_closed());
     }
-    until("none is left", || relayed.front.budget().used(Share::Connections) == 0);
+    wait_until("none is left", || relayed.front.budget().used(Share::Connections) == 0);
 }
 
 #[test]
@@ -331,7 +334,7 @@ fn a_close_frame_goes_in_at_a_frames_end_wherever_the_bytes_are_cut() {
         let told = if told == Some((1, vec![b'x'; 300])) { client.frame() } else { told };
         assert_eq!(told, Some((8, b"\x03\xE9".to_vec())), "{at}");
         // The client's answer is the worker's to hear.
-        client.send(masked(0x88, b"\x03\xE9"));
+        client.send(masked_frame(0x88, b"\x03\xE9"));
         let mut heard = [0; 8];
         worker.read_exact(&mut heard).unwrap();
         assert_eq!(heard[..2], [0x88, 0x82]);
@@ -377,7 +380,7 @@ fn each_side_hears_of_the_others_end() {
     for says in [true, false] {
         let (mut client, mut worker) = open(&listener, &receiver, b"");
         if says {
-            client.send(masked(0x81, b"a"));
+            client.send(masked_frame(0x81, b"a"));
             client.socket.shutdown(std::net::Shutdown::Write).unwrap();
             worker.read_exact(&mut byte[..7]).unwrap();
         } else {
@@ -386,17 +389,17 @@ fn each_side_hears_of_the_others_end() {
         assert_eq!(worker.read(&mut byte).unwrap(), 0, "{says}");
         drop(worker);
     }
-    until("both have left", || server.budget().used(Share::Connections) == 0);
+    wait_until("both have left", || server.budget().used(Share::Connections) == 0);
     // One that never closes its side is not waited for.
-    let limits = Limits { close_time: Duration::from_millis(100), ..Limits::default() };
+    let limits = Limits { ws_close_timeout: Duration::from_millis(100), ..Limits::default() };
     let (server, listener, receiver) = scripted(limits, b"");
     let (mut client, worker) = open(&listener, &receiver, b"");
     drop(worker);
     assert_eq!(client.frame().unwrap().0, 8);
-    until("it is dropped", || server.budget().used(Share::Connections) == 0);
+    wait_until("it is dropped", || server.budget().used(Share::Connections) == 0);
     let (client, worker) = open(&listener, &receiver, b"");
     client.socket.shutdown(std::net::Shutdown::Write).unwrap();
-    until("it is dropped", || server.budget().used(Share::Connections) == 0);
+    wait_until("it is dropped", || server.budget().used(Share::Connections) == 0);
     drop(worker);
 }
 
@@ -406,7 +409,7 @@ const LITTLE: usize = 16 << 20;
 #[test]
 fn who_does_not_take_what_comes_is_waited_for_and_given_up() {
     let limits =
-        Limits { stall_time: Duration::from_secs(2), message_rate: 0, ..Limits::default() };
+        Limits { ws_stall_timeout: Duration::from_secs(2), ws_min_rate: 0, ..Limits::default() };
     let (server, listener, receiver) = scripted(limits, b"");
     // A worker that does not read: its client is not read, and that is no fault of the client's.
     let (client, worker) = open(&listener, &receiver, b"");
@@ -448,7 +451,7 @@ fn who_does_not_take_what_comes_is_waited_for_and_given_up() {
 fn without_room_for_what_waits_it_ends_and_others_do_not() {
     // Too little for what some of them keep.
     let shares = Shares { connections: 50, queues: 1, ..Shares::default() };
-    let limits = Limits { memory: Some(2 << 20), shares, ..Limits::default() };
+    let limits = Limits { max_client_memory: Some(2 << 20), shares, ..Limits::default() };
     let (server, listener, receiver) = scripted(limits, b"");
     let (mut other, mut its) = open(&listener, &receiver, b"");
     let frame = text_of(&vec![b'x'; 200_000]);
@@ -459,7 +462,7 @@ fn without_room_for_what_waits_it_ends_and_others_do_not() {
             (client, worker)
         })
         .collect();
-    until("one is ended", || {
+    wait_until("one is ended", || {
         for (_, worker) in &held {
             // As much as it takes.
             let mut worker = worker;
@@ -478,7 +481,7 @@ fn behind_a_close_frame_put_in_nothing_comes_also_when_the_client_has_ended_its_
     let (mut client, mut worker) = open(&listener, &receiver, b"");
     let stopping = std::thread::spawn(move || listener.stop());
     assert_eq!(client.frame(), Some((8, b"\x03\xE9".to_vec())));
-    client.send(masked(0x88, b"\x03\xE9"));
+    client.send(masked_frame(0x88, b"\x03\xE9"));
     client.socket.shutdown(std::net::Shutdown::Write).unwrap();
     let mut heard = Vec::new();
     worker.read_to_end(&mut heard).unwrap();
@@ -494,7 +497,7 @@ fn behind_a_close_frame_put_in_nothing_comes_also_when_the_client_has_ended_its_
 fn flood(client: &mut Client) {
     client.socket.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     // It fails as soon as nobody takes more.
-    let _ = client.socket.write_all(&masked(0x82, &vec![7; 32 << 20]));
+    let _ = client.socket.write_all(&masked_frame(0x82, &vec![7; 32 << 20]));
 }
 
 #[test]
@@ -504,38 +507,38 @@ fn a_client_that_goes_is_noticed_while_its_worker_reads_nothing() {
     flood(&mut client);
     assert_eq!(listener.connections(), 1);
     reset(client.socket);
-    until("the reset is noticed", || listener.connections() == 0);
+    wait_until("the reset is noticed", || listener.connections() == 0);
     assert_eq!(server.budget().used(Share::Messages), 0);
     drop(worker);
     // The end of what it sends leaves the worker time.
-    let limits = Limits { stall_time: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits { ws_stall_timeout: Duration::from_millis(200), ..Limits::default() };
     let (_server, listener, receiver) = scripted(limits, b"");
     let (mut client, worker) = open(&listener, &receiver, b"");
     // More than the worker's socket takes, and less than the system takes besides: an end behind that would not arrive.
-    client.send(masked(0x82, &vec![7; 100_000]));
+    client.send(masked_frame(0x82, &vec![7; 100_000]));
     assert_eq!(listener.connections(), 1);
     client.socket.shutdown(std::net::Shutdown::Write).unwrap();
-    until("the end is noticed", || listener.connections() == 0);
+    wait_until("the end is noticed", || listener.connections() == 0);
     drop((client, worker));
 }
 
 #[test]
 fn a_stream_whose_connection_goes_is_noticed_while_its_worker_reads_nothing() {
-    let limits = Limits { head_time: Duration::from_secs(1), ..Limits::default() };
+    let limits = Limits { header_timeout: Duration::from_secs(1), ..Limits::default() };
     let (server, listener, receiver) = scripted_at(limits, site(settings(&["localhost"])), b"");
     let address = listener.local_addr().unwrap();
     let mut sockets = Sockets::at(address);
     sockets.open(1);
-    let worker = receiver.recv_timeout(PATIENCE).unwrap();
+    let worker = receiver.recv_timeout(TEST_TIMEOUT).unwrap();
     // Within the window of a stream, and more than the worker's socket takes.
-    sockets.send(1, &masked(0x82, &vec![7; 200_000]));
-    until("it is paused", || server.budget().used(Share::Messages) > 50_000);
+    sockets.send(1, &masked_frame(0x82, &vec![7; 200_000]));
+    wait_until("it is paused", || server.budget().used(Share::Messages) > 50_000);
     drop(sockets);
-    until("nobody is left", || server.budget().used(Share::Connections) == 0);
+    wait_until("nobody is left", || server.budget().used(Share::Connections) == 0);
     assert_eq!(server.budget().used(Share::Messages), 0);
     // Deadlines are in force for whoever comes now.
-    let config = Arc::new(crate::support::tls::client_config(None));
-    let mut late = crate::support::tls::shake(address, &config, "localhost").unwrap();
+    let config = Arc::new(rookery_test_support::tls::client_config(None));
+    let mut late = crate::support::Client::connect_tls(address, &config, "localhost").unwrap();
     late.send("GET / HTTP/1.1\r\n");
     assert_eq!(late.response().unwrap().status, 408);
     drop(worker);

@@ -23,7 +23,7 @@ use rookery_worker_protocol::{
 };
 
 use crate::application::{Application, NoWaker};
-use crate::support::{App, Client, PATIENCE, echo, until};
+use crate::support::{App, Client, TEST_TIMEOUT, echo, wait_until};
 
 /// Both sides of a worker.
 pub(crate) struct Worker {
@@ -96,7 +96,7 @@ impl Worker {
 
     pub(crate) fn connect(&self) -> Client {
         let socket = UnixStream::connect(&self.path).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         // What is read and written is the same.
         Client { socket: TcpStream::from(OwnedFd::from(socket)), tls: None, read: Vec::new() }
     }
@@ -104,7 +104,7 @@ impl Worker {
     /// What comes over the control channel.
     pub(crate) fn told(&self) -> Received {
         let mut told = Received::Nothing;
-        until("nothing is told", || {
+        wait_until("nothing is told", || {
             told = self.control.receive();
             told != Received::Nothing
         });
@@ -221,7 +221,7 @@ fn nobody_else_is_believed() {
     };
     let _listener = app.server.listen_unix(&path, None, site).unwrap();
     let socket = UnixStream::connect(&path).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut client =
         Client { socket: TcpStream::from(OwnedFd::from(socket)), tls: None, read: Vec::new() };
     let (_, body) = get(&mut client, &format!("{WORKER_HEADER}: {}\r\n", call()));
@@ -231,13 +231,14 @@ fn nobody_else_is_believed() {
 /// What it adds to a head that is as large as may be does not make it too large.
 #[test]
 fn a_head_may_be_larger_by_what_the_supervisor_says() {
-    let limits = Limits { head_bytes: 16 << 10, header_lines: 120, ..Limits::default() };
+    let limits = Limits { max_header_size: 16 << 10, max_headers: 120, ..Limits::default() };
     let long = Certificate { fingerprint: "a".repeat(64), subject: "\u{e9}".repeat(2000) };
     let said = WorkerHeader { client: Some(long), ..call() };
     let lines = (0..119)
         .fold(String::new(), |lines, line| format!("{lines}x-{line}: {}\r\n", "y".repeat(120)));
     assert!(
-        lines.len() < limits.head_bytes && lines.len() + said.to_string().len() > limits.head_bytes
+        lines.len() < limits.max_header_size
+            && lines.len() + said.to_string().len() > limits.max_header_size
     );
     let worker = Worker::new(Config { limits: limits.clone(), ..Config::default() }, echo(whose));
     let (status, body) = get(&mut worker.connect(), &format!("{lines}{WORKER_HEADER}: {said}\r\n"));
@@ -253,7 +254,7 @@ fn a_head_may_be_larger_by_what_the_supervisor_says() {
 #[test]
 fn an_idle_connection_of_the_supervisor_is_kept() {
     let short = Duration::from_millis(50);
-    let limits = Limits { idle_time: short, head_time: short, ..Limits::default() };
+    let limits = Limits { idle_timeout: short, header_timeout: short, ..Limits::default() };
     let worker = Worker::new(Config { limits: limits.clone(), ..Config::default() }, echo(whose));
     let mut kept = worker.connect();
     get(&mut kept, "");
@@ -286,8 +287,8 @@ fn a_ping_is_answered_while_the_application_is_busy() {
     for client in &mut clients {
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     }
-    has_begun.recv_timeout(PATIENCE).unwrap();
-    until("both are handed over", || worker.board.read().handed == 2);
+    has_begun.recv_timeout(TEST_TIMEOUT).unwrap();
+    wait_until("both are handed over", || worker.board.read().handed == 2);
     for number in 2..20 {
         worker.is_pinged(number);
     }
@@ -302,7 +303,7 @@ fn what_the_supervisor_asks_is_heard_with_and_without_listeners() {
     let mut worker = Worker::new(Config::default(), echo(whose));
     let ask = |worker: &Worker, message, expected| {
         worker.control.send(message).unwrap();
-        assert_eq!(worker.asked.recv_timeout(PATIENCE), Ok(expected));
+        assert_eq!(worker.asked.recv_timeout(TEST_TIMEOUT), Ok(expected));
     };
     ask(&worker, Message::Drain, SupervisorRequest::Drain);
     ask(&worker, Message::Interrupt, SupervisorRequest::Interrupt);
@@ -316,7 +317,7 @@ fn what_the_supervisor_asks_is_heard_with_and_without_listeners() {
     // Its end is heard once.
     let (nobody, _) = ControlChannel::pair().unwrap();
     drop(std::mem::replace(&mut worker.control, nobody));
-    assert_eq!(worker.asked.recv_timeout(PATIENCE), Ok(SupervisorRequest::Disconnected));
+    assert_eq!(worker.asked.recv_timeout(TEST_TIMEOUT), Ok(SupervisorRequest::Disconnected));
     worker.listen(ListenerConfig::default());
     assert_eq!(get(&mut worker.connect(), "").0, 200);
     assert!(worker.asked.try_recv().is_err());
@@ -362,30 +363,30 @@ fn the_scoreboard_counts_what_is_handed_over_and_the_open_websockets() {
             event => echo(link, event),
         }
     };
-    let queue = QueueLimits { requests: 1, ..QueueLimits::default() };
+    let queue = QueueLimits { max_queued_requests: 1, ..QueueLimits::default() };
     let mut worker = Worker::new(Config { queue, ..Config::default() }, handler);
     assert_eq!((worker.board.read().handed, worker.board.read().sessions), (0, 0));
     let mut sockets = [worker.connect(), worker.connect()];
     for socket in &mut sockets {
-        assert_eq!(socket.upgrade(b"").status, 101);
+        assert_eq!(socket.upgrade("/ws").status, 101);
     }
     assert_eq!((worker.board.read().handed, worker.board.read().sessions), (2, 2));
     let [first, second] = sockets;
     drop(first);
-    until("one has ended", || worker.board.read().sessions == 1);
+    wait_until("one has ended", || worker.board.read().sessions == 1);
     drop(second);
-    until("both have ended", || worker.board.read().sessions == 0);
+    wait_until("both have ended", || worker.board.read().sessions == 0);
 
     let mut client = worker.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    until("it is there", || held.lock().unwrap().len() == 1);
+    wait_until("it is there", || held.lock().unwrap().len() == 1);
     let exchange = held.lock().unwrap().pop().unwrap();
     assert_eq!(worker.board.read().handed, 3);
     // Nobody takes what comes now: one waits, and the other is refused and not counted.
     drop(worker.application.take());
     let mut waits = worker.connect();
     waits.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    until("it waits", || worker.board.read().handed == 4);
+    wait_until("it waits", || worker.board.read().handed == 4);
     assert_eq!(get(&mut worker.connect(), "").0, 503);
     assert_eq!(worker.board.read().handed, 4);
     worker.server.link().send(Command::Respond(exchange));
@@ -448,7 +449,7 @@ fn with_heads(
 /// A worker whose application sees heads, with what it has seen.
 fn worker_with_heads() -> (Worker, Arc<Mutex<Vec<String>>>) {
     let seen = Arc::default();
-    let limits = Limits { body_bytes: 10 << 30, ..Limits::default() };
+    let limits = Limits { max_body_size: 10 << 30, ..Limits::default() };
     let mut worker =
         Worker::new(Config { limits, ..Config::default() }, with_heads(Arc::clone(&seen)));
     worker.listener.take().unwrap().stop();
@@ -499,7 +500,7 @@ fn a_head_whose_body_is_to_come_in_pieces_is_shown_again_with_it() {
     let mut client = worker.connect();
     let alone = BodyState::Deferred(BodyLength::Bytes(7));
     assert_eq!(post(&mut client, "/pieces", alone, "\r\n"), (204, Some(HEAD_UNDECIDED.to_owned())));
-    until("its end is not told", || seen.lock().unwrap().len() == 2);
+    wait_until("its end is not told", || seen.lock().unwrap().len() == 2);
     assert_eq!(*seen.lock().unwrap(), ["head 7 - 0", "end Client"]);
     // The connection is in step, and the exchange has come back.
     assert_eq!(post(&mut client, "/", alone, "\r\n"), (204, Some(HEAD_ACCEPTED.to_owned())));

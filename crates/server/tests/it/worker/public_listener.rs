@@ -8,10 +8,11 @@ use std::time::Duration;
 use rookery_exchange::Exchange;
 use rookery_server::access_log::AccessLog;
 use rookery_server::{Config, Limits, ListenerConfig, SupervisorRequest};
+use rookery_test_support::tls::client_config;
 use rookery_worker_protocol::{KEEP_WEBSOCKETS, Message, PublicSockets, Received, WORKER_HEADER};
 
-use crate::support::tls::{client_config, settings, shake, site};
-use crate::support::{App, Client, PATIENCE, echo, hello, masked, until};
+use crate::support::tls::{settings, site};
+use crate::support::{App, Client, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 use crate::worker::Worker;
 
 /// The supervisor's side of a public listener.
@@ -84,11 +85,11 @@ fn connections_wait_in_the_queue_until_the_worker_is_told_to_accept() {
     says(&worker, Message::StopAccepting(2), Message::NotAccepting(2));
     // Now the supervisor accepts on the same socket.
     let late = Client::connect(public.address);
-    until("the supervisor accepts", || public.socket.accept().is_ok());
+    wait_until("the supervisor accepts", || public.socket.accept().is_ok());
     // A connection stays where it was accepted.
     assert_eq!(early.get("/").body, b"true false");
     drop((early, late));
-    until("none is left", || worker.board.read().connections == 0);
+    wait_until("none is left", || worker.board.read().connections == 0);
     // And back once more.
     says(&worker, Message::Accept(3), Message::Accepting(3));
     assert_eq!(Client::connect(public.address).get("/").body, b"true false");
@@ -135,7 +136,7 @@ fn a_worker_without_a_listener_refuses_to_accept() {
     worker.listener.take().unwrap().stop();
     says(&worker, Message::Accept(2), Message::NotAccepting(2));
     let _waits = Client::connect(public.address);
-    until("the supervisor accepts", || public.socket.accept().is_ok());
+    wait_until("the supervisor accepts", || public.socket.accept().is_ok());
     // And begins another.
     worker.listen(ListenerConfig::default());
     says(&worker, Message::Accept(3), Message::Accepting(3));
@@ -148,7 +149,7 @@ fn a_worker_without_a_listener_refuses_to_accept() {
 #[test]
 fn a_worker_that_retires_ends_connections_with_their_next_reply_and_keeps_websockets() {
     let public = Public::new();
-    let limits = Limits { close_time: Duration::from_secs(1), ..Limits::default() };
+    let limits = Limits { ws_close_timeout: Duration::from_secs(1), ..Limits::default() };
     let worker = Worker::with(Config { limits, ..Config::default() }, echo(who), public.alone());
     accepts(&worker);
     let [mut used, mut idle, mut slow, mut socket] =
@@ -156,11 +157,11 @@ fn a_worker_that_retires_ends_connections_with_their_next_reply_and_keeps_websoc
     for client in [&mut used, &mut idle] {
         assert_eq!(client.get("/").header("connection"), None);
     }
-    assert_eq!(socket.upgrade(b"").status, 101);
+    assert_eq!(socket.upgrade("/ws").status, 101);
     let mut relayed = worker.connect();
     assert_eq!(relayed.get("/").status, 200);
     slow.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
-    until("all are there", || {
+    wait_until("all are there", || {
         worker.board.read().connections == 4 && worker.board.read().handed == 5
     });
     worker.control.send(Message::Retire(KEEP_WEBSOCKETS)).unwrap();
@@ -175,11 +176,11 @@ fn a_worker_that_retires_ends_connections_with_their_next_reply_and_keeps_websoc
     assert!(used.is_closed());
     // One that is not used ends by itself after a while.
     assert!(idle.is_closed());
-    socket.send(masked(0x81, b"still here"));
+    socket.send(masked_frame(0x81, b"still here"));
     assert_eq!(socket.frame(), Some((1, b"still here".to_vec())));
     // What the supervisor passes on is not affected.
     assert_eq!(relayed.get("/").header("connection"), None);
-    until("the WebSocket alone is left", || worker.board.read().connections == 1);
+    wait_until("the WebSocket alone is left", || worker.board.read().connections == 1);
     worker.control.send(Message::Retire(200)).unwrap();
     let (opcode, payload) = socket.frame().unwrap();
     assert_eq!((opcode, &payload[..2]), (8, &1012_u16.to_be_bytes()[..]));
@@ -197,7 +198,7 @@ fn after_the_end_of_the_supervisor_nothing_is_accepted_and_the_address_stays_tak
     let (nobody, _) = rookery_worker_protocol::ControlChannel::pair().unwrap();
     drop(public);
     drop(std::mem::replace(&mut worker.control, nobody));
-    assert_eq!(worker.asked.recv_timeout(PATIENCE), Ok(SupervisorRequest::Disconnected));
+    assert_eq!(worker.asked.recv_timeout(TEST_TIMEOUT), Ok(SupervisorRequest::Disconnected));
     // The worker finishes what it has, and no successor binds meanwhile.
     assert_eq!(TcpListener::bind(address).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
     let _late = TcpStream::connect(address).unwrap();
@@ -205,7 +206,7 @@ fn after_the_end_of_the_supervisor_nothing_is_accepted_and_the_address_stays_tak
     assert_eq!(worker.board.read().connections, 1);
     drop(client);
     drop(worker);
-    until("a successor binds", || TcpListener::bind(address).is_ok());
+    wait_until("a successor binds", || TcpListener::bind(address).is_ok());
 }
 
 #[test]
@@ -216,7 +217,8 @@ fn public_listeners_speak_tls_and_redirect_while_the_supervisor_is_spoken_to_in_
     drop(worker.listener.take());
     worker.listen(site(settings(&["localhost"])));
     accepts(&worker);
-    let mut client = shake(public.address, &Arc::new(client_config(None)), "localhost").unwrap();
+    let mut client =
+        Client::connect_tls(public.address, &Arc::new(client_config(None)), "localhost").unwrap();
     assert_eq!(client.get("/").body, b"true false");
     assert_eq!(worker.connect().get("/").body, b"false false");
     let mut client = Client::connect(redirect.address);
@@ -237,7 +239,7 @@ fn the_log_of_a_worker_has_the_requests_of_its_own_clients_alone() {
     Client::connect(public.address).get("/own");
     worker.connect().get("/passed-on");
     let mut record = None;
-    until("a line", || {
+    wait_until("a line", || {
         record = log.take();
         record.is_some()
     });
@@ -248,14 +250,14 @@ fn the_log_of_a_worker_has_the_requests_of_its_own_clients_alone() {
 #[test]
 fn clients_that_take_all_seats_leave_room_for_the_supervisor() {
     let public = Public::new();
-    let limits = Limits { connections: 2, ..Limits::default() };
+    let limits = Limits { max_connections: 2, ..Limits::default() };
     let worker = Worker::with(Config { limits, ..Config::default() }, echo(who), public.alone());
     accepts(&worker);
     let mut clients = [(); 2].map(|()| Client::connect(public.address));
     for client in &mut clients {
         client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
     }
-    until("both are served", || worker.board.read().handed == 2);
+    wait_until("both are served", || worker.board.read().handed == 2);
     let mut third = Client::connect(public.address);
     assert_eq!(third.response().unwrap().status, 503);
     assert_eq!(worker.connect().get("/").status, 200);
@@ -269,5 +271,5 @@ fn a_supervisor_may_ask_for_the_log_to_be_reopened() {
     let public = Public::new();
     let worker = worker(&public);
     worker.control.send(Message::ReopenLog).unwrap();
-    assert_eq!(worker.asked.recv_timeout(PATIENCE), Ok(SupervisorRequest::ReopenLog));
+    assert_eq!(worker.asked.recv_timeout(TEST_TIMEOUT), Ok(SupervisorRequest::ReopenLog));
 }

@@ -1,4 +1,5 @@
-//! Workers whose R is busy with one thing for too long.
+//! The enforcement of the worker timeout, for workers whose R process is busy with one task for too
+//! long.
 
 use std::time::Instant;
 
@@ -10,8 +11,8 @@ use super::super::worker_timeout::{TO_END, TimeoutStep};
 use super::Supervisor;
 
 impl Supervisor<'_> {
-    /// Ends workers whose R has been busy with one task for too long. R is interrupted first only where
-    /// [`Timeouts::interrupts`](crate::Timeouts::interrupts) asks for that.
+    /// Stops workers whose R process has been busy with one task for too long. R is interrupted
+    /// first only if [`Timeouts::interrupts`](crate::Timeouts::interrupts) is true.
     pub(super) fn look_at_busy(&mut self, now: Instant) {
         let Some(most) = self.plan.times.busy else { return };
         let interrupts = self.plan.times.interrupts;
@@ -25,27 +26,27 @@ impl Supervisor<'_> {
             {
                 TimeoutStep::Nothing => {}
                 TimeoutStep::Interrupt(lasts) => {
-                    // Those that wait for an answer get 504 now, whatever becomes of R.
-                    self.registry.give_up_on(&worker.backend);
+                    // Requests that wait for a response get 504 now, whether R reacts to the
+                    // interrupt or not.
+                    self.registry.time_out(&worker.backend);
                     worker.say(Message::Interrupt);
                     (self.plan.tell)(&format!(
-                        "the R of worker {number} ({pid}) has been busy with one thing for {} s: it is interrupted",
+                        "the R process of worker {number} ({pid}) has been busy with one task for {} s: interrupting it",
                         lasts.as_secs()
                     ));
                 }
                 TimeoutStep::GoesOn => {
-                    worker.backend.goes_on();
                     if !worker.health.is_suspended {
                         self.registry.resume(&worker.backend);
                     }
                     (self.plan.tell)(&format!(
-                        "the R of worker {number} ({pid}) does something else now"
+                        "the R process of worker {number} ({pid}) has finished the task that took too long"
                     ));
                 }
                 TimeoutStep::End(lasts) => {
-                    self.registry.give_up_on(&worker.backend);
+                    self.registry.time_out(&worker.backend);
                     (self.plan.tell)(&format!(
-                        "the R of worker {number} ({pid}) has been busy with one thing for {} s: it is ended",
+                        "the R process of worker {number} ({pid}) has been busy with one task for {} s: ending it",
                         lasts.as_secs()
                     ));
                     worker.leaves = Some("stuck");
@@ -53,7 +54,7 @@ impl Supervisor<'_> {
                 }
                 TimeoutStep::EndInterrupted => {
                     (self.plan.tell)(&format!(
-                        "the R of worker {number} ({pid}) is still busy with the same: it is ended"
+                        "the R process of worker {number} ({pid}) is still busy with the same task: ending it"
                     ));
                     worker.leaves = Some("stuck");
                     worker.stop(TO_END.min(self.plan.times.stop));

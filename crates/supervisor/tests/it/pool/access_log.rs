@@ -1,5 +1,5 @@
-//! What the access log says of workers: which one it was, how long it took to come to it and to be answered, and what ended a request that was
-//! not simply answered.
+//! Tests of what the access log says of workers: the worker of a request, the times in the queue
+//! and in the worker, and why a request ended without a normal response.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,10 +8,12 @@ use rookery_exchange::{TerminationState, UpstreamLog, UpstreamWorker};
 use rookery_server::access_log::OwnedRecord;
 use rookery_server::{Config, Limits};
 use rookery_supervisor::{PoolLimits, SessionAffinity};
+use rookery_test_support::client::{Client, Response};
+use rookery_test_support::wait_until;
 
 use crate::support::admin::Admin;
 use crate::support::fake_worker::pid_of;
-use crate::support::frontend::{Client, Frontend, Reply, until};
+use crate::support::frontend::Frontend;
 
 fn upstream(line: &OwnedRecord) -> UpstreamLog {
     line.upstream.expect("one that came to the pool")
@@ -22,7 +24,7 @@ fn worker(slot: u32, epoch: u64) -> UpstreamWorker {
 }
 
 fn begun(front: &Frontend, at: usize) {
-    until("it is begun", || front.workers[at].gate.begun.load(Ordering::Relaxed) == 1);
+    wait_until("it is begun", || front.workers[at].gate.begun.load(Ordering::Relaxed) == 1);
 }
 
 #[test]
@@ -47,7 +49,7 @@ fn a_line_names_the_worker_and_its_times_are_those_of_the_metrics() {
     agree(&admin, &lines, 5.0);
 }
 
-/// The metrics have so many requests, and the times of these lines.
+/// Checks that the metrics count this number of requests, and the sum of the times of these lines.
 fn agree(admin: &Admin, lines: &[OwnedRecord], count: f64) {
     for (name, sum) in [
         ("queue", lines.iter().map(|line| upstream(line).queued).sum::<Duration>()),
@@ -62,7 +64,7 @@ fn agree(admin: &Admin, lines: &[OwnedRecord], count: f64) {
 
 #[test]
 fn a_request_that_went_to_another_worker_says_so() {
-    let limits = PoolLimits { retries_begun: true, ..PoolLimits::default() };
+    let limits = PoolLimits { retry_safe_methods: true, ..PoolLimits::default() };
     let mut front = Frontend::with(1, limits, Config::default());
     let log = front.log();
     let held = front.ask("/hold");
@@ -90,11 +92,11 @@ fn what_a_worker_died_with_is_a_d() {
         (Some(TerminationState::WorkerDied), Some(worker(0, 1)))
     );
     assert_eq!((upstream(&line).response_time, upstream(&line).retries()), (None, 0));
-    // And one whose reply had begun.
+    // A worker also ends after the response has begun.
     front.join(5);
     let mut client = front.connect();
     client.send("GET /pieces/3 HTTP/1.1\r\nHost: a\r\n\r\n");
-    client.until(b"piece 1\n");
+    client.read_through(b"piece 1\n");
     front.kill(0);
     while client.fill() {}
     let line = log.line();
@@ -107,19 +109,22 @@ fn what_a_worker_died_with_is_a_d() {
 
 #[test]
 fn what_nobody_had_time_for_is_a_q() {
-    let limits = PoolLimits { queue_time: Duration::from_millis(300), ..PoolLimits::default() };
+    let limits = PoolLimits { queue_timeout: Duration::from_millis(300), ..PoolLimits::default() };
     let front = Frontend::with(0, limits, Config::default());
     let log = front.log();
     assert_eq!(front.connect().get("/slot").status, 503);
     let late = log.line();
     assert!(upstream(&late).queued >= Duration::from_millis(300), "{late:?}");
-    let limits =
-        PoolLimits { queue: 1, queue_time: Duration::from_secs(600), ..PoolLimits::default() };
+    let limits = PoolLimits {
+        max_queued_requests: 1,
+        queue_timeout: Duration::from_secs(600),
+        ..PoolLimits::default()
+    };
     let front = Frontend::with(0, limits, Config::default());
     let log = front.log();
     let mut waits = front.connect();
     waits.send("GET /slot HTTP/1.1\r\nHost: a\r\n\r\n");
-    until("it waits", || {
+    wait_until("it waits", || {
         Admin::of_registry(&front.registry).metric("rookery_queue_length") == Some(1.0)
     });
     assert_eq!(front.connect().get("/slot").status, 503);
@@ -133,8 +138,11 @@ fn what_nobody_had_time_for_is_a_q() {
         );
         assert_eq!((upstream.retries(), upstream.response_time), (0, None));
     }
-    let full =
-        Frontend::with(1, PoolLimits { sessions: 1, ..PoolLimits::default() }, Config::default());
+    let full = Frontend::with(
+        1,
+        PoolLimits { max_sessions: 1, ..PoolLimits::default() },
+        Config::default(),
+    );
     let log = full.log();
     let mut client = full.connect();
     assert_eq!((client.upgrade("/ws").status, log.line().ended), (101, None));
@@ -144,7 +152,7 @@ fn what_nobody_had_time_for_is_a_q() {
 
 #[test]
 fn what_took_too_long_is_a_t() {
-    let limits = Limits { request_time: Duration::from_millis(500), ..Limits::default() };
+    let limits = Limits { request_timeout: Duration::from_millis(500), ..Limits::default() };
     let front = Frontend::with(1, PoolLimits::default(), Config { limits, ..Config::default() });
     let log = front.log();
     assert_eq!(front.connect().get("/hold").status, 504);
@@ -164,7 +172,7 @@ fn whose_client_left_is_a_c_with_the_worker_that_had_it() {
             begun(&front, 0);
         } else {
             let admin = Admin::of_registry(&front.registry);
-            until("it waits", || admin.metric("rookery_queue_length") == Some(1.0));
+            wait_until("it waits", || admin.metric("rookery_queue_length") == Some(1.0));
         }
         client.reset_on_close();
         drop(client);
@@ -188,7 +196,7 @@ fn whose_client_left_is_a_c_with_the_worker_that_had_it() {
     let mut client = front.connect();
     front.workers[0].gate.open();
     client.send("GET /bytes/200000000 HTTP/1.1\r\nHost: a\r\n\r\n");
-    client.until(b"xxx");
+    client.read_through(b"xxx");
     client.reset_on_close();
     drop(client);
     let line = log.line();
@@ -225,7 +233,7 @@ fn an_upload_is_told_of_once_and_a_refused_one_as_well() {
 
 #[test]
 fn requests_of_one_client_have_one_session_which_is_not_its_cookie() {
-    let limits = PoolLimits { sticky: SessionAffinity::Cookie, ..PoolLimits::default() };
+    let limits = PoolLimits { session_affinity: SessionAffinity::Cookie, ..PoolLimits::default() };
     let front = Frontend::with(2, limits, Config::default());
     let log = front.log();
     let mut sessions = Vec::new();
@@ -245,12 +253,12 @@ fn requests_of_one_client_have_one_session_which_is_not_its_cookie() {
     assert_eq!(sessions.len(), 10);
     let mut client = front.connect();
     ask(&mut client, "Cookie: rookery=forged\r\nSec-Fetch-Mode: cors\r\n");
-    // It is told a cookie, and has the session of that.
+    // The client gets a new cookie, and the log shows the session of that cookie.
     let session = upstream(&log.line()).session.expect("it was told a cookie");
     assert!(!sessions.contains(&session));
 }
 
-fn ask(client: &mut Client, headers: &str) -> Reply {
+fn ask(client: &mut Client, headers: &str) -> Response {
     client.send(format!("GET /slot HTTP/1.1\r\nHost: a\r\n{headers}\r\n"));
-    client.reply("GET")
+    client.response_to("GET").unwrap()
 }

@@ -1,45 +1,51 @@
-//! Where requests go when workers are busy and clients come back to them.
+//! Tests of how requests are assigned to workers when workers are busy and clients have sessions.
 
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rookery_server::Config;
 use rookery_supervisor::{PoolLimits, SessionAffinity};
+use rookery_test_support::client::{Client, Response};
+use rookery_test_support::wait_until;
 use rookery_worker_protocol::now;
 
-use crate::support::frontend::{Client, Frontend, Reply, until};
+use crate::support::frontend::Frontend;
 
-/// Longer than a request takes on a busy machine, and shorter than the patience of these tests.
+/// A queue timeout that is longer than a request takes on a busy machine, and shorter than the
+/// timeouts of these tests.
 const QUEUE_TIME: Duration = Duration::from_secs(3);
 
-fn front(workers: u32, queue_time: Duration) -> Frontend {
-    let limits =
-        PoolLimits { sticky: SessionAffinity::Cookie, queue_time, ..PoolLimits::default() };
+fn front(workers: u32, queue_timeout: Duration) -> Frontend {
+    let limits = PoolLimits {
+        session_affinity: SessionAffinity::Cookie,
+        queue_timeout,
+        ..PoolLimits::default()
+    };
     Frontend::with(workers, limits, Config::default())
 }
 
-fn ask(client: &mut Client, path: &str, headers: &str) -> Reply {
+fn ask(client: &mut Client, path: &str, headers: &str) -> Response {
     client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{headers}\r\n"));
-    client.reply("GET")
+    client.response_to("GET").unwrap()
 }
 
-/// Asks on a thread of its own.
+/// Sends a request on a thread of its own.
 fn begin(
     front: &Frontend,
     method: &'static str,
     path: &'static str,
     headers: &str,
-) -> JoinHandle<Reply> {
+) -> JoinHandle<Response> {
     let (mut client, headers) = (front.connect(), headers.to_owned());
     std::thread::spawn(move || {
         let length = if method == "POST" { "Content-Length: 0\r\n" } else { "" };
         client.send(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{length}{headers}\r\n"));
-        client.reply(method)
+        client.response_to(method).unwrap()
     })
 }
 
-/// The header with which a client comes back.
-fn cookie(reply: &Reply) -> String {
+/// Returns the request header with the session cookie of a response.
+fn cookie(reply: &Response) -> String {
     let set = reply.header("set-cookie").expect("a cookie");
     format!("Cookie: {}\r\n", set.split(';').next().unwrap())
 }
@@ -52,12 +58,12 @@ fn is_idle(front: &Frontend, at: usize) -> bool {
     front.workers[at].backend.scoreboard.read().is_idle(now())
 }
 
-/// Holds the worker that this cookie names, until its gate is opened.
-fn hold(front: &Frontend, at: usize, with: &str) -> JoinHandle<Reply> {
-    until("it is idle", || is_idle(front, at));
+/// Holds the worker that this cookie names with a request, until the worker's gate is opened.
+fn hold(front: &Frontend, at: usize, with: &str) -> JoinHandle<Response> {
+    wait_until("it is idle", || is_idle(front, at));
     let begun = front.workers[at].gate.begun.load(std::sync::atomic::Ordering::Relaxed);
     let held = begin(front, "POST", "/hold", with);
-    until("it is begun", || {
+    wait_until("it is begun", || {
         front.workers[at].gate.begun.load(std::sync::atomic::Ordering::Relaxed) > begun
     });
     held
@@ -66,24 +72,24 @@ fn hold(front: &Frontend, at: usize, with: &str) -> JoinHandle<Reply> {
 #[test]
 fn a_new_visitor_goes_to_an_idle_worker_however_many_sessions_that_has() {
     let front = front(2, Duration::from_secs(60));
-    // One worker has sessions, and time; the other has neither.
+    // One worker has sessions and is idle, and the other has no sessions and is busy.
     let mut sockets: Vec<Client> = Vec::new();
     let mut client = front.connect();
     let page = client.get("/slot");
     let (with, idle) = (cookie(&page), at(&front, &page.text()));
     for _ in 0..5 {
         let mut socket = front.connect();
-        assert_eq!(socket.upgrade_with("/ws", &with).status, 101);
+        assert_eq!(socket.upgrade_with("/ws", &with, b"").status, 101);
         sockets.push(socket);
     }
-    until("they count", || front.workers[idle].backend.load().1 == 5);
+    wait_until("they count", || front.workers[idle].backend.load().1 == 5);
     let busy = 1 - idle;
-    until("both are idle", || is_idle(&front, 0) && is_idle(&front, 1));
+    wait_until("both are idle", || is_idle(&front, 0) && is_idle(&front, 1));
     let first = begin(&front, "POST", "/hold", "");
-    until("the one without sessions has it", || front.workers[busy].backend.load().0 == 1);
+    wait_until("the one without sessions has it", || front.workers[busy].backend.load().0 == 1);
     for headers in ["Accept: text/html\r\n", "", "Accept: application/json\r\n"] {
         for _ in 0..3 {
-            until("it is idle", || is_idle(&front, idle));
+            wait_until("it is idle", || is_idle(&front, idle));
             assert_eq!(
                 ask(&mut front.connect(), "/slot", headers).text(),
                 idle_slot(&front, idle),
@@ -103,7 +109,7 @@ fn idle_slot(front: &Frontend, at: usize) -> String {
 fn visitors_who_find_all_workers_busy_go_to_the_one_that_is_free_first() {
     let front = front(2, Duration::from_secs(60));
     let both: Vec<_> = (0..2).map(|_| begin(&front, "POST", "/hold", "")).collect();
-    until("both are busy", || front.workers.iter().all(|worker| worker.backend.load().0 == 1));
+    wait_until("both are busy", || front.workers.iter().all(|worker| worker.backend.load().0 == 1));
     let waiting: Vec<_> = (0..4).map(|_| begin(&front, "POST", "/slot", "")).collect();
     std::thread::sleep(Duration::from_millis(100));
     assert!(waiting.iter().all(|asking| !asking.is_finished()));
@@ -141,7 +147,7 @@ fn a_page_leaves_a_worker_that_is_stuck_and_nothing_else_does() {
         let refused = asking.join().unwrap();
         assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
     }
-    // A page that is asked for later need not wait at all.
+    // A page that is requested now does not wait at all.
     let later = ask(&mut front.connect(), "/slot", &format!("{with}Accept: text/html\r\n"));
     assert_eq!(later.text(), idle_slot(&front, 1 - stuck));
     front.workers[stuck].gate.open();
@@ -150,41 +156,45 @@ fn a_page_leaves_a_worker_that_is_stuck_and_nothing_else_does() {
 
 #[test]
 fn a_request_waits_no_longer_in_a_worker_than_in_the_queue() {
-    for sticky in [SessionAffinity::None, SessionAffinity::Cookie] {
-        // Each worker is given requests ahead of what its R does.
-        let limits =
-            PoolLimits { sticky, queue_time: QUEUE_TIME, ahead: 4, ..PoolLimits::default() };
+    for session_affinity in [SessionAffinity::None, SessionAffinity::Cookie] {
+        // Each worker gets requests ahead of the one that R works on.
+        let limits = PoolLimits {
+            session_affinity,
+            queue_timeout: QUEUE_TIME,
+            min_ahead: 4,
+            ..PoolLimits::default()
+        };
         let front = Frontend::with(1, limits, Config::default());
         let held = begin(&front, "POST", "/hold", "");
-        until("it is begun", || {
+        wait_until("it is begun", || {
             front.workers[0].gate.begun.load(std::sync::atomic::Ordering::Relaxed) == 1
         });
         let waiting: Vec<_> = (0..2).map(|_| begin(&front, "POST", "/slot", "")).collect();
-        until("the worker has them", || front.workers[0].backend.load().0 == 3);
+        wait_until("the worker has them", || front.workers[0].backend.load().0 == 3);
         for asking in waiting {
             let refused = asking.join().unwrap();
             assert_eq!(
                 (refused.status, refused.header("retry-after")),
                 (503, Some("1")),
-                "{sticky:?}"
+                "{session_affinity:?}"
             );
         }
-        until("their connections are closed", || front.workers[0].connections() == 1);
+        wait_until("their connections are closed", || front.workers[0].connections() == 1);
         front.workers[0].gate.open();
         assert_eq!(held.join().unwrap().status, 200);
         assert_eq!(front.connect().get("/slot").status, 200);
-        // What was refused is not begun after all.
+        // R does not begin requests that were refused.
         let begun = front.workers[0].gate.begun.load(std::sync::atomic::Ordering::Relaxed);
-        assert_eq!(begun, 2, "{sticky:?}");
+        assert_eq!(begun, 2, "{session_affinity:?}");
     }
 }
 
 #[test]
 fn a_page_that_a_worker_has_and_does_not_begin_is_served_by_another() {
     let limits = PoolLimits {
-        sticky: SessionAffinity::Cookie,
-        queue_time: QUEUE_TIME,
-        ahead: 4,
+        session_affinity: SessionAffinity::Cookie,
+        queue_timeout: QUEUE_TIME,
+        min_ahead: 4,
         ..PoolLimits::default()
     };
     let front = Frontend::with(2, limits, Config::default());
@@ -192,7 +202,7 @@ fn a_page_that_a_worker_has_and_does_not_begin_is_served_by_another() {
     let (with, stuck) = (cookie(&page), at(&front, &page.text()));
     let held = hold(&front, stuck, &with);
     let asking = begin(&front, "GET", "/slot", &format!("{with}Accept: text/html\r\n"));
-    until("the worker has it", || front.workers[stuck].backend.load().0 == 2);
+    wait_until("the worker has it", || front.workers[stuck].backend.load().0 == 2);
     let page = asking.join().unwrap();
     assert_eq!((page.status, page.text()), (200, idle_slot(&front, 1 - stuck)));
     front.workers[stuck].gate.open();
@@ -201,9 +211,13 @@ fn a_page_that_a_worker_has_and_does_not_begin_is_served_by_another() {
 
 #[test]
 fn a_request_is_executed_once_if_its_worker_becomes_free_at_its_deadline() {
-    let queue_time = Duration::from_millis(100);
-    let limits =
-        PoolLimits { sticky: SessionAffinity::None, queue_time, ahead: 4, ..PoolLimits::default() };
+    let queue_timeout = Duration::from_millis(100);
+    let limits = PoolLimits {
+        session_affinity: SessionAffinity::None,
+        queue_timeout,
+        min_ahead: 4,
+        ..PoolLimits::default()
+    };
     let front = Frontend::with(2, limits, Config::default());
     let begun = || {
         let of =
@@ -216,10 +230,10 @@ fn a_request_is_executed_once_if_its_worker_becomes_free_at_its_deadline() {
         let asking: Vec<_> = (0..3).map(|_| begin(&front, "POST", "/hold", "")).collect();
         std::thread::sleep(Duration::from_millis(80 + round));
         front.workers.iter().for_each(|worker| worker.gate.open());
-        // On a busy machine one may be late at the other worker, too, and is answered 503 then.
+        // On a busy machine, a request may also be late at the other worker, and then gets 503.
         let statuses: Vec<_> =
             asking.into_iter().map(|asking| asking.join().unwrap().status).collect();
-        until("both are idle", || (0..2).all(|at| is_idle(&front, at)));
+        wait_until("both are idle", || (0..2).all(|at| is_idle(&front, at)));
         let answered = statuses.iter().filter(|status| **status == 200).count();
         assert_eq!(
             (begun() - before, answered > 0),
@@ -232,18 +246,18 @@ fn a_request_is_executed_once_if_its_worker_becomes_free_at_its_deadline() {
 #[test]
 fn a_request_that_a_worker_does_not_begin_is_served_by_another_whatever_its_method() {
     let limits = PoolLimits {
-        sticky: SessionAffinity::None,
-        queue_time: QUEUE_TIME,
-        ahead: 4,
+        session_affinity: SessionAffinity::None,
+        queue_timeout: QUEUE_TIME,
+        min_ahead: 4,
         ..PoolLimits::default()
     };
     let front = Frontend::with(2, limits, Config::default());
     let begun = |at: usize| front.workers[at].gate.begun.load(std::sync::atomic::Ordering::Relaxed);
     let held: Vec<_> = (0..2).map(|_| begin(&front, "POST", "/hold", "")).collect();
-    until("both are begun", || begun(0) == 1 && begun(1) == 1);
+    wait_until("both are begun", || begun(0) == 1 && begun(1) == 1);
     let asking = begin(&front, "POST", "/slot", "");
     let has_it = |at: usize| front.workers[at].backend.load().0 == 2;
-    until("a worker has it", || has_it(0) || has_it(1));
+    wait_until("a worker has it", || has_it(0) || has_it(1));
     let (slow, free) = if has_it(0) { (0, 1) } else { (1, 0) };
     front.workers[free].gate.open();
     let reply = asking.join().unwrap();
@@ -252,6 +266,6 @@ fn a_request_that_a_worker_does_not_begin_is_served_by_another_whatever_its_meth
     for held in held {
         assert_eq!(held.join().unwrap().status, 200);
     }
-    // R of the slow worker does not begin it after all.
+    // R of the slow worker does not begin the request that the other worker has responded to.
     assert_eq!((begun(slow), begun(free)), (1, 2));
 }

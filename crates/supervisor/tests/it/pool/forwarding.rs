@@ -1,4 +1,4 @@
-//! Requests and replies through the pool, and who gets them.
+//! Tests of forwarding requests and responses through the pool.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use rookery_server::{Config, Limits, ListenerConfig, Server};
 use rookery_supervisor::PoolLimits;
+use rookery_test_support::client::Client;
+use rookery_test_support::wait_until;
 
-use crate::support::frontend::{Client, Frontend, until};
+use crate::support::frontend::{Frontend, get_at_rest};
 
 #[test]
 fn a_request_is_answered_by_a_worker_as_it_answers() {
@@ -36,12 +38,13 @@ fn what_the_worker_is_told_of_the_client_nobody_else_can_say() {
     client.send(
         "GET /call HTTP/1.1\r\nHost: a\r\nRookery-Call: 1 - https 10.0.0.1:1 - x - -\r\n\r\n",
     );
-    let told = client.reply("GET").text();
+    let told = client.response_to("GET").unwrap().text();
     let own = client.socket.local_addr().unwrap().to_string();
     assert!(told.contains(&own) && told.contains("is_https: false"), "{told}");
 }
 
-/// What an application has of the headers that are not of one connection.
+/// Returns the header lines that an application has seen, without those that apply to a single
+/// connection.
 fn end_to_end(shown: &str) -> Vec<String> {
     let own = ["connection:", "content-length:", "rookery-call:"];
     let mut lines: Vec<_> = shown
@@ -74,7 +77,7 @@ fn a_client_takes_no_header_from_its_request_in_one_process_or_before_workers() 
         let ask = |address| {
             let mut client = Client::connect(address);
             client.send(format!("GET /headers HTTP/1.1\r\n{lines}{connection}Cookie: a=b\r\n\r\n"));
-            end_to_end(&client.reply("GET").text())
+            end_to_end(&client.response_to("GET").unwrap().text())
         };
         let expected = [
             "authorization: Basic YTpi",
@@ -90,10 +93,10 @@ fn a_client_takes_no_header_from_its_request_in_one_process_or_before_workers() 
 
 #[test]
 fn bodies_of_all_sizes_go_up_and_come_down() {
-    let limits = Limits { body_memory: 64 << 10, ..Limits::default() };
+    let limits = Limits { body_buffer_size: 64 << 10, ..Limits::default() };
     let front = Frontend::with(1, PoolLimits::default(), Config { limits, ..Config::default() });
     let mut client = front.connect();
-    // In memory and in a file; replies whole and in pieces.
+    // The sizes cover bodies in memory and in a file, and responses with one chunk and several.
     for len in [0, 1, 1000, 32 << 10, (32 << 10) + 1, 64 << 10, 300_000, 5_000_000] {
         let body: Vec<u8> = (0..len).map(|at: u32| (at % 251) as u8).collect();
         let reply = client.request("POST", "/echo", &body);
@@ -108,10 +111,10 @@ fn pieces_come_as_they_are_made() {
     client.send("GET /pieces/3 HTTP/1.1\r\nHost: a\r\n\r\n");
     let head = client.head();
     assert_eq!(head.header("transfer-encoding"), Some("chunked"));
-    client.until(b"piece 1\n");
+    client.read_through(b"piece 1\n");
     front.workers[0].gate.open();
-    client.until(b"piece 2\n");
-    client.until(b"0\r\n\r\n");
+    client.read_through(b"piece 2\n");
+    client.read_through(b"0\r\n\r\n");
     assert_eq!(client.get("/slot").text(), "0");
 }
 
@@ -120,11 +123,11 @@ fn a_server_that_stops_finishes_what_is_on_its_way() {
     let front = Frontend::new(1);
     let mut client = front.connect();
     client.send("GET /pieces/3 HTTP/1.1\r\nHost: a\r\n\r\n");
-    client.until(b"piece 1\n");
+    client.read_through(b"piece 1\n");
     front.listener.as_ref().unwrap().drain();
     front.workers[0].gate.open();
-    client.until(b"piece 2\n");
-    client.until(b"0\r\n\r\n");
+    client.read_through(b"piece 2\n");
+    client.read_through(b"0\r\n\r\n");
 }
 
 #[test]
@@ -134,11 +137,11 @@ fn a_reply_that_nobody_reads_is_not_read_either() {
     let mut slow = front.connect();
     slow.send("GET /bytes/200000000 HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(slow.head().status, 200);
-    // Others are served meanwhile, and the worker's R is free.
+    // Other requests are served meanwhile, because R of the worker is idle.
     assert_eq!(front.connect().get("/slot").text(), "0");
     assert_eq!(front.workers[0].backend.load().0, 1);
     drop(slow);
-    until("the worker is rid of it", || front.workers[0].backend.load().0 == 0);
+    wait_until("the worker is rid of it", || front.workers[0].backend.load().0 == 0);
     assert_eq!(front.connect().get("/slot").text(), "0");
 }
 
@@ -146,10 +149,10 @@ fn a_reply_that_nobody_reads_is_not_read_either() {
 fn all_workers_have_their_share_and_a_busy_one_has_none() {
     let front = Frontend::new(3);
     let mut client = front.connect();
-    let seen: HashSet<String> = (0..6).map(|_| client.get_at_rest("/slot").text()).collect();
+    let seen: HashSet<String> = (0..6).map(|_| get_at_rest(&mut client, "/slot").text()).collect();
     assert_eq!(seen.len(), 3, "{seen:?}");
     let held = front.ask("/hold");
-    until("it is begun", || {
+    wait_until("it is begun", || {
         front.workers.iter().any(|it| it.gate.begun.load(Ordering::Relaxed) > 2)
     });
     let busy =
@@ -166,7 +169,7 @@ fn all_workers_have_their_share_and_a_busy_one_has_none() {
 fn who_waits_is_given_to_the_first_that_is_free() {
     let mut front = Frontend::new(2);
     let held: Vec<_> = (0..2).map(|_| front.ask("/hold")).collect();
-    until("both work", || front.workers.iter().all(|it| it.backend.load().0 == 1));
+    wait_until("both work", || front.workers.iter().all(|it| it.backend.load().0 == 1));
     let waiting: Vec<_> = (0..20).map(|_| front.ask("/slot")).collect();
     front.workers[1].gate.open();
     for waiting in waiting {
@@ -176,7 +179,7 @@ fn who_waits_is_given_to_the_first_that_is_free() {
     let mut slots: Vec<_> = held.into_iter().map(|held| held.join().unwrap().text()).collect();
     slots.sort_unstable();
     assert_eq!(slots, ["0", "1"]);
-    // And by a worker that comes.
+    // A waiting request is also sent to a worker that is added later.
     front.kill(0);
     front.kill(0);
     let late = front.ask("/slot");
@@ -187,8 +190,11 @@ fn who_waits_is_given_to_the_first_that_is_free() {
 
 #[test]
 fn past_the_queue_and_past_its_time_there_is_a_503() {
-    let limits =
-        PoolLimits { queue: 2, queue_time: Duration::from_secs(5), ..PoolLimits::default() };
+    let limits = PoolLimits {
+        max_queued_requests: 2,
+        queue_timeout: Duration::from_secs(5),
+        ..PoolLimits::default()
+    };
     let front = Frontend::with(0, limits, Config::default());
     let waiting: Vec<_> = (0..2).map(|_| front.ask("/slot")).collect();
     std::thread::sleep(Duration::from_secs(1));
@@ -205,7 +211,7 @@ fn past_the_queue_and_past_its_time_there_is_a_503() {
 fn who_has_gone_is_not_worked_for() {
     let front = Frontend::new(1);
     let held = front.ask("/hold");
-    until("it works", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
+    wait_until("it works", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
     for _ in 0..5 {
         let mut client = front.connect();
         client.send("GET /slot HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -213,7 +219,7 @@ fn who_has_gone_is_not_worked_for() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let connections = || front.listener.as_ref().unwrap().connections();
-    until("the server sees that they have", || connections() == 1);
+    wait_until("the server sees that they have", || connections() == 1);
     front.workers[0].gate.open();
     held.join().unwrap();
     assert_eq!(front.connect().get("/slot").status, 200);
@@ -224,7 +230,9 @@ fn who_has_gone_is_not_worked_for() {
 fn a_worker_that_drains_finishes_and_is_given_nothing() {
     let front = Frontend::new(2);
     let held = front.ask("/hold");
-    until("it works", || front.workers.iter().any(|it| it.gate.begun.load(Ordering::Relaxed) == 1));
+    wait_until("it works", || {
+        front.workers.iter().any(|it| it.gate.begun.load(Ordering::Relaxed) == 1)
+    });
     let at = front.workers.iter().position(|it| it.backend.load().0 == 1).unwrap();
     front.registry.drain(&front.workers[at].backend);
     let mut client = front.connect();
@@ -233,7 +241,7 @@ fn a_worker_that_drains_finishes_and_is_given_nothing() {
     }
     front.workers[at].gate.open();
     assert_eq!(held.join().unwrap().text(), at.to_string());
-    until("it is done", || front.workers[at].backend.load() == (0, 0));
+    wait_until("it is done", || front.workers[at].backend.load() == (0, 0));
     assert_eq!(client.get("/slot").text(), (1 - at).to_string());
 }
 
@@ -249,7 +257,7 @@ fn under_load_no_request_is_lost() {
         })
         .collect();
     assert_eq!(clients.into_iter().map(|client| client.join().unwrap()).sum::<usize>(), 3200);
-    let answered: Vec<_> = front.workers.iter().map(|worker| worker.backend.answered()).collect();
+    let answered: Vec<_> = front.workers.iter().map(|worker| worker.backend.responses()).collect();
     assert_eq!(answered.iter().sum::<u64>(), 3200);
     assert!(answered.iter().all(|answered| *answered > 300), "{answered:?}");
 }

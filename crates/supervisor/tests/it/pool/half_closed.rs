@@ -1,4 +1,5 @@
-//! Clients that send a FIN behind their request: gone while it waits for a worker, and answered once a worker has it.
+//! Tests of clients that send a FIN after their request. Such a client counts as disconnected while
+//! the request waits for a worker, and gets its response once a worker has the request.
 
 use std::net::Shutdown;
 use std::sync::atomic::Ordering;
@@ -7,15 +8,17 @@ use std::time::Duration;
 use rookery_exchange::TerminationState;
 use rookery_server::Config;
 use rookery_supervisor::{PoolLimits, SessionAffinity};
+use rookery_test_support::client::Client;
+use rookery_test_support::wait_until;
 
 use crate::support::admin::Admin;
-use crate::support::frontend::{Client, Frontend, Log, until};
+use crate::support::frontend::{Frontend, Log};
 
 const SLOT: &str = "GET /slot HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// A queue in which nobody waits too long.
+/// Returns limits with a queue timeout that no test reaches.
 fn patient() -> PoolLimits {
-    PoolLimits { queue_time: Duration::from_secs(600), ..PoolLimits::default() }
+    PoolLimits { queue_timeout: Duration::from_secs(600), ..PoolLimits::default() }
 }
 
 fn begun(front: &Frontend, at: usize) -> usize {
@@ -24,10 +27,11 @@ fn begun(front: &Frontend, at: usize) -> usize {
 
 fn queued(front: &Frontend, count: f64) {
     let admin = Admin::of_registry(&front.registry);
-    until("so many wait", || admin.metric("rookery_queue_length") == Some(count));
+    wait_until("so many wait", || admin.metric("rookery_queue_length") == Some(count));
 }
 
-/// The server has closed without a word, and the log knows why.
+/// Checks that the server has closed the connection without a response, and that the log shows a
+/// client disconnect.
 fn is_gone(client: &mut Client, log: &Log) {
     assert!(
         !client.fill() && client.read.is_empty(),
@@ -44,8 +48,9 @@ fn who_waits_counts_as_gone_however_the_fin_comes() {
     let front = Frontend::with(1, patient(), Config::default());
     let log = front.log();
     let held = front.ask("/hold");
-    until("it is begun", || begun(&front, 0) == 1);
-    // Later; with the request; and behind the next one, which is not read before the first has been answered.
+    wait_until("it is begun", || begun(&front, 0) == 1);
+    // The FIN arrives after the request, with the request, or after a second request, which is not
+    // read before the first has its response.
     for (request, waits) in
         [(SLOT.to_owned(), true), (SLOT.to_owned(), false), (SLOT.repeat(2), true)]
     {
@@ -69,38 +74,41 @@ fn what_a_worker_has_is_answered() {
     let mut client = front.connect();
     client.send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
     client.socket.shutdown(Shutdown::Write).unwrap();
-    until("it is begun", || begun(&front, 0) == 1);
-    // Some looks go by.
+    wait_until("it is begun", || begun(&front, 0) == 1);
+    // The server checks several times meanwhile whether the client has disconnected.
     std::thread::sleep(Duration::from_millis(2500));
     front.workers[0].gate.open();
-    assert_eq!(client.reply("GET").text(), "0");
+    assert_eq!(client.response_to("GET").unwrap().text(), "0");
 }
 
 #[test]
 fn who_waits_is_answered_where_that_is_asked_for() {
     let front =
-        Frontend::with(1, PoolLimits { keeps_half_closed: true, ..patient() }, Config::default());
+        Frontend::with(1, PoolLimits { keep_half_closed: true, ..patient() }, Config::default());
     let held = front.ask("/hold");
-    until("it is begun", || begun(&front, 0) == 1);
+    wait_until("it is begun", || begun(&front, 0) == 1);
     let mut client = front.connect();
     client.send(SLOT);
     client.socket.shutdown(Shutdown::Write).unwrap();
     queued(&front, 1.0);
     std::thread::sleep(Duration::from_millis(2500));
     front.workers[0].gate.open();
-    assert_eq!((client.reply("GET").text(), held.join().unwrap().status), ("0".to_owned(), 200));
+    assert_eq!(
+        (client.response_to("GET").unwrap().text(), held.join().unwrap().status),
+        ("0".to_owned(), 200)
+    );
 }
 
 #[test]
 fn one_that_has_to_wait_again_counts_as_gone() {
-    // One ahead of what R does.
-    let mut front = Frontend::with(1, PoolLimits { ahead: 1, ..patient() }, Config::default());
+    // The worker gets one request ahead of the one that R works on.
+    let mut front = Frontend::with(1, PoolLimits { min_ahead: 1, ..patient() }, Config::default());
     let log = front.log();
     let held = front.ask("/hold");
-    until("it is begun", || begun(&front, 0) == 1);
+    wait_until("it is begun", || begun(&front, 0) == 1);
     let mut client = front.connect();
     client.send(SLOT);
-    until("it has come to the worker", || front.workers[0].backend.load().0 == 2);
+    wait_until("it has come to the worker", || front.workers[0].backend.load().0 == 2);
     client.socket.shutdown(Shutdown::Write).unwrap();
     front.kill(0);
     assert_eq!(held.join().unwrap().status, 502);
@@ -119,8 +127,12 @@ fn one_that_has_to_wait_again_counts_as_gone() {
 
 #[test]
 fn who_waits_for_one_worker_counts_as_gone_as_well() {
-    let limits =
-        PoolLimits { sticky: SessionAffinity::Cookie, in_flight: 1, queue: 2, ..patient() };
+    let limits = PoolLimits {
+        session_affinity: SessionAffinity::Cookie,
+        max_in_flight: 1,
+        max_queued_requests: 2,
+        ..patient()
+    };
     let front = Frontend::with(2, limits, Config::default());
     let log = front.log();
     let mut client = front.connect();
@@ -133,9 +145,10 @@ fn who_waits_for_one_worker_counts_as_gone_as_well() {
         client
     };
     let mut held = ask("/hold");
-    until("it is begun", || begun(&front, at) == 2);
+    wait_until("it is begun", || begun(&front, at) == 2);
     assert_eq!(log.line().status, 200);
-    // As many as may wait, and again: those that have gone have no place.
+    // Each iteration fills the queue, so the next one succeeds only if disconnected clients have
+    // left it.
     for _ in 0..3 {
         let mut waiting = [ask("/slot"), ask("/slot")];
         for client in &mut waiting {
@@ -144,8 +157,8 @@ fn who_waits_for_one_worker_counts_as_gone_as_well() {
         }
     }
     front.workers[at].gate.open();
-    assert_eq!(held.reply("GET").status, 200);
-    assert_eq!(ask("/begun").reply("GET").text(), "3");
+    assert_eq!(held.response_to("GET").unwrap().status, 200);
+    assert_eq!(ask("/begun").response_to("GET").unwrap().text(), "3");
 }
 
 #[test]

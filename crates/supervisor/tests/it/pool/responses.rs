@@ -1,4 +1,5 @@
-//! What a worker may say to a request, byte for byte: workers here are sockets with a script.
+//! Tests of responses that a worker may send, byte for byte. The workers here are sockets with a
+//! script.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -8,12 +9,14 @@ use std::time::Duration;
 
 use rookery_server::{Config, Limits};
 use rookery_supervisor::{Backend, PoolLimits, WorkerId};
+use rookery_test_support::TEST_TIMEOUT;
 use rookery_worker_protocol::{RState, SharedScoreboard, now};
 use tempfile::TempDir;
 
-use crate::support::frontend::{Frontend, PATIENCE};
+use crate::support::frontend::Frontend;
 
-/// A worker that is a closure, which is given each of its connections and the request's head that has come over it.
+/// A worker whose script is a closure that gets each request's head and the connection on which the
+/// head arrived.
 struct Script {
     front: Frontend,
     connections: Arc<AtomicUsize>,
@@ -27,7 +30,7 @@ impl Script {
         let listener = UnixListener::bind(&socket).unwrap();
         let connections = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&connections);
-        // It ends with the process.
+        // The thread ends with the process.
         std::thread::spawn(move || {
             for connection in listener.incoming() {
                 counted.fetch_add(1, Ordering::Relaxed);
@@ -44,16 +47,16 @@ impl Script {
         let is_alive = Arc::downgrade(&connections);
         std::thread::spawn(move || {
             while is_alive.strong_count() > 1 {
-                theirs.r_is(RState::Idle, now());
+                theirs.set_r_state(RState::Idle, now());
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        scoreboard.r_is(RState::Idle, now());
-        // Bodies past a few bytes go in files.
-        let limits = Limits { body_memory: 64 << 10, ..Limits::default() };
+        scoreboard.set_r_state(RState::Idle, now());
+        // Larger bodies are written to temporary files.
+        let limits = Limits { body_buffer_size: 64 << 10, ..Limits::default() };
         let front =
             Frontend::with(0, PoolLimits::default(), Config { limits, ..Config::default() });
-        front.registry.join(&Backend::new(
+        front.registry.add(&Backend::new(
             (0, 1),
             4711,
             WorkerId::new().unwrap(),
@@ -68,9 +71,9 @@ impl Script {
     }
 }
 
-/// A request's head; `None` at the end.
+/// Reads the head of a request; `None` at the end of the connection.
 fn head(connection: &mut UnixStream) -> Option<String> {
-    connection.set_read_timeout(Some(PATIENCE)).unwrap();
+    connection.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -82,7 +85,7 @@ fn head(connection: &mut UnixStream) -> Option<String> {
     Some(String::from_utf8(head).unwrap())
 }
 
-/// Says what the path names.
+/// Sends the response that the path names.
 fn say(connection: &mut UnixStream, head: &str) {
     let path = head.split(' ').nth(1).unwrap();
     let said = match path {
@@ -108,7 +111,7 @@ fn say(connection: &mut UnixStream, head: &str) {
         "/bad-chunks" => "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabcdef",
         _ => "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
     };
-    // In pieces of a few bytes, as they may come.
+    // The response is sent in parts of a few bytes, as a network may deliver it.
     for piece in said.as_bytes().chunks(if path.len() % 2 == 0 { 7 } else { 1000 }) {
         connection.write_all(piece).unwrap();
     }
@@ -149,7 +152,7 @@ fn what_is_behind_a_reply_is_nobodys() {
         let reply = client.get(path);
         assert!([200, 204].contains(&reply.status), "{path}: {}", reply.head);
         assert_eq!(client.get("/ok").text(), "ok");
-        // That has been a new one, which is kept, and is the next to be used.
+        // That request used a new connection, which stays open and is used for the next request.
         assert_eq!(script.connections(), at + 2, "{path}");
     }
 }
@@ -186,10 +189,11 @@ fn a_worker_that_ends_within_a_large_reply_has_not_answered() {
         statuses.push((path, head.status));
         match head.status {
             502 => assert!(
-                client.until(b"\n").starts_with(b"502 Bad Gateway: the worker ended"),
+                client.read_through(b"\n").starts_with(b"502 Bad Gateway: the worker ended"),
                 "{path}"
             ),
-            // Something had been sent: the client sees that it is not whole.
+            // A part of the response had been sent, so the client notices that the response is
+            // incomplete.
             200 => while client.fill() {},
             status => panic!("{status} for {path}"),
         }
@@ -203,7 +207,7 @@ fn a_worker_that_ends_within_a_large_reply_has_not_answered() {
 
 #[test]
 fn a_reply_may_come_before_the_body_has_gone() {
-    // Sends as much as it has read, and so neither side can wait for the other to be done.
+    // The script sends as much as it has read, so each side must read while it writes.
     let script = Script::new(|connection, head| {
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
         let mut left: usize = length.parse().unwrap();
@@ -218,7 +222,7 @@ fn a_reply_may_come_before_the_body_has_gone() {
             left -= len;
         }
     });
-    // In a file, and in memory.
+    // The bodies are in a file and in memory.
     for len in [5_000_000, 60_000] {
         let body: Vec<u8> = (0..len).map(|at: u32| (at % 251) as u8).collect();
         let reply = script.front.connect().request("POST", "/echo", &body);
@@ -237,7 +241,7 @@ fn a_body_that_nobody_reads_ends_with_its_reply() {
     });
     let reply = script.front.connect().request("POST", "/", &vec![b'x'; 3_000_000]);
     assert_eq!((reply.status, reply.text()), (413, "no".to_owned()));
-    // The rest of it has gone nowhere else.
+    // The rest of the body has not been taken for another request.
     assert_eq!(script.front.connect().get("/").status, 413);
     assert_eq!(script.connections(), 2);
 }

@@ -1,19 +1,21 @@
-//! What becomes of requests whose worker ends.
+//! Tests of requests whose worker ends.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rookery_server::Config;
 use rookery_supervisor::{PoolLimits, SessionAffinity};
+use rookery_test_support::wait_until;
 
 use crate::support::admin::Admin;
-use crate::support::frontend::{Frontend, until};
+use crate::support::frontend::Frontend;
 
 #[test]
 fn one_that_was_begun_is_a_502() {
     let mut front = Frontend::new(1);
     let held = front.ask("/hold");
-    until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
+    wait_until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
     front.kill(0);
     let reply = held.join().unwrap();
     assert_eq!(reply.status, 502, "{}", reply.text());
@@ -24,7 +26,7 @@ fn one_that_was_begun_is_a_502() {
 
 #[test]
 fn one_that_was_begun_is_begun_once_more_where_that_is_asked_for() {
-    let retrying = || PoolLimits { retries_begun: true, ..PoolLimits::default() };
+    let retrying = || PoolLimits { retry_safe_methods: true, ..PoolLimits::default() };
     for (method, again) in
         [("GET", true), ("HEAD", true), ("OPTIONS", true), ("POST", false), ("DELETE", false)]
     {
@@ -32,7 +34,7 @@ fn one_that_was_begun_is_begun_once_more_where_that_is_asked_for() {
         let admin = Admin::of_registry(&front.registry);
         let mut client = front.connect();
         let held = std::thread::spawn(move || client.request(method, "/hold", b""));
-        until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
+        wait_until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
         front.join(1);
         front.workers[1].gate.open();
         front.kill(0);
@@ -47,28 +49,32 @@ fn one_that_was_begun_is_begun_once_more_where_that_is_asked_for() {
 
 #[test]
 fn the_time_with_a_worker_that_has_ended_is_none_in_the_queue() {
-    for sticky in [SessionAffinity::None, SessionAffinity::Cookie] {
-        let queue_time = Duration::from_secs(1);
-        let limits =
-            PoolLimits { retries_begun: true, queue_time, sticky, ..PoolLimits::default() };
+    for session_affinity in [SessionAffinity::None, SessionAffinity::Cookie] {
+        let queue_timeout = Duration::from_secs(1);
+        let limits = PoolLimits {
+            retry_safe_methods: true,
+            queue_timeout,
+            session_affinity,
+            ..PoolLimits::default()
+        };
         let mut front = Frontend::with(1, limits, Config::default());
         let held = front.ask("/hold");
-        until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
-        std::thread::sleep(queue_time + Duration::from_millis(100));
+        wait_until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
+        std::thread::sleep(queue_timeout + Duration::from_millis(100));
         front.join(1);
         front.workers[1].gate.open();
         front.kill(0);
-        assert_eq!(held.join().unwrap().status, 200, "{sticky:?}");
+        assert_eq!(held.join().unwrap().status, 200, "{session_affinity:?}");
     }
 }
 
 #[test]
 fn no_third_worker_is_given_what_two_have_ended_with() {
-    let limits = PoolLimits { retries_begun: true, ..PoolLimits::default() };
+    let limits = PoolLimits { retry_safe_methods: true, ..PoolLimits::default() };
     let mut front = Frontend::with(1, limits, Config::default());
     let held = front.ask("/hold");
     for at in 0..2 {
-        until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
+        wait_until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
         front.join(at + 1);
         front.kill(0);
     }
@@ -79,11 +85,11 @@ fn no_third_worker_is_given_what_two_have_ended_with() {
 
 #[test]
 fn one_whose_reply_had_begun_is_not_begun_again() {
-    let limits = PoolLimits { retries_begun: true, ..PoolLimits::default() };
+    let limits = PoolLimits { retry_safe_methods: true, ..PoolLimits::default() };
     let mut front = Frontend::with(1, limits, Config::default());
     let mut client = front.connect();
     client.send("GET /pieces/3 HTTP/1.1\r\nHost: a\r\n\r\n");
-    client.until(b"piece 1\n");
+    client.read_through(b"piece 1\n");
     front.join(1);
     front.kill(0);
     while client.fill() {}
@@ -93,14 +99,14 @@ fn one_whose_reply_had_begun_is_not_begun_again() {
 
 #[test]
 fn one_that_was_not_begun_goes_to_another() {
-    // Two ahead, whatever is known of the worker.
-    let limits = PoolLimits { ahead: 2, ..PoolLimits::default() };
+    // The worker gets two requests ahead, whatever its latency estimate is.
+    let limits = PoolLimits { min_ahead: 2, ..PoolLimits::default() };
     let mut front = Frontend::with(1, limits, Config::default());
     let held = front.ask("/hold");
-    until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
+    wait_until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
     let mut posting = front.connect();
     let posted = std::thread::spawn(move || posting.request("POST", "/echo", b"once"));
-    until("the worker has both", || front.workers[0].backend.load().0 == 2);
+    wait_until("the worker has both", || front.workers[0].backend.load().0 == 2);
     front.join(1);
     front.kill(0);
     assert_eq!(held.join().unwrap().status, 502);
@@ -116,7 +122,7 @@ fn one_whose_reply_had_begun_is_cut() {
     let mut front = Frontend::new(1);
     let mut client = front.connect();
     client.send("GET /pieces/3 HTTP/1.1\r\nHost: a\r\n\r\n");
-    client.until(b"piece 1\n");
+    client.read_through(b"piece 1\n");
     front.kill(0);
     while client.fill() {}
     assert!(!client.read.ends_with(b"0\r\n\r\n"), "it does not look whole");
@@ -139,7 +145,7 @@ fn a_reply_whose_head_is_too_large_is_a_502() {
 
 #[test]
 fn one_that_comes_back_too_often_is_a_503() {
-    // Nobody listens there, and nobody knows.
+    // No worker listens on these sockets any more, and the registry still has the workers.
     let mut front = Frontend::new(2);
     for worker in &front.workers {
         std::fs::remove_file(&worker.backend.socket).unwrap();
@@ -150,4 +156,19 @@ fn one_that_comes_back_too_often_is_a_503() {
     front.kill(0);
     front.join(0);
     assert_eq!(front.connect().get("/slot").status, 200);
+}
+
+#[test]
+fn a_request_that_timed_out_gets_504_also_if_r_recovers_at_once() {
+    let front = Frontend::with(1, PoolLimits::default(), Config::default());
+    let held = front.ask("/hold");
+    wait_until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
+    let backend = Arc::clone(&front.workers[0].backend);
+    // R recovers, and responds, before the I/O thread has noticed the timeout.
+    front.registry.time_out(&backend);
+    front.registry.resume(&backend);
+    front.workers[0].gate.open();
+    assert_eq!(held.join().unwrap().status, 504);
+    // A request that R begins later gets its own response.
+    assert_eq!(front.ask("/slot").join().unwrap().status, 200);
 }

@@ -1,34 +1,41 @@
-//! Clients that come back to the worker that they began with.
+//! Tests of session affinity.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use rookery_server::Config;
 use rookery_supervisor::{PoolLimits, SessionAffinity};
+use rookery_test_support::client::{Client, Response};
+use rookery_test_support::wait_until;
 use rookery_worker_protocol::now;
 
 use crate::support::admin::Admin;
 use crate::support::fake_worker::FakeWorker;
-use crate::support::frontend::{Client, Frontend, Reply, until};
+use crate::support::frontend::{Frontend, get_at_rest};
 
-fn sticky(workers: u32, sticky: SessionAffinity) -> Frontend {
-    Frontend::with(workers, PoolLimits { sticky, ..PoolLimits::default() }, Config::default())
+fn sticky(workers: u32, session_affinity: SessionAffinity) -> Frontend {
+    Frontend::with(
+        workers,
+        PoolLimits { session_affinity, ..PoolLimits::default() },
+        Config::default(),
+    )
 }
 
-/// The pair of a `Set-Cookie`, if there is one of ours.
-fn cookie(reply: &Reply) -> Option<String> {
+/// Returns the name and value of the session cookie that a response sets, if it sets one.
+fn cookie(reply: &Response) -> Option<String> {
     let set = reply.header("set-cookie")?;
     Some(set.split(';').next().unwrap().to_owned())
 }
 
-fn ask(client: &mut Client, path: &str, headers: &str) -> Reply {
+fn ask(client: &mut Client, path: &str, headers: &str) -> Response {
     client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{headers}\r\n"));
-    client.reply("GET")
+    client.response_to("GET").unwrap()
 }
 
-/// Waits until every worker is free: else a busy one is passed over, whatever sessions the others have.
+/// Waits until every worker is idle. The balancer passes over busy workers, whatever the number of
+/// their sessions.
 fn at_rest(front: &Frontend) {
-    until("all are idle", || {
+    wait_until("all are idle", || {
         front.workers.iter().all(|worker| worker.backend.scoreboard.read().is_idle(now()))
     });
 }
@@ -50,21 +57,21 @@ fn sessions_are_spread_and_none_is_at_the_wrong_worker() {
             let reply = ask(&mut client, "/slot", &headers);
             assert_eq!((reply.text(), reply.header("set-cookie")), (slot.clone(), None));
         }
-        // A page that is loaded again is no new client.
+        // A page that is loaded again is not counted as a new client.
         let again =
             ask(&mut client, "/slot", &format!("Cookie: {cookie}\r\nAccept: text/html\r\n"));
         assert_eq!((again.text(), again.header("set-cookie")), (slot.clone(), None));
-        let upgraded = client.upgrade_with("/ws", &format!("Cookie: {cookie}\r\n"));
+        let upgraded = client.upgrade_with("/ws", &format!("Cookie: {cookie}\r\n"), b"");
         assert_eq!((upgraded.status, upgraded.header("x-slot")), (101, Some(slot.as_str())));
         assert_eq!(upgraded.header("set-cookie"), None);
         *pages.entry(slot).or_insert(0) += 1;
         sockets.push((upgraded.header("x-slot").unwrap().to_owned(), client));
     }
     assert_eq!(pages.values().copied().collect::<Vec<_>>(), [40, 40, 40]);
-    until("they count", || front.workers.iter().all(|worker| worker.backend.load().1 == 40));
-    // Of one worker all sessions end: new ones come to it.
+    wait_until("they count", || front.workers.iter().all(|worker| worker.backend.load().1 == 40));
+    // All sessions of one worker end, so new sessions go to that worker.
     sockets.retain(|(slot, _)| slot != "1");
-    until("they have gone", || front.workers[1].backend.load().1 == 0);
+    wait_until("they have gone", || front.workers[1].backend.load().1 == 0);
     for _ in 0..40 {
         at_rest(&front);
         assert_eq!(front.connect().get("/slot").text(), "1");
@@ -75,11 +82,11 @@ fn sessions_are_spread_and_none_is_at_the_wrong_worker() {
 fn whoever_brings_no_page_is_told_by_the_websocket() {
     let front = sticky(2, SessionAffinity::Cookie);
     let mut client = front.connect();
-    let reply = client.upgrade_with("/ws", "");
+    let reply = client.upgrade_with("/ws", "", b"");
     let cookie = cookie(&reply).expect("a handshake has one");
     let slot = reply.header("x-slot").unwrap().to_owned();
     for _ in 0..4 {
-        let again = front.connect().upgrade_with("/ws", &format!("Cookie: {cookie}\r\n"));
+        let again = front.connect().upgrade_with("/ws", &format!("Cookie: {cookie}\r\n"), b"");
         assert_eq!(again.header("x-slot"), Some(slot.as_str()));
     }
 }
@@ -128,7 +135,7 @@ fn forged_cookies_are_as_none() {
             ask(&mut client, "/slot", &format!("Cookie: {forged}\r\nSec-Fetch-Mode: no-cors\r\n"));
         assert!(asset.status == 200 && cookie(&asset).is_some_and(|new| new != forged), "{forged}");
     }
-    // Both requests of each, but of those that have another name.
+    // Both requests of each forged cookie count, except those whose cookie has another name.
     assert_eq!(admin.metric("rookery_cookie_invalid_total"), Some(8.0));
     for known in [own.as_str(), "rookeries=1", "a=b"] {
         assert_eq!(ask(&mut client, "/slot", &format!("Cookie: {known}\r\n")).status, 200);
@@ -138,16 +145,19 @@ fn forged_cookies_are_as_none() {
 
 #[test]
 fn a_handshake_that_waits_holds_nobody_up() {
-    let limits =
-        || PoolLimits { sticky: SessionAffinity::None, sessions: 1, ..PoolLimits::default() };
-    // One worker has its session and time, the other has no session and no time.
+    let limits = || PoolLimits {
+        session_affinity: SessionAffinity::None,
+        max_sessions: 1,
+        ..PoolLimits::default()
+    };
+    // One worker has its maximum of sessions and is idle, and the other has no session and is busy.
     let (front, busy, held, _socket) = loop {
         let front = Frontend::with(2, limits(), Config::default());
         let mut socket = front.connect();
         assert_eq!(socket.upgrade("/ws").status, 101);
         let held = front.ask("/hold");
         let begun = |it: &FakeWorker| it.backend.load().0 == 1;
-        until("it is begun", || front.workers.iter().any(begun));
+        wait_until("it is begun", || front.workers.iter().any(begun));
         let busy = front.workers.iter().position(begun).unwrap();
         if front.workers[busy].backend.load().1 == 0 {
             break (front, busy, held, socket);
@@ -158,7 +168,7 @@ fn a_handshake_that_waits_holds_nobody_up() {
     let admin = Admin::of_registry(&front.registry);
     let mut waits = front.connect();
     let waiting = std::thread::spawn(move || waits.upgrade("/ws"));
-    until("it waits", || admin.metric("rookery_queue_length") == Some(1.0));
+    wait_until("it waits", || admin.metric("rookery_queue_length") == Some(1.0));
     let mut client = front.connect();
     for _ in 0..20 {
         assert_eq!(client.get("/slot").text(), (1 - busy).to_string());
@@ -171,16 +181,16 @@ fn a_handshake_that_waits_holds_nobody_up() {
 
 #[test]
 fn handshakes_that_wait_are_let_in_in_their_order_and_not_for_ever() {
-    let queue_time = Duration::from_millis(500);
+    let queue_timeout = Duration::from_millis(500);
     let limits = PoolLimits {
-        sticky: SessionAffinity::None,
-        sessions: 1,
-        queue_time,
+        session_affinity: SessionAffinity::None,
+        max_sessions: 1,
+        queue_timeout,
         ..PoolLimits::default()
     };
     let front = Frontend::with(1, limits, Config::default());
     let held = front.ask("/hold");
-    until("it is begun", || front.workers[0].backend.load().0 == 1);
+    wait_until("it is begun", || front.workers[0].backend.load().0 == 1);
     let late = front.connect().upgrade("/ws");
     assert_eq!((late.status, late.header("retry-after")), (503, Some("1")));
     front.workers[0].gate.open();
@@ -208,17 +218,17 @@ fn what_a_worker_that_drains_has_begun_stays_with_it() {
         let reply = ask(&mut client, path, &format!("{with}{headers}"));
         assert_eq!(reply.header("x-slot"), Some(slot.as_str()), "{path}");
     }
-    assert_eq!(client.upgrade_with("/ws", &with).header("x-slot"), Some(slot.as_str()));
+    assert_eq!(client.upgrade_with("/ws", &with, b"").header("x-slot"), Some(slot.as_str()));
     let mut client = front.connect();
     let next = ask(&mut client, "/slot", &format!("{with}Accept: text/html\r\n"));
     assert!(next.text() != slot && cookie(&next).is_some(), "a new page is another's");
-    // And when it has ended.
+    // The same happens after the worker has ended.
     front.kill(at);
     let gone = ask(&mut client, session, &with);
     assert_eq!((gone.status, gone.text().contains("the session has ended")), (404, true));
     let asset = ask(&mut client, "/slot", &format!("{with}Sec-Fetch-Mode: cors\r\n"));
     assert!(asset.status == 200 && cookie(&asset).is_some());
-    let socket = client.upgrade_with("/ws", &with);
+    let socket = client.upgrade_with("/ws", &with, b"");
     assert!(socket.status == 101 && cookie(&socket).is_some());
 }
 
@@ -230,7 +240,7 @@ fn nobody_is_told_anything_where_the_app_does_not_ask() {
             front.workers[0].backend.set_sticky(true);
         }
         let mut client = front.connect();
-        let slots: Vec<_> = (0..2).map(|_| client.get_at_rest("/slot")).collect();
+        let slots: Vec<_> = (0..2).map(|_| get_at_rest(&mut client, "/slot")).collect();
         assert!(
             slots.iter().all(|reply| cookie(reply).is_none()) && slots[0].body != slots[1].body
         );
@@ -241,8 +251,11 @@ fn nobody_is_told_anything_where_the_app_does_not_ask() {
 
 #[test]
 fn who_waits_for_one_that_dies_goes_another_way() {
-    let limits =
-        PoolLimits { sticky: SessionAffinity::Cookie, in_flight: 1, ..PoolLimits::default() };
+    let limits = PoolLimits {
+        session_affinity: SessionAffinity::Cookie,
+        max_in_flight: 1,
+        ..PoolLimits::default()
+    };
     let mut front = Frontend::with(2, limits, Config::default());
     let page = front.connect().get("/slot");
     let at = front
@@ -255,7 +268,7 @@ fn who_waits_for_one_that_dies_goes_another_way() {
     for path in ["/hold", "/slot", "/slot"] {
         let (mut client, headers) = (front.connect(), headers.clone());
         asking.push(std::thread::spawn(move || ask(&mut client, path, &headers)));
-        until("it has it", || front.workers[at].backend.load().0 == 1);
+        wait_until("it has it", || front.workers[at].backend.load().0 == 1);
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     front.kill(at);
@@ -266,8 +279,11 @@ fn who_waits_for_one_that_dies_goes_another_way() {
 
 #[test]
 fn workers_have_as_many_sessions_as_they_may_and_whoever_has_one_is_let_in() {
-    let limits =
-        PoolLimits { sticky: SessionAffinity::Cookie, sessions: 2, ..PoolLimits::default() };
+    let limits = PoolLimits {
+        session_affinity: SessionAffinity::Cookie,
+        max_sessions: 2,
+        ..PoolLimits::default()
+    };
     let front = Frontend::with(2, limits, Config::default());
     let mut sockets = Vec::new();
     let mut cookies = Vec::new();
@@ -277,17 +293,19 @@ fn workers_have_as_many_sessions_as_they_may_and_whoever_has_one_is_let_in() {
         assert_eq!(page.status, 200);
         cookies.push(cookie(&page).unwrap());
         assert_eq!(
-            client.upgrade_with("/ws", &format!("Cookie: {}\r\n", cookies.last().unwrap())).status,
+            client
+                .upgrade_with("/ws", &format!("Cookie: {}\r\n", cookies.last().unwrap()), b"")
+                .status,
             101
         );
         sockets.push(client);
     }
-    until("they count", || front.workers.iter().all(|worker| worker.backend.load().1 == 2));
+    wait_until("they count", || front.workers.iter().all(|worker| worker.backend.load().1 == 2));
     let page = front.connect().get("/slot");
     assert_eq!((page.status, page.header("retry-after")), (503, Some("5")));
     assert!(page.text().contains("as many sessions as they may"), "{}", page.text());
     assert_eq!(front.connect().upgrade("/ws").status, 503);
-    // What is no session, and who has one.
+    // Requests that open no session, and those of clients that have a session, are served.
     assert_eq!(ask(&mut front.connect(), "/slot", "Sec-Fetch-Mode: no-cors\r\n").status, 200);
     for cookie in &cookies {
         assert_eq!(
@@ -296,15 +314,19 @@ fn workers_have_as_many_sessions_as_they_may_and_whoever_has_one_is_let_in() {
         );
     }
     sockets.pop();
-    until("there is room", || front.workers.iter().any(|worker| worker.backend.load().1 == 1));
+    wait_until("there is room", || front.workers.iter().any(|worker| worker.backend.load().1 == 1));
     assert_eq!(front.connect().get("/slot").status, 200);
-    // That page's session is awaited.
+    // The session of that page has not been opened yet, and counts already.
     assert_eq!(front.connect().get("/slot").status, 503);
 }
 
 #[test]
 fn websockets_are_sessions_also_where_nobody_comes_back() {
-    let limits = PoolLimits { sticky: SessionAffinity::None, sessions: 1, ..PoolLimits::default() };
+    let limits = PoolLimits {
+        session_affinity: SessionAffinity::None,
+        max_sessions: 1,
+        ..PoolLimits::default()
+    };
     let front = Frontend::with(2, limits, Config::default());
     let mut sockets: Vec<_> = (0..2)
         .map(|_| {
@@ -313,13 +335,13 @@ fn websockets_are_sessions_also_where_nobody_comes_back() {
             client
         })
         .collect();
-    until("each has one", || front.workers.iter().all(|worker| worker.backend.load().1 == 1));
+    wait_until("each has one", || front.workers.iter().all(|worker| worker.backend.load().1 == 1));
     let refused = front.connect().upgrade("/ws");
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("5")));
     assert_eq!(front.connect().get("/slot").status, 200);
     sockets.pop();
-    until("there is room", || front.workers.iter().any(|worker| worker.backend.load().1 == 0));
-    // A handshake that is refused takes no place.
+    wait_until("there is room", || front.workers.iter().any(|worker| worker.backend.load().1 == 0));
+    // A handshake that is refused does not count as a session.
     for _ in 0..3 {
         assert_eq!(front.connect().upgrade("/refuse").status, 403);
     }
@@ -339,7 +361,7 @@ fn a_client_without_a_cookie_gets_one_whatever_it_asks_for() {
     ] {
         let mut client = front.connect();
         client.send(format!("{method} /slot HTTP/1.1\r\nHost: a\r\n{headers}\r\n"));
-        let first = client.reply(method);
+        let first = client.response_to(method).unwrap();
         let own = cookie(&first).unwrap_or_else(|| panic!("{method} {headers}: {}", first.head));
         for _ in 0..3 {
             at_rest(&front);
@@ -377,14 +399,14 @@ fn a_draining_worker_keeps_clients_that_do_not_say_that_they_load_a_page() {
 fn servers_of_one_host_do_not_take_each_others_cookie() {
     let named = |name: &str| {
         let limits = PoolLimits {
-            sticky: SessionAffinity::Cookie,
-            name: name.to_owned(),
+            session_affinity: SessionAffinity::Cookie,
+            cookie_suffix: name.to_owned(),
             ..PoolLimits::default()
         };
         Frontend::with(2, limits, Config::default())
     };
     let fronts = [named("one"), named("two")];
-    // A browser's jar: it has one cookie of each name, whatever the port.
+    // The jar is like a browser's, which has one cookie of each name for all ports.
     let mut jar: HashMap<String, String> = HashMap::new();
     let mut slots = HashMap::new();
     for round in 0..4 {

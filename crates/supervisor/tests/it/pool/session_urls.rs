@@ -1,10 +1,12 @@
-//! Shiny's `w=`: what is of one page comes to the worker that made it, whatever the browser's cookie says.
+//! Tests of Shiny's URL parameter `w=`. A request that belongs to a page goes to the worker that
+//! made the page, whatever the browser's cookie says.
 
 use rookery_server::Config;
 use rookery_supervisor::{PoolLimits, WorkerId};
+use rookery_test_support::client::{Client, Response};
 
 use crate::support::admin::Admin;
-use crate::support::frontend::{Client, Frontend, Reply};
+use crate::support::frontend::{Frontend, get_at_rest};
 
 const SESSION: &str = "/session/0123456789abcdef0123456789abcdef/slot";
 
@@ -16,12 +18,13 @@ fn shiny(workers: u32) -> Frontend {
     front
 }
 
-fn ask(client: &mut Client, path: &str, headers: &str) -> Reply {
+fn ask(client: &mut Client, path: &str, headers: &str) -> Response {
     client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{headers}\r\n"));
-    client.reply("GET")
+    client.response_to("GET").unwrap()
 }
 
-/// A page that is asked for: the cookie, and the place of the worker that made it.
+/// Requests a page. Returns the request header with its cookie, and the index of the worker that
+/// made the page.
 fn page(front: &Frontend) -> (String, usize) {
     let page = ask(&mut front.connect(), "/slot", "Accept: text/html\r\n");
     let cookie =
@@ -42,8 +45,9 @@ fn slot(front: &Frontend, at: usize) -> String {
     front.workers[at].backend.slot.to_string()
 }
 
-/// Whether no worker was asked.
-fn has_ended(reply: &Reply) -> bool {
+/// Returns true if the front end responded that the session has ended, without sending the request
+/// to a worker.
+fn has_ended(reply: &Response) -> bool {
     reply.status == 404 && reply.text().contains("the session has ended")
 }
 
@@ -66,8 +70,8 @@ fn without_a_cookie_a_page_has_its_worker_all_the_same() {
             let upload =
                 format!("POST {SESSION}?w={id} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab");
             client.send(upload);
-            assert_eq!(client.reply("POST").header("x-slot"), Some(slot.as_str()));
-            let socket = client.upgrade_with(&format!("/ws?w={id}"), "");
+            assert_eq!(client.response_to("POST").unwrap().header("x-slot"), Some(slot.as_str()));
+            let socket = client.upgrade_with(&format!("/ws?w={id}"), "", b"");
             assert_eq!((socket.status, socket.header("x-slot")), (101, Some(slot.as_str())));
             assert_eq!(socket.header("set-cookie"), None, "it has come where it belongs");
         }
@@ -82,13 +86,14 @@ fn of_two_pages_each_has_its_own() {
     let url = format!("{SESSION}?w={}", id(&front, other));
     let reply = ask(&mut front.connect(), &url, &cookie);
     assert_eq!(reply.header("x-slot"), Some(slot(&front, other).as_str()), "the page's");
-    let socket = front.connect().upgrade_with(&format!("/ws?w={}", id(&front, other)), &cookie);
+    let socket =
+        front.connect().upgrade_with(&format!("/ws?w={}", id(&front, other)), &cookie, b"");
     assert_eq!(socket.header("x-slot"), Some(slot(&front, other).as_str()));
-    // A page's own address is the app's, and nobody is sent to a worker by a link.
+    // Navigation ignores the parameter, so that a link cannot choose the worker of a client.
     let url = format!("/slot?w={}", id(&front, other));
     let reply = ask(&mut front.connect(), &url, &format!("{cookie}Sec-Fetch-Mode: navigate\r\n"));
     assert_eq!(reply.text(), slot(&front, of_cookie));
-    // What names nobody is as nothing.
+    // An id that names no worker is ignored.
     for unknown in [WorkerId::new().unwrap().to_string(), "mine".to_owned(), String::new()] {
         let url = format!("{SESSION}?w={unknown}");
         let reply = ask(&mut front.connect(), &url, &cookie);
@@ -108,15 +113,15 @@ fn a_page_that_has_lost_its_session_does_not_go_back_to_a_worker_that_leaves() {
     let (cookie, old) = page(&front);
     front.registry.drain(&front.workers[old].backend);
     let (id, own) = (id(&front, old), slot(&front, old));
-    // Until then what is of it is its own.
+    // While the worker drains, requests of the page still go to it.
     let url = format!("{SESSION}?w={id}");
     assert_eq!(ask(&mut front.connect(), &url, "").header("x-slot"), Some(own.as_str()));
     assert_eq!(
-        front.connect().upgrade_with(&format!("/ws?w={id}"), "").header("x-slot"),
+        front.connect().upgrade_with(&format!("/ws?w={id}"), "", b"").header("x-slot"),
         Some(own.as_str())
     );
     assert_eq!(reconnects(), [Some(0.0), Some(0.0)]);
-    let again = front.connect().upgrade_with("/ws?w=", &cookie);
+    let again = front.connect().upgrade_with("/ws?w=", &cookie, b"");
     assert!(again.status == 101 && again.header("x-slot") != Some(own.as_str()), "{}", again.head);
     assert_eq!(reconnects(), [Some(0.0), Some(1.0)]);
     let new = again.header("set-cookie").expect("it is told").split(';').next().unwrap().to_owned();
@@ -128,19 +133,20 @@ fn a_page_that_has_lost_its_session_does_not_go_back_to_a_worker_that_leaves() {
     assert_eq!(Some(asset.text().as_str()), again.header("x-slot"));
     front.kill(old);
     assert!(has_ended(&ask(&mut front.connect(), &url, "")));
-    let socket = front.connect().upgrade_with(&format!("/ws?w={id}"), "");
+    let socket = front.connect().upgrade_with(&format!("/ws?w={id}"), "", b"");
     assert_eq!((socket.status, socket.header("x-slot")), (101, again.header("x-slot")));
-    // One whose worker is there goes back to it: it was the network that failed.
+    // If the worker still runs, only the network has failed, and the WebSocket is opened at the
+    // same worker.
     for _ in 0..3 {
-        let back = front.connect().upgrade_with("/ws?w=", &format!("Cookie: {new}\r\n"));
+        let back = front.connect().upgrade_with("/ws?w=", &format!("Cookie: {new}\r\n"), b"");
         assert_eq!(
             (back.header("x-slot"), back.header("set-cookie")),
             (again.header("x-slot"), None)
         );
     }
     assert_eq!(reconnects(), [Some(3.0), Some(1.0)]);
-    // What names nobody is back with whomever.
-    assert_eq!(front.connect().upgrade_with("/ws?w=", "").status, 101);
+    // A reconnect without an id and a cookie is served by any worker.
+    assert_eq!(front.connect().upgrade_with("/ws?w=", "", b"").status, 101);
     assert_eq!(reconnects(), [Some(3.0), Some(2.0)]);
 }
 
@@ -149,6 +155,6 @@ fn where_the_app_is_not_shiny_it_is_the_apps() {
     let front = Frontend::new(2);
     let url = format!("/slot?w={}", id(&front, 0));
     let mut client = front.connect();
-    let slots: Vec<_> = (0..2).map(|_| client.get_at_rest(&url).text()).collect();
+    let slots: Vec<_> = (0..2).map(|_| get_at_rest(&mut client, &url).text()).collect();
     assert_ne!(slots[0], slots[1], "whoever has time");
 }

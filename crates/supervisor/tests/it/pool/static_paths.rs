@@ -1,4 +1,4 @@
-//! Static paths that workers have announced, and the server in front of them serves.
+//! Tests of static paths that workers have announced and that the front end serves.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use rookery_server::static_files::{Header, Overrides, RequiredHeader, StaticPath, Validation};
 use rookery_supervisor::Backend;
+use rookery_test_support::client::Response;
+use rookery_test_support::wait_until;
 use tempfile::TempDir;
 
-use crate::support::frontend::{Frontend, Reply, until};
+use crate::support::frontend::Frontend;
 use crate::support::running_supervisor::{Running, Wish};
 
-/// A folder with a file of this text.
+/// Creates a folder with a file of this text.
 fn folder(text: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.txt"), text).unwrap();
@@ -26,7 +28,7 @@ fn path(folder: &Path, overrides: Overrides) -> StaticPath {
 fn announce(front: &Frontend, backend: &Backend, paths: &[(&str, StaticPath)]) {
     let paths: BTreeMap<_, _> =
         paths.iter().map(|(key, path)| ((*key).to_owned(), path.clone())).collect();
-    front.registry.announce(backend, paths);
+    front.registry.set_static_paths(backend, paths);
 }
 
 fn announce_all(front: &Frontend, paths: &[(&str, StaticPath)]) {
@@ -39,8 +41,8 @@ fn begun(front: &Frontend) -> usize {
     front.workers.iter().map(|worker| worker.gate.begun.load(Ordering::Relaxed)).sum()
 }
 
-/// The fake application answers what it does not know with 404 and the path.
-fn is_of_a_worker(reply: &Reply) -> bool {
+/// Returns true if the fake application responded, which sends 404 and the path for unknown paths.
+fn is_of_a_worker(reply: &Response) -> bool {
     reply.header("x-slot").is_some()
 }
 
@@ -49,7 +51,7 @@ fn serves_static_files_while_every_worker_is_busy() {
     let (front, files) = (Frontend::new(2), folder("hello"));
     announce_all(&front, &[("/static", path(files.path(), Overrides::default()))]);
     let held = [front.ask("/hold"), front.ask("/hold")];
-    until("both are busy", || begun(&front) == 2);
+    wait_until("both are busy", || begun(&front) == 2);
     let mut client = front.connect();
     for _ in 0..3 {
         let reply = client.get("/static/a.txt");
@@ -85,15 +87,16 @@ fn options_of_a_path_are_kept_and_an_access_rule_is_not_bypassed() {
     let mut client = front.connect();
     for (headers, status) in [("", 403), ("X-Key: abd\r\n", 403), ("X-Key: abc\r\n", 200)] {
         client.send(format!("GET /s/a.txt HTTP/1.1\r\nHost: a\r\n{headers}\r\n"));
-        let reply = client.reply("GET");
+        let reply = client.response_to("GET").unwrap();
         assert_eq!(reply.status, status, "{headers}");
         assert_eq!(reply.header("x-own").is_some(), status == 200);
     }
     assert_eq!(begun(&front), 0);
-    // What is the app's by these rules is the app's: an exclusion, a miss that falls through, a WebSocket.
+    // The app serves what these rules leave to it, which are an exclusion, a missing file with
+    // fall-through, and a WebSocket.
     assert!(is_of_a_worker(&client.get("/s/app/a.txt")));
     client.send("GET /s/none HTTP/1.1\r\nHost: a\r\nX-Key: abc\r\n\r\n");
-    assert!(is_of_a_worker(&client.reply("GET")));
+    assert!(is_of_a_worker(&client.response_to("GET").unwrap()));
     assert_eq!(front.connect().upgrade("/s/a.txt").status, 404);
 }
 
@@ -108,7 +111,8 @@ fn a_reload_swaps_the_paths_together_with_the_workers() {
         if is_of_a_worker(&reply) { "a worker".to_owned() } else { reply.text() }
     };
     assert_eq!(text(&front, "/static/a.txt"), "old");
-    // Both generations serve: what differs between them goes to whichever worker the client has.
+    // While workers of both generations serve, a path that differs between them goes to the
+    // client's worker.
     for slot in 0..2 {
         front.join(slot);
         let backend = &front.workers.last().unwrap().backend;

@@ -1,8 +1,9 @@
-//! WebSockets through the pool.
+//! Tests of WebSockets through the pool.
 
+use rookery_test_support::wait_until;
 use std::sync::atomic::Ordering;
 
-use crate::support::frontend::{Frontend, until};
+use crate::support::frontend::Frontend;
 
 #[test]
 fn messages_go_both_ways() {
@@ -14,10 +15,10 @@ fn messages_go_both_ways() {
     for len in [0, 1, 125, 126, 70_000, 3 << 20] {
         let payload = vec![b'a'; len];
         client.message(1, &payload);
-        assert!(client.frame() == (1, payload), "{len}");
+        assert!(client.frame_after_pings() == (1, payload), "{len}");
     }
     client.message(2, &[0, 255]);
-    assert_eq!(client.frame(), (2, vec![0, 255]));
+    assert_eq!(client.frame_after_pings(), (2, vec![0, 255]));
 }
 
 #[test]
@@ -35,26 +36,26 @@ fn either_side_may_close() {
     let worker = &front.workers[0];
     let mut client = front.connect();
     client.upgrade("/ws");
-    until("it counts", || worker.backend.load() == (0, 1));
+    wait_until("it counts", || worker.backend.load() == (0, 1));
     client.message(1, b"close");
-    let (opcode, payload) = client.frame();
+    let (opcode, payload) = client.frame_after_pings();
     assert_eq!((opcode, &payload[..]), (8, &b"\x0F\xA0bye"[..]));
     client.message(8, b"\x0F\xA0");
-    until("it has gone", || worker.backend.load() == (0, 0));
+    wait_until("it has gone", || worker.backend.load() == (0, 0));
     for (frame, code) in [(&b"\x0F\xA1"[..], 4001), (b"", 1005)] {
         let mut client = front.connect();
         client.upgrade("/ws");
         client.message(8, frame);
-        assert_eq!(client.frame(), (8, frame.to_vec()));
-        until("the app hears of it", || worker.gate.begun.load(Ordering::Relaxed) == code);
-        until("it has gone", || worker.backend.load() == (0, 0));
+        assert_eq!(client.frame_after_pings(), (8, frame.to_vec()));
+        wait_until("the app hears of it", || worker.gate.begun.load(Ordering::Relaxed) == code);
+        wait_until("it has gone", || worker.backend.load() == (0, 0));
     }
     let mut client = front.connect();
     client.upgrade("/ws");
-    until("it counts", || worker.backend.load() == (0, 1));
+    wait_until("it counts", || worker.backend.load() == (0, 1));
     drop(client);
-    until("the app hears of it", || worker.gate.begun.load(Ordering::Relaxed) == 1006);
-    until("it has gone", || worker.backend.load() == (0, 0));
+    wait_until("the app hears of it", || worker.gate.begun.load(Ordering::Relaxed) == 1006);
+    wait_until("it has gone", || worker.backend.load() == (0, 0));
 }
 
 #[test]
@@ -63,9 +64,9 @@ fn a_worker_that_ends_closes_with_1012() {
     let mut client = front.connect();
     client.upgrade("/ws");
     client.message(1, b"there");
-    client.frame();
+    client.frame_after_pings();
     front.kill(0);
-    let (opcode, payload) = client.frame();
+    let (opcode, payload) = client.frame_after_pings();
     assert_eq!((opcode, u16::from_be_bytes([payload[0], payload[1]])), (8, 1012));
 }
 
@@ -75,9 +76,10 @@ fn a_client_that_sends_more_than_is_taken_is_not_read() {
     let mut client = front.connect();
     client.upgrade("/ws");
     let held = front.ask("/hold");
-    until("R is busy", || front.workers[0].backend.load().0 == 1);
+    wait_until("R is busy", || front.workers[0].backend.load().0 == 1);
     let writer = std::thread::spawn(move || {
-        // More than all buffers and queues on the way have room for, but for the worker's own.
+        // The messages exceed the capacity of all buffers and queues on the way, but not that of
+        // the worker.
         for at in 0..100 {
             client.message(1, &[&b"count"[..], &vec![b'x'; (1 << 20) + at]].concat());
         }
@@ -88,6 +90,6 @@ fn a_client_that_sends_more_than_is_taken_is_not_read() {
     held.join().unwrap();
     let mut client = writer.join().unwrap();
     for at in 0..100 {
-        assert_eq!(client.frame(), (1, (5 + (1 << 20) + at).to_string().into_bytes()));
+        assert_eq!(client.frame_after_pings(), (1, (5 + (1 << 20) + at).to_string().into_bytes()));
     }
 }

@@ -1,18 +1,21 @@
-//! The only worker accepts, and the front end whenever there is another or none.
+//! Tests of accepting connections: a single worker accepts them itself, and the front end accepts
+//! them while there is another number of workers.
 
 use std::time::Duration;
 
 use rookery_supervisor::{Availability, Outcome, RecyclePolicy, SupervisorCommand, Timeouts};
+use rookery_test_support::client::{Client, Response};
+use rookery_test_support::wait_until;
 
 use crate::support::admin::Admin;
-use crate::support::frontend::{Client, Reply, until};
+
 use crate::support::running_supervisor::{Running, Wish, is_told, lives, send_signal, while_};
 
 fn direct() -> Wish {
     Wish { workers: 1, is_direct: true, ..Wish::default() }
 }
 
-/// How many clients are served by which process, one connection each.
+/// Sends a request on a new connection and returns the body of the response.
 fn ask(running: &Running, path: &str) -> String {
     running.get(path).text()
 }
@@ -22,16 +25,17 @@ fn the_only_worker_accepts_and_the_front_end_sees_no_request() {
     let mut running = Running::new(direct());
     let pid = running.until_worker_accepts();
     let mut client = running.connect();
-    // A request that the supervisor passes on has its ticket; see `answer`.
+    // The worker never gets a request from the front end here, since such a request would count in
+    // the backend's load.
     for _ in 0..50 {
         assert_eq!(client.get("/pid").text(), pid.to_string());
     }
     let backend = &running.registry.backends()[0];
     assert_eq!(backend.load().0, 0);
-    assert!(backend.answered() >= 50);
-    until("its connections are counted", || backend.connections() >= 1);
+    assert!(backend.responses() >= 50);
+    wait_until("its connections are counted", || backend.connections() >= 1);
     drop(client);
-    until("its connections have gone", || backend.connections() == 0);
+    wait_until("its connections have gone", || backend.connections() == 0);
     assert_eq!(running.stop(), Outcome::Stopped);
     assert!(!lives(pid));
 }
@@ -44,11 +48,11 @@ fn a_worker_that_crashes_resets_its_connections_and_nobody_who_connects_is_refus
     assert_eq!(client.get("/slot").text(), "0");
     send_signal(pid, libc::SIGKILL);
     assert!(!client.fill(), "its own connection ends with it");
-    // Whoever comes now waits for the next worker.
+    // A new connection waits for the next worker.
     for _ in 0..20 {
         assert_eq!(running.get("/slot").status, 200);
     }
-    until("another accepts", || {
+    wait_until("another accepts", || {
         running.pids().first().is_some_and(|other| *other != pid) && !running.front_end_accepts()
     });
     assert_ne!(ask(&running, "/pid"), pid.to_string());
@@ -67,7 +71,8 @@ fn a_reload_of_the_only_worker_fails_no_request_and_refuses_no_connection() {
                 let mut asked = 0;
                 let mut client = None;
                 while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
-                    // Half of them keep their connections for as long as they may, and half connect anew.
+                    // Half of the clients keep their connections, and the others connect again for
+                    // each request.
                     let open = client.get_or_insert_with(|| Client::connect(address));
                     let reply = open.get("/sleep/1");
                     assert_eq!(reply.status, 200, "{reply:?}");
@@ -83,11 +88,11 @@ fn a_reload_of_the_only_worker_fails_no_request_and_refuses_no_connection() {
     for _ in 0..8 {
         let before = running.pids();
         running.ask(SupervisorCommand::Reload);
-        until("another serves", || {
+        wait_until("another serves", || {
             running.pids().len() == 1 && running.pids().iter().all(|pid| !before.contains(pid))
         });
-        until("the old one has gone", || before.iter().all(|pid| !lives(*pid)));
-        until("the new one accepts", || !running.front_end_accepts());
+        wait_until("the old one has gone", || before.iter().all(|pid| !lives(*pid)));
+        wait_until("the new one accepts", || !running.front_end_accepts());
     }
     is_over.store(true, std::sync::atomic::Ordering::Relaxed);
     let asked: usize = clients.into_iter().map(|client| client.join().unwrap()).sum();
@@ -102,23 +107,22 @@ fn the_front_end_accepts_while_the_old_worker_finishes_and_its_websockets_stay()
     let mut socket = running.connect();
     assert_eq!(socket.upgrade("/ws").status, 101);
     running.ask(SupervisorCommand::Reload);
-    until("another serves", || {
-        running
-            .registry
-            .backends()
-            .iter()
-            .any(|it| it.standing() == Availability::Ready && i64::from(it.pid) != i64::from(old))
+    wait_until("another serves", || {
+        running.registry.backends().iter().any(|it| {
+            it.availability() == Availability::Ready && i64::from(it.pid) != i64::from(old)
+        })
     });
     assert!(running.front_end_accepts());
     assert_ne!(ask(&running, "/pid"), old.to_string());
     socket.message(1, b"still");
-    assert_eq!(socket.frame(), (1, b"still".to_vec()));
+    assert_eq!(socket.frame_after_pings(), (1, b"still".to_vec()));
     while_(300);
     assert!(running.front_end_accepts(), "two generations live");
-    // A second reload hurries the first, whose WebSockets are closed then; here the page goes by itself.
+    // A second reload would close the WebSockets of the old worker. Here the client closes its
+    // WebSocket itself.
     drop(socket);
-    until("the old one has gone", || !lives(old));
-    until("the new one accepts", || !running.front_end_accepts());
+    wait_until("the old one has gone", || !lives(old));
+    wait_until("the new one accepts", || !running.front_end_accepts());
     assert_ne!(ask(&running, "/pid"), old.to_string());
 }
 
@@ -130,9 +134,9 @@ fn websockets_of_a_worker_that_is_replaced_are_closed_as_a_restart() {
     let mut socket = running.connect();
     assert_eq!(socket.upgrade("/ws").status, 101);
     running.ask(SupervisorCommand::Reload);
-    let (opcode, payload) = socket.frame();
+    let (opcode, payload) = socket.frame_after_pings();
     assert_eq!((opcode, &payload[..2]), (8, &1012_u16.to_be_bytes()[..]));
-    until("the old one has gone", || !lives(old));
+    wait_until("the old one has gone", || !lives(old));
 }
 
 #[test]
@@ -142,13 +146,13 @@ fn a_second_worker_has_the_front_end_accept_until_it_is_given_up() {
     let mut kept = running.connect();
     assert_eq!(kept.get("/slot").text(), "0");
     running.ask(SupervisorCommand::More);
-    until("the front end accepts", || running.front_end_accepts());
-    // A connection stays where it was accepted.
+    wait_until("the front end accepts", || running.front_end_accepts());
+    // A connection stays with the worker that accepted it.
     assert_eq!(kept.get("/pid").text(), first.to_string());
-    until("both serve", || running.pids().len() == 2);
+    wait_until("both serve", || running.pids().len() == 2);
     running.ask(SupervisorCommand::Fewer);
-    until("one is left", || running.pids().len() == 1);
-    until("it accepts", || !running.front_end_accepts());
+    wait_until("one is left", || running.pids().len() == 1);
+    wait_until("it accepts", || !running.front_end_accepts());
     assert_eq!(ask(&running, "/pid"), first.to_string());
 }
 
@@ -157,13 +161,13 @@ fn a_worker_that_stands_still_does_not_keep_others_from_being_accepted() {
     let running = Running::new(direct());
     let pid = running.until_worker_accepts();
     send_signal(pid, libc::SIGSTOP);
-    // It does not acknowledge that it stops.
-    until("the front end accepts", || running.front_end_accepts());
+    // A stopped worker does not acknowledge that it stops accepting.
+    wait_until("the front end accepts", || running.front_end_accepts());
     let mut client = running.connect();
     client.send("GET /pid HTTP/1.1\r\nHost: a\r\n\r\n");
     while_(100);
     send_signal(pid, libc::SIGCONT);
-    assert_eq!(client.reply("GET").text(), pid.to_string());
+    assert_eq!(client.response_to("GET").unwrap().text(), pid.to_string());
 }
 
 #[test]
@@ -175,11 +179,11 @@ fn a_stop_finishes_what_the_worker_has_accepted_and_frees_the_address() {
     let mut idle = running.connect();
     assert_eq!(idle.get("/slot").status, 200);
     running.ask(SupervisorCommand::Stop);
-    assert_eq!(client.reply("GET").status, 200);
+    assert_eq!(client.response_to("GET").unwrap().status, 200);
     assert!(!idle.fill() && !client.fill());
     assert_eq!(running.outcome(), Outcome::Stopped);
     assert!(!lives(pid));
-    // Nobody has it any more.
+    // No process has the listening socket any more.
     assert!(std::net::TcpListener::bind(running.address).is_ok());
 }
 
@@ -189,8 +193,8 @@ fn a_reload_that_fails_leaves_the_worker_accepting() {
         Running::new(Wish { mode: |start| if start == 1 { "fails" } else { "" }, ..direct() });
     let pid = running.until_worker_accepts();
     running.ask(SupervisorCommand::Reload);
-    until("it is told", || is_told(&["the reload has failed: the new worker 0"]));
-    until("the worker accepts again", || !running.front_end_accepts());
+    wait_until("it is told", || is_told(&["the reload has failed: the new worker 0"]));
+    wait_until("the worker accepts again", || !running.front_end_accepts());
     assert_eq!(ask(&running, "/pid"), pid.to_string());
 }
 
@@ -201,9 +205,9 @@ fn without_room_for_two_the_front_end_holds_requests_until_the_new_worker_is_rea
     let mut kept = running.connect();
     assert_eq!(kept.get("/pid").text(), old.to_string());
     running.ask(SupervisorCommand::Reload);
-    until("the old one has gone", || !lives(old));
+    wait_until("the old one has gone", || !lives(old));
     assert_ne!(ask(&running, "/pid"), old.to_string());
-    until("the new one accepts", || !running.front_end_accepts());
+    wait_until("the new one accepts", || !running.front_end_accepts());
 }
 
 #[test]
@@ -211,11 +215,11 @@ fn a_worker_that_was_started_as_one_of_several_accepts_once_it_has_been_replaced
     let running = Running::new(Wish { workers: 2, is_direct: true, ..Wish::default() });
     assert!(running.front_end_accepts());
     running.ask(SupervisorCommand::Fewer);
-    until("one is left", || running.pids().len() == 1);
+    wait_until("one is left", || running.pids().len() == 1);
     while_(200);
     assert!(running.front_end_accepts(), "it was not given the listeners");
     running.ask(SupervisorCommand::Reload);
-    until("the new one accepts", || !running.front_end_accepts());
+    wait_until("the new one accepts", || !running.front_end_accepts());
 }
 
 #[test]
@@ -226,20 +230,20 @@ fn a_spare_keeps_nobody_from_accepting_and_takes_over() {
     for _ in 0..10 {
         assert_eq!(running.get("/slot").status, 200);
     }
-    until("the spare accepts", || !running.front_end_accepts());
+    wait_until("the spare accepts", || !running.front_end_accepts());
     assert_ne!(ask(&running, "/pid"), pid.to_string());
 }
 
-fn cookie(reply: &Reply) -> Option<String> {
+fn cookie(reply: &Response) -> Option<String> {
     Some(reply.header("set-cookie")?.split(';').next().unwrap().to_owned())
 }
 
-fn ask_with(running: &Running, path: &str, cookie: &str) -> Reply {
+fn ask_with(running: &Running, path: &str, cookie: &str) -> Response {
     let mut client = running.connect();
     client.send(format!(
         "GET {path} HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nCookie: a=b; {cookie}\r\n\r\n"
     ));
-    client.reply("GET")
+    client.response_to("GET").unwrap()
 }
 
 #[test]
@@ -249,7 +253,7 @@ fn a_page_of_a_direct_worker_finds_it_again_through_the_front_end_while_two_gene
     let old = running.until_worker_accepts();
     let page = running.get("/pid");
     let given = cookie(&page).expect("a client is given a cookie");
-    // It is given once, and the app does not see it.
+    // The cookie is set only once, and is hidden from the app.
     let again = ask_with(&running, "/headers", &given);
     assert_eq!(cookie(&again), None);
     assert!(
@@ -258,21 +262,23 @@ fn a_page_of_a_direct_worker_finds_it_again_through_the_front_end_while_two_gene
         again.text()
     );
     let mut socket = running.connect();
-    assert_eq!(socket.upgrade_with("/ws", &format!("Cookie: {given}\r\n")).status, 101);
+    assert_eq!(socket.upgrade_with("/ws", &format!("Cookie: {given}\r\n"), b"").status, 101);
     running.ask(SupervisorCommand::Reload);
-    until("another serves", || running.registry.backends().len() == 2);
-    until("the front end accepts", || running.front_end_accepts());
-    // What belongs to the page is still had from the worker that rendered it, and a new page is not.
-    until("the old one drains", || {
-        running.registry.backends().iter().any(|it| it.standing() == Availability::Draining)
+    wait_until("another serves", || running.registry.backends().len() == 2);
+    wait_until("the front end accepts", || running.front_end_accepts());
+    // Requests that belong to the page still go to the worker that rendered it, and a new page
+    // comes from the new worker.
+    wait_until("the old one drains", || {
+        running.registry.backends().iter().any(|it| it.availability() == Availability::Draining)
     });
     assert_eq!(ask_with(&running, "/pid", &given).text(), old.to_string());
     let other = running.get("/pid");
     assert_ne!(other.text(), old.to_string());
     let of_front_end = cookie(&other).expect("a client is given a cookie");
     drop(socket);
-    until("the new one accepts", || !running.front_end_accepts());
-    // The cookie of the front end does no harm there, nor does that of a worker that has gone.
+    wait_until("the new one accepts", || !running.front_end_accepts());
+    // A worker that accepts ignores the cookie of the front end, and that of a worker that has
+    // ended.
     for cookie_before in [of_front_end, given] {
         let reply = ask_with(&running, "/headers", &cookie_before);
         assert!(!reply.text().contains("rookery"), "{}", reply.text());
@@ -295,7 +301,7 @@ fn metrics_count_requests_of_the_front_end_and_of_workers_that_have_ended() {
     send_signal(pid, libc::SIGKILL);
     assert!(!client.fill());
     assert_eq!(running.get("/status/404").status, 404);
-    until("it has been counted", || count() == "8");
+    wait_until("it has been counted", || count() == "8");
 }
 
 #[test]
@@ -305,7 +311,7 @@ fn requests_of_its_own_clients_count_for_the_replacement_of_a_worker() {
     let pid = running.until_worker_accepts();
     let mut client = running.connect();
     let mut asked = 0;
-    until("it is replaced", || {
+    wait_until("it is replaced", || {
         if client.get("/slot").header("connection") == Some("close") {
             client = running.connect();
         }
@@ -313,7 +319,7 @@ fn requests_of_its_own_clients_count_for_the_replacement_of_a_worker() {
         !lives(pid)
     });
     assert!(asked >= 15, "{asked}");
-    until("the new one accepts", || !running.front_end_accepts());
+    wait_until("the new one accepts", || !running.front_end_accepts());
 }
 
 #[test]
@@ -323,9 +329,10 @@ fn a_kill_at_any_step_of_a_change_of_generation_leaves_a_worker_that_accepts() {
         running.until_worker_accepts();
         let old = running.pids()[0];
         running.ask(SupervisorCommand::Reload);
-        // From before the front end accepts to after the new worker does.
+        // The steps cover the time from before the front end accepts until after the new worker
+        // does.
         while_(step * 15);
-        // The old one, or whichever has been started last.
+        // The victim is the old worker, or the worker that was started last.
         let victim = match running.pids().last() {
             Some(last) if step % 2 == 1 => *last,
             _ => old,
@@ -336,7 +343,7 @@ fn a_kill_at_any_step_of_a_change_of_generation_leaves_a_worker_that_accepts() {
         for _ in 0..5 {
             assert_eq!(running.get("/slot").status, 200, "step {step}");
         }
-        until("the reload is over", || {
+        wait_until("the reload is over", || {
             running.pids().len() == 1 && running.pids()[0] != 0 && !running.front_end_accepts()
         });
     }

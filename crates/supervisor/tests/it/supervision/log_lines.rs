@@ -1,10 +1,10 @@
-//! What the supervisor tells of its workers.
+//! Tests of the supervisor's log lines about its workers.
 
 use std::time::Duration;
 
 use rookery_supervisor::{Outcome, RecyclePolicy, SupervisorCommand, Timeouts};
+use rookery_test_support::wait_until;
 
-use crate::support::frontend::until;
 use crate::support::running_supervisor::{Running, Wish, is_told, lives, send_signal};
 
 #[test]
@@ -12,15 +12,15 @@ fn starts_and_ends_are_told_with_what_there_was_of_a_worker() {
     let recycle = RecyclePolicy { requests: Some(50), ..RecyclePolicy::default() };
     let running = Running::new(Wish { workers: 1, recycle, ..Wish::default() });
     let first = running.pids()[0];
-    until("it is told", || is_told(&[&format!("worker 0 ({first}) is ready, ")]));
+    wait_until("it is told", || is_told(&[&format!("worker 0 ({first}) is ready, ")]));
     let mut client = running.connect();
-    until("it is another", || client.get("/pid").text() != first.to_string());
-    until("its end is told", || {
+    wait_until("it is another", || client.get("/pid").text() != first.to_string());
+    wait_until("its end is told", || {
         is_told(&[&format!("worker 0 ({first}) ended with status 0, as it was to; it had ")])
     });
     let second = running.pids()[0];
     send_signal(second, libc::SIGKILL);
-    until("a death is", || {
+    wait_until("a death is", || {
         is_told(&[&format!("worker 0 ({second}) was ended by SIGKILL"), "MB of memory at the most"])
     });
 }
@@ -32,9 +32,9 @@ fn what_r_is_long_at_is_told_and_when_it_is_over() {
     let mut client = running.connect();
     let begun = std::thread::spawn(move || client.get("/sleep/13000"));
     let said = format!("the R of worker 0 ({pid}) has been busy for 1");
-    until("it is told", || is_told(&[&said, "with GET /sleep/13000: it waits"]));
+    wait_until("it is told", || is_told(&[&said, "with GET /sleep/13000: it waits"]));
     assert_eq!(begun.join().unwrap().status, 200);
-    until("its end is", || {
+    wait_until("its end is", || {
         is_told(&[&format!("the R of worker 0 ({pid}) has come to an end with that")])
     });
 }
@@ -48,9 +48,9 @@ fn what_an_end_waits_for_is_told() {
     assert_eq!(client.upgrade("/ws").status, 101);
     running.ask(SupervisorCommand::Reload);
     let said = format!("worker 0 ({first}) is to end: waiting for 0 requests and 1 WebSocket, ");
-    until("it is told of a worker", || is_told(&[&said]));
+    wait_until("it is told of a worker", || is_told(&[&said]));
     running.ask(SupervisorCommand::Stop);
-    until("it is told of all", || is_told(&["ending: waiting for 1 connection, "]));
+    wait_until("it is told of all", || is_told(&["ending: waiting for 1 connection, "]));
     running.ask(SupervisorCommand::Stop);
     assert_eq!(running.outcome(), Outcome::Stopped);
     assert!(!lives(first));
@@ -59,9 +59,9 @@ fn what_an_end_waits_for_is_told() {
 #[test]
 fn an_r_that_does_not_come_for_what_waits_for_it_is_replaced_and_another_answers() {
     let mode = |start| if start == 0 { "stalls" } else { "" };
-    // The request waits in the worker for as long as it takes until that is known.
-    let queue_time = Duration::from_secs(120);
-    let running = Running::new(Wish { workers: 1, mode, queue_time, ..Wish::default() });
+    // The request waits in the worker until the supervisor notices that R does not take it.
+    let queue_timeout = Duration::from_secs(120);
+    let running = Running::new(Wish { workers: 1, mode, queue_timeout, ..Wish::default() });
     let first = running.pids()[0];
     let reply = running.get("/pid");
     assert_eq!((reply.status, reply.text() == first.to_string()), (200, false));

@@ -1,10 +1,11 @@
-//! Rolling reloads.
+//! Tests of rolling reloads.
 
 use std::time::Duration;
 
 use rookery_supervisor::{Outcome, RecyclePolicy, SupervisorCommand, Timeouts};
+use rookery_test_support::client::Client;
+use rookery_test_support::wait_until;
 
-use crate::support::frontend::{Client, until};
 use crate::support::running_supervisor::{
     Load, Running, Wish, is_told, lives, send_signal, while_,
 };
@@ -16,10 +17,10 @@ fn a_reload_replaces_all_and_no_request_fails() {
     for generation in 1..=20 {
         let before = running.pids();
         running.ask(SupervisorCommand::Reload);
-        until("all are others", || {
+        wait_until("all are others", || {
             running.pids().len() == 3 && running.pids().iter().all(|pid| !before.contains(pid))
         });
-        until("the others have gone", || before.iter().all(|pid| !lives(*pid)));
+        wait_until("the others have gone", || before.iter().all(|pid| !lives(*pid)));
         assert_eq!(running.get("/environment/ROOKERY_GENERATION").text(), generation.to_string());
     }
     let seen = load.end();
@@ -36,7 +37,7 @@ fn a_reload_that_fails_changes_nothing() {
     let before = running.pids();
     let load = Load::start(running.address, 4, "/sleep/1");
     running.ask(SupervisorCommand::Reload);
-    until("it is told", || {
+    wait_until("it is told", || {
         is_told(&["the reload has failed: the new worker 0", "ended with status 1"])
     });
     while_(200);
@@ -51,11 +52,11 @@ fn without_one_more_the_old_ends_before_the_new_is_started_and_no_request_fails(
     for generation in 1..=3 {
         let before = running.pids();
         running.ask(SupervisorCommand::Reload);
-        until("all are others", || {
+        wait_until("all are others", || {
             running.pids().len() == 2 && running.pids().iter().all(|pid| !before.contains(pid))
         });
         let told = format!("reloaded: all workers are of generation {generation}");
-        until("it is told", || is_told(&[&told]));
+        wait_until("it is told", || is_told(&[&told]));
         assert_eq!(running.get("/environment/ROOKERY_GENERATION").text(), generation.to_string());
     }
     let seen = load.end();
@@ -69,31 +70,31 @@ fn a_reload_without_one_more_stops_at_the_first_that_does_not_start() {
     let running = Running::new(Wish { workers: 2, surges: false, mode, ..Wish::default() });
     let before = running.pids();
     running.ask(SupervisorCommand::Reload);
-    until("it is told", || {
+    wait_until("it is told", || {
         is_told(&[
             "the reload has failed: the new worker",
             "Those that it has not come to serve on",
         ])
     });
-    // The one that did not start is tried again, and the other has been left alone.
-    until("both serve", || running.pids().len() == 2);
+    // The worker that failed to start is started again, and the other old worker stays.
+    wait_until("both serve", || running.pids().len() == 2);
     let kept = running.pids().iter().filter(|pid| before.contains(pid)).count();
     assert_eq!(kept, 1);
     running.ask(SupervisorCommand::Reload);
-    until("both are others", || {
+    wait_until("both are others", || {
         running.pids().len() == 2 && running.pids().iter().all(|pid| !before.contains(pid))
     });
 }
 
-/// A start that fails when there were two before it.
+/// Returns the mode of a start, which fails if there were two starts before it.
 fn only_two_start(starts: usize) -> &'static str {
     if starts < 2 { "" } else { "fails" }
 }
 
-/// Until some have failed to start; whoever serves answers meanwhile.
+/// Sends requests, which must succeed, until two more starts have failed.
 fn answers_while_starts_fail(running: &Running) {
     let most = running.beside.lock().unwrap().len() + 2;
-    until("others have failed", || {
+    wait_until("others have failed", || {
         assert_eq!(running.get("/pid").status, 200);
         running.beside.lock().unwrap().len() >= most
     });
@@ -107,7 +108,7 @@ fn without_one_more_the_last_that_serves_stays_however_often_a_broken_app_is_rel
     for _ in 0..2 {
         running.ask(SupervisorCommand::Reload);
         answers_while_starts_fail(&running);
-        // The last of them has ended by now, and the next is not due.
+        // After this time, the last failed start has ended, and the next one is not due.
         while_(300);
     }
     let pids = running.pids();
@@ -125,7 +126,7 @@ fn without_one_more_the_last_that_serves_is_not_replaced_for_its_requests() {
         ..Wish::default()
     });
     let before = running.pids();
-    until("one has ended", || {
+    wait_until("one has ended", || {
         assert_eq!(running.get("/pid").status, 200);
         running.pids().len() == 1
     });
@@ -142,9 +143,9 @@ fn what_was_begun_is_answered_by_who_began_it() {
     let begun = std::thread::spawn(move || client.get("/sleep/1500"));
     while_(200);
     running.ask(SupervisorCommand::Reload);
-    until("another serves", || running.get("/pid").text() != before[0].to_string());
+    wait_until("another serves", || running.get("/pid").text() != before[0].to_string());
     assert_eq!(begun.join().unwrap().status, 200);
-    until("the first has gone", || !lives(before[0]));
+    wait_until("the first has gone", || !lives(before[0]));
 }
 
 #[test]
@@ -155,25 +156,25 @@ fn a_websocket_holds_a_worker_until_the_drain_is_over() {
     let mut client = running.connect();
     assert_eq!(client.upgrade("/ws").status, 101);
     running.ask(SupervisorCommand::Reload);
-    until("another serves", || running.get("/pid").text() != before[0].to_string());
+    wait_until("another serves", || running.get("/pid").text() != before[0].to_string());
     client.message(1, b"still there");
-    assert_eq!(client.frame(), (1, b"still there".to_vec()));
-    let (opcode, payload) = client.frame();
+    assert_eq!(client.frame_after_pings(), (1, b"still there".to_vec()));
+    let (opcode, payload) = client.frame_after_pings();
     assert_eq!((opcode, u16::from_be_bytes([payload[0], payload[1]])), (8, 1012));
-    until("the first has gone", || !lives(before[0]));
+    wait_until("the first has gone", || !lives(before[0]));
 }
 
-/// Long enough for any machine.
+/// A time that no test reaches, even on a slow machine.
 const HOURS: Option<Duration> = Some(Duration::from_secs(4 * 3600));
 
-/// Whether a WebSocket is open: what is sent comes back.
+/// Returns true if a WebSocket is open, so that the worker returns a message.
 fn echoes(client: &mut Client) -> bool {
     client.message(1, b"still there");
-    client.frame() == (1, b"still there".to_vec())
+    client.frame_after_pings() == (1, b"still there".to_vec())
 }
 
 fn is_told_to_come_back(client: &mut Client) -> bool {
-    let (opcode, payload) = client.frame();
+    let (opcode, payload) = client.frame_after_pings();
     (opcode, u16::from_be_bytes([payload[0], payload[1]])) == (8, 1012)
 }
 
@@ -186,13 +187,13 @@ fn a_websocket_may_be_waited_for_longer_than_a_request() {
     let mut client = running.connect();
     assert_eq!(client.upgrade("/ws").status, 101);
     running.ask(SupervisorCommand::Reload);
-    until("another serves", || running.get("/pid").text() != before[0].to_string());
-    // It would have ended by now: without sessions it does.
+    wait_until("another serves", || running.get("/pid").text() != before[0].to_string());
+    // Without a WebSocket, the worker would have ended by now.
     std::thread::sleep(drain * 5);
     assert!(echoes(&mut client) && lives(before[0]));
-    // What they are waited for is over when the last has gone.
+    // The worker ends as soon as its last WebSocket is closed.
     drop(client);
-    until("the first has gone", || !lives(before[0]));
+    wait_until("the first has gone", || !lives(before[0]));
 }
 
 #[test]
@@ -206,12 +207,12 @@ fn of_each_place_one_worker_waits_for_its_websockets() {
         let mut client = running.connect();
         assert_eq!(client.upgrade("/ws").status, 101);
         running.ask(SupervisorCommand::Reload);
-        until("another serves", || running.get("/pid").text() != own);
+        wait_until("another serves", || running.get("/pid").text() != own);
         pids.push(own.parse().unwrap());
         clients.push(client);
     }
     assert!(is_told_to_come_back(&mut clients[0]));
-    until("the first has gone", || !lives(pids[0]));
+    wait_until("the first has gone", || !lives(pids[0]));
     assert!(echoes(&mut clients[1]) && lives(pids[1]));
 }
 
@@ -229,7 +230,7 @@ fn websockets_may_be_waited_for_less_long_than_requests_and_no_longer_where_nobo
         running.ask(SupervisorCommand::Reload);
         assert!(is_told_to_come_back(&mut client));
         drop(client);
-        until("the first has gone", || !lives(before[0]));
+        wait_until("the first has gone", || !lives(before[0]));
     }
 }
 
@@ -252,7 +253,7 @@ fn websockets_of_a_worker_that_is_replaced_are_all_told_before_it_ends() {
             let mut client = running.connect();
             assert_eq!(client.upgrade("/ws").status, 101);
             std::thread::spawn(move || {
-                let (opcode, payload) = client.frame();
+                let (opcode, payload) = client.frame_after_pings();
                 assert_eq!((opcode, u16::from_be_bytes([payload[0], payload[1]])), (8, 1012));
             })
         })
@@ -261,7 +262,7 @@ fn websockets_of_a_worker_that_is_replaced_are_all_told_before_it_ends() {
     for client in clients {
         client.join().unwrap();
     }
-    until("the first has gone", || !lives(before[0]));
+    wait_until("the first has gone", || !lives(before[0]));
 }
 
 #[test]
@@ -270,14 +271,14 @@ fn a_stop_in_a_reload_and_two_reloads_at_once() {
     let before = running.pids();
     running.ask(SupervisorCommand::Reload);
     running.ask(SupervisorCommand::Reload);
-    until("both are others", || {
+    wait_until("both are others", || {
         let pids = running.pids();
         pids.len() == 2 && pids.iter().all(|pid| !before.contains(pid))
     });
     running.ask(SupervisorCommand::Reload);
     let pids = running.pids();
     assert_eq!(running.stop(), Outcome::Stopped);
-    until("all have gone", || pids.iter().all(|pid| !lives(*pid)));
+    wait_until("all have gone", || pids.iter().all(|pid| !lives(*pid)));
 }
 
 #[test]
@@ -288,9 +289,9 @@ fn a_reload_that_was_asked_for_since_outlives_the_failure_of_the_one_before() {
     let before = running.pids();
     running.ask(SupervisorCommand::Reload);
     while_(500);
-    // The app has been mended.
+    // From now on, starts of the app succeed.
     running.ask(SupervisorCommand::Reload);
-    until("both are others", || {
+    wait_until("both are others", || {
         let pids = running.pids();
         pids.len() == 2 && pids.iter().all(|pid| !before.contains(pid))
     });
@@ -304,20 +305,20 @@ fn a_reload_may_have_another_plan() {
     let before = running.pids();
     let busy = Timeouts { busy: Some(Duration::from_millis(500)), ..Timeouts::default() };
     running.change(Wish { workers: 3, spares: 0, times: busy, ..Wish::default() });
-    until("there are three others", || {
+    wait_until("there are three others", || {
         running.pids().len() == 3 && running.pids().iter().all(|pid| !before.contains(pid))
     });
-    until("it is told", || is_told(&["reloaded: all workers are of generation 1"]));
+    wait_until("it is told", || is_told(&["reloaded: all workers are of generation 1"]));
     assert_eq!(running.get("/environment/ROOKERY_WORKER_COUNT").text(), "3");
-    // Timeouts are those of the new plan.
+    // The timeouts of the new configuration apply.
     assert_eq!(running.get("/sleep/600000").status, 504);
-    // A number that a signal has asked for stays unless the plan has another one than before.
+    // A number of workers that was set by a signal stays, unless the configured number changes.
     running.ask(SupervisorCommand::More);
-    until("there are four", || running.pids().len() == 4);
+    wait_until("there are four", || running.pids().len() == 4);
     running.change(Wish { workers: 3, ..Wish::default() });
-    until("it is told", || is_told(&["reloading: 4 workers"]));
+    wait_until("it is told", || is_told(&["reloading: 4 workers"]));
     running.change(wish());
-    until("one is left", || running.pids().len() == 1);
+    wait_until("one is left", || running.pids().len() == 1);
 }
 
 #[test]
@@ -326,18 +327,18 @@ fn a_reload_that_fails_leaves_the_number_of_workers() {
         let running = Running::new(Wish { workers: 3, ..Wish::default() });
         let before = running.pids();
         running.change(Wish { workers, mode: |_| "fails", ..Wish::default() });
-        until("it has failed", || running.has_told(&["the reload has failed"]));
-        // A start more would be told by now.
+        wait_until("it has failed", || running.has_told(&["the reload has failed"]));
+        // Another start would be logged within this time.
         while_(300);
         assert_eq!(running.pids(), before, "{workers}");
         assert!(!running.has_told(&["one worker"]), "{workers}");
-        // What is asked for next counts from there.
+        // The next change counts from the unchanged number of workers.
         running.change(Wish { workers, ..Wish::default() });
-        until("there are as many", || {
+        wait_until("there are as many", || {
             running.pids().len() == workers as usize
                 && running.pids().iter().all(|pid| !before.contains(pid))
         });
-        // Each was started once.
+        // Each worker was started once.
         let ready = running.times_told(&["is ready"]);
         assert_eq!(ready, 3 + 3 + workers.saturating_sub(3) as usize, "{workers}");
     }
@@ -352,11 +353,11 @@ fn a_worker_that_is_killed_during_its_replacement_is_told_and_the_reload_goes_on
     });
     let old = running.pids()[0];
     running.ask(SupervisorCommand::Reload);
-    until("it has begun", || running.has_told(&["reloading"]));
+    wait_until("it has begun", || running.has_told(&["reloading"]));
     while_(50);
     send_signal(old, libc::SIGKILL);
-    until("it is told", || running.has_told(&["was ended by SIGKILL", "is being started"]));
-    until("the reload is over", || {
+    wait_until("it is told", || running.has_told(&["was ended by SIGKILL", "is being started"]));
+    wait_until("the reload is over", || {
         running.has_told(&["reloaded: all workers are of generation 1"])
     });
     assert_eq!(running.get("/slot").status, 200);
@@ -369,13 +370,13 @@ fn a_reload_that_mends_an_app_whose_workers_have_all_failed_is_told() {
     for pid in running.pids() {
         send_signal(pid, libc::SIGKILL);
     }
-    until("both have failed again", || {
+    wait_until("both have failed again", || {
         running.pids().is_empty() && running.times_told(&["ended with status 1"]) >= 2
     });
     running.change(Wish { workers: 2, ..Wish::default() });
-    until("both serve", || running.pids().len() == 2);
-    until("it is told", || running.has_told(&["reloaded: all workers are of generation 1"]));
-    // Once.
+    wait_until("both serve", || running.pids().len() == 2);
+    wait_until("it is told", || running.has_told(&["reloaded: all workers are of generation 1"]));
+    // The reload is reported only once.
     while_(200);
     assert_eq!(running.times_told(&["reloaded: "]), 1);
 }

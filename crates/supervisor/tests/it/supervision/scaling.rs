@@ -1,11 +1,11 @@
-//! One worker more, and one less, while it serves.
+//! Tests of adding and removing a worker while the server runs.
 
 use rookery_supervisor::{Availability, SupervisorCommand};
+use rookery_test_support::wait_until;
 
-use crate::support::frontend::until;
 use crate::support::running_supervisor::{Load, Running, Wish, lives, send_signal};
 
-/// The epochs of those that are given requests, in order.
+/// Returns the epochs of the workers that get requests, in order.
 fn epochs(running: &Running) -> Vec<u64> {
     let mut epochs: Vec<u64> =
         running.registry.backends().iter().map(|backend| backend.epoch).collect();
@@ -13,7 +13,7 @@ fn epochs(running: &Running) -> Vec<u64> {
     epochs
 }
 
-/// The WebSockets of a start.
+/// Returns the number of WebSockets of the worker with this epoch.
 fn sessions(running: &Running, epoch: u64) -> usize {
     running.registry.backends().iter().find(|it| it.epoch == epoch).map_or(0, |it| it.load().1)
 }
@@ -23,23 +23,25 @@ fn one_more_serves_and_one_less_does_not_and_no_request_fails() {
     let running = Running::new(Wish { workers: 2, ..Wish::default() });
     let load = Load::start(running.address, 4, "/pid");
     running.ask(SupervisorCommand::More);
-    until("there are three", || running.registry.backends().len() == 3);
+    wait_until("there are three", || running.registry.backends().len() == 3);
     let before = running.pids();
     assert_eq!(running.get("/environment/ROOKERY_WORKER_COUNT").status, 200);
     running.ask(SupervisorCommand::Fewer);
-    // The youngest, since none has a session.
-    until("there are two", || epochs(&running) == [1, 2]);
+    // The youngest worker is removed, since none has a session.
+    wait_until("there are two", || epochs(&running) == [1, 2]);
     running.ask(SupervisorCommand::Fewer);
-    until("there is one", || epochs(&running) == [1]);
+    wait_until("there is one", || epochs(&running) == [1]);
     running.ask(SupervisorCommand::Fewer);
-    until("the last stays", || running.has_told(&["there is one worker, which stays"]));
+    wait_until("the last stays", || running.has_told(&["there is one worker, which stays"]));
     let last = running.pids();
-    until("the others have ended", || before.iter().all(|pid| last.contains(pid) || !lives(*pid)));
-    // The place of one that was given up is taken again.
+    wait_until("the others have ended", || {
+        before.iter().all(|pid| last.contains(pid) || !lives(*pid))
+    });
+    // The slot of a removed worker is used again.
     running.ask(SupervisorCommand::More);
-    until("there are two again", || epochs(&running) == [1, 4]);
+    wait_until("there are two again", || epochs(&running) == [1, 4]);
     running.ask(SupervisorCommand::Reload);
-    until("both are new", || epochs(&running) == [5, 6]);
+    wait_until("both are new", || epochs(&running) == [5, 6]);
     let seen = load.end();
     assert!(seen.iter().all(|status| *status == 200), "{seen:?}");
 }
@@ -52,19 +54,19 @@ fn of_several_the_one_with_the_fewest_sessions_goes() {
         assert_eq!(page.upgrade("/ws").status, 101);
         page
     };
-    // The second goes where the first is not.
+    // The second WebSocket goes to the other worker.
     let all = || sessions(&running, 1) + sessions(&running, 2);
     let first = open();
-    until("it is counted", || all() == 1);
+    wait_until("it is counted", || all() == 1);
     let is_of_oldest = sessions(&running, 1) == 1;
     let second = open();
-    until("it is counted", || all() == 2);
+    wait_until("it is counted", || all() == 2);
     assert_eq!((sessions(&running, 1), sessions(&running, 2)), (1, 1));
     let (of_oldest, _of_youngest) = if is_of_oldest { (first, second) } else { (second, first) };
     drop(of_oldest);
-    until("it is gone", || sessions(&running, 1) == 0);
+    wait_until("it is gone", || sessions(&running, 1) == 0);
     running.ask(SupervisorCommand::Fewer);
-    until("the one without a session goes", || epochs(&running) == [2]);
+    wait_until("the one without a session goes", || epochs(&running) == [2]);
     assert_eq!(sessions(&running, 2), 1);
 }
 
@@ -72,12 +74,12 @@ fn of_several_the_one_with_the_fewest_sessions_goes() {
 fn with_spares_one_of_them_serves_at_once_and_as_many_are_left_as_were_wanted() {
     let running = Running::new(Wish { workers: 1, spares: 1, ..Wish::default() });
     running.ask(SupervisorCommand::More);
-    until("there are two", || running.registry.backends().len() == 2);
+    wait_until("there are two", || running.registry.backends().len() == 2);
     running.ask(SupervisorCommand::Fewer);
-    until("there is one", || running.registry.backends().len() == 1);
+    wait_until("there is one", || running.registry.backends().len() == 1);
     running.ask(SupervisorCommand::Fewer);
     running.ask(SupervisorCommand::More);
-    until("there are two again", || running.registry.backends().len() == 2);
+    wait_until("there are two again", || running.registry.backends().len() == 2);
 }
 
 #[test]
@@ -85,9 +87,9 @@ fn one_that_never_became_ready_goes_before_those_that_serve() {
     let mode = |start| if start < 2 { "" } else { "never ready" };
     let running = Running::new(Wish { workers: 2, mode, ..Wish::default() });
     running.ask(SupervisorCommand::More);
-    until("it is told", || running.has_told(&["one worker more: 3"]));
+    wait_until("it is told", || running.has_told(&["one worker more: 3"]));
     running.ask(SupervisorCommand::Fewer);
-    until("it is ended", || running.has_told(&["one worker less: 2"]));
+    wait_until("it is ended", || running.has_told(&["one worker less: 2"]));
     assert_eq!(epochs(&running), [1, 2]);
     assert_eq!(running.get("/pid").status, 200);
 }
@@ -98,10 +100,10 @@ fn one_that_is_stopped_goes_before_a_younger_one_that_answers() {
     let oldest = running.registry.backends().iter().find(|it| it.epoch == 1).cloned().unwrap();
     let pid = i32::try_from(oldest.scoreboard.read().pid).unwrap();
     send_signal(pid, libc::SIGSTOP);
-    until("it is known", || oldest.standing() != Availability::Ready);
+    wait_until("it is known", || oldest.availability() != Availability::Ready);
     running.ask(SupervisorCommand::Fewer);
-    until("it is told", || running.has_told(&["one worker less: 1"]));
+    wait_until("it is told", || running.has_told(&["one worker less: 1"]));
     send_signal(pid, libc::SIGCONT);
-    until("it goes", || epochs(&running) == [2]);
+    wait_until("it goes", || epochs(&running) == [2]);
     assert_eq!(running.get("/slot").status, 200);
 }

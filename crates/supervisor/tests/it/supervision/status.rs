@@ -1,12 +1,12 @@
-//! What the admin listener says of workers that run, are busy, and have died.
+//! Tests of the admin listener's reports about workers that run, are busy or have crashed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_supervisor::{Outcome, ReadinessPolicy, SupervisorCommand, Timeouts};
+use rookery_test_support::wait_until;
 
 use crate::support::admin::Admin;
-use crate::support::frontend::until;
 use crate::support::running_supervisor::{Load, Running, Wish, is_told, send_signal};
 
 #[test]
@@ -27,7 +27,7 @@ fn the_page_for_operators_names_every_metric_and_no_other() {
         .filter_map(|line| line.strip_prefix("# TYPE rookery_")?.split(' ').next())
         .collect();
     told.sort_unstable();
-    // What there is once it has started.
+    // This metric exists only once the supervisor has started.
     named.retain(|name| *name != "start_time_seconds");
     assert_eq!(named, told);
 }
@@ -38,7 +38,7 @@ fn what_r_does_is_told_while_it_is_busy() {
     let admin = Admin::of(&running);
     let mut client = running.connect();
     let busy = std::thread::spawn(move || client.get("/sleep/1500?secret=1"));
-    until("one is busy", || {
+    wait_until("one is busy", || {
         admin.json()["workers"]
             .as_array()
             .unwrap()
@@ -75,7 +75,7 @@ fn what_r_does_is_told_while_it_is_busy() {
     );
     assert!(table.lines().all(|line| line.trim_end() == line), "{table}");
     assert_eq!(busy.join().unwrap().status, 200);
-    until("it is answered", || {
+    wait_until("it is answered", || {
         admin.json()["workers"].as_array().unwrap().iter().all(|it| it["in_flight"] == 0)
     });
     assert_eq!(admin.metric("rookery_requests_total{class=\"2xx\"}"), Some(1.0));
@@ -95,10 +95,10 @@ fn the_share_of_time_in_which_r_is_busy_is_told() {
         || admin.metric("rookery_worker_busy_ratio{slot=\"0\"}").filter(|share| *share <= 1.0);
     assert!(share().is_some());
     let load = Load::start(running.address, 1, "/sleep/50");
-    until("it is busy for most of the time", || share() > Some(0.5));
+    wait_until("it is busy for most of the time", || share() > Some(0.5));
     assert!(admin.worker(0)["busy_ratio"].as_f64().is_some());
     assert!(load.end().iter().all(|status| *status == 200));
-    until("it is not", || share() < Some(0.5));
+    wait_until("it is not", || share() < Some(0.5));
 }
 
 #[test]
@@ -107,19 +107,19 @@ fn it_is_ready_when_as_many_workers_are_as_have_to_be_and_says_as_wished_that_it
     let times = Timeouts { delay: Duration::from_secs(600), ..Timeouts::default() };
     let mut running = Running::new(Wish { workers: 2, mode, times, ..Wish::default() });
     let admin = Admin::with(&running.registry, ReadinessPolicy { min_ready: 2, drain_status: 404 });
-    until("it is ready", || admin.get("/-/ready").status == 200);
+    wait_until("it is ready", || admin.get("/-/ready").status == 200);
     let first = admin.worker(0)["pid"].as_i64().unwrap();
     send_signal(i32::try_from(first).unwrap(), libc::SIGKILL);
-    until("one is missing", || {
+    wait_until("one is missing", || {
         admin.get("/-/ready").text().ends_with(": 1 of 2 workers are ready\n")
     });
     assert_eq!(admin.get("/-/ready").status, 503);
     assert_eq!(admin.get("/-/live").status, 200);
-    // What is not wanted need not be ready.
+    // The removed worker need not be ready.
     running.ask(SupervisorCommand::Fewer);
-    until("one is enough", || admin.get("/-/ready").status == 200);
+    wait_until("one is enough", || admin.get("/-/ready").status == 200);
     running.ask(SupervisorCommand::Stop);
-    until("it says that it ends", || admin.get("/-/ready").status == 404);
+    wait_until("it says that it ends", || admin.get("/-/ready").status == 404);
     assert_eq!(running.get("/pid").status, 200);
     assert_eq!(running.stop(), Outcome::Stopped);
 }
@@ -128,9 +128,9 @@ fn it_is_ready_when_as_many_workers_are_as_have_to_be_and_says_as_wished_that_it
 fn a_spare_is_counted_as_one() {
     let running = Running::new(Wish { workers: 1, spares: 2, ..Wish::default() });
     let admin = Admin::of(&running);
-    until("there are two", || admin.metric("rookery_workers{state=\"spare\"}") == Some(2.0));
+    wait_until("there are two", || admin.metric("rookery_workers{state=\"spare\"}") == Some(2.0));
     assert_eq!(admin.metric("rookery_workers{state=\"ready\"}"), Some(1.0));
-    // Every process is in some state.
+    // Each process is counted in exactly one state.
     let text = admin.get("/metrics").text();
     let values =
         text.lines().filter_map(|line| line.strip_prefix("rookery_workers{")?.split_once("} "));
@@ -143,7 +143,7 @@ fn an_end_is_told_with_its_reason_and_a_stopped_worker_as_suspended() {
     let admin = Admin::of(&running);
     let first = admin.worker(0)["pid"].as_i64().unwrap();
     send_signal(i32::try_from(first).unwrap(), libc::SIGKILL);
-    until("another has come", || {
+    wait_until("another has come", || {
         admin.worker(0)["restarts"] == 1 && admin.worker(0)["state"] == "ready"
     });
     let last = &admin.worker(0)["last_exit"];
@@ -159,11 +159,11 @@ fn an_end_is_told_with_its_reason_and_a_stopped_worker_as_suspended() {
     assert!(admin.get("/status.txt").text().contains("before: was ended by SIGKILL (killed), "));
     let second = i32::try_from(admin.worker(1)["pid"].as_i64().unwrap()).unwrap();
     send_signal(second, libc::SIGSTOP);
-    until("it is known", || admin.worker(1)["state"] == "suspended");
-    // Whoever stops one R has not stopped the server.
+    wait_until("it is known", || admin.worker(1)["state"] == "suspended");
+    // A suspended worker does not make the server fail its readiness probe.
     assert_eq!(admin.get("/-/ready").status, 200);
     send_signal(second, libc::SIGCONT);
-    until("it is back", || admin.worker(1)["state"] == "ready");
+    wait_until("it is back", || admin.worker(1)["state"] == "ready");
 }
 
 #[test]
@@ -175,12 +175,12 @@ fn reloads_are_told_and_what_was_wrong_with_the_last() {
     let admin = Admin::of(&running);
     let load = Load::start(running.address, 2, "/slot");
     running.ask(SupervisorCommand::Reload);
-    until("it is over", || admin.json()["reload"]["succeeded"] == 1);
+    wait_until("it is over", || admin.json()["reload"]["succeeded"] == 1);
     assert_eq!(admin.json()["generation"], 1);
-    until("those before have gone", || admin.json()["workers"].as_array().unwrap().len() == 2);
+    wait_until("those before have gone", || admin.json()["workers"].as_array().unwrap().len() == 2);
     assert_eq!(admin.worker(0)["last_exit"]["reason"], "reload");
     running.ask(SupervisorCommand::Reload);
-    until("it has failed", || admin.json()["reload"]["failed"] == 1);
+    wait_until("it has failed", || admin.json()["reload"]["failed"] == 1);
     let status = admin.json();
     assert_eq!(status["reload"]["state"], "idle");
     assert!(
@@ -196,7 +196,7 @@ fn a_reload_that_is_refused_counts_as_failed_and_replaces_no_worker() {
     let running = Running::new(Wish::default());
     let (admin, before) = (Admin::of(&running), running.pids());
     running.ask(SupervisorCommand::RefuseReload("line 3 is wrong".to_owned()));
-    until("it has failed", || admin.json()["reload"]["failed"] == 1);
+    wait_until("it has failed", || admin.json()["reload"]["failed"] == 1);
     let status = admin.json();
     assert_eq!((&status["reload"]["state"], &status["generation"]), (&"idle".into(), &0.into()));
     assert_eq!(status["reload"]["last_error"], "line 3 is wrong");
@@ -212,17 +212,17 @@ fn probes_follow_the_supervisor_and_a_loop_of_crashes_is_no_reason_to_end_it() {
         ..Wish::default()
     });
     let admin = Admin::of(&running);
-    until("it has started", || admin.get("/-/startup").status == 200);
-    until("it is ready", || admin.get("/-/ready").status == 200);
+    wait_until("it has started", || admin.get("/-/startup").status == 200);
+    wait_until("it is ready", || admin.get("/-/ready").status == 200);
     send_signal(running.pids()[0], libc::SIGKILL);
-    until("it waits", || {
+    wait_until("it waits", || {
         admin.worker(0)["state"] == "backing_off" && admin.worker(0)["starts_in_ms"].is_number()
     });
     let probes = ["/-/live", "/-/startup", "/-/ready"].map(|path| admin.get(path).status);
     assert_eq!(probes, [200, 200, 503]);
     assert!(admin.get("/status.txt").text().contains("starts in "));
     assert_eq!(admin.metric("rookery_workers{state=\"ready\"}"), Some(0.0));
-    until("it is a loop", || {
+    wait_until("it is a loop", || {
         is_told(&["worker 0 ends again and again"])
             || admin.worker(0)["restarts"].as_u64() > Some(2)
     });
@@ -234,12 +234,12 @@ fn probes_follow_the_supervisor_and_a_loop_of_crashes_is_no_reason_to_end_it() {
 fn a_spare_is_told_as_one_until_it_serves() {
     let running = Running::new(Wish { workers: 1, spares: 1, ..Wish::default() });
     let admin = Admin::of(&running);
-    until("there is one", || admin.metric("rookery_workers{state=\"spare\"}") == Some(1.0));
+    wait_until("there is one", || admin.metric("rookery_workers{state=\"spare\"}") == Some(1.0));
     assert_eq!(admin.metric("rookery_workers{state=\"ready\"}"), Some(1.0));
     let spare = (0..2).find(|slot| admin.worker(*slot)["state"] == "spare").unwrap();
     send_signal(running.pids()[0], libc::SIGKILL);
-    until("it serves", || admin.worker(spare)["state"] == "ready");
-    until("the other is one", || admin.worker(1 - spare)["state"] == "spare");
+    wait_until("it serves", || admin.worker(spare)["state"] == "ready");
+    wait_until("the other is one", || admin.worker(1 - spare)["state"] == "spare");
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn whose_r_was_busy_for_too_long_is_told() {
     let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let admin = Admin::of(&running);
     assert_eq!(running.get("/sleep/600000").status, 504);
-    until("it is ended", || {
+    wait_until("it is ended", || {
         admin.metric("rookery_worker_exits_total{reason=\"stuck\"}") == Some(1.0)
     });
 }
@@ -258,13 +258,13 @@ fn it_serves_on_for_a_while_and_says_that_it_will_not_for_long() {
     let times = Timeouts { delay: Duration::from_secs(8), ..Timeouts::default() };
     let mut running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let admin = Admin::of(&running);
-    until("it is ready", || admin.get("/-/ready").status == 200);
+    wait_until("it is ready", || admin.get("/-/ready").status == 200);
     running.ask(SupervisorCommand::Stop);
-    until("it is ready no more", || admin.get("/-/ready").status == 503);
-    // Who has not heard yet comes on a new connection.
+    wait_until("it is ready no more", || admin.get("/-/ready").status == 503);
+    // A load balancer that has not noticed the probe may still open a connection.
     assert_eq!(running.get("/slot").status, 200);
     assert_eq!(running.outcome(), Outcome::Stopped);
-    // A second request to stop waits for nothing.
+    // A second request to stop skips the delay.
     let times = Timeouts { delay: Duration::from_secs(1000), ..Timeouts::default() };
     let mut running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     running.ask(SupervisorCommand::Stop);

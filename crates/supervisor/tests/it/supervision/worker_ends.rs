@@ -1,10 +1,11 @@
-//! How workers end, by themselves and when they are asked to.
+//! Tests of workers that end, by themselves or at the supervisor's request.
 
 use std::time::{Duration, Instant};
 
 use rookery_supervisor::{Outcome, RecyclePolicy, SupervisorCommand, Timeouts};
+use rookery_test_support::{TEST_TIMEOUT, wait_until};
 
-use crate::support::frontend::{PATIENCE, until};
+use crate::support::frontend::get_at_rest;
 use crate::support::running_supervisor::{
     Load, Running, Wish, is_told, lives, send_signal, while_,
 };
@@ -12,7 +13,8 @@ use crate::support::running_supervisor::{
 #[test]
 fn one_that_is_killed_is_started_again_and_no_other_request_fails() {
     let running = Running::new(Wish { workers: 3, ..Wish::default() });
-    // So long that a worker is given the next request when its reply has come.
+    // The requests take long enough for a worker to get the next request when it has responded to
+    // the last.
     let load = Load::start(running.address, 8, "/sleep/5");
     let mut kills = 0;
     for _ in 0..6 {
@@ -20,14 +22,14 @@ fn one_that_is_killed_is_started_again_and_no_other_request_fails() {
         let pid = running.pids()[0];
         send_signal(pid, libc::SIGKILL);
         kills += 1;
-        until("three are there again", || {
+        wait_until("three are there again", || {
             running.registry.backends().len() == 3 && !running.pids().contains(&pid)
         });
     }
     let seen = load.end();
     let failed: Vec<_> = seen.iter().filter(|status| **status != 200).collect();
     assert!(seen.len() > 100, "{}", seen.len());
-    // The one that was begun.
+    // Only the request that R had begun fails at each kill.
     assert!(
         failed.len() <= kills && failed.iter().all(|status| **status == 502),
         "{failed:?} of {}",
@@ -40,11 +42,11 @@ fn one_that_is_killed_is_started_again_and_no_other_request_fails() {
 fn one_request_that_kills_kills_one_worker() {
     let running = Running::new(Wish::default());
     let reply = running.get("/die");
-    until("it is told what R was at", || {
+    wait_until("it is told what R was at", || {
         is_told(&["; R had begun with GET /die; it is started again"])
     });
     assert_eq!(reply.status, 502, "{}", reply.text());
-    until("it is there again", || running.registry.backends().len() == 2);
+    wait_until("it is there again", || running.registry.backends().len() == 2);
     assert_eq!(running.get("/pid").status, 200);
 }
 
@@ -71,12 +73,12 @@ fn one_that_does_not_end_is_killed() {
 
 #[test]
 fn a_second_stop_waits_for_nothing() {
-    let long = 10 * PATIENCE;
+    let long = 10 * TEST_TIMEOUT;
     let times = Timeouts { drain: long, stop: long, ..Timeouts::default() };
     let mut running = Running::new(Wish { times, mode: |_| "deaf", ..Wish::default() });
     let mut client = running.connect();
     let held = std::thread::spawn(move || client.get("/sleep/6000000").status);
-    until("it has begun", || {
+    wait_until("it has begun", || {
         running.registry.backends().iter().any(|backend| backend.load().0 == 1)
     });
     let began = Instant::now();
@@ -84,7 +86,7 @@ fn a_second_stop_waits_for_nothing() {
     while_(100);
     running.ask(SupervisorCommand::Stop);
     assert_eq!(running.outcome(), Outcome::Stopped);
-    assert!(began.elapsed() < 5 * PATIENCE);
+    assert!(began.elapsed() < 5 * TEST_TIMEOUT);
     assert_eq!(held.join().unwrap(), 502);
 }
 
@@ -95,7 +97,7 @@ fn what_a_worker_has_started_goes_with_it() {
     assert!(lives(child));
     let pid = running.pids()[0];
     send_signal(pid, libc::SIGKILL);
-    until("the worker's child has gone", || !lives(child));
+    wait_until("the worker's child has gone", || !lives(child));
 }
 
 #[test]
@@ -103,14 +105,16 @@ fn one_that_is_stopped_is_given_nothing_and_is_not_killed() {
     let running = Running::new(Wish::default());
     let pid = running.pids()[0];
     send_signal(pid, libc::SIGSTOP);
-    until("it is known", || is_told(&[&format!("({pid}) has been stopped")]));
+    wait_until("it is known", || is_told(&[&format!("({pid}) has been stopped")]));
     let mut client = running.connect();
     for _ in 0..50 {
         assert_ne!(client.get("/pid").text(), pid.to_string());
     }
     send_signal(pid, libc::SIGCONT);
-    until("it answers again", || is_told(&[&format!("({pid}) answers again")]));
-    until("it is given work again", || client.get_at_rest("/pid").text() == pid.to_string());
+    wait_until("it answers again", || is_told(&[&format!("({pid}) answers again")]));
+    wait_until("it is given work again", || {
+        get_at_rest(&mut client, "/pid").text() == pid.to_string()
+    });
 }
 
 #[test]
@@ -119,8 +123,8 @@ fn workers_are_replaced_before_they_have_answered_too_much() {
     let running = Running::new(Wish { recycle, ..Wish::default() });
     let first = running.pids();
     let load = Load::start(running.address, 4, "/sleep/1");
-    until("both are others", || running.pids().iter().all(|pid| !first.contains(pid)));
-    until("the first have gone", || first.iter().all(|pid| !lives(*pid)));
+    wait_until("both are others", || running.pids().iter().all(|pid| !first.contains(pid)));
+    wait_until("the first have gone", || first.iter().all(|pid| !lives(*pid)));
     let seen = load.end();
     assert!(seen.iter().all(|status| *status == 200), "{seen:?}");
     assert!(is_told(&["is replaced: it has answered"]));
@@ -131,7 +135,7 @@ fn workers_are_replaced_when_they_are_old() {
     let recycle = RecyclePolicy { age: Some(Duration::from_secs(2)), ..RecyclePolicy::default() };
     let mut running = Running::new(Wish { recycle, ..Wish::default() });
     let first = running.pids();
-    until("both are others", || running.pids().iter().all(|pid| !first.contains(pid)));
+    wait_until("both are others", || running.pids().iter().all(|pid| !first.contains(pid)));
     assert_eq!(running.stop(), Outcome::Stopped);
 }
 
@@ -141,14 +145,14 @@ fn nothing_is_left_of_many_ends() {
     for at in 0..12 {
         let pid = running.pids()[at % 2];
         send_signal(pid, libc::SIGKILL);
-        until("it is there again", || {
+        wait_until("it is there again", || {
             running.registry.backends().len() == 2 && !running.pids().contains(&pid)
         });
         assert_eq!(running.get("/pid").status, 200);
     }
     let folder = running.folder.path().join(run_folder(&running));
-    // The lock, and a socket and a folder for each.
-    until("what ended has been removed", || std::fs::read_dir(&folder).unwrap().count() == 5);
+    // The lock file, and a socket and a folder for each of two workers.
+    wait_until("what ended has been removed", || std::fs::read_dir(&folder).unwrap().count() == 5);
     assert_eq!(running.stop(), Outcome::Stopped);
 }
 

@@ -1,10 +1,10 @@
-//! Workers whose R is busy with one thing for too long.
+//! Tests of workers whose R process is busy with one task for too long.
 
 use std::time::Duration;
 
 use rookery_supervisor::Timeouts;
+use rookery_test_support::wait_until;
 
-use crate::support::frontend::until;
 use crate::support::running_supervisor::{Running, Wish, is_told, lives};
 
 fn patient_for(milliseconds: u64) -> Timeouts {
@@ -21,12 +21,12 @@ fn one_that_is_busy_for_too_long_is_ended_without_an_interrupt() {
     let before = running.pids();
     let reply = running.connect().get("/sleep/600000");
     assert_eq!((reply.status, reply.text().contains("took too long")), (504, true));
-    until("it is ended", || before.iter().any(|pid| !lives(*pid)));
-    until("another serves", || {
+    wait_until("it is ended", || before.iter().any(|pid| !lives(*pid)));
+    wait_until("another serves", || {
         running.pids().len() == 2 && running.pids().iter().all(|pid| lives(*pid))
     });
     let gone = before.iter().find(|pid| !lives(**pid)).unwrap().to_string();
-    assert!(is_told(&[&gone, "busy with one thing", "it is ended"]));
+    assert!(is_told(&[&gone, "busy with one task", "ending it"]));
     assert!(!is_told(&[&gone, "interrupted"]));
 }
 
@@ -37,16 +37,17 @@ fn one_that_does_not_come_out_of_it_is_ended_and_its_client_gets_504() {
     let mut client = running.connect();
     let reply = client.get("/sleep/600000");
     assert_eq!((reply.status, reply.text().contains("took too long")), (504, true));
-    // The other one answers meanwhile, and nobody waits for the one that does not.
+    // The other worker responds meanwhile, and no request waits for the worker that does not
+    // respond.
     for _ in 0..20 {
         assert_eq!(running.get("/slot").status, 200);
     }
-    until("it is ended", || before.iter().any(|pid| !lives(*pid)));
-    until("another serves", || {
+    wait_until("it is ended", || before.iter().any(|pid| !lives(*pid)));
+    wait_until("another serves", || {
         running.pids().len() == 2 && running.pids().iter().all(|pid| lives(*pid))
     });
     let gone = before.iter().find(|pid| !lives(**pid)).unwrap().to_string();
-    for said in ["is interrupted", "is still busy with the same: it is ended"] {
+    for said in ["interrupting it", "is still busy with the same task: ending it"] {
         assert!(is_told(&[&gone, said]), "{said}");
     }
     assert!(!is_told(&[&gone, "out of memory"]));
@@ -58,9 +59,11 @@ fn one_that_comes_out_of_it_serves_on() {
         Running::new(Wish { workers: 1, times: interrupting_after(500), ..Wish::default() });
     let before = running.pids();
     assert_eq!(running.get("/sleep/3000").status, 504);
-    // Waits for it, since there is no other.
+    // The request waits for this worker, since there is no other.
     assert_eq!(running.get("/pid").text(), before[0].to_string());
-    until("it is told", || is_told(&[&before[0].to_string(), "does something else now"]));
+    wait_until("it is told", || {
+        is_told(&[&before[0].to_string(), "has finished the task that took too long"])
+    });
     assert_eq!(running.pids(), before);
 }
 

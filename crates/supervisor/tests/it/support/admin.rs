@@ -5,9 +5,9 @@ use std::sync::Arc;
 use rookery_server::{Config, Listener, ListenerConfig, Server};
 use rookery_status::{AdminHandler, ServerInfo};
 use rookery_supervisor::{BackendRegistry, ReadinessPolicy, SupervisorStatus};
+use rookery_test_support::client::{Client, Response};
 use serde_json::Value;
 
-use crate::support::frontend::{Client, Reply};
 use crate::support::running_supervisor::Running;
 
 /// The admin listener of a supervisor.
@@ -40,10 +40,10 @@ impl Admin {
         Admin { listener, _server: server }
     }
 
-    pub(crate) fn get(&self, path: &str) -> Reply {
+    pub(crate) fn get(&self, path: &str) -> Response {
         let mut client = Client::connect(self.listener.local_addr().unwrap());
         client.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
-        client.reply("GET")
+        client.response_to("GET").unwrap()
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -60,7 +60,7 @@ impl Admin {
             .clone()
     }
 
-    /// The value of a metric, by its name and labels.
+    /// Returns the value of a metric, by its name and labels.
     pub(crate) fn metric(&self, name: &str) -> Option<f64> {
         let text = self.get("/metrics").text();
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;

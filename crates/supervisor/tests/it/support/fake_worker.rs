@@ -1,4 +1,5 @@
-//! A worker without R: a server on a Unix socket, whose application runs on one thread and writes the scoreboard, as R does.
+//! A worker without R, which is a server on a Unix socket. Its application runs on one thread and
+//! writes the scoreboard, as R does.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,14 +20,14 @@ impl AppWaker for NoWaker {
     fn wake(&self) {}
 }
 
-/// What tests hold a request with.
+/// A gate at which tests hold requests, and the counts of what the application has seen.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     opened: Mutex<bool>,
     changed: Condvar,
-    /// Requests that were begun.
+    /// The number of requests that the application has begun.
     pub(crate) begun: AtomicUsize,
-    /// Heads that were shown before their bodies.
+    /// The number of heads that the application has seen before their bodies.
     pub(crate) heads: AtomicUsize,
 }
 
@@ -46,12 +47,12 @@ impl Gate {
     }
 }
 
-/// What stands for the number of its process.
+/// Returns the number that stands for the process id of a fake worker.
 pub(crate) fn pid_of(slot: u32, epoch: u64) -> u32 {
     1000 * (slot + 1) + epoch as u32
 }
 
-/// See the module.
+/// A worker without R, in this process.
 pub(crate) struct FakeWorker {
     pub(crate) backend: Arc<Backend>,
     pub(crate) gate: Arc<Gate>,
@@ -66,7 +67,7 @@ impl FakeWorker {
         FakeWorker::with(folder, slot, epoch, ListenerConfig::default())
     }
 
-    /// One whose application sees heads: see [`head`].
+    /// Starts a worker whose application sees heads before bodies, as [`head`] describes.
     pub(crate) fn start_seeing_heads(folder: &Path, slot: u32, epoch: u64) -> FakeWorker {
         let site = ListenerConfig {
             sees_heads: true,
@@ -85,19 +86,19 @@ impl FakeWorker {
         let server = Server::new(Config::default(), Box::new(NoWaker));
         let listener = server.listen_unix(&socket, Some(0o077), site).unwrap();
         let (is_over, gate) = (Arc::new(AtomicBool::new(false)), Arc::new(Gate::default()));
-        theirs.r_is(RState::Idle, now());
+        theirs.set_r_state(RState::Idle, now());
         let thread = std::thread::spawn({
             let (link, is_over, gate) =
                 (Arc::clone(server.link()), Arc::clone(&is_over), Arc::clone(&gate));
             move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    theirs.r_is(RState::Idle, now());
+                    theirs.set_r_state(RState::Idle, now());
                     link.wait(Duration::from_millis(20));
                     while let Some(event) = link.next() {
                         if is_over.load(Ordering::Relaxed) {
                             break;
                         }
-                        theirs.r_is(RState::Busy, now());
+                        theirs.set_r_state(RState::Busy, now());
                         answer(slot, &link, &theirs, &gate, event);
                     }
                 }
@@ -120,15 +121,17 @@ impl FakeWorker {
         }
     }
 
-    /// How many connections its server has.
+    /// Returns the number of open connections of the worker's server.
     pub(crate) fn connections(&self) -> usize {
         self.listener.as_ref().map_or(0, Listener::connections)
     }
 
-    /// Ends it as a SIGKILL would: its connections break, and what its application does is not seen.
+    /// Ends the worker as SIGKILL would end a process. Its connections break, and clients get no
+    /// more of its responses.
     pub(crate) fn die(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // Before the listener, whose end is in order.
+        // The server is dropped before the listener, which would otherwise close its connections
+        // gracefully.
         drop(self.server.take());
         drop(self.listener.take());
         self.gate.open();
@@ -153,7 +156,7 @@ pub(crate) fn answer(
 ) {
     match event {
         Event::Head(exchange) => {
-            scoreboard.take();
+            scoreboard.count_taken();
             if Ticket::of_word(exchange.ticket()).is_some_and(|ticket| !scoreboard.begin(ticket)) {
                 link.send(Command::Respond(exchange));
                 return link.flush();
@@ -163,21 +166,21 @@ pub(crate) fn answer(
             link.flush();
         }
         Event::Request(exchange) if exchange.is_client_disconnected() => {
-            // As R does with a request whose client has gone.
-            scoreboard.take();
+            // R counts a request whose client has disconnected in the same way.
+            scoreboard.count_taken();
             link.send(Command::Respond(exchange));
             link.flush();
         }
         Event::Request(mut exchange) => {
-            scoreboard.take();
+            scoreboard.count_taken();
             let call = exchange
                 .header(WORKER_HEADER.as_bytes())
                 .map(|value| WorkerHeader::parse(value).unwrap());
-            // A server that has a supervisor has taken the header out.
+            // A server that has a supervisor has removed the header from the request.
             let ticket =
                 call.as_ref().and_then(|call| call.ticket).or(Ticket::of_word(exchange.ticket()));
             if ticket.is_some_and(|ticket| !scoreboard.begin(ticket)) {
-                // As R does with a request that the supervisor has withdrawn.
+                // R returns a request that the supervisor has withdrawn in the same way.
                 link.send(Command::Respond(exchange));
                 return link.flush();
             }
@@ -186,11 +189,16 @@ pub(crate) fn answer(
                 pieces(link, scoreboard, gate, exchange);
             } else {
                 reply(slot, gate, &mut exchange, call.as_ref());
-                scoreboard.done(now());
+                scoreboard.count_done(now());
                 if ticket.is_none() {
-                    // Of a client of its own.
+                    // The request is from a client that has connected to the worker itself.
                     let (handed, begun) = exchange.queue_and_start_times();
-                    scoreboard.tally().answer(exchange.response().status(), handed, begun, now());
+                    scoreboard.request_counters().record_response(
+                        exchange.response().status(),
+                        handed,
+                        begun,
+                        now(),
+                    );
                 }
                 link.send(Command::Respond(exchange));
             }
@@ -214,12 +222,13 @@ pub(crate) fn answer(
     }
 }
 
-/// Refuses what is to be larger than 10 MB or comes in chunks, as Shiny does, and holds what is for `/hold-head`.
+/// Refuses bodies of more than 10 MB and chunked bodies, as Shiny does, and holds requests for
+/// `/hold-head` at the gate.
 fn head(link: &Link, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
     if exchange.path() == b"/hold-head" {
         gate.pass();
     }
-    scoreboard.done(now());
+    scoreboard.count_done(now());
     let len =
         exchange.header(b"content-length").map(|len| String::from_utf8_lossy(len).parse::<u64>());
     if len.is_some_and(|len| len.unwrap() > 10_000_000)
@@ -276,7 +285,7 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&WorkerHe
             exchange.push_response_header(b"X-Slot", slot.to_string().as_bytes()).unwrap();
             return;
         }
-        // This one among them.
+        // The count includes this request.
         "begun" => gate.begun.load(Ordering::Relaxed).to_string().into_bytes(),
         "pid" => std::process::id().to_string().into_bytes(),
         "environment" => std::env::var(rest).unwrap_or_default().into_bytes(),
@@ -287,12 +296,12 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&WorkerHe
             Vec::new()
         }
         "die" => {
-            // SAFETY: ends this process.
+            // SAFETY: the call passes no memory. The signal ends this process.
             unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
             Vec::new()
         }
         "child" => {
-            // One that its parent forgets.
+            // The worker does not wait for this child process.
             let script = ["-c", "sleep 1000 >/dev/null 2>&1 & echo $!"];
             let said = std::process::Command::new("/bin/sh").args(script).output().unwrap();
             said.stdout.trim_ascii().to_vec()
@@ -322,7 +331,8 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&WorkerHe
     exchange.set_response_body(&body);
 }
 
-/// As many pieces as the path says, the last of them when the gate is open.
+/// Sends a streamed response of the number of chunks that the path contains. The last chunk waits
+/// at the gate.
 fn pieces(link: &Link, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
     let count: usize = String::from_utf8_lossy(&exchange.path()[8..]).parse().unwrap();
     let stream = exchange.id();
@@ -330,7 +340,7 @@ fn pieces(link: &Link, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange:
     let body = link.stream(StreamOptions::default());
     let flow = Arc::clone(&body.flow);
     exchange.set_response_stream(body);
-    scoreboard.done(now());
+    scoreboard.count_done(now());
     link.send(Command::Respond(exchange));
     for at in 0..count {
         if at + 1 == count {
@@ -346,7 +356,8 @@ fn pieces(link: &Link, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange:
     link.send(Command::EndStream { stream });
 }
 
-/// What this process was given: open descriptors above the standard three that a program of its would have.
+/// Returns the open descriptors of a program that this process starts, which are the standard three
+/// if nothing else is inherited.
 fn descriptors() -> String {
     let output =
         std::process::Command::new("/bin/sh").args(["-c", "ls -l /proc/$$/fd"]).output().unwrap();

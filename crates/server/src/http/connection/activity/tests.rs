@@ -10,11 +10,11 @@ use crate::connections::model_testing::for_all_sequences;
 /// Returns time limits with a tick per second.
 fn ticks(min_rate: u32) -> TimeLimits {
     TimeLimits::of(&Limits {
-        handshake_time: Duration::from_secs(10),
-        head_time: Duration::from_secs(30),
-        idle_time: Duration::from_secs(20),
-        body_rate: min_rate,
-        reply_rate: min_rate,
+        tls_handshake_timeout: Duration::from_secs(10),
+        header_timeout: Duration::from_secs(30),
+        idle_timeout: Duration::from_secs(20),
+        min_body_rate: min_rate,
+        min_response_rate: min_rate,
         ..Limits::default()
     })
 }

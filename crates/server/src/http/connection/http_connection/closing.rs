@@ -158,7 +158,7 @@ impl HttpConnection {
                         // The system of a disconnected client answers with a reset once it has
                         // forgotten the connection, which takes a minute on Linux; a half-closed
                         // client acknowledges the probe.
-                        let idle = self.shared.connections.limits.idle_time;
+                        let idle = self.shared.connections.limits.idle_timeout;
                         transport.enable_tcp_keepalive(
                             (idle / PROBES_PER_IDLE_TIMEOUT)
                                 .clamp(MIN_PROBE_INTERVAL, MAX_PROBE_INTERVAL),

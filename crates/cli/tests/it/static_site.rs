@@ -1,0 +1,360 @@
+//! Tests of static sites, which the program serves without R.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::authority::free_port;
+use crate::support::{Running, TEST_TIMEOUT, ask, connect, folder, get, rookery};
+
+fn serve(folder: &tempfile::TempDir, options: &[&str]) -> Running {
+    // PATH contains neither R nor any other program.
+    Running::start(rookery().arg("serve").arg(folder.path()).args(options).env("PATH", "/nowhere"))
+}
+
+#[test]
+fn files_are_served_and_logged_until_sigterm() {
+    let folder =
+        folder(&[("index.html", "<p>home"), ("a/index.html", "<p>inner"), ("a/style.css", "b{}")]);
+    let mut it = serve(&folder, &["--port", "0", "--log-format", "json"]);
+    let port = it.port();
+    assert!(
+        it.stderr.starts_with(&format!("rookery {}: site in ", env!("CARGO_PKG_VERSION"))),
+        "{}",
+        it.stderr
+    );
+    let home = get(port, "/");
+    assert!(home.starts_with("HTTP/1.1 200 ") && home.ends_with("<p>home"), "{home}");
+    assert!(home.to_lowercase().contains("content-type: text/html; charset=utf-8"), "{home}");
+    assert!(get(port, "/a/").ends_with("<p>inner"));
+    assert!(get(port, "/a/style.css").ends_with("b{}"));
+    assert!(get(port, "/none").starts_with("HTTP/1.1 404 "));
+    assert!(get(port, "/../Cargo.toml").starts_with("HTTP/1.1 400 "));
+    // A static site has no application that could handle these requests.
+    let handshake = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, close\r\nUpgrade: \
+                     websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: \
+                     dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    assert!(ask(port, handshake).starts_with("HTTP/1.1 404 "));
+    assert!(
+        ask(port, "GET /a\\b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            .starts_with("HTTP/1.1 404 ")
+    );
+    it.signal(libc::SIGTERM);
+    let (status, out) = it.end();
+    assert_eq!(status.code(), Some(0), "{}", it.stderr);
+    assert_eq!(out.lines().count(), 7, "{out}");
+    assert!(out.contains("\"path\":\"/a/style.css\",\"query\":\"\",\"status\":200,"), "{out}");
+}
+
+#[test]
+fn finishes_responses_after_a_signal_and_stops_at_a_second_one() {
+    let folder = folder(&[("index.html", "")]);
+    let large = vec![b'x'; 64 << 20];
+    fs::write(folder.path().join("large.bin"), &large).unwrap();
+    for signals in [1, 2] {
+        let mut it = serve(&folder, &["--port", "0", "--log=none"]);
+        let mut client = connect(it.port());
+        client
+            .write_all(b"GET /large.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let mut first = [0; 4096];
+        client.read_exact(&mut first).unwrap();
+        it.signal(libc::SIGINT);
+        it.await_line(
+            "Stopping: 1 connection is being finished. A second signal stops the server at once.",
+        );
+        if signals == 2 {
+            it.signal(libc::SIGTERM);
+            let (status, _) = it.end();
+            assert_eq!(status.signal(), Some(libc::SIGTERM));
+        } else {
+            let mut rest = Vec::new();
+            client.read_to_end(&mut rest).unwrap();
+            assert!(
+                rest.ends_with(b"xxxx") && rest.len() > large.len() - first.len(),
+                "{}",
+                rest.len()
+            );
+            assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
+        }
+    }
+}
+
+#[test]
+fn serves_without_a_reader_of_its_output() {
+    let folder = folder(&[("index.html", "home")]);
+    // Standard output and standard error have no reader, or are closed.
+    for redirections in ["", ">&- 2>&-"] {
+        let socket = folder.path().join("site.sock");
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &format!("exec \"$0\" serve \"$1\" --host \"unix:$2\" {redirections}")]);
+        shell.arg(env!("CARGO_BIN_EXE_rookery")).arg(folder.path()).arg(&socket);
+        let mut it = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop((it.stdout.take(), it.stderr.take()));
+        let until = Instant::now() + TEST_TIMEOUT;
+        let mut stream = loop {
+            match UnixStream::connect(&socket) {
+                Ok(stream) => break stream,
+                Err(error) => assert!(Instant::now() < until, "{redirections}: {error}"),
+            }
+            assert!(it.try_wait().unwrap().is_none(), "{redirections}: it has ended");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let mut answer = [0; 512];
+        let read = stream.read(&mut answer).unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 200 "), "{redirections}: {read} bytes");
+        // SAFETY: the child has not been waited for, so the process id is its own.
+        assert_eq!(unsafe { libc::kill(i32::try_from(it.id()).unwrap(), libc::SIGTERM) }, 0);
+        drop(stream);
+        assert_eq!(it.wait().unwrap().code(), Some(0), "{redirections}");
+    }
+}
+
+#[test]
+fn uses_limits_and_proxies_from_options_and_environment() {
+    let folder = folder(&[("index.html", "home")]);
+    let request_with = |options: &[&str], variables: &[(&str, &str)], request: &str| {
+        let mut command = rookery();
+        command
+            .arg("serve")
+            .arg(folder.path())
+            .args(["--port", "0", "--log-format", "json"])
+            .args(options);
+        let mut it = Running::start(command.envs(variables.iter().copied()));
+        let answer = ask(it.port(), request);
+        it.signal(libc::SIGTERM);
+        (answer.lines().next().unwrap_or_default().to_owned(), it.end().1)
+    };
+    let three = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Request-Id: mine\r\n\r\n";
+    let lines = |count: &'static str| ("ROOKERY_HEADER_LINES", count);
+    for (options, variables, status) in [
+        (&[][..], &[][..], "200"),
+        (&["--limit", "header_lines=2"], &[], "431"),
+        (&[], &[lines("2")], "431"),
+        (&["--limit=header_lines=3"], &[lines("2")], "200"),
+        (&["--proxy-protocol"], &[], ""),
+        (&[], &[("ROOKERY_PROXY_PROTOCOL", "true")], ""),
+    ] {
+        let (answer, _) = request_with(options, variables, three);
+        let is_right = if status.is_empty() {
+            !answer.contains(" 200 ")
+        } else {
+            answer.contains(&format!(" {status} "))
+        };
+        assert!(is_right, "{options:?} {variables:?}: {answer:?}");
+    }
+    // The log shows the request id only of a trusted proxy.
+    for (options, variables, is_believed) in [
+        (&[][..], &[][..], false),
+        (&["--trusted-proxies", "127.0.0.1"], &[], true),
+        (&[], &[("ROOKERY_TRUSTED_PROXIES", "10.0.0.0/8, 127.0.0.1")], true),
+        (&["--trusted-proxies", "192.0.2.1"], &[("ROOKERY_TRUSTED_PROXIES", "127.0.0.1")], false),
+    ] {
+        let (_, log) = request_with(options, variables, three);
+        assert_eq!(log.contains("\"mine\""), is_believed, "{options:?} {variables:?}: {log}");
+    }
+    let mut it = Running::start(
+        rookery()
+            .arg("serve")
+            .arg(folder.path())
+            .args(["--port", "0"])
+            .env("ROOKERY_BODY_BYTES", "a lot"),
+    );
+    assert_eq!(it.end().0.code(), Some(1));
+    assert!(
+        it.stderr.starts_with(
+            "rookery: The environment variable ROOKERY_BODY_BYTES must be a size such as"
+        ),
+        "{}",
+        it.stderr
+    );
+}
+
+#[test]
+fn sighup_stops_a_static_site_unless_ignored() {
+    let folder = folder(&[("index.html", "home")]);
+    let mut it = serve(&folder, &["--port", "0", "--log=none"]);
+    it.port();
+    it.signal(libc::SIGHUP);
+    assert_eq!(it.end().0.code(), Some(0));
+
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "trap '' HUP INT; exec \"$0\" serve \"$1\" --port 0 --no-log"]);
+    let mut it = Running::start(shell.arg(env!("CARGO_BIN_EXE_rookery")).arg(folder.path()));
+    let port = it.port();
+    for number in [libc::SIGHUP, libc::SIGINT] {
+        it.signal(number);
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(get(port, "/").ends_with("home"));
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0));
+}
+
+#[test]
+fn sighup_reads_certificates_again() {
+    let folder = folder(&[("index.html", "home")]);
+    let data = tempfile::tempdir().unwrap();
+    let mut it = Running::start(
+        rookery()
+            .arg("serve")
+            .arg(folder.path())
+            .args(["--port", "0", "--log=none", "--tls", "dev"])
+            .env("R_USER_DATA_DIR", data.path()),
+    );
+    let port = it.port();
+    assert!(it.stderr.contains(&format!("Serving on https://127.0.0.1:{port} ")), "{}", it.stderr);
+    it.await_line("Made a certificate for localhost: ");
+    let certificate = data.path().join("R/rookery/tls/localhost.pem");
+    // The response to plaintext HTTP shows that the port uses TLS.
+    assert!(get(port, "/").starts_with("HTTP/1.1 400 "));
+    it.signal(libc::SIGHUP);
+    it.await_line("TLS: the certificates have been read again");
+    fs::write(certificate, "rubbish").unwrap();
+    it.signal(libc::SIGHUP);
+    it.await_line("New connections keep using the previous certificate");
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0));
+}
+
+#[test]
+fn redirects_plaintext_http() {
+    let folder = folder(&[("index.html", "home")]);
+    let data = tempfile::tempdir().unwrap();
+    let mut made = Running::start(
+        rookery()
+            .arg("serve")
+            .arg(folder.path())
+            .args(["--port=0", "--tls=dev", "--log=none"])
+            .env("R_USER_DATA_DIR", data.path()),
+    );
+    let other = made.port();
+    let certificate = data.path().join("R/rookery/tls/localhost.pem");
+    let free = free_port();
+    let options = ["--port=0", "--log=none", "--hsts=60", "--no-http2-websockets", "--tls-cert"]
+        .map(String::from);
+    let mut options = options.to_vec();
+    options.extend([
+        certificate.display().to_string(),
+        "--redirect-from".to_owned(),
+        free.to_string(),
+    ]);
+    let words: Vec<&str> = options.iter().map(String::as_str).collect();
+    let mut it = serve(&folder, &words);
+    let port = it.port();
+    let answer = ask(free, "GET /a?b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 308 "), "{answer}");
+    let location = format!("location: https://localhost:{port}/a?b\r\n");
+    assert!(answer.to_lowercase().contains(&location), "{answer}");
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
+
+    // A port in use, and a Unix socket, which has no port to redirect from.
+    let mut taken =
+        serve(&folder, &[&words[..], &["--redirect-from", &other.to_string()]].concat());
+    assert_eq!(taken.end().0.code(), Some(4));
+    assert!(taken.stderr.contains(" of 127.0.0.1 is in use, by "), "{}", taken.stderr);
+    let mut socket = serve(&folder, &[&words[..], &["--host", "unix:/tmp/none.sock"]].concat());
+    assert_eq!(socket.end().0.code(), Some(2));
+    assert!(
+        socket.stderr.contains("`--redirect-from` cannot be used with a Unix socket"),
+        "{}",
+        socket.stderr
+    );
+}
+
+#[test]
+fn serves_on_a_unix_socket_and_removes_it() {
+    let folder = folder(&[("index.html", "home")]);
+    let path = folder.path().join("site.sock");
+    let mut it = serve(&folder, &["--log=none", "--host", &format!("unix:{}", path.display())]);
+    it.await_line("Serving on ");
+    let mut stream = UnixStream::connect(&path).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("home"), "{answer}");
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0));
+    assert!(!path.exists());
+}
+
+#[test]
+fn reports_a_busy_port_with_its_owner() {
+    let folder = folder(&[("index.html", "")]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let mut it = serve(&folder, &["--port", &port.to_string()]);
+    assert_eq!(it.end().0.code(), Some(4));
+    assert!(
+        it.stderr.starts_with(&format!("rookery: Port {port} of 127.0.0.1 is in use, by ")),
+        "{}",
+        it.stderr
+    );
+}
+
+/// Returns the resident memory of a process in bytes.
+fn resident(process: u32) -> usize {
+    let text = fs::read_to_string(format!("/proc/{process}/statm")).unwrap();
+    text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+#[test]
+fn idle_connections_return_their_memory() {
+    const CROWD: usize = 800;
+    // The first ten connections allocate memory that is needed only once.
+    const MOST_EACH: usize = 6 << 10;
+    let folder = folder(&[("index.html", "<p>home")]);
+    let mut it = serve(&folder, &["--port", "0", "--log=none"]);
+    let port = it.port();
+    let kept = |many: usize| -> Vec<_> {
+        let open = |_| {
+            let mut client = connect(port);
+            client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"<p>home") {
+                let mut piece = [0; 1024];
+                let read = client.read(&mut piece).unwrap();
+                assert!(read > 0, "it ended: {}", String::from_utf8_lossy(&answer));
+                answer.extend_from_slice(&piece[..read]);
+            }
+            client
+        };
+        (0..many).map(open).collect()
+    };
+    let few = kept(10);
+    let before = resident(it.id());
+    let crowd = kept(CROWD);
+    let until = Instant::now() + TEST_TIMEOUT;
+    loop {
+        let each = resident(it.id()).saturating_sub(before) / CROWD;
+        if each < MOST_EACH {
+            break;
+        }
+        assert!(Instant::now() < until, "{each} bytes for each connection that is quiet");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    drop((few, crowd));
+}
+
+#[test]
+fn rejects_an_admin_listener_for_a_static_site() {
+    let folder = folder(&[("index.html", "")]);
+    let output = rookery()
+        .arg("serve")
+        .arg(folder.path())
+        .args(["--admin", "127.0.0.1:0"])
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        printed
+            .contains("`--admin` reports on the R processes of an app, and a static site has none"),
+        "{printed}"
+    );
+}

@@ -1,0 +1,60 @@
+//! One direction of a tunnel.
+
+use std::io;
+use std::task::Poll;
+
+/// The buffer and state of one direction of a tunnel.
+#[derive(Debug, Default)]
+pub(super) struct Direction {
+    /// Bytes that have been read and not completely written yet.
+    pub(super) buffered: Vec<u8>,
+    pub(super) written: usize,
+    /// True if the reading side has ended.
+    pub(super) is_ended: bool,
+    /// True if that end has been forwarded to the writing side.
+    pub(super) is_shut_down: bool,
+}
+
+impl Direction {
+    pub(super) fn has_unwritten(&self) -> bool {
+        self.written < self.buffered.len()
+    }
+
+    /// Writes the buffered bytes, and frees the buffer when it is empty.
+    pub(super) fn poll_flush(
+        &mut self,
+        mut write: impl FnMut(&[u8]) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<()>> {
+        while self.has_unwritten() {
+            match write(&self.buffered[self.written..]) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(n)) => self.written += n,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        if self.buffered.capacity() > 0 {
+            self.buffered = Vec::new();
+            self.written = 0;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes `bytes` if nothing is buffered, and buffers the rest.
+    pub(super) fn forward(
+        &mut self,
+        mut bytes: &[u8],
+        mut write: impl FnMut(&[u8]) -> Poll<io::Result<usize>>,
+    ) -> io::Result<()> {
+        while !self.has_unwritten() && !bytes.is_empty() {
+            match write(bytes) {
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(Ok(n)) => bytes = &bytes[n..],
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => break,
+            }
+        }
+        self.buffered.extend_from_slice(bytes);
+        Ok(())
+    }
+}

@@ -1,0 +1,373 @@
+//! The balancer: assigns queued requests to workers that can begin them soon.
+
+mod session_routing;
+#[cfg(test)]
+mod tests;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rookery_exchange::{Exchange, TerminationState, UpstreamLog};
+use rookery_worker_protocol::TicketGuard;
+use tokio::sync::Notify;
+
+use super::pool_backend::PoolBackend;
+use super::queue::{QueuedRequest, RequestQueue};
+use super::session_affinity::{Keys, SessionAffinity};
+use crate::backend_registry::BackendRegistry;
+use crate::pool::deferred_body;
+use crate::pool::error_reply::ErrorReply;
+use crate::pool::limits::PoolLimits;
+use crate::pool::responder::Responder;
+use crate::pool_counters::PoolCounters;
+
+/// A request and the worker that the balancer has chosen for it.
+pub(in crate::pool) struct Assignment {
+    pub(in crate::pool) backend: Rc<PoolBackend>,
+    pub(in crate::pool) ticket: TicketGuard,
+    pub(in crate::pool) request: QueuedRequest,
+}
+
+/// The queue of requests, and the workers to which the balancer can assign them.
+pub(in crate::pool) struct Balancer {
+    limits: Rc<PoolLimits>,
+    registry: Arc<BackendRegistry>,
+    responder: Rc<Responder>,
+    keys: Arc<Keys>,
+    queue: RefCell<RequestQueue>,
+    backends: RefCell<Vec<Rc<PoolBackend>>>,
+    /// The number of times that a worker has been chosen, for a round-robin among equal workers.
+    choices: Cell<u64>,
+    /// Whether the client of a queued request may have disconnected.
+    has_disconnected: Cell<bool>,
+    /// Whether the workers have changed since the parked requests were last routed.
+    has_changed: Cell<bool>,
+    /// Whether requests are still queued after an assignment, so that the assignment has to be
+    /// repeated after a while.
+    needs_retry: Cell<bool>,
+    /// The number of requests that have been assigned.
+    assigned: Cell<u64>,
+    /// The number of times that the routing of a request has been determined.
+    #[cfg(test)]
+    examined: Cell<u64>,
+    /// A notification that the workers have changed or that a request has waited too long at its
+    /// worker.
+    pub(in crate::pool) changed: Notify,
+}
+
+impl Balancer {
+    pub(in crate::pool) fn new(
+        limits: Rc<PoolLimits>,
+        registry: Arc<BackendRegistry>,
+        responder: Rc<Responder>,
+        keys: Arc<Keys>,
+    ) -> Balancer {
+        registry.counters.queue_limit.set(limits.max_queued_requests as u64);
+        registry.counters.sessions_limit.set(match limits.max_sessions {
+            usize::MAX => 0,
+            max => max as u64,
+        });
+        Balancer {
+            limits,
+            registry,
+            responder,
+            keys,
+            queue: RefCell::default(),
+            backends: RefCell::default(),
+            choices: Cell::new(0),
+            has_disconnected: Cell::new(false),
+            has_changed: Cell::new(false),
+            needs_retry: Cell::new(false),
+            assigned: Cell::new(0),
+            #[cfg(test)]
+            examined: Cell::new(0),
+            changed: Notify::new(),
+        }
+    }
+
+    fn counters(&self) -> &PoolCounters {
+        self.responder.counters()
+    }
+
+    // ---- the queue ----
+
+    /// Returns true if the app is to see the head of a request before the body is received.
+    pub(in crate::pool) fn wants_head(&self, exchange: &Exchange) -> bool {
+        self.backends.borrow().iter().any(|backend| backend.entry.sees_heads())
+            && deferred_body::is_deferred(exchange)
+    }
+
+    /// Queues a request; returns its exchange if the queue is full.
+    pub(in crate::pool) fn enqueue(&self, request: QueuedRequest) -> Result<(), Box<Exchange>> {
+        let max = self.limits.max_queued_requests;
+        request.exchange.set_waiting(true);
+        request.exchange.update_upstream_log(|upstream| {
+            // If the head of the request was sent to a worker before, this replaces the log entry
+            // of the head.
+            *upstream =
+                UpstreamLog { queued_since: Some(request.queued_since), ..UpstreamLog::default() };
+        });
+        if self.queue.borrow().is_full(max) {
+            let disconnected = self.queue.borrow_mut().take_disconnected();
+            for request in disconnected {
+                self.responder.respond(request.exchange);
+            }
+        }
+        self.queue.borrow_mut().push(request, max).inspect_err(|refused| {
+            self.counters().rejected_full.add(1);
+            refused.set_waiting(false);
+            refused.update_upstream_log(|upstream| {
+                upstream.on_terminated(Some(TerminationState::Queue), Instant::now());
+            });
+        })
+    }
+
+    /// Puts a request whose worker has not responded back into the queue. `waited` is the time that
+    /// the request waited in the queue before; the time at the worker does not count. The request
+    /// is inserted behind requests that have waited longer, because the check for timeouts starts
+    /// at the front of the queue and stops at the first request that is not overdue.
+    pub(in crate::pool) fn requeue(&self, mut request: QueuedRequest, waited: Duration) {
+        let now = Instant::now();
+        request.queued_since = now.checked_sub(waited).unwrap_or(now);
+        request.exchange.set_waiting(true);
+        request.exchange.update_upstream_log(|upstream| upstream.on_queued(request.queued_since));
+        self.queue.borrow_mut().insert(request);
+    }
+
+    /// Notes that the client of a queued request has disconnected. The next call of
+    /// [`assign`](Self::assign) removes the request.
+    pub(in crate::pool) fn on_client_disconnect(&self) {
+        self.has_disconnected.set(true);
+    }
+
+    /// Removes the requests of disconnected clients, so that these requests do not fill the queue.
+    fn drop_disconnected(&self) {
+        if !self.has_disconnected.replace(false) {
+            return;
+        }
+        let mut disconnected = self.queue.borrow_mut().take_disconnected();
+        for backend in self.backends.borrow().iter() {
+            disconnected.append(&mut backend.queue.borrow_mut().take_disconnected());
+            backend.queue.borrow().update_gauge(&backend.entry.load.queue);
+        }
+        for request in disconnected {
+            self.responder.respond(request.exchange);
+        }
+    }
+
+    fn reject_overdue(&self, request: QueuedRequest) {
+        self.counters().rejected_timeout.add(1);
+        self.responder.reject(request, ErrorReply::NoWorker);
+    }
+
+    // ---- assigning ----
+
+    /// Appends an assignment to `assignments` for each queued request that a worker can begin soon,
+    /// and rejects requests that have waited too long. The caller sends the assigned requests.
+    pub(in crate::pool) fn assign(&self, assignments: &mut Vec<Assignment>) {
+        let before = assignments.len();
+        self.drop_disconnected();
+        for backend in self.backends.borrow().iter() {
+            backend.expire_reservations();
+        }
+        let is_shiny = self.has_sessions();
+        let is_sticky = match self.limits.session_affinity {
+            SessionAffinity::Auto => is_shiny,
+            SessionAffinity::None => false,
+            SessionAffinity::Cookie => true,
+        };
+        self.update_parked();
+        if is_sticky {
+            self.assign_by_session(is_shiny, assignments);
+        } else {
+            self.assign_to_any(assignments);
+        }
+        if !self.queue.borrow().is_empty() {
+            self.needs_retry.set(true);
+        }
+        self.queue.borrow().update_gauge(&self.counters().queue);
+        self.assigned.set(self.assigned.get() + (assignments.len() - before) as u64);
+    }
+
+    /// Returns true if queued requests have to be examined again after a while, and resets that
+    /// flag.
+    pub(in crate::pool) fn take_needs_retry(&self) -> bool {
+        self.needs_retry.replace(false)
+    }
+
+    /// Returns the number of requests that have been assigned so far.
+    pub(in crate::pool) fn assigned(&self) -> u64 {
+        self.assigned.get()
+    }
+
+    /// Assigns each queued request to any worker that can begin it soon.
+    fn assign_to_any(&self, assignments: &mut Vec<Assignment>) {
+        // The requests that no worker accepts now, although a worker may accept a later request.
+        let mut passed_over = Vec::new();
+        let mut has_passed_over_upgrade = false;
+        while let Some(request) = self.take_next() {
+            let Some(request) = self.try_assign(request, has_passed_over_upgrade, assignments)
+            else {
+                continue;
+            };
+            if request.queued_since.elapsed() >= self.limits.queue_timeout {
+                self.reject_overdue(request);
+            } else if self.blocks_later_requests(&request) {
+                self.queue.borrow_mut().push_front(request);
+                break;
+            } else {
+                has_passed_over_upgrade |= request.exchange.is_upgrade();
+                passed_over.push(request);
+            }
+        }
+        for request in passed_over.into_iter().rev() {
+            self.queue.borrow_mut().push_front(request);
+        }
+    }
+
+    /// Returns parked requests to the queue once the workers have changed, so that the requests are
+    /// routed again by their cookies. Rejects parked requests that have waited too long.
+    fn update_parked(&self) {
+        let has_changed = self.has_changed.replace(false);
+        if !self.queue.borrow().has_parked() {
+            return;
+        }
+        if has_changed {
+            self.queue.borrow_mut().unpark_all();
+            return;
+        }
+        let overdue = self.queue.borrow_mut().take_overdue_parked(self.limits.queue_timeout);
+        for request in overdue {
+            self.reject_overdue(request);
+        }
+    }
+
+    /// Returns true if no later request can be assigned because this request cannot be assigned. A
+    /// later request may still be assignable if this request is a handshake and sessions are
+    /// limited, or if this request avoids a worker.
+    fn blocks_later_requests(&self, request: &QueuedRequest) -> bool {
+        request.avoided_epoch.is_none()
+            && (!request.exchange.is_upgrade() || self.limits.max_sessions == usize::MAX)
+    }
+
+    /// Assigns a request to the best worker. Returns the request if no worker can begin it soon, or
+    /// if the request is a handshake and an earlier handshake was passed over.
+    fn try_assign(
+        &self,
+        request: QueuedRequest,
+        has_passed_over_upgrade: bool,
+        assignments: &mut Vec<Assignment>,
+    ) -> Option<QueuedRequest> {
+        let is_upgrade = request.exchange.is_upgrade();
+        if is_upgrade && has_passed_over_upgrade {
+            return Some(request);
+        }
+        if is_upgrade && self.is_full_of_sessions() {
+            self.counters().rejected_sessions.add(1);
+            self.responder.reject(request, ErrorReply::SessionsFull);
+            return None;
+        }
+        let Some((backend, ticket)) = self.choose(is_upgrade, false, &request) else {
+            return Some(request);
+        };
+        assignments.push(Assignment { backend, ticket, request });
+        None
+    }
+
+    /// Removes and returns the next request whose client is connected.
+    fn take_next(&self) -> Option<QueuedRequest> {
+        loop {
+            let request = self.queue.borrow_mut().pop()?;
+            if !request.exchange.is_client_disconnected() {
+                return Some(request);
+            }
+            self.responder.respond(request.exchange);
+        }
+    }
+
+    /// Chooses the best worker for a request and takes one of the worker's tickets. If
+    /// `begins_session` is true, only workers with capacity for a session are considered. If
+    /// `counts_sessions` is true, the number of sessions decides between workers that are equally
+    /// free. The worker that the request avoids is chosen only if no other worker is ready.
+    fn choose(
+        &self,
+        begins_session: bool,
+        counts_sessions: bool,
+        request: &QueuedRequest,
+    ) -> Option<(Rc<PoolBackend>, TicketGuard)> {
+        let backends = self.backends.borrow();
+        let avoided = request.avoided_epoch.filter(|epoch| has_other(&backends, *epoch));
+        let best = backends
+            .iter()
+            .filter(|backend| avoided != Some(backend.entry.epoch))
+            .filter(|backend| !begins_session || backend.has_session_capacity(&self.limits))
+            .filter_map(|backend| Some((backend.rank(&self.limits, counts_sessions)?, backend)))
+            .min_by(|(a, _), (b, _)| a.cmp(b));
+        let backend = best?.1;
+        self.choices.set(self.choices.get() + 1);
+        backend.last_choice.set(self.choices.get());
+        let ticket = backend.start_request(request.queued_since)?;
+        if begins_session {
+            backend.reserve_session();
+        }
+        Some((Rc::clone(backend), ticket))
+    }
+
+    /// Returns true if all ready workers have the maximum number of sessions. Returns false if no
+    /// worker is ready.
+    fn is_full_of_sessions(&self) -> bool {
+        let backends = self.backends.borrow();
+        let mut ready = backends.iter().filter(|backend| backend.is_presumed_ready()).peekable();
+        ready.peek().is_some() && !ready.any(|backend| backend.has_session_capacity(&self.limits))
+    }
+
+    // ---- workers ----
+
+    /// Adds new workers from the registry and removes those that have ended.
+    pub(in crate::pool) fn update_backends(&self) {
+        let entries = self.registry.backends();
+        let mut backends = self.backends.borrow_mut();
+        backends.retain(|backend| {
+            let exists = entries.iter().any(|entry| entry.epoch == backend.entry.epoch);
+            if !exists {
+                backend.close_connections();
+            }
+            // The requests in the worker's own queue are routed again, because the change of
+            // workers may have changed their destination.
+            while let Some(request) = backend.queue.borrow_mut().pop() {
+                self.queue.borrow_mut().insert(request);
+            }
+            exists
+        });
+        for entry in entries {
+            if !backends.iter().any(|backend| backend.entry.epoch == entry.epoch) {
+                backends.push(PoolBackend::new(entry));
+            }
+        }
+        drop(backends);
+        self.has_changed.set(true);
+        self.changed.notify_waiters();
+    }
+
+    /// Returns true if any worker has a request without a response.
+    pub(in crate::pool) fn has_in_flight(&self) -> bool {
+        self.backends.borrow().iter().any(|backend| backend.has_in_flight())
+    }
+
+    /// Notifies all attempts if a request has waited too long at its worker, so that its attempt
+    /// withdraws it.
+    pub(in crate::pool) fn notify_overdue(&self) {
+        let now = Instant::now();
+        let backends = self.backends.borrow();
+        if backends.iter().any(|backend| backend.has_overdue(self.limits.queue_timeout, now)) {
+            self.changed.notify_waiters();
+        }
+    }
+}
+
+/// Returns true if a worker other than the one with this epoch is ready.
+fn has_other(backends: &[Rc<PoolBackend>], epoch: u64) -> bool {
+    backends.iter().any(|backend| backend.entry.epoch != epoch && backend.is_presumed_ready())
+}

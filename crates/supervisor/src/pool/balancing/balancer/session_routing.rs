@@ -1,0 +1,277 @@
+//! Routing of requests with session affinity. A request that names a worker waits in the queue of
+//! that worker. All other requests are parked, in the order of their age, until any worker can
+//! begin them.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use rookery_exchange::{Exchange, UpstreamLog};
+
+use super::super::pool_backend::PoolBackend;
+use super::super::queue::QueuedRequest;
+use super::super::session_affinity::{
+    self, Cookie, CookieTarget, Destination, Names, RequestKind, UrlAffinity,
+};
+use super::{Assignment, Balancer, has_other};
+use crate::pool::error_reply::ErrorReply;
+
+impl Balancer {
+    /// Returns true if the workers report that their app has sessions, as Shiny apps have.
+    pub(super) fn has_sessions(&self) -> bool {
+        self.backends.borrow().iter().any(|backend| backend.entry.is_sticky())
+    }
+
+    /// Assigns each queued request to the worker that the request names, or to a free worker if the
+    /// request names no worker.
+    pub(super) fn assign_by_session(&self, is_shiny: bool, assignments: &mut Vec<Assignment>) {
+        self.assign_own_requests(assignments);
+        while let Some(request) = self.take_next() {
+            self.route(request, is_shiny, assignments);
+        }
+        self.assign_parked(assignments);
+    }
+
+    /// Moves a request to the queue of the worker that it names, parks it, or rejects it.
+    fn route(&self, mut request: QueuedRequest, is_shiny: bool, assignments: &mut Vec<Assignment>) {
+        #[cfg(test)]
+        self.examined.set(self.examined.get() + 1);
+        let url = if is_shiny {
+            session_affinity::read_query(request.exchange.query())
+        } else {
+            UrlAffinity::Absent
+        };
+        let kind = session_affinity::classify(&request.exchange, is_shiny, url);
+        let is_first_time = request.kind.replace(kind).is_none();
+        let named = self.named_backend(&request.exchange, kind, url, is_first_time);
+        let named = named.filter(|backend| request.avoided_epoch != Some(backend.entry.epoch));
+        let state = named.as_ref().map(|it| it.affinity_state(self.limits.queue_timeout));
+        match (session_affinity::destination(kind, state), named) {
+            (Destination::NamedBackend, Some(backend)) => {
+                request.sets_cookie = false;
+                self.queue_at(&backend, request, assignments);
+            }
+            (Destination::NotFound, _) => self.responder.reject(request, ErrorReply::SessionEnded),
+            (Destination::AnyBackend | Destination::NamedBackend, _) => {
+                request.sets_cookie = true;
+                if session_affinity::begins_session(kind) && self.is_full_of_sessions() {
+                    self.counters().rejected_sessions.add(1);
+                    self.responder.reject(request, ErrorReply::SessionsFull);
+                } else {
+                    self.queue.borrow_mut().park(request);
+                }
+            }
+        }
+    }
+
+    /// Appends a request to the queue of the only worker that can process it, and assigns the
+    /// requests in that queue if the worker can begin them.
+    fn queue_at(
+        &self,
+        backend: &Rc<PoolBackend>,
+        request: QueuedRequest,
+        assignments: &mut Vec<Assignment>,
+    ) {
+        if backend.queue.borrow().is_full(self.limits.max_queued_requests) {
+            self.counters().rejected_full.add(1);
+            return self.responder.reject(request, ErrorReply::NoWorker);
+        }
+        backend.queue.borrow_mut().insert(request);
+        self.assign_own_requests_of(backend, assignments);
+    }
+
+    /// Assigns parked requests to workers that can begin them, oldest first.
+    fn assign_parked(&self, assignments: &mut Vec<Assignment>) {
+        let mut has_session_capacity = true;
+        loop {
+            let is_wanted =
+                |request: &QueuedRequest| has_session_capacity || !request.begins_session();
+            let Some(request) = self.queue.borrow_mut().take_parked(is_wanted) else { return };
+            if request.exchange.is_client_disconnected() {
+                self.responder.respond(request.exchange);
+                continue;
+            }
+            let begins_session = request.begins_session();
+            if let Some((backend, ticket)) = self.choose(begins_session, true, &request) {
+                assignments.push(Assignment { backend, ticket, request });
+                continue;
+            }
+            self.queue.borrow_mut().park(request);
+            // A worker without capacity for a session may still be free for a request that begins
+            // no session.
+            if !begins_session || self.limits.max_sessions == usize::MAX {
+                return;
+            }
+            has_session_capacity = false;
+        }
+    }
+
+    /// Returns the worker that a request names in its URL, or otherwise in its cookie. For a
+    /// request for a page only the cookie counts, because the query of a page's URL belongs to the
+    /// app.
+    fn named_backend(
+        &self,
+        exchange: &Exchange,
+        kind: RequestKind,
+        url: UrlAffinity,
+        is_first_time: bool,
+    ) -> Option<Rc<PoolBackend>> {
+        let read_cookie =
+            || exchange.header(b"cookie").map_or(Cookie::Absent, |cookies| self.keys.read(cookies));
+        let log_session = |cookie: Cookie, upstream: &mut UpstreamLog| {
+            upstream.session = cookie.target().map(|target| self.keys.session_hash(target));
+        };
+        let by_url = match url {
+            UrlAffinity::Worker(id)
+                if !matches!(kind, RequestKind::Page | RequestKind::Undeclared) =>
+            {
+                self.backends.borrow().iter().find(|backend| backend.entry.id == id).cloned()
+            }
+            _ => None,
+        };
+        if by_url.is_some() {
+            exchange.update_upstream_log(|upstream| log_session(read_cookie(), upstream));
+            return by_url;
+        }
+        let cookie = read_cookie();
+        if matches!(cookie, Cookie::Invalid) && is_first_time {
+            self.counters().invalid_cookies.add(1);
+        }
+        exchange.update_upstream_log(|upstream| log_session(cookie, upstream));
+        self.backend_of(cookie.target()?)
+    }
+
+    /// Counts a WebSocket that replaces a lost WebSocket of a page, separately for reconnects to
+    /// the worker that the page's cookie names and to another worker. A reconnect without a valid
+    /// cookie counts as one to another worker.
+    pub(in crate::pool) fn count_reconnect(&self, exchange: &Exchange, backend: &PoolBackend) {
+        if !backend.entry.is_sticky()
+            || session_affinity::read_query(exchange.query()) != UrlAffinity::NewSession
+        {
+            return;
+        }
+        let cookies = exchange.header(b"cookie");
+        let target = cookies.and_then(|cookies| self.keys.read(cookies).target());
+        let counters = self.counters();
+        if target.is_some_and(|target| is_target(backend, target)) {
+            counters.reconnected_same_worker.add(1);
+        } else {
+            counters.reconnected_new_worker.add(1);
+        }
+    }
+
+    fn backend_of(&self, target: CookieTarget) -> Option<Rc<PoolBackend>> {
+        self.backends.borrow().iter().find(|backend| is_target(backend, target)).cloned()
+    }
+
+    /// Returns the names of this server's session cookie.
+    pub(in crate::pool) fn cookie_names(&self) -> &Names {
+        &self.keys.names
+    }
+
+    /// Returns a session cookie that names a worker, and the hash by which logs identify the
+    /// session.
+    pub(in crate::pool) fn new_cookie(
+        &self,
+        backend: &PoolBackend,
+        is_https: bool,
+    ) -> (String, u64) {
+        // The casts are lossless: there are at most 1,000 slots, and no supervisor starts 2^32
+        // workers.
+        let target = CookieTarget::new(backend.entry.slot as u16, backend.entry.epoch as u32);
+        let cookie = self.keys.set_cookie(target, is_https, self.limits.is_embedded);
+        (cookie, self.keys.session_hash(target))
+    }
+
+    /// Assigns the requests in the workers' own queues, which only one worker can process.
+    fn assign_own_requests(&self, assignments: &mut Vec<Assignment>) {
+        let backends = self.backends.borrow().clone();
+        for backend in &backends {
+            self.release_pages(backend);
+            self.assign_own_requests_of(backend, assignments);
+        }
+    }
+
+    /// Returns requests for pages from a worker's queue to the common queue if the worker drains,
+    /// does not respond, or has been busy with one task for too long. Another worker can process a
+    /// request for a page.
+    fn release_pages(&self, backend: &PoolBackend) {
+        if backend.queue.borrow().is_empty() {
+            return;
+        }
+        let state = backend.affinity_state(self.limits.queue_timeout);
+        let is_released = |request: &QueuedRequest| {
+            request.kind.is_some_and(|kind| {
+                session_affinity::destination(kind, Some(state)) == Destination::AnyBackend
+            })
+        };
+        let released = backend.queue.borrow_mut().take_all(is_released);
+        for request in released {
+            self.queue.borrow_mut().insert(avoiding(request, backend));
+        }
+    }
+
+    fn assign_own_requests_of(&self, backend: &Rc<PoolBackend>, assignments: &mut Vec<Assignment>) {
+        self.assign_from_own_queue(backend, assignments);
+        backend.queue.borrow().update_gauge(&backend.entry.load.queue);
+    }
+
+    fn assign_from_own_queue(&self, backend: &Rc<PoolBackend>, assignments: &mut Vec<Assignment>) {
+        if backend.queue.borrow().is_empty() {
+            return;
+        }
+        let overdue = backend.queue.borrow_mut().take_overdue(self.limits.queue_timeout);
+        for request in overdue {
+            if may_move(&request) {
+                self.queue.borrow_mut().insert(avoiding(request, backend));
+            } else {
+                self.reject_overdue(request);
+            }
+        }
+        while backend.accepts_own_requests(&self.limits) {
+            let Some(request) = backend.queue.borrow_mut().pop() else { return };
+            if request.exchange.is_client_disconnected() {
+                self.responder.respond(request.exchange);
+                continue;
+            }
+            let Some(ticket) = backend.start_request(request.queued_since) else {
+                backend.queue.borrow_mut().push_front(request);
+                break;
+            };
+            assignments.push(Assignment { backend: Rc::clone(backend), ticket, request });
+        }
+        if !backend.queue.borrow().is_empty() {
+            self.needs_retry.set(true);
+        }
+    }
+
+    /// Puts a request that its worker has not begun in time back into the queue, so that another
+    /// worker processes it. R has not seen the request, so this is safe for every method. Rejects
+    /// the request if only its worker can process it or if no other worker is ready.
+    pub(in crate::pool) fn requeue_unbegun(&self, request: QueuedRequest, backend: &PoolBackend) {
+        let may_go_anywhere = request.kind.is_none() && request.avoided_epoch.is_none();
+        let has_other = has_other(&self.backends.borrow(), backend.entry.epoch);
+        if may_move(&request) || (may_go_anywhere && has_other) {
+            self.requeue(avoiding(request, backend), Duration::ZERO);
+        } else {
+            self.reject_overdue(request);
+        }
+    }
+}
+
+/// Returns true if a cookie names this worker.
+fn is_target(backend: &PoolBackend, target: CookieTarget) -> bool {
+    backend.entry.epoch == u64::from(target.epoch) && backend.entry.slot == u32::from(target.slot)
+}
+
+/// Returns true if another worker may process a request that its worker has not begun in time. A
+/// request moves to another worker only once.
+fn may_move(request: &QueuedRequest) -> bool {
+    request.kind.is_some_and(session_affinity::may_move) && request.avoided_epoch.is_none()
+}
+
+/// Returns the request, marked so that this worker does not get it again, with a new waiting time.
+fn avoiding(mut request: QueuedRequest, backend: &PoolBackend) -> QueuedRequest {
+    request.avoided_epoch = Some(backend.entry.epoch);
+    request.queued_since = Instant::now();
+    request
+}

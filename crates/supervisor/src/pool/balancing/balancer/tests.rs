@@ -1,0 +1,155 @@
+use std::collections::VecDeque;
+
+use rookery_exchange::{Command, IoWaker};
+use rookery_worker_protocol::SharedScoreboard;
+
+use super::*;
+use crate::backend_registry::Backend;
+use crate::worker_id::WorkerId;
+
+struct NoWaker;
+
+impl IoWaker for NoWaker {
+    fn wake(&self) {}
+
+    fn wake_within(&self, _within: Duration) {}
+}
+
+/// Calls a test with a balancer whose only worker is suspended.
+fn with_a_suspended_worker(
+    limits: PoolLimits,
+    test: impl FnOnce(&Balancer, &BackendRegistry, &Arc<Backend>),
+) {
+    let (scoreboard, _memory) = SharedScoreboard::create().unwrap();
+    let backend =
+        Backend::new((0, 1), 4711, WorkerId::new().unwrap(), "/none/there".into(), scoreboard);
+    let registry = Arc::new(BackendRegistry::default());
+    registry.add(&backend);
+    registry.suspend(&backend);
+    let responder = Rc::new(Responder::new(Arc::clone(&registry), Arc::new(NoWaker)));
+    let keys = Arc::new(Keys::new(""));
+    let balancer = Balancer::new(Rc::new(limits), Arc::clone(&registry), responder, keys);
+    balancer.update_backends();
+    test(&balancer, &registry, &backend);
+}
+
+fn request(id: u64, cookie: &str) -> QueuedRequest {
+    let mut exchange = Exchange::new();
+    exchange.begin(id, 1, 0);
+    exchange.set_request_line(b"GET", b"/", rookery_exchange::Version::Http11);
+    exchange.push_header(b"cookie", cookie.as_bytes());
+    exchange.end_head(None, None, false);
+    QueuedRequest::new(exchange, false)
+}
+
+/// Assigns requests and returns the number of assignments. The assignments are leaked, so that the
+/// requests stay in flight.
+fn assign(balancer: &Balancer) -> usize {
+    let mut assignments = Vec::new();
+    balancer.assign(&mut assignments);
+    for assignment in &assignments {
+        assert_eq!(assignment.backend.entry.epoch, 1);
+    }
+    let count = assignments.len();
+    std::mem::forget(assignments);
+    count
+}
+
+#[test]
+fn parked_requests_are_examined_only_once_until_the_workers_change() {
+    const COUNT: u64 = 1000;
+    let limits = PoolLimits { session_affinity: SessionAffinity::Cookie, ..PoolLimits::default() };
+    with_a_suspended_worker(limits, |balancer, registry, backend| {
+        for id in 1..=COUNT {
+            balancer.enqueue(request(id, "rookery=forged")).unwrap();
+            assert_eq!(assign(balancer), 0);
+        }
+        // The pool calls this after each response and whenever the retry timer expires.
+        for _ in 0..100 {
+            assert_eq!(assign(balancer), 0);
+        }
+        assert_eq!(balancer.examined.get(), COUNT);
+        assert_eq!(balancer.counters().queue.read().length, COUNT);
+        // The registry has changed, but no worker is ready.
+        balancer.update_backends();
+        assert_eq!(assign(balancer), 0);
+        assert_eq!(balancer.examined.get(), 2 * COUNT);
+        registry.resume(backend);
+        balancer.update_backends();
+        let assigned = assign(balancer) as u64;
+        // Requests that R cannot begin stay parked and are not routed again after each response.
+        assert_eq!(balancer.examined.get(), 3 * COUNT);
+        assert_eq!(balancer.assigned(), assigned);
+        assert_eq!(assigned + balancer.counters().queue.read().length, COUNT);
+        for _ in 0..100 {
+            assign(balancer);
+        }
+        assert_eq!(balancer.examined.get(), 3 * COUNT);
+        assert_eq!(balancer.counters().invalid_cookies.get(), COUNT);
+    });
+}
+
+#[test]
+fn overdue_and_disconnected_requests_are_removed_without_being_examined() {
+    let limits = PoolLimits {
+        session_affinity: SessionAffinity::Cookie,
+        queue_timeout: Duration::from_secs(60),
+        ..PoolLimits::default()
+    };
+    with_a_suspended_worker(limits, |balancer, _, _| {
+        let [mut late, leaving, staying] = [1, 2, 3].map(|id| request(id, ""));
+        // This request returned from a worker and became the first of the queue, although other
+        // requests are older.
+        late.queued_since = Instant::now().checked_sub(Duration::from_secs(61)).unwrap();
+        let status = leaving.exchange.shared_status();
+        let returned = request(4, "");
+        for request in [staying, leaving] {
+            balancer.enqueue(request).unwrap();
+        }
+        balancer.requeue(returned, Duration::ZERO);
+        assert_eq!(assign(balancer), 0);
+        let examined = balancer.examined.get();
+        balancer.queue.borrow_mut().park(late);
+        status.set_disconnected();
+        balancer.on_client_disconnect();
+        assert_eq!(assign(balancer), 0);
+        assert_eq!(balancer.examined.get(), examined);
+        assert_eq!(balancer.counters().rejected_timeout.get(), 1);
+        let mut commands = VecDeque::new();
+        balancer.responder.take_commands(&mut commands);
+        let mut responses: Vec<_> = commands
+            .iter()
+            .map(|command| match command {
+                Command::Respond(exchange) => (exchange.id(), exchange.response().status()),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        responses.sort_unstable();
+        // The client that has disconnected gets no response.
+        assert_eq!((responses[0], responses[1].0, responses.len()), ((1, 503), 2, 2));
+        assert_eq!(balancer.counters().queue.read().length, 2);
+    });
+}
+
+#[test]
+fn a_returned_request_does_not_hide_an_older_one_from_its_timeout() {
+    let limits = PoolLimits {
+        session_affinity: SessionAffinity::None,
+        queue_timeout: Duration::from_secs(60),
+        ..PoolLimits::default()
+    };
+    with_a_suspended_worker(limits, |balancer, _, _| {
+        let mut old = request(1, "");
+        old.queued_since = Instant::now().checked_sub(Duration::from_secs(59)).unwrap();
+        balancer.enqueue(old).unwrap();
+        balancer.requeue(request(2, ""), Duration::ZERO);
+        // A request that has waited before is inserted by its waiting time.
+        balancer.requeue(request(3, ""), Duration::from_secs(30));
+        assert_eq!(assign(balancer), 0);
+        let order: Vec<_> = std::iter::from_fn(|| balancer.queue.borrow_mut().pop()).collect();
+        assert_eq!(
+            order.iter().map(|request| request.exchange.id()).collect::<Vec<_>>(),
+            [1, 3, 2]
+        );
+    });
+}

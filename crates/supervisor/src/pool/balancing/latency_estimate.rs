@@ -1,0 +1,265 @@
+//! An estimate of the time that a worker's R process needs for a request. The number of requests
+//! that may wait at the worker while R is busy is derived from this estimate.
+//!
+//! The balancer has to predict when R would begin a request that is sent now. The estimate is
+//! therefore the time that R was busy with requests divided by the number of these requests; the
+//! worker's scoreboard has both numbers. The time until a response arrives would be misleading: on
+//! a machine with few processors, most of that time is spent waiting for a processor, and a request
+//! waits for that wherever it is queued. R also counts as busy while a handler sleeps, because R
+//! begins no other request meanwhile. The time that a request waits for a promise does not count.
+
+use std::time::{Duration, Instant};
+
+/// The amount of work that may wait at a worker, in addition to the current request of R. This has
+/// to cover the tens of microseconds that sending the next request takes, so that R need not wait.
+/// With a larger amount, more requests would wait behind a slow one.
+const WORK_AHEAD: Duration = Duration::from_millis(1);
+
+/// The time after a response during which R still polls for the next request. R polls for 200 us
+/// (`Link::enable_long_busy_poll`); the other 50 us are for the request to arrive.
+const POLL_TIME: Duration = Duration::from_micros(150);
+
+/// The maximum mean time per request at which one request may always wait at a worker. Up to this
+/// mean, sending the next request takes at least a tenth of the time of a request. In addition, the
+/// system often wakes a sleeping R process on a busy processor although another processor is idle.
+/// A slower worker gets the next request only after its response, so that the death of the worker
+/// costs one request and never two.
+const MAX_MEAN_FOR_ONE_AHEAD: Duration = Duration::from_millis(2);
+
+/// The multiple of the mean time above which R's current request counts as slow. No further request
+/// is sent to wait behind a slow request.
+const SLOW_FACTOR: u32 = 4;
+
+/// The estimate for a worker without responses.
+const INITIAL_MEAN: Duration = Duration::from_millis(5);
+
+/// The weight of the previous mean in the moving average, in eighths.
+const PREVIOUS_WEIGHT: u32 = 7;
+
+/// The number of requests after which a previous mean has practically no weight: (7/8)^32 is one
+/// part in seventy.
+const MAX_STEPS: u64 = 32;
+
+/// The amount of work that R has done, read from its scoreboard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct WorkDone {
+    /// The time that R was busy with requests.
+    pub(super) busy: Duration,
+    /// The number of requests that R has responded to.
+    pub(super) responses: u64,
+}
+
+/// The latency estimate for one worker: an exponential moving average.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LatencyEstimate {
+    mean: Duration,
+    work_done: WorkDone,
+    last_response: Option<Instant>,
+}
+
+impl LatencyEstimate {
+    /// Creates the estimate for a worker. `work_done` is the work that the worker did before its
+    /// first request from this pool.
+    pub(super) fn new(work_done: WorkDone) -> LatencyEstimate {
+        LatencyEstimate { mean: INITIAL_MEAN, work_done, last_response: None }
+    }
+
+    /// Updates the estimate after the response to a request that was sent at `sent_at`. `work_done`
+    /// is the work that the worker has done until `now`.
+    pub(super) fn on_response(&mut self, work_done: WorkDone, sent_at: Instant, now: Instant) {
+        // R cannot have worked on the request before the request was sent or before the previous
+        // response. Any further busy time on the scoreboard was spent on something else, or the
+        // scoreboard is wrong.
+        let since = self.last_response.map_or(sent_at, |last| last.max(sent_at));
+        self.last_response = Some(now);
+        let responses = work_done.responses.wrapping_sub(self.work_done.responses);
+        // Either this response was already on the scoreboard at the previous response, or the count
+        // on the scoreboard has decreased.
+        if responses == 0 || responses > u64::MAX / 2 {
+            return;
+        }
+        let time = work_done
+            .busy
+            .saturating_sub(self.work_done.busy)
+            .min(now.saturating_duration_since(since));
+        self.work_done = work_done;
+        let each =
+            Duration::from_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX) / responses);
+        for _ in 0..responses.min(MAX_STEPS) {
+            self.mean = (self.mean * PREVIOUS_WEIGHT + each) / (PREVIOUS_WEIGHT + 1);
+        }
+    }
+
+    /// Returns true if the worker responded less than a millisecond ago. R is then free or about to
+    /// be, although the scoreboard may still show R as busy.
+    pub(super) fn has_just_responded(&self, now: Instant) -> bool {
+        self.last_response.is_some_and(|at| now.saturating_duration_since(at) < WORK_AHEAD)
+    }
+
+    /// Returns true while R polls for the next request, so that R need not be woken.
+    pub(super) fn is_polling(&self, now: Instant) -> bool {
+        self.last_response.is_some_and(|at| now.saturating_duration_since(at) < POLL_TIME)
+    }
+
+    /// Returns the number of requests that may wait at the worker behind the current request, with
+    /// which R has been busy for `elapsed`.
+    pub(super) fn requests_ahead(&self, elapsed: Duration) -> usize {
+        if elapsed > self.mean * SLOW_FACTOR {
+            return 0;
+        }
+        let ahead = WORK_AHEAD.as_nanos() / self.mean.as_nanos().max(1);
+        let min = usize::from(self.mean <= MAX_MEAN_FOR_ONE_AHEAD);
+        usize::try_from(ahead).unwrap_or(usize::MAX).max(min)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn us(us: u64) -> Duration {
+        Duration::from_micros(us)
+    }
+
+    /// A simulated worker with a simulated clock.
+    struct SimulatedWorker {
+        estimate: LatencyEstimate,
+        work: WorkDone,
+        now: Instant,
+    }
+
+    impl SimulatedWorker {
+        fn new() -> SimulatedWorker {
+            let work = WorkDone { busy: us(400_000), responses: 3 };
+            SimulatedWorker { estimate: LatencyEstimate::new(work), work, now: Instant::now() }
+        }
+
+        /// Simulates the responses to `requests` requests, each of which keeps R busy for `busy`
+        /// and waits for `waited`. Returns the number of requests that may wait at the worker
+        /// afterwards.
+        fn answer(&mut self, requests: usize, busy: Duration, waited: Duration) -> usize {
+            for _ in 0..requests {
+                self.work =
+                    WorkDone { busy: self.work.busy + busy, responses: self.work.responses + 1 };
+                let sent_at = self.now;
+                self.now += busy + waited;
+                self.estimate.on_response(self.work, sent_at, self.now);
+            }
+            self.ahead()
+        }
+
+        fn ahead(&self) -> usize {
+            self.estimate.requests_ahead(Duration::ZERO)
+        }
+    }
+
+    #[test]
+    fn allows_a_millisecond_of_work_and_one_request_up_to_two() {
+        for (busy, ahead) in [
+            (50, 20),
+            (100, 10),
+            (200, 5),
+            (999, 1),
+            (1_000, 1),
+            (1_001, 1),
+            (1_999, 1),
+            (2_001, 0),
+            (500_000, 0),
+        ] {
+            // The time that a request waits for a processor, here up to ten milliseconds, does not
+            // count.
+            for waited in [0, 100, 10_000] {
+                assert_eq!(
+                    SimulatedWorker::new().answer(200, us(busy), us(waited)),
+                    ahead,
+                    "{busy} {waited}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn ignores_what_a_new_worker_did_before() {
+        let mut worker = SimulatedWorker::new();
+        assert_eq!(worker.ahead(), 0);
+        assert_eq!(worker.answer(1, us(20), us(0)), 0);
+        assert!(worker.answer(20, us(20), us(0)) > 0);
+    }
+
+    #[test]
+    fn reacts_to_slow_requests_at_once_and_to_fast_ones_slowly() {
+        let mut worker = SimulatedWorker::new();
+        assert_eq!(worker.answer(200, us(50), us(0)), 20);
+        assert_eq!(worker.answer(1, us(50_000), us(0)), 0);
+        let after = (1..100).find(|_| worker.answer(1, us(50), us(0)) > 0).unwrap();
+        assert!(after > 5 && after < 40, "{after}");
+        // No request is sent to wait behind a request that takes longer than usual.
+        assert_eq!(worker.answer(100, us(50), us(0)), 20);
+        assert_eq!(
+            (worker.estimate.requests_ahead(us(190)), worker.estimate.requests_ahead(us(210))),
+            (20, 0)
+        );
+    }
+
+    #[test]
+    fn counts_responses_that_arrive_together() {
+        let (mut together, mut alone) = (SimulatedWorker::new(), SimulatedWorker::new());
+        for _ in 0..10 {
+            alone.answer(8, us(60), us(0));
+            let work = WorkDone {
+                busy: together.work.busy + us(480),
+                responses: together.work.responses + 8,
+            };
+            let sent_at = together.now;
+            together.now += us(500);
+            for _ in 0..8 {
+                together.estimate.on_response(work, sent_at, together.now);
+            }
+            together.work = work;
+        }
+        assert_eq!((together.ahead(), alone.ahead()), (16, 16));
+    }
+
+    #[test]
+    fn waiting_for_a_promise_is_no_work() {
+        // Each request keeps R busy for 30 us; its response follows half a second later.
+        assert_eq!(SimulatedWorker::new().answer(100, us(30), us(500_000)), 33);
+    }
+
+    #[test]
+    fn limits_the_time_to_that_since_the_request_was_sent() {
+        let mut worker = SimulatedWorker::new();
+        worker.answer(100, us(50), us(0));
+        // R does something else for a minute and handles a request after that.
+        worker.work.busy += us(60_000_000);
+        worker.now += us(60_000_000);
+        assert!(worker.answer(1, us(50), us(40)) > 10);
+    }
+
+    #[test]
+    fn any_numbers_from_a_worker_give_an_estimate() {
+        let mut state = 0x2545_F491_4F6C_DD1D_u64;
+        let mut random = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let (mut estimate, start) =
+            (LatencyEstimate::new(WorkDone { busy: Duration::ZERO, responses: 0 }), Instant::now());
+        for _ in 0..100_000 {
+            let mut number = || match random() % 4 {
+                0 => u64::MAX,
+                1 => random() % 3,
+                _ => random(),
+            };
+            let work = WorkDone { busy: Duration::from_nanos(number()), responses: number() };
+            let (sent_at, now) =
+                (start + us(number() % 10_000_000), start + us(number() % 10_000_000));
+            estimate.on_response(work, sent_at, now);
+            assert!(estimate.mean <= us(10_000_000).max(INITIAL_MEAN), "{estimate:?}");
+            let _ =
+                (estimate.requests_ahead(us(number() % 1_000)), estimate.has_just_responded(start));
+        }
+    }
+}

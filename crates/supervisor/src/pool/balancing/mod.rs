@@ -1,0 +1,7 @@
+//! Balancing: the queue of requests, and the choice of a worker for each request.
+
+pub(super) mod balancer;
+mod latency_estimate;
+pub(super) mod pool_backend;
+pub(super) mod queue;
+pub(super) mod session_affinity;

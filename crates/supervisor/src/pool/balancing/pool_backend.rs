@@ -1,0 +1,369 @@
+//! A backend of the pool: the requests and connections of one worker, and the check whether its R
+//! process can begin another request.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rookery_exchange::UpstreamWorker;
+use rookery_worker_protocol::{RState, Ticket, TicketGuard, Tickets, now};
+
+use super::latency_estimate::{LatencyEstimate, WorkDone};
+use super::queue::RequestQueue;
+use super::session_affinity::AffinityState;
+use crate::backend_registry::{Availability, Backend};
+use crate::pool::connection::worker_connection::{self, Failure, WorkerConnection};
+use crate::pool::limits::PoolLimits;
+
+/// The maximum number of idle connections to a worker. A worker needs more connections only while
+/// it sends many long responses.
+const MAX_IDLE_CONNECTIONS: usize = 64;
+
+/// The time for which a worker gets no requests after a connection to it has broken. If the worker
+/// has ended, the supervisor usually reports that sooner.
+const SUSPECT_TIME: Duration = Duration::from_secs(1);
+
+/// The time for which a session is reserved for a page that has not opened its WebSocket yet. The
+/// page may load many scripts before it opens the WebSocket. Shiny Server waits as long.
+const RESERVATION_TIME: Duration = Duration::from_secs(45);
+
+/// A worker as the balancer sees it.
+#[derive(Debug)]
+pub(in crate::pool) struct PoolBackend {
+    /// The worker's entry in the registry, which the pool shares with the supervisor.
+    pub(in crate::pool) entry: Arc<Backend>,
+    tickets: Tickets,
+    /// The requests that were sent to the worker and have no response.
+    in_flight: RefCell<Vec<InFlight>>,
+    connections: RefCell<Vec<WorkerConnection>>,
+    latency: Cell<LatencyEstimate>,
+    /// The queue of requests that only this worker can process.
+    pub(super) queue: RefCell<RequestQueue>,
+    /// The times at which the reserved sessions expire. A session is reserved for each page that
+    /// has not opened its WebSocket yet.
+    reservations: RefCell<VecDeque<Instant>>,
+    /// The time until which the worker gets no requests because a connection to it has broken.
+    suspected_until: Cell<Option<Instant>>,
+    /// The balancer's count of choices when this worker was last chosen, for a round-robin among
+    /// equal workers.
+    pub(super) last_choice: Cell<u64>,
+}
+
+/// A request that was sent to a worker and has no response.
+#[derive(Debug, Clone, Copy)]
+struct InFlight {
+    ticket: Ticket,
+    /// The start of the request's waiting time, in the queue and at the worker.
+    queued_since: Instant,
+}
+
+/// The rank of a worker for a new request; the lowest rank is the best. A free worker is better
+/// than a busy one, however many sessions the free worker has. Between workers that are equally
+/// free, the number of sessions decides.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    is_busy: bool,
+    /// The number of sessions and reservations, or 0 if sessions do not count.
+    sessions: usize,
+    in_flight: usize,
+    /// Whether R sleeps. Among free workers, one whose R process still polls for requests is
+    /// better, because that process need not be woken.
+    is_asleep: bool,
+    /// The balancer's count of choices when the worker was last chosen, for a round-robin among
+    /// equal workers.
+    last_choice: u64,
+}
+
+impl PoolBackend {
+    pub(super) fn new(entry: Arc<Backend>) -> Rc<PoolBackend> {
+        let latency = LatencyEstimate::new(work_done(&entry));
+        Rc::new(PoolBackend {
+            entry,
+            tickets: Tickets::new(),
+            in_flight: RefCell::default(),
+            connections: RefCell::default(),
+            latency: Cell::new(latency),
+            queue: RefCell::default(),
+            reservations: RefCell::default(),
+            suspected_until: Cell::new(None),
+            last_choice: Cell::new(0),
+        })
+    }
+
+    /// Returns the worker as the access log shows it.
+    pub(in crate::pool) fn upstream_worker(&self) -> UpstreamWorker {
+        let Backend { slot, pid, epoch, .. } = *self.entry;
+        UpstreamWorker { slot, pid, epoch }
+    }
+
+    /// Returns the rank of the worker for a new request, or `None` if the worker cannot begin the
+    /// request soon.
+    pub(super) fn rank(&self, limits: &PoolLimits, counts_sessions: bool) -> Option<Rank> {
+        if !self.is_presumed_ready() {
+            return None;
+        }
+        let is_busy = self.begins_soon(limits)?;
+        let in_flight = self.in_flight.borrow().len();
+        Some(Rank {
+            // If sessions count, a worker that has just responded is as free as an idle worker.
+            is_busy: is_busy && !(counts_sessions && self.has_just_responded(in_flight)),
+            sessions: if counts_sessions { self.sessions() } else { 0 },
+            in_flight,
+            is_asleep: !self.latency.get().is_polling(Instant::now()),
+            last_choice: self.last_choice.get(),
+        })
+    }
+
+    /// Returns true if the worker may be sent a request that only this worker can process, even
+    /// while the worker drains. One unbegun request is sent even if R is busy, so that R finds the
+    /// request as soon as R is free. No other worker could begin the request sooner, and the
+    /// request is withdrawn if R does not begin it in time.
+    pub(super) fn accepts_own_requests(&self, limits: &PoolLimits) -> bool {
+        matches!(self.entry.availability(), Availability::Ready | Availability::Draining)
+            && !self.is_suspected()
+            && (self.begins_soon(limits).is_some()
+                || (self.in_flight.borrow().len() < limits.max_in_flight && self.unbegun() == 0))
+    }
+
+    /// Returns the number of requests that were sent to the worker and that R has not begun.
+    fn unbegun(&self) -> usize {
+        let scoreboard = &self.entry.scoreboard;
+        let in_flight = self.in_flight.borrow();
+        in_flight.iter().filter(|request| !scoreboard.has_begun(request.ticket)).count()
+    }
+
+    /// Returns true if R is busy and false if R is idle, or `None` if R would not begin another
+    /// request soon.
+    fn begins_soon(&self, limits: &PoolLimits) -> Option<bool> {
+        let in_flight = self.in_flight.borrow();
+        if in_flight.len() >= limits.max_in_flight {
+            return None;
+        }
+        let unbegun = self.unbegun();
+        let snapshot = self.entry.scoreboard.read();
+        let now = now();
+        let is_idle = snapshot.is_idle(now);
+        // R is free if it has begun all its requests and is idle, which includes waiting for
+        // promises, or if the worker has just sent its last response.
+        let is_free = unbegun == 0 && (is_idle || self.has_just_responded(in_flight.len()));
+        let elapsed = if is_idle { Duration::ZERO } else { snapshot.elapsed(now) };
+        let ahead = self.latency.get().requests_ahead(elapsed);
+        (is_free || unbegun < ahead.max(limits.min_ahead)).then_some(!is_idle)
+    }
+
+    /// Returns the ability of this worker to process a request that names it. The worker counts as
+    /// stuck once R has been busy with one task for `limit`.
+    pub(super) fn affinity_state(&self, limit: Duration) -> AffinityState {
+        match self.entry.availability() {
+            Availability::Ready => {
+                let (snapshot, now) = (self.entry.scoreboard.read(), now());
+                let is_busy = snapshot.r_state != RState::Starting && !snapshot.is_idle(now);
+                if is_busy && snapshot.elapsed(now) >= limit {
+                    AffinityState::Stuck
+                } else {
+                    AffinityState::Ready
+                }
+            }
+            Availability::Draining => AffinityState::Draining,
+            Availability::Suspended | Availability::Dead => AffinityState::Suspended,
+        }
+    }
+
+    /// Returns true if the registry shows the worker as ready and no connection to it has broken
+    /// recently.
+    pub(super) fn is_presumed_ready(&self) -> bool {
+        self.entry.availability() == Availability::Ready && !self.is_suspected()
+    }
+
+    fn is_suspected(&self) -> bool {
+        self.suspected_until.get().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Stops sending requests to the worker for a short time, because a broken connection suggests
+    /// that the worker has ended.
+    pub(in crate::pool) fn suspect(&self) {
+        self.suspected_until.set(Some(Instant::now() + SUSPECT_TIME));
+    }
+
+    fn has_just_responded(&self, in_flight: usize) -> bool {
+        in_flight == 0 && self.latency.get().has_just_responded(Instant::now())
+    }
+
+    // ---- requests ----
+
+    /// Returns true if the worker has requests without a response.
+    pub(super) fn has_in_flight(&self) -> bool {
+        !self.in_flight.borrow().is_empty()
+    }
+
+    /// Returns true if the worker has a request that has waited for `limit` and that R has not
+    /// begun.
+    pub(super) fn has_overdue(&self, limit: Duration, now: Instant) -> bool {
+        self.in_flight.borrow().iter().any(|request| {
+            now.saturating_duration_since(request.queued_since) >= limit
+                && !self.entry.scoreboard.has_begun(request.ticket)
+        })
+    }
+
+    /// Takes a ticket for a request that has waited since `queued_since`, and counts the request as
+    /// in flight. Returns `None` if all tickets of the scoreboard are taken.
+    pub(super) fn start_request(&self, queued_since: Instant) -> Option<TicketGuard> {
+        let guard = self.tickets.take()?;
+        self.in_flight.borrow_mut().push(InFlight { ticket: guard.ticket(), queued_since });
+        self.entry.load.in_flight.fetch_add(1, Ordering::Relaxed);
+        Some(guard)
+    }
+
+    /// Records the response to a request that was sent at `sent_at`.
+    pub(in crate::pool) fn on_response(&self, ticket: Ticket, sent_at: Instant) {
+        self.forget_request(ticket);
+        let mut latency = self.latency.get();
+        latency.on_response(work_done(&self.entry), sent_at, Instant::now());
+        self.latency.set(latency);
+        self.entry.load.responses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Removes a request from the requests in flight, because the pool no longer waits for its
+    /// response.
+    pub(in crate::pool) fn forget_request(&self, ticket: Ticket) {
+        self.in_flight.borrow_mut().retain(|other| other.ticket != ticket);
+        self.entry.load.routes.remove(ticket);
+    }
+
+    /// Subtracts a request from the worker's load after the attempt to process it has ended.
+    pub(in crate::pool) fn finish_request(&self) {
+        self.entry.load.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    // ---- sessions ----
+
+    /// Reserves a session for the WebSocket that a requested page will open.
+    pub(super) fn reserve_session(&self) {
+        let mut reservations = self.reservations.borrow_mut();
+        reservations.push_back(Instant::now() + RESERVATION_TIME);
+        self.entry.load.pending_sessions.set(reservations.len() as u64);
+    }
+
+    /// Releases the oldest reservation, because the WebSocket of a page has been opened or refused.
+    pub(in crate::pool) fn release_reservation(&self) {
+        let mut reservations = self.reservations.borrow_mut();
+        reservations.pop_front();
+        self.entry.load.pending_sessions.set(reservations.len() as u64);
+    }
+
+    /// Removes the reservations that have expired.
+    pub(super) fn expire_reservations(&self) {
+        let mut reservations = self.reservations.borrow_mut();
+        let expired = expired_reservations(&reservations);
+        if expired > 0 {
+            reservations.drain(..expired);
+            self.entry.load.pending_sessions.set(reservations.len() as u64);
+        }
+    }
+
+    /// Returns true if the worker may have one more session.
+    pub(super) fn has_session_capacity(&self, limits: &PoolLimits) -> bool {
+        limits.max_sessions == usize::MAX || self.sessions() < limits.max_sessions
+    }
+
+    /// Returns the number of the worker's sessions and reservations.
+    pub(super) fn sessions(&self) -> usize {
+        let reservations = self.reservations.borrow();
+        let reserved = reservations.len() - expired_reservations(&reservations);
+        self.entry.load.sessions.load(Ordering::Relaxed) + reserved
+    }
+
+    // ---- connections ----
+
+    /// Returns an idle connection to the worker, or a new one.
+    pub(in crate::pool) async fn connect(&self) -> Result<WorkerConnection, Failure> {
+        match self.take_idle_connection() {
+            Some(idle) => Ok(idle),
+            None => worker_connection::connect(&self.entry.socket).await,
+        }
+    }
+
+    /// Opens a new connection to the worker.
+    pub(in crate::pool) fn connect_new(
+        &self,
+    ) -> impl Future<Output = Result<WorkerConnection, Failure>> {
+        worker_connection::connect(&self.entry.socket)
+    }
+
+    /// Takes the most recently used idle connection. Drops connections that the worker has closed.
+    fn take_idle_connection(&self) -> Option<WorkerConnection> {
+        let mut connections = self.connections.borrow_mut();
+        std::iter::from_fn(|| connections.pop())
+            .find_map(|mut connection| connection.poll_idle().then_some(connection))
+    }
+
+    /// Keeps a connection for another request.
+    pub(in crate::pool) fn keep_connection(&self, connection: WorkerConnection) {
+        let mut connections = self.connections.borrow_mut();
+        if connections.len() < MAX_IDLE_CONNECTIONS
+            && self.entry.availability() != Availability::Dead
+        {
+            connections.push(connection);
+        }
+    }
+
+    /// Closes all idle connections.
+    pub(super) fn close_connections(&self) {
+        self.connections.borrow_mut().clear();
+    }
+}
+
+/// Returns the number of expired reservations. The reservations are in the order of their expiry.
+fn expired_reservations(reservations: &VecDeque<Instant>) -> usize {
+    if reservations.is_empty() {
+        return 0;
+    }
+    let now = Instant::now();
+    reservations.partition_point(|until| *until <= now)
+}
+
+/// Returns the amount of work that the worker's scoreboard shows.
+fn work_done(entry: &Backend) -> WorkDone {
+    let snapshot = entry.scoreboard.read();
+    WorkDone { busy: snapshot.busy_with_requests, responses: snapshot.done }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rank(
+        is_busy: bool,
+        sessions: usize,
+        in_flight: usize,
+        is_asleep: bool,
+        last_choice: u64,
+    ) -> Rank {
+        Rank { is_busy, sessions, in_flight, is_asleep, last_choice }
+    }
+
+    #[test]
+    fn a_free_worker_comes_first_then_the_one_with_fewer_sessions() {
+        let best_first = [
+            rank(false, 0, 3, true, 9),
+            rank(false, 1, 0, false, 5),
+            rank(false, 1, 0, false, 7),
+            rank(false, 900, 0, false, 0),
+            rank(true, 0, 0, false, 0),
+            rank(true, 0, 1, false, 0),
+        ];
+        for (at, better) in best_first.iter().enumerate() {
+            for worse in &best_first[at + 1..] {
+                assert!(better < worse, "{better:?} {worse:?}");
+            }
+        }
+        for offset in 0..best_first.len() {
+            // The result does not depend on the order of the workers.
+            let rotated = best_first.iter().cycle().skip(offset).take(best_first.len());
+            assert_eq!(rotated.min(), best_first.first());
+        }
+    }
+}

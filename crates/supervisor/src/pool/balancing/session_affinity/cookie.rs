@@ -1,0 +1,327 @@
+//! The session cookie, which names a worker. The cookie is signed, so that clients cannot choose
+//! the worker to which they send requests. The cookie does not authenticate a user.
+//!
+//! The value is 27 bytes in base64url: the version, the slot and the epoch of the worker, 4 random
+//! bytes by which logs distinguish the clients of one worker, and 16 bytes of HMAC-SHA-256 over the
+//! preceding bytes. The key is random and is never stored. Cookies become invalid when the
+//! supervisor ends, as do the sessions, whose state is in R processes that the supervisor stops.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::path::Path;
+
+use ring::digest::{SHA256, digest};
+use ring::hmac;
+use ring::rand::{SecureRandom as _, SystemRandom};
+use rookery_server::session_cookie::{CookieNames as Names, SessionCookie, pairs};
+
+const VERSION: u8 = 2;
+
+/// The number of bytes of a cookie that the signature covers.
+const SIGNED_LEN: usize = 11;
+
+/// The number of bytes of the signature.
+const SIGNATURE_LEN: usize = 16;
+
+/// The number of characters of a cookie's value.
+const VALUE_LEN: usize = (SIGNED_LEN + SIGNATURE_LEN) / 3 * 4;
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// The content of a cookie: the worker, and a random number for the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::pool) struct CookieTarget {
+    pub(in crate::pool) slot: u16,
+    pub(in crate::pool) epoch: u32,
+    random: u32,
+}
+
+impl CookieTarget {
+    /// Creates the content of a cookie for a new client of a worker.
+    ///
+    /// # Panics
+    /// Panics if the system has no random numbers.
+    pub(in crate::pool) fn new(slot: u16, epoch: u32) -> CookieTarget {
+        let mut random = [0; 4];
+        SystemRandom::new().fill(&mut random).expect("the system has random numbers");
+        CookieTarget { slot, epoch, random: u32::from_be_bytes(random) }
+    }
+}
+
+/// The result of reading the session cookie from a request's `Cookie` header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::pool) enum Cookie {
+    /// The request has no session cookie with this server's cookie name.
+    Absent,
+    /// The cookie was not signed with the current key. It is forged or comes from an earlier run of
+    /// the supervisor.
+    Invalid,
+    /// The cookie has a valid signature and names this worker.
+    Valid(CookieTarget),
+}
+
+impl Cookie {
+    pub(in crate::pool) fn target(self) -> Option<CookieTarget> {
+        match self {
+            Cookie::Valid(target) => Some(target),
+            Cookie::Absent | Cookie::Invalid => None,
+        }
+    }
+}
+
+/// Returns a suffix for the names of a server's cookies, by which they differ from the cookies of
+/// other servers on the same host. The suffix is derived from the app's path and the server's
+/// address, so that it stays the same after a restart. It is a value for
+/// [`PoolLimits::cookie_suffix`](crate::PoolLimits::cookie_suffix).
+pub fn server_name(app: &Path, address: &str) -> String {
+    let text = [app.as_os_str().as_encoded_bytes(), b"\0", address.as_bytes()].concat();
+    let digest = digest(&SHA256, &text);
+    // A SHA-256 digest has 32 bytes.
+    let first = digest.as_ref().first_chunk().copied().unwrap_or_default();
+    format!("{:08x}", u32::from_be_bytes(first))
+}
+
+/// The names and the signing key of a supervisor's cookies.
+#[derive(Debug)]
+pub(in crate::pool) struct Keys {
+    pub(in crate::pool) names: Names,
+    key: hmac::Key,
+    /// The key of the hash that identifies a session in logs.
+    sessions: RandomState,
+}
+
+impl Keys {
+    /// Creates a random signing key and the cookie names for a server with this suffix.
+    ///
+    /// # Panics
+    /// Panics if the system has no random numbers, because anybody could sign cookies with a
+    /// predictable key.
+    pub(in crate::pool) fn new(suffix: &str) -> Keys {
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
+        let key = key.expect("the system has random numbers");
+        Keys { names: Names::new(suffix), key, sessions: RandomState::new() }
+    }
+
+    /// Returns a hash that is the same for all requests with this cookie. The hash is keyed, so
+    /// that nobody can derive the cookie from the log.
+    pub(in crate::pool) fn session_hash(&self, target: CookieTarget) -> u64 {
+        self.sessions.hash_one((target.slot, target.epoch, target.random))
+    }
+
+    /// Returns the value of a `Set-Cookie` header for a client of a worker. If `is_embedded` is
+    /// true, pages of other sites may embed the app, and the browser keeps a separate cookie for
+    /// each such site. Browsers accept a cookie of that sort only over HTTPS.
+    pub(in crate::pool) fn set_cookie(
+        &self,
+        target: CookieTarget,
+        is_https: bool,
+        is_embedded: bool,
+    ) -> String {
+        self.names.set_cookie(&self.value_text(target), is_https, is_embedded)
+    }
+
+    /// Returns the cookie that a worker sends to clients whose connections the worker itself
+    /// accepts.
+    pub(in crate::pool) fn session_cookie(
+        &self,
+        target: CookieTarget,
+        is_embedded: bool,
+    ) -> SessionCookie {
+        SessionCookie::new(self.names.clone(), self.value_text(target), is_embedded)
+    }
+
+    /// Returns the value of a cookie as text.
+    fn value_text(&self, target: CookieTarget) -> String {
+        String::from_utf8_lossy(&self.value(target)).into_owned()
+    }
+
+    /// Returns the value of a cookie with its signature.
+    fn value(&self, target: CookieTarget) -> [u8; VALUE_LEN] {
+        let mut bytes = [0; SIGNED_LEN + SIGNATURE_LEN];
+        bytes[0] = VERSION;
+        bytes[1..3].copy_from_slice(&target.slot.to_be_bytes());
+        bytes[3..7].copy_from_slice(&target.epoch.to_be_bytes());
+        bytes[7..SIGNED_LEN].copy_from_slice(&target.random.to_be_bytes());
+        let signature = hmac::sign(&self.key, &bytes[..SIGNED_LEN]);
+        bytes[SIGNED_LEN..].copy_from_slice(&signature.as_ref()[..SIGNATURE_LEN]);
+        encode_base64url(&bytes)
+    }
+
+    /// Finds the session cookie in a request's `Cookie` header and verifies its signature.
+    pub(in crate::pool) fn read(&self, cookies: &[u8]) -> Cookie {
+        // A browser may still have a cookie from a time when the server did not use HTTPS. The name
+        // with the prefix `__Host-` has precedence, because only this host can set a cookie with
+        // that prefix.
+        let of_name = |wanted: &str| {
+            pairs(cookies)
+                .filter(|(name, _)| *name == wanted.as_bytes())
+                .find_map(|(_, value)| self.verify(value))
+        };
+        let [host, plain] = self.names.both();
+        match of_name(host).or_else(|| of_name(plain)) {
+            Some(target) => Cookie::Valid(target),
+            None if pairs(cookies).any(|(name, _)| self.names.has(name)) => Cookie::Invalid,
+            None => Cookie::Absent,
+        }
+    }
+
+    /// Returns the content of a cookie's value if the signature is valid.
+    fn verify(&self, value: &[u8]) -> Option<CookieTarget> {
+        let bytes = decode_base64url(value)?;
+        let own = hmac::sign(&self.key, &bytes[..SIGNED_LEN]);
+        // The comparison always covers all bytes, so that its time does not reveal the first byte
+        // that differs.
+        let differs =
+            own.as_ref().iter().zip(&bytes[SIGNED_LEN..]).fold(0, |all, (a, b)| all | (a ^ b));
+        if differs != 0 || bytes[0] != VERSION {
+            return None;
+        }
+        Some(CookieTarget {
+            slot: u16::from_be_bytes([bytes[1], bytes[2]]),
+            epoch: u32::from_be_bytes([bytes[3], bytes[4], bytes[5], bytes[6]]),
+            random: u32::from_be_bytes([bytes[7], bytes[8], bytes[9], bytes[10]]),
+        })
+    }
+}
+
+/// Encodes the bytes of a cookie in base64url.
+fn encode_base64url(bytes: &[u8; SIGNED_LEN + SIGNATURE_LEN]) -> [u8; VALUE_LEN] {
+    let mut text = [0; VALUE_LEN];
+    for (from, to) in bytes.chunks_exact(3).zip(text.chunks_exact_mut(4)) {
+        let word = u32::from_be_bytes([0, from[0], from[1], from[2]]);
+        for (at, digit) in to.iter_mut().enumerate() {
+            *digit = DIGITS[(word >> (18 - 6 * at) & 63) as usize];
+        }
+    }
+    text
+}
+
+/// Decodes the value of a cookie from base64url. Returns `None` if the length or a digit is
+/// invalid.
+fn decode_base64url(text: &[u8]) -> Option<[u8; SIGNED_LEN + SIGNATURE_LEN]> {
+    let text: &[u8; VALUE_LEN] = text.try_into().ok()?;
+    let mut bytes = [0; SIGNED_LEN + SIGNATURE_LEN];
+    for (from, to) in text.chunks_exact(4).zip(bytes.chunks_exact_mut(3)) {
+        let mut word = 0;
+        for digit in from {
+            let value = DIGITS.iter().position(|other| other == digit)?;
+            word = word << 6 | value as u32;
+        }
+        to.copy_from_slice(&word.to_be_bytes()[1..]);
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMED: CookieTarget = CookieTarget { slot: 3, epoch: 70_000, random: 0xfedc_ba98 };
+
+    fn new_keys() -> Keys {
+        Keys::new("")
+    }
+
+    fn cookie(keys: &Keys) -> String {
+        let set = keys.set_cookie(NAMED, false, false);
+        set.split(';').next().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_cookie_names_its_worker_when_it_is_sent_back() {
+        let keys = new_keys();
+        let set = keys.set_cookie(NAMED, false, false);
+        assert!(
+            set.ends_with("; Path=/; HttpOnly; SameSite=Lax") && set.starts_with("rookery="),
+            "{set}"
+        );
+        assert_eq!(set.split(';').next().unwrap().len(), "rookery=".len() + VALUE_LEN);
+        let secure = keys.set_cookie(NAMED, true, false);
+        assert!(secure.starts_with("__Host-rookery=") && secure.contains("; Secure;"), "{secure}");
+        let embedded = keys.set_cookie(NAMED, true, true);
+        assert!(
+            embedded.ends_with("; Path=/; HttpOnly; Secure; SameSite=None; Partitioned"),
+            "{embedded}"
+        );
+        // Browsers discard a partitioned cookie that was set without HTTPS, so the server sends a
+        // normal one.
+        assert!(keys.set_cookie(NAMED, false, true).ends_with("; HttpOnly; SameSite=Lax"));
+        for cookies in [
+            cookie(&keys),
+            format!("a=b; {}; c=d", cookie(&keys)),
+            format!("a=b;{} ;c", cookie(&keys)),
+            format!("rookery=forged; {}", cookie(&keys)),
+            secure.split(';').next().unwrap().to_owned(),
+        ] {
+            assert_eq!(keys.read(cookies.as_bytes()), Cookie::Valid(NAMED), "{cookies}");
+        }
+    }
+
+    #[test]
+    fn the_hash_of_a_session_depends_on_a_secret_key() {
+        let keys = new_keys();
+        let [a, b] = [(); 2].map(|()| CookieTarget::new(1, 2));
+        assert!((a.slot, a.epoch) == (1, 2) && keys.session_hash(a) == keys.session_hash(a));
+        // Two cookies have the same random number with a probability of 1 in 4,294,967,296.
+        assert_ne!(keys.session_hash(a), keys.session_hash(b));
+        assert_ne!(keys.session_hash(a), new_keys().session_hash(a));
+    }
+
+    #[test]
+    fn rejects_cookies_without_a_valid_signature() {
+        let keys = new_keys();
+        let own = cookie(&keys);
+        assert_eq!(new_keys().read(own.as_bytes()), Cookie::Invalid, "another supervisor's");
+        // Each digit of the value is replaced by each other digit.
+        let start = "rookery=".len();
+        for at in start..own.len() {
+            let mut forged = own.clone().into_bytes();
+            for digit in *DIGITS {
+                forged[at] = digit;
+                assert_eq!(keys.read(&forged).target().is_some(), forged == own.as_bytes());
+            }
+        }
+        let value = &own[start..];
+        for wrong in [
+            String::new(),
+            "rookery".to_owned(),
+            "rookery=".to_owned(),
+            format!("rookery={value}A"),
+            format!("rookery={}", &value[1..]),
+            format!("rookery=\"{value}\""),
+            format!("Rookery={value}"),
+            format!("x-rookery={value}"),
+            format!("rookery={}", "+".repeat(VALUE_LEN)),
+            ";;;=;".to_owned(),
+        ] {
+            // A cookie with another name does not belong to this server.
+            let is_ours = wrong.starts_with("rookery");
+            let expected = if is_ours { Cookie::Invalid } else { Cookie::Absent };
+            assert_eq!(keys.read(wrong.as_bytes()), expected, "{wrong}");
+        }
+        assert_eq!(keys.read(b"rookery=\xff\xfe; \0"), Cookie::Invalid);
+    }
+
+    #[test]
+    fn servers_of_one_host_have_cookies_with_different_names() {
+        let [one, other] = ["shop", "blog"].map(Keys::new);
+        let set = [&one, &other].map(|keys| {
+            let set = keys.set_cookie(NAMED, false, false);
+            set.split(';').next().unwrap().to_owned()
+        });
+        assert!(
+            set[0].starts_with("rookery-shop=") && set[1].starts_with("rookery-blog="),
+            "{set:?}"
+        );
+        let jar = set.join("; ");
+        assert_eq!(one.read(jar.as_bytes()), Cookie::Valid(NAMED));
+        assert_eq!(other.read(jar.as_bytes()), Cookie::Valid(NAMED));
+        assert_eq!(one.read(set[1].as_bytes()), Cookie::Absent);
+        assert_eq!(one.names.without_own(jar.as_bytes()).as_deref(), Some(set[1].as_bytes()));
+        assert!(one.set_cookie(NAMED, true, false).starts_with("__Host-rookery-shop="));
+        let name = server_name(Path::new("/srv/app"), "127.0.0.1:80");
+        assert!(name.len() == 8 && name.bytes().all(|byte| byte.is_ascii_hexdigit()), "{name}");
+        assert_eq!(name, server_name(Path::new("/srv/app"), "127.0.0.1:80"));
+        assert_ne!(name, server_name(Path::new("/srv/app"), "127.0.0.1:81"));
+        assert_ne!(name, server_name(Path::new("/srv/other"), "127.0.0.1:80"));
+    }
+}

@@ -1,0 +1,65 @@
+//! The affinity that the URL of a request declares. A browser sends the same cookie for all pages
+//! of an app, but the parameter `w=` belongs to one page. If two pages are open or cookies are
+//! refused, only the parameter identifies the session.
+
+use crate::worker_id::WorkerId;
+
+/// The worker that the parameter `w=` of a query names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::pool) enum UrlAffinity {
+    /// The query has no valid `w=` parameter.
+    Absent,
+    /// The request belongs to the session of this worker, which may have ended.
+    Worker(WorkerId),
+    /// The request belongs to no worker, because `w=` is empty. Rookery's script in the page sends
+    /// an empty `w=` after the page's WebSocket has ended.
+    NewSession,
+}
+
+/// Parses the affinity parameter of a query, which may begin with `?`.
+pub(in crate::pool) fn read_query(query: &[u8]) -> UrlAffinity {
+    let query = query.strip_prefix(b"?").unwrap_or(query);
+    let mut values = query.split(|byte| *byte == b'&').filter_map(|pair| pair.strip_prefix(b"w="));
+    match values.next() {
+        Some(b"") => UrlAffinity::NewSession,
+        Some(text) => WorkerId::parse(text).map_or(UrlAffinity::Absent, UrlAffinity::Worker),
+        None => UrlAffinity::Absent,
+    }
+}
+
+/// Returns true if a query consists only of the affinity parameter. The app does not get such a
+/// query, because Rookery's script in the page has added it.
+pub(in crate::pool) fn is_only_affinity(query: &[u8]) -> bool {
+    query
+        .strip_prefix(b"?w=")
+        .is_some_and(|value| value.is_empty() || WorkerId::parse(value).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "00112233445566778899aabbccddeeff";
+
+    #[test]
+    fn reads_the_affinity_of_a_query() {
+        let id = WorkerId::parse(ID.as_bytes()).unwrap();
+        for (query, expected, is_only) in [
+            (format!("?w={ID}"), UrlAffinity::Worker(id), true),
+            (format!("?w={ID}&nonce=1"), UrlAffinity::Worker(id), false),
+            (format!("?a=w&w={ID}"), UrlAffinity::Worker(id), false),
+            // Only the first `w=` counts, even if its value is invalid.
+            (format!("?w=x&w={ID}"), UrlAffinity::Absent, false),
+            ("?w=".to_owned(), UrlAffinity::NewSession, true),
+            ("?w=&b=1".to_owned(), UrlAffinity::NewSession, false),
+            ("?w".to_owned(), UrlAffinity::Absent, false),
+            (format!("?ww={ID}"), UrlAffinity::Absent, false),
+            (format!("?w={ID}0"), UrlAffinity::Absent, false),
+            ("?".to_owned(), UrlAffinity::Absent, false),
+            (String::new(), UrlAffinity::Absent, false),
+        ] {
+            assert_eq!(read_query(query.as_bytes()), expected, "{query}");
+            assert_eq!(is_only_affinity(query.as_bytes()), is_only, "{query}");
+        }
+    }
+}

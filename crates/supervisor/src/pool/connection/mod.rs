@@ -1,0 +1,9 @@
+//! Connections to workers, over which requests and responses are sent as HTTP/1.1 on Unix sockets.
+
+pub(super) mod framing;
+pub(super) mod request_writer;
+pub(super) mod response_headers;
+mod spooled_body;
+pub(super) mod worker_connection;
+
+pub(super) use spooled_body::SpooledBody;

@@ -1,0 +1,74 @@
+//! The state that the tasks of the pool share. All of these tasks run on the server's I/O thread.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rookery_exchange::IoWaker;
+use tokio::sync::Notify;
+
+use super::balancing::balancer::{Assignment, Balancer};
+use super::balancing::session_affinity::Keys;
+use super::buffer_pool::BufferPool;
+use super::limits::PoolLimits;
+use super::responder::Responder;
+use super::stream_registry::Registry;
+use crate::backend_registry::BackendRegistry;
+
+/// The shared state of a pool.
+pub(super) struct PoolContext {
+    pub(super) limits: Rc<PoolLimits>,
+    pub(super) balancer: Balancer,
+    pub(super) responder: Rc<Responder>,
+    pub(super) registry: Registry,
+    pub(super) buffers: BufferPool,
+    /// An empty vector whose memory is reused each time requests are assigned.
+    pub(super) assignments: RefCell<Vec<Assignment>>,
+    pub(super) retry: RetryTimer,
+    pub(super) overdue_check: OverdueCheck,
+    /// The number of events that the server has passed to the pool.
+    pub(super) events: Cell<u64>,
+    /// Whether a request has been sent to a worker since the I/O thread last slept.
+    pub(super) has_forwarded: Cell<bool>,
+}
+
+/// The state of the timer after which waiting requests are assigned again.
+#[derive(Debug, Default)]
+pub(super) struct RetryTimer {
+    pub(super) is_scheduled: Cell<bool>,
+    pub(super) pause: Cell<Duration>,
+}
+
+/// The state of the task that checks for requests that have waited too long at their workers.
+#[derive(Debug, Default)]
+pub(super) struct OverdueCheck {
+    /// Whether the task sleeps until the next request is sent to a worker.
+    pub(super) is_asleep: Cell<bool>,
+    pub(super) wake_up: Notify,
+}
+
+impl PoolContext {
+    pub(super) fn new(
+        registry: Arc<BackendRegistry>,
+        limits: PoolLimits,
+        keys: Arc<Keys>,
+        waker: Arc<dyn IoWaker>,
+    ) -> Rc<PoolContext> {
+        let limits = Rc::new(limits);
+        let responder = Rc::new(Responder::new(Arc::clone(&registry), waker));
+        let balancer = Balancer::new(Rc::clone(&limits), registry, Rc::clone(&responder), keys);
+        Rc::new(PoolContext {
+            limits,
+            balancer,
+            responder,
+            registry: Registry::default(),
+            buffers: BufferPool::default(),
+            assignments: RefCell::default(),
+            retry: RetryTimer::default(),
+            overdue_check: OverdueCheck::default(),
+            events: Cell::new(0),
+            has_forwarded: Cell::new(false),
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! Dispatching: assigns queued requests to workers and starts an attempt for each assignment.
+//! Background tasks repeat the dispatch after some time and when the workers change.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::attempt;
+use super::balancing::balancer::Assignment;
+use super::context::PoolContext;
+use crate::backend_registry::BackendRegistry;
+
+/// The shortest interval after which waiting requests are assigned again. Each response of a worker
+/// triggers an assignment too, so the timer finds a free worker only if R now waits for a promise
+/// or was busy with something other than a request. As long as the timer finds no free worker, the
+/// interval grows up to [`MAX_RETRY_INTERVAL`].
+const MIN_RETRY_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The longest interval after which waiting requests are assigned again. A shorter maximum would
+/// wake the I/O thread more often.
+const MAX_RETRY_INTERVAL: Duration = Duration::from_millis(16);
+
+/// The number of checks for overdue requests per queue timeout. With 8 checks, a request waits at
+/// most an eighth longer than the timeout.
+const CHECKS_PER_TIMEOUT: u32 = 8;
+
+/// The shortest interval between checks for overdue requests, so that a short queue timeout does
+/// not keep the I/O thread awake.
+const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The longest interval between checks for overdue requests, so that a timeout is at most a second
+/// late.
+const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Starts the background tasks of the pool.
+pub(super) fn start_tasks(pool: &Rc<PoolContext>, registry: &Arc<BackendRegistry>) {
+    tokio::task::spawn_local(follow_registry(Rc::clone(pool), Arc::clone(registry)));
+    tokio::task::spawn_local(check_overdue(Rc::clone(pool)));
+}
+
+/// Assigns queued requests to workers and starts an attempt for each assignment.
+pub(super) fn dispatch(pool: &Rc<PoolContext>) {
+    let mut assignments = pool.assignments.take();
+    pool.balancer.assign(&mut assignments);
+    for assignment in assignments.drain(..) {
+        start(pool, assignment);
+    }
+    pool.assignments.replace(assignments);
+    if pool.balancer.take_needs_retry() {
+        schedule_retry(pool);
+    }
+}
+
+fn start(pool: &Rc<PoolContext>, assignment: Assignment) {
+    if pool.overdue_check.is_asleep.get() {
+        pool.overdue_check.wake_up.notify_one();
+    }
+    pool.has_forwarded.set(true);
+    assignment.request.exchange.set_waiting(false);
+    tokio::task::spawn_local(attempt::run(Rc::clone(pool), assignment, dispatch));
+}
+
+/// Schedules another dispatch after a while, unless one is already scheduled.
+fn schedule_retry(pool: &Rc<PoolContext>) {
+    if pool.retry.is_scheduled.replace(true) {
+        return;
+    }
+    let pool = Rc::clone(pool);
+    tokio::task::spawn_local(async move {
+        let pause = pool.retry.pause.get().max(MIN_RETRY_INTERVAL);
+        tokio::time::sleep(pause).await;
+        pool.retry.is_scheduled.set(false);
+        let assigned = pool.balancer.assigned();
+        dispatch(&pool);
+        let has_found = pool.balancer.assigned() != assigned;
+        let next = if has_found { MIN_RETRY_INTERVAL } else { MAX_RETRY_INTERVAL.min(pause * 2) };
+        pool.retry.pause.set(next);
+    });
+}
+
+/// Updates the list of workers and dispatches requests whenever the registry changes.
+async fn follow_registry(pool: Rc<PoolContext>, registry: Arc<BackendRegistry>) {
+    loop {
+        pool.balancer.update_backends();
+        pool.registry.close_ending_tunnels(&pool.responder);
+        dispatch(&pool);
+        registry.changed.notified().await;
+    }
+}
+
+/// Periodically notifies attempts whose requests have waited too long at their workers. No timer
+/// runs while no worker has a request.
+async fn check_overdue(pool: Rc<PoolContext>) {
+    let pause = (pool.limits.queue_timeout / CHECKS_PER_TIMEOUT)
+        .clamp(MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL);
+    loop {
+        if !pool.balancer.has_in_flight() {
+            pool.overdue_check.is_asleep.set(true);
+            pool.overdue_check.wake_up.notified().await;
+            pool.overdue_check.is_asleep.set(false);
+            continue;
+        }
+        tokio::time::sleep(pause).await;
+        pool.balancer.notify_overdue();
+    }
+}

@@ -1,0 +1,69 @@
+//! The responder, which passes commands and responses from the pool to the server.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rookery_exchange::{Command, Exchange, IoWaker};
+
+use super::balancing::queue::QueuedRequest;
+use super::error_reply::ErrorReply;
+use crate::backend_registry::BackendRegistry;
+use crate::pool_counters::PoolCounters;
+
+/// A queue of commands for the server. The responses among the commands are counted for the
+/// metrics.
+pub(super) struct Responder {
+    registry: Arc<BackendRegistry>,
+    waker: Arc<dyn IoWaker>,
+    commands: RefCell<VecDeque<Command>>,
+}
+
+impl Responder {
+    pub(super) fn new(registry: Arc<BackendRegistry>, waker: Arc<dyn IoWaker>) -> Responder {
+        Responder { registry, waker, commands: RefCell::default() }
+    }
+
+    /// Returns the counters of the pool, which the metrics report.
+    pub(super) fn counters(&self) -> &PoolCounters {
+        &self.registry.counters
+    }
+
+    /// Queues a command, and wakes the I/O thread if the queue was empty.
+    pub(super) fn send_command(&self, command: Command) {
+        let mut commands = self.commands.borrow_mut();
+        commands.push_back(command);
+        if commands.len() == 1 {
+            self.waker.wake();
+        }
+    }
+
+    /// Returns an exchange with its response to the server. The exchange may have no response if
+    /// the client has disconnected.
+    pub(super) fn respond(&self, exchange: Box<Exchange>) {
+        if !exchange.is_client_disconnected() {
+            self.counters().responses.add(exchange.response().status());
+        }
+        self.send_command(Command::Respond(exchange));
+    }
+
+    /// Responds to a request with an error, because no worker responds to it.
+    pub(super) fn reject(&self, mut request: QueuedRequest, error: ErrorReply) {
+        request.exchange.set_waiting(false);
+        request.exchange.update_upstream_log(|upstream| {
+            upstream.on_terminated(error.termination_state(), Instant::now());
+        });
+        error.write(&mut request.exchange);
+        self.respond(request.exchange);
+    }
+
+    /// Moves all queued commands to `commands`, which is empty.
+    pub(super) fn take_commands(&self, commands: &mut VecDeque<Command>) {
+        std::mem::swap(&mut *self.commands.borrow_mut(), commands);
+    }
+
+    pub(super) fn has_commands(&self) -> bool {
+        !self.commands.borrow().is_empty()
+    }
+}

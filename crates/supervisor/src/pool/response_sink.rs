@@ -1,0 +1,44 @@
+//! The client's end of a streamed response, which receives the server's events for that response.
+
+use std::cell::Cell;
+
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+/// The state of a streamed response whose chunks are sent to a client.
+#[derive(Debug, Default)]
+pub(super) struct ResponseSink {
+    has_ended: Cell<bool>,
+    changed: Notify,
+}
+
+impl ResponseSink {
+    /// Wakes the task that forwards the response, because the client can take more data.
+    pub(super) fn on_writable(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Wakes the task that forwards the response, because the client has disconnected or has
+    /// received the whole response.
+    pub(super) fn on_ended(&self) {
+        self.has_ended.set(true);
+        self.changed.notify_one();
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.get()
+    }
+
+    /// Returns a future that completes at the next notification: the client can take more data, or
+    /// the stream has ended.
+    pub(super) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// Waits until the stream has ended.
+    pub(super) async fn ended(&self) {
+        while !self.has_ended.get() {
+            self.changed.notified().await;
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The registry of open tunnels and streamed responses, by their ids.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use rookery_exchange::{StreamId, WebSocketId};
+
+use super::responder::Responder;
+use super::response_sink::ResponseSink;
+use super::tunnel::Tunnel;
+
+/// A registry of tunnels and response sinks. The pool looks up the target of a server event here.
+#[derive(Default)]
+pub(super) struct Registry {
+    tunnels: RefCell<HashMap<WebSocketId, Rc<Tunnel>>>,
+    sinks: RefCell<HashMap<StreamId, Rc<ResponseSink>>>,
+}
+
+impl Registry {
+    pub(super) fn add_tunnel(&self, socket: WebSocketId, tunnel: Rc<Tunnel>) {
+        self.tunnels.borrow_mut().insert(socket, tunnel);
+    }
+
+    pub(super) fn tunnel(&self, socket: WebSocketId) -> Option<Rc<Tunnel>> {
+        self.tunnels.borrow().get(&socket).cloned()
+    }
+
+    pub(super) fn remove_tunnel(&self, socket: WebSocketId) -> Option<Rc<Tunnel>> {
+        self.tunnels.borrow_mut().remove(&socket)
+    }
+
+    /// Schedules the close of each tunnel whose worker is about to end.
+    pub(super) fn close_ending_tunnels(&self, responder: &Rc<Responder>) {
+        for (socket, tunnel) in self.tunnels.borrow().iter() {
+            tunnel.close_if_ending(responder, *socket);
+        }
+    }
+
+    pub(super) fn add_sink(&self, stream: StreamId, sink: Rc<ResponseSink>) {
+        self.sinks.borrow_mut().insert(stream, sink);
+    }
+
+    /// Calls `body` with the response sink of a stream, unless the stream has ended.
+    pub(super) fn with_sink(&self, stream: StreamId, body: impl FnOnce(&ResponseSink)) {
+        if let Some(sink) = self.sinks.borrow().get(&stream) {
+            body(sink);
+        }
+    }
+
+    pub(super) fn remove_sink(&self, stream: StreamId) -> Option<Rc<ResponseSink>> {
+        self.sinks.borrow_mut().remove(&stream)
+    }
+}

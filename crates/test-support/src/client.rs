@@ -1,0 +1,365 @@
+//! A client for HTTP/1.1 and WebSockets over a plain socket or over TLS. It sends any bytes that a
+//! test wants to send, valid or not.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+
+use crate::{TEST_TIMEOUT, wait_until};
+
+/// A client with one connection.
+#[derive(Debug)]
+pub struct Client {
+    /// The socket. Reading from it fails after [`TEST_TIMEOUT`].
+    pub socket: TcpStream,
+    /// The TLS session over the socket, if there is one.
+    pub tls: Option<Box<ClientConnection>>,
+    /// The bytes that were read and not yet used.
+    pub read: Vec<u8>,
+}
+
+/// A response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// The head with its empty line.
+    pub head: String,
+    /// The body without its transfer coding.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// Returns the value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    /// Returns the body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+impl Client {
+    /// Connects without TLS.
+    pub fn connect(address: SocketAddr) -> Client {
+        let socket = TcpStream::connect(address).expect("a listener");
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
+        socket.set_nodelay(true).expect("a TCP socket");
+        Client { socket, tls: None, read: Vec::new() }
+    }
+
+    /// Connects with TLS to the host `name`.
+    ///
+    /// # Errors
+    /// Fails if the handshake fails: with an error of the client, or with the server's alert.
+    pub fn connect_tls(
+        address: SocketAddr,
+        config: &Arc<ClientConfig>,
+        name: &str,
+    ) -> io::Result<Client> {
+        let mut socket = TcpStream::connect(address)?;
+        socket.set_read_timeout(Some(TEST_TIMEOUT))?;
+        socket.set_nodelay(true)?;
+        let mut tls = Box::new(tls_session(config, name));
+        while tls.is_handshaking() || tls.wants_write() {
+            tls.complete_io(&mut socket)?;
+        }
+        Ok(Client { socket, tls: Some(tls), read: Vec::new() })
+    }
+
+    /// Makes the receive buffer of the socket small, so that the server notices early that this
+    /// client does not read.
+    pub fn shrink_receive_buffer(&self) {
+        let size: libc::c_int = 64 << 10;
+        self.set_option(libc::SO_RCVBUF, &size);
+    }
+
+    /// Makes the end of the connection a reset instead of a FIN.
+    pub fn reset_on_close(&self) {
+        self.set_option(libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 });
+    }
+
+    fn set_option<T>(&self, option: libc::c_int, value: &T) {
+        // SAFETY: The descriptor is an open socket, and the pointer and the size are those of the
+        // value, whose type is that of the option.
+        let result = unsafe {
+            libc::setsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                option,
+                std::ptr::from_ref(value).cast(),
+                libc::socklen_t::try_from(size_of::<T>()).expect("a small size"),
+            )
+        };
+        assert_eq!(result, 0);
+    }
+
+    /// Waits until the server has read all that was sent. After that, the I/O thread has processed
+    /// it before it accepts a later connection.
+    pub fn wait_until_server_has_read(&self) {
+        if !cfg!(target_os = "linux") {
+            return std::thread::sleep(Duration::from_millis(500));
+        }
+        let own = self.socket.local_addr().expect("a socket").port();
+        let peer = self.socket.peer_addr().expect("a connected socket").port();
+        // Returns the send and receive queue of the end of a connection with these ports; see
+        // proc(5).
+        let queues = |from: u16, to: u16| {
+            let table = std::fs::read_to_string("/proc/net/tcp").expect("proc");
+            let of_line = |line: &str| {
+                let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+                let is_end = fields.get(1)?.ends_with(&format!(":{from:04X}"))
+                    && fields.get(2)?.ends_with(&format!(":{to:04X}"));
+                is_end.then(|| fields.get(4).map(|queues| (*queues).to_owned())).flatten()
+            };
+            table.lines().find_map(of_line)
+        };
+        wait_until("the server reads", || {
+            queues(own, peer).is_some_and(|queues| queues.starts_with("00000000:"))
+                && queues(peer, own).is_none_or(|queues| queues.ends_with(":00000000"))
+        });
+    }
+
+    /// Sends bytes, over TLS if there is a session.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        let mut bytes = bytes.as_ref();
+        let Some(tls) = &mut self.tls else {
+            return self.socket.write_all(bytes).expect("a server that reads");
+        };
+        while !bytes.is_empty() {
+            let n = tls.writer().write(bytes).expect("a session");
+            bytes = &bytes[n..];
+            while tls.wants_write() {
+                tls.write_tls(&mut self.socket).expect("a server that reads");
+            }
+        }
+    }
+
+    /// Sends a GET request, and returns the response.
+    pub fn get(&mut self, path: &str) -> Response {
+        self.request("GET", path, b"")
+    }
+
+    /// Sends a request, and returns the response. An empty body is sent without a length.
+    pub fn request(&mut self, method: &str, path: &str, body: &[u8]) -> Response {
+        let length = match body.len() {
+            0 => String::new(),
+            len => format!("Content-Length: {len}\r\n"),
+        };
+        self.send(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{length}\r\n"));
+        self.send(body);
+        self.response_to(method).expect("a response")
+    }
+
+    /// Reads the response to a GET request. Returns `None` if the connection was closed before the
+    /// response began.
+    pub fn response(&mut self) -> Option<Response> {
+        self.response_to("GET")
+    }
+
+    /// Reads the response to a request with this method. Returns `None` if the connection was
+    /// closed before the response began.
+    pub fn response_to(&mut self, method: &str) -> Option<Response> {
+        let mut response = self.try_head()?;
+        let status = response.status;
+        if method == "HEAD" || status == 204 || status == 304 || status < 200 {
+            return Some(response);
+        }
+        if let Some(len) = response.header("content-length") {
+            let len = len.parse().expect("a length");
+            response.body = self.read_exactly(len);
+        } else if response.header("transfer-encoding").is_some() {
+            loop {
+                let line = self.read_through(b"\r\n");
+                let digits = std::str::from_utf8(&line).expect("hexadecimal digits").trim_end();
+                let len = usize::from_str_radix(digits, 16).expect("hexadecimal digits");
+                response.body.extend(self.read_exactly(len));
+                assert_eq!(self.read_exactly(2), b"\r\n");
+                if len == 0 {
+                    break;
+                }
+            }
+        } else {
+            while self.fill() {}
+            response.body = std::mem::take(&mut self.read);
+        }
+        Some(response)
+    }
+
+    /// Reads the head of a response, and leaves its body unread.
+    pub fn head(&mut self) -> Response {
+        self.try_head().expect("a response")
+    }
+
+    fn try_head(&mut self) -> Option<Response> {
+        if self.read.is_empty() && !self.fill() {
+            return None;
+        }
+        let head = String::from_utf8(self.read_through(b"\r\n\r\n")).expect("a head in ASCII");
+        let status = head[9..12].parse().expect("a status code");
+        Some(Response { status, head, body: Vec::new() })
+    }
+
+    /// Reads until `end` was received, and returns the bytes up to and including `end`.
+    pub fn read_through(&mut self, end: &[u8]) -> Vec<u8> {
+        loop {
+            if let Some(at) = self.read.windows(end.len()).position(|window| window == end) {
+                return self.read.drain(..at + end.len()).collect();
+            }
+            assert!(
+                self.fill(),
+                "the connection ended before {:?}, after {:?}",
+                String::from_utf8_lossy(end),
+                String::from_utf8_lossy(&self.read)
+            );
+        }
+    }
+
+    /// Reads this many bytes.
+    pub fn read_exactly(&mut self, len: usize) -> Vec<u8> {
+        while self.read.len() < len {
+            assert!(self.fill(), "the connection ended after {} of {len} bytes", self.read.len());
+        }
+        self.read.drain(..len).collect()
+    }
+
+    /// Returns true if the server has closed the connection, with a FIN or a reset.
+    pub fn is_closed(&mut self) -> bool {
+        assert!(self.read.is_empty(), "unread: {:?}", String::from_utf8_lossy(&self.read));
+        !self.fill()
+    }
+
+    /// Reads more bytes into [`read`](Self::read). Returns false at the end of the connection.
+    pub fn fill(&mut self) -> bool {
+        let mut buffer = vec![0; 64 << 10];
+        let read = match &mut self.tls {
+            None => self.socket.read(&mut buffer),
+            Some(tls) => rustls::Stream::new(&mut **tls, &mut self.socket).read(&mut buffer),
+        };
+        match read {
+            Ok(0) => false,
+            Ok(n) => {
+                self.read.extend_from_slice(&buffer[..n]);
+                true
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => false,
+            Err(error) => panic!("reading failed: {error}"),
+        }
+    }
+
+    /// Opens a WebSocket.
+    pub fn upgrade(&mut self, path: &str) -> Response {
+        self.upgrade_with(path, "", b"")
+    }
+
+    /// Opens a WebSocket. The request has further header lines, and `data` follows in the same
+    /// segment.
+    pub fn upgrade_with(&mut self, path: &str, headers: &str, data: &[u8]) -> Response {
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n{headers}\r\n"
+        );
+        self.send([request.as_bytes(), data].concat());
+        self.response().expect("a response to the handshake")
+    }
+
+    /// Sends a WebSocket message in one frame.
+    pub fn message(&mut self, opcode: u8, payload: &[u8]) {
+        self.send(masked_frame(0x80 | opcode, payload));
+    }
+
+    /// Reads an unmasked WebSocket frame if its first byte arrives in time. Returns `None` also at
+    /// the end of the connection.
+    pub fn frame_within(&mut self, time: Duration) -> Option<(u8, Vec<u8>)> {
+        if self.read.is_empty() {
+            self.socket.set_read_timeout(Some(time)).expect("a timeout");
+            let has_arrived = matches!(self.socket.peek(&mut [0]), Ok(1));
+            self.socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
+            if !has_arrived {
+                return None;
+            }
+        }
+        self.frame()
+    }
+
+    /// Reads an unmasked WebSocket frame, and returns its opcode and its payload. Returns `None` if
+    /// the connection ends before the frame is complete.
+    pub fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
+        let mut needed = 2;
+        loop {
+            while self.read.len() < needed {
+                if !self.fill() {
+                    return None;
+                }
+            }
+            let short = usize::from(self.read[1] & 0x7F);
+            let (header, len) = match short {
+                126 if self.read.len() >= 4 => {
+                    (4, usize::from(u16::from_be_bytes([self.read[2], self.read[3]])))
+                }
+                127 if self.read.len() >= 10 => {
+                    let len = self.read[2..10].try_into().expect("eight bytes");
+                    (10, usize::try_from(u64::from_be_bytes(len)).expect("a small length"))
+                }
+                126 => (4, 0),
+                127 => (10, 0),
+                len => (2, len),
+            };
+            needed = header + len;
+            if self.read.len() >= needed && (short < 126 || self.read.len() >= header) {
+                let opcode = self.read[0] & 0xF;
+                let payload = self.read[header..needed].to_vec();
+                self.read.drain(..needed);
+                return Some((opcode, payload));
+            }
+        }
+    }
+
+    /// Reads unmasked WebSocket frames up to the first that is no ping, and returns its opcode and
+    /// its payload.
+    pub fn frame_after_pings(&mut self) -> (u8, Vec<u8>) {
+        loop {
+            let (opcode, payload) = self.frame().expect("a frame");
+            if opcode != 9 {
+                return (opcode, payload);
+            }
+        }
+    }
+}
+
+/// Returns a TLS session that has not sent anything.
+pub fn tls_session(config: &Arc<ClientConfig>, name: &str) -> ClientConnection {
+    let name = ServerName::try_from(name.to_owned()).expect("a host name");
+    ClientConnection::new(Arc::clone(config), name).expect("a valid configuration")
+}
+
+/// Returns a masked WebSocket frame. `first` is its first byte: the opcode and the flags.
+pub fn masked_frame(first: u8, payload: &[u8]) -> Vec<u8> {
+    const MASK_BIT: u8 = 0x80;
+    let mask = [1, 2, 3, 4];
+    let mut frame = vec![first];
+    match payload.len() {
+        len @ 0..126 => frame.push(MASK_BIT | len as u8),
+        len @ 126..65536 => {
+            frame.push(MASK_BIT | 126);
+            frame.extend_from_slice(&(len as u16).to_be_bytes());
+        }
+        len => {
+            frame.push(MASK_BIT | 127);
+            frame.extend_from_slice(&(len as u64).to_be_bytes());
+        }
+    }
+    frame.extend_from_slice(&mask);
+    frame.extend(payload.iter().enumerate().map(|(at, byte)| byte ^ mask[at % 4]));
+    frame
+}

@@ -1,0 +1,10 @@
+//! The certificates and keys for tests, which `tls/make.sh` makes.
+
+use std::path::{Path, PathBuf};
+
+/// Returns the path of a certificate or key, such as `localhost.pem` or `localhost.key`.
+pub fn tls_file(name: &str) -> PathBuf {
+    let is_key = name.ends_with(".key") || name.ends_with("-key.der");
+    let folder = if is_key { "tls/keys" } else { "tls/certificates" };
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(name)
+}
