@@ -1,12 +1,19 @@
-# Runs the R packages' tests over what is installed, and prints a line of counts for scripts/test.
+# Runs the tests of the installed R packages, and prints a line of counts for scripts/test.
 #
-#   scripts/with-rookery .local/lib Rscript scripts/test-r.R [serve-examples ...]      default: all files
+#   scripts/with-rookery .local/lib Rscript scripts/test-r.R [serve-examples ...]
+#
+# Without arguments, it runs all test files.
 
 folders <- c(rookery = "r/tests/testthat", httpuv = "compat/httpuv/tests/testthat")
 only <- commandArgs(trailingOnly = TRUE)
-has_some <- function(folder) length(only) == 0 || any(file.exists(file.path(folder, paste0("test-", only, ".R"))))
-folders <- folders[vapply(folders, function(folder) dir.exists(folder) && has_some(folder), logical(1))]
-if (length(folders) == 0) stop("no file of tests is called test-", paste(only, collapse = ".R, test-"), ".R")
+has_tests <- function(folder) {
+  files <- file.path(folder, paste0("test-", only, ".R"))
+  dir.exists(folder) && (length(only) == 0 || any(file.exists(files)))
+}
+folders <- folders[vapply(folders, has_tests, logical(1))]
+if (length(folders) == 0) {
+  stop("there is no test file test-", paste(only, collapse = ".R, test-"), ".R")
+}
 status <- 0L
 
 for (package in names(folders)) {
@@ -23,8 +30,8 @@ for (package in names(folders)) {
   ))
   failed <- results$failed > 0 | results$error
   skipped <- results$skipped & !failed
-  cat("R tests: ", sum(!failed & !skipped), " passed ", sum(failed), " failed ", sum(skipped), " skipped ",
-      sum(results$nb), " expectations (", package, ")\n", sep = "")
+  cat("R tests: ", sum(!failed & !skipped), " passed ", sum(failed), " failed ", sum(skipped),
+      " skipped ", sum(results$nb), " expectations (", package, ")\n", sep = "")
   if (any(failed)) status <- 1L
 }
 

@@ -1,4 +1,4 @@
--- Shapes the request by the environment and prints what wrk measured as one line of JSON.
+-- Builds the request from environment variables, and prints wrk's results as one line of JSON.
 local headers = tonumber(os.getenv("BENCH_HEADERS") or "0")
 local body = tonumber(os.getenv("BENCH_BODY_BYTES") or "0")
 local chunked = os.getenv("BENCH_CHUNKED") == "1"
@@ -19,7 +19,8 @@ if method ~= "" then
   wrk.method = method
 end
 
--- wrk always sends a Content-Length with a body; a chunked one is put together here, once, in chunks of 8 KiB.
+-- wrk always adds Content-Length to a request with a body. A chunked request is therefore built here,
+-- once, in chunks of 8 KiB.
 if chunked then
   local whole
   function request()

@@ -18,9 +18,9 @@ from .scenarios import Group
 COLUMNS = (
     "requests_per_second", "messages_per_second", "handshakes_per_cpu_second", "handshakes_per_second", "ns_per_op", "instructions", "allocs_per_op", "bytes_per_op", "p50_us",
     "p99_us", "p999_us", "cpu_us_per_request", "cpu_us_per_message", "seconds", "microseconds_per_call",
-    "microseconds_added", "frames", "allocs_per_request", "first_answer_ms", "load_ms", "installed_bytes",
+    "microseconds_added", "frames", "allocs_per_request", "first_response_ms", "load_ms", "installed_bytes",
     "bytes_per_connection", "delay_p50_ms", "delay_p90_ms", "delay_p99_ms", "idle_cpu_ms_per_second", "resident_bytes",
-    "front_bytes", "next_answer_ms", "slow_p50_ms",
+    "front_bytes", "next_response_ms", "slow_p50_ms",
     "growth_bytes", "peak_bytes",
 )  # fmt: skip
 WITHOUT_SPREAD = ("p50_us", "p99_us", "p999_us", "cpu_us_per_request", "cpu_us_per_message")
@@ -100,13 +100,13 @@ class Report:
     def conditions(self) -> str:
         said = [f"{SAMPLES} interleaved samples (A B C A B C); median (lowest..highest); the ratio is taken turn by turn."]
         if self.asked.placement == "pinned":
-            said.append("What is measured is pinned to core 0, with all its threads, and load generators to core 1.")
+            said.append("Servers and programs are pinned to core 0 with all their threads, and load generators to core 1.")
             if any(scenario.placement for scenario in self.group.scenarios):
-                said.append("Scenarios that say otherwise are not pinned.")
+                said.append("Scenarios with another placement are not pinned.")
         else:
-            said.append("What is measured and load generators share the cores as the kernel places them.")
+            said.append("The kernel places servers, programs and load generators on the cores.")
         if self.asked.quick:
-            said.append("Quick run: short samples, for a look and not for a claim.")
+            said.append("Quick run: the samples are short and not precise enough to quote.")
         if self.others > machine.QUIET:
             said.append(f"NOT TO BE QUOTED: other programs used {self.others:.0%} of the machine during the samples.")
         return " ".join(said)

@@ -1,12 +1,13 @@
-//! The target of what an authority that issues certificates says.
+//! The fuzz target of what a certificate authority sends.
 
 use std::time::SystemTime;
 
 use rookery_server::tls::IssuedCertificate;
 
-/// A problem, a moment, a certificate in PEM, or one in DER, which is put into PEM.
+/// Reads the input as a problem document, as a date, as a certificate in PEM, and as one in DER
+/// that is put into PEM.
 ///
-/// Whatever is passed on is one line of no great length, and no certificate is read that has no end.
+/// Text that is passed on is one short line, and a certificate is only read if it has an expiry.
 pub fn acme_response(data: &[u8]) {
     let (line, moment) = rookery_acme::read_for_fuzzer(data);
     if let Some(line) = line {

@@ -1,4 +1,5 @@
-//! The arena: its arithmetic alone, programs of operations, and the collections against those of std.
+//! Fuzz targets of the arena: its arithmetic, sequences of operations, and the collections compared
+//! with those of std.
 
 mod pool;
 mod sync;
@@ -14,7 +15,7 @@ use rookery_arena::{Arena, Growth};
 pub use pool::arena_pool;
 pub use sync::arena_sync;
 
-/// Numbers drawn from the input; zeros once it is used up.
+/// Reads numbers from the input, and zeros after its end.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -24,7 +25,8 @@ impl Input<'_> {
         *first
     }
 
-    /// A word whose magnitude is drawn too, so that small, large and wrapping values all come.
+    /// Reads a word with a magnitude that is also read, so that small, large and wrapping values
+    /// occur.
     fn word(&mut self) -> usize {
         let shift = u32::from(self.byte()) % usize::BITS;
         let word = (0..8).fold(0, |word, _| word << 8 | usize::from(self.byte()));
@@ -37,7 +39,7 @@ impl Input<'_> {
     }
 }
 
-/// Fits, placements and growth keep what their documentation says, for any integers.
+/// Checks that fits, placements and growth have their documented properties for any integers.
 pub fn arena_layout(data: &[u8]) {
     let mut input = Input(data);
     while !input.0.is_empty() {
@@ -56,7 +58,8 @@ pub fn arena_layout(data: &[u8]) {
         }
 
         let (tail, next, misses) = (input.word() % room.max(1), input.word(), input.word());
-        // The bound on waste: an abandoned tail is less than an eighth of the chunk it is abandoned for.
+        // The bound on waste: an abandoned tail is less than an eighth of the chunk that replaces
+        // it.
         if layout::place(room, tail, next, misses) == Overflow::Next {
             assert!(room <= next / 8 && (tail < next / 8 || room == 0));
         }
@@ -79,7 +82,7 @@ pub fn arena_layout(data: &[u8]) {
         assert!(kept == capacity || kept % CHUNK_ALIGN == 0);
         assert_eq!(layout::is_alike(first, room), first.abs_diff(room) <= room / 8 + CHUNK_ALIGN);
 
-        // Any integer is a nominal size, also one that no growth gives.
+        // A nominal size can be any integer, also one that no growth produces.
         let asked = Growth::asked(input.word());
         assert!(asked >= layout::MIN_CHUNK - layout::ALLOCATOR_OVERHEAD);
 
@@ -99,7 +102,7 @@ pub fn arena_layout(data: &[u8]) {
     }
 }
 
-/// `fit` and `fit_whole` against the same arithmetic in 128 bits, where nothing wraps.
+/// Compares `fit` and `fit_whole` with the same arithmetic in 128 bits, which cannot wrap.
 fn check_fit(cursor: usize, end: usize, layout: Layout) {
     if end - cursor > isize::MAX as usize {
         return;
@@ -116,7 +119,7 @@ fn check_fit(cursor: usize, end: usize, layout: Layout) {
     }
 }
 
-/// A live allocation: every byte of it holds `mark`.
+/// A live allocation, in which every byte is `mark`.
 struct Live {
     start: NonNull<u8>,
     layout: Layout,
@@ -126,7 +129,7 @@ struct Live {
 impl Live {
     fn fill(self, from: usize) -> Live {
         assert_eq!(self.start.addr().get() % self.layout.align(), 0);
-        // SAFETY: a live allocation of this size, of which the bytes before `from` are written already.
+        // SAFETY: a live allocation of this size, whose bytes before `from` are already written.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut(self.start.as_ptr().add(from), self.layout.size() - from)
         };
@@ -137,13 +140,14 @@ impl Live {
     fn check(&self) {
         // SAFETY: a live allocation of this size, which `fill` has written.
         let bytes = unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.layout.size()) };
-        // By memcmp: byte by byte and instrumented, this was most of a run.
+        // With memcmp, because an instrumented loop over bytes took most of the time.
         let pattern = [self.mark; 4096];
         assert!(bytes.chunks(4096).all(|part| part == &pattern[..part.len()]), "{:?}", self.layout);
     }
 }
 
-/// A program of operations on an arena, checked for overlaps, alignment, contents, limits and waste.
+/// Runs a sequence of operations on an arena, and checks overlaps, alignment, contents, limits and
+/// waste.
 pub fn arena_operations(data: &[u8]) {
     let mut input = Input(data);
     let growth = match input.byte() % 3 {
@@ -153,7 +157,8 @@ pub fn arena_operations(data: &[u8]) {
     };
     let mut arena = Arena::with_growth(growth);
     let mut live: Vec<Live> = Vec::new();
-    // Until something moved or was kept from before, all that is reserved serves what lives.
+    // True until an allocation moves or chunks are kept from an earlier period. Until then, all
+    // reserved memory serves live allocations.
     let mut is_fresh = true;
     let (mut requested, mut padding) = (0, 0);
     while !input.0.is_empty() {
@@ -166,7 +171,8 @@ pub fn arena_operations(data: &[u8]) {
                     Layout::from_size_align(size, 1 << (input.byte() % 13)).expect("small");
                 if let Ok(start) = arena.try_alloc_layout(layout) {
                     requested += size;
-                    // Padding is the request's: each may pass its alignment once, and end before its chunk does.
+                    // Each request may add padding: up to its alignment, and up to the end of its
+                    // chunk.
                     padding += layout.align() + 2 * CHUNK_ALIGN;
                     live.push(Live { start, layout, mark: live.len() as u8 }.fill(0));
                 }
@@ -176,7 +182,8 @@ pub fn arena_operations(data: &[u8]) {
                 is_fresh = false;
                 let size = old.layout.size() + 8 * usize::from(input.byte());
                 let layout = Layout::from_size_align(size, old.layout.align()).expect("small");
-                // SAFETY: live, taken out of the list, and the new layout is no smaller.
+                // SAFETY: the allocation is live and no longer in the list, and the new layout is
+                // no smaller.
                 match unsafe { arena.try_grow(old.start, old.layout, layout) } {
                     Ok(start) => {
                         requested += size - old.layout.size();
@@ -232,7 +239,8 @@ fn verify(arena: &Arena, live: &[Live]) {
     live.iter().for_each(Live::check);
 }
 
-/// An array and a buffer in an arena, with other allocations between, against those of std.
+/// Compares an array and a buffer in an arena, with other allocations between them, with those of
+/// std.
 pub fn arena_collections(data: &[u8]) {
     let mut input = Input(data);
     let arena = Arena::with_chunk_size(usize::from(input.byte()) * 16);

@@ -1,4 +1,4 @@
-//! `rookery-error`: the list of hooks that a thread has in force.
+//! The fuzz target of the error hooks of a thread in `rookery-error`.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -10,13 +10,14 @@ use rookery_error::{
     with_hook_option,
 };
 
-/// A program of scopes, guards that end in any order, and polls: at each step the hook in force is the one that a model has.
+/// Runs a sequence of scopes, guards that end in any order, and polls. After each step the current
+/// hook must be the one of a model.
 pub fn error_hooks(data: &[u8]) {
     let hooks: Vec<Arc<dyn ErrorHook>> =
         (1..=HOOKS).map(|number| Arc::new(Numbered(number)) as Arc<dyn ErrorHook>).collect();
     let mut program = Program { rest: data, hooks: &hooks, scopes: Vec::new(), ids: 0 };
     program.run(0);
-    // Guards outlive every scope, and the list, in this order or another.
+    // Guards can outlive every scope and the list itself, in this order or in reverse.
     let mut left = GUARDS.take();
     if data.first().is_some_and(|first| first & 1 == 1) {
         left.reverse();
@@ -32,17 +33,17 @@ pub fn error_hooks(data: &[u8]) {
 
 const HOOKS: usize = 5;
 
-/// More scopes are not put in each other: each is some frames of the stack.
+/// The maximum depth of nested scopes, because each takes several stack frames.
 const DEEPEST: usize = 30;
 
 thread_local! {
-    /// The guards alive, which hooks may end.
+    /// The live guards, which hooks may end.
     static GUARDS: RefCell<Vec<(usize, HookGuard)>> = const { RefCell::new(Vec::new()) };
-    /// The guard that the next hook that is thrown to ends, which may be its own.
+    /// The guard that the next call of a hook ends, which may be its own.
     static ENDS: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// A hook that answers with its number.
+/// A hook that returns its number.
 struct Numbered(usize);
 
 impl ErrorHook for Numbered {
@@ -57,10 +58,10 @@ impl ErrorHook for Numbered {
     fn clear(&self, _: &ErrorId) {}
 }
 
-/// What should be in force: the last of these.
+/// A scope of the model. The last one determines the current hook.
 struct Scope {
     id: usize,
-    /// The hook's number; nothing: none is in force.
+    /// The number of the hook, or `None` if there is no current hook.
     hook: Option<usize>,
 }
 
@@ -92,7 +93,7 @@ impl Program<'_> {
                         self.scopes.retain(|scope| scope.id != id);
                     }
                 }
-                // A hook that ends a guard from inside.
+                // A hook that ends a guard during its call.
                 3 => {
                     let at = GUARDS.with_borrow(|guards| {
                         (!guards.is_empty())
@@ -112,7 +113,7 @@ impl Program<'_> {
                     });
                 }
                 5 if depth < DEEPEST => {
-                    // What is in force here is captured, and put in force by the poll.
+                    // The future captures the current hook, and the poll sets it again.
                     let hook = self.in_force();
                     self.within(hook, depth, |_, run| {
                         let mut run = Some(run);
@@ -125,7 +126,7 @@ impl Program<'_> {
                         assert!(polled.is_ready());
                     });
                 }
-                // The end of a scope, with whatever guards were made within.
+                // The end of a scope, with all guards that were created within it.
                 6 if depth > 0 => return,
                 _ => {}
             }
@@ -133,7 +134,7 @@ impl Program<'_> {
         }
     }
 
-    /// Runs the next operations within a scope that `enter` makes.
+    /// Runs the next operations within a scope that `enter` creates.
     fn within(
         &mut self,
         hook: Option<usize>,
@@ -146,7 +147,7 @@ impl Program<'_> {
             self.check();
             self.run(depth + 1);
         });
-        // All inside it is out with it.
+        // All scopes within it end with it.
         let at = self
             .scopes
             .iter()

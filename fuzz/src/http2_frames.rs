@@ -1,4 +1,4 @@
-//! The target of the frames of HTTP/2, which are rewritten on their way to h2.
+//! The fuzz target of the HTTP/2 frames that are rewritten before h2 reads them.
 
 use rookery_server::frames_for_fuzzer as given;
 
@@ -7,7 +7,7 @@ type Frame<'a> = (u8, u8, [u8; 4], &'a [u8]);
 
 const CONTINUATION: u8 = 9;
 
-/// The frames that bytes begin with, and what is left of them.
+/// Returns the frames at the start of the bytes, and the remaining bytes.
 fn frames(mut bytes: &[u8]) -> (Vec<Frame<'_>>, &[u8]) {
     let mut all = Vec::new();
     while let [a, b, c, kind, flags, s1, s2, s3, s4, rest @ ..] = bytes {
@@ -19,10 +19,10 @@ fn frames(mut bytes: &[u8]) -> (Vec<Frame<'_>>, &[u8]) {
     (all, bytes)
 }
 
-/// The frames of a connection behind its preface.
+/// Reads the frames that follow the preface of a connection.
 ///
-/// h2 is given the same bytes however they come; frames of other kinds than those of heads are what they were, in their order; and
-/// only large frames of a head are followed by others of it.
+/// h2 must get the same bytes for every split of the input. Frames that are not part of a head must
+/// be unchanged and in order. The payloads may grow only by the markers of trailers.
 pub fn http2_frames(data: &[u8]) {
     let whole = given(data, usize::MAX);
     for size in [1, 2, 8, 9, 10, 100] {
@@ -33,6 +33,6 @@ pub fn http2_frames(data: &[u8]) {
     };
     assert!(others(data).starts_with(&others(&whole)), "{data:?}");
     let fields = |bytes| frames(bytes).0.iter().map(|frame| frame.3.len()).sum::<usize>();
-    // A marker of four bytes for each frame of trailers.
+    // There is one marker of four bytes for each frame of trailers.
     assert!(fields(&whole) <= fields(data) + 4 * frames(data).0.len());
 }

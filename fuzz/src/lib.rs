@@ -1,4 +1,5 @@
-//! The bodies of the fuzz targets, one module per crate under test; `tests/` runs them over `corpus/`.
+//! The bodies of the fuzz targets, with one module per crate under test. The tests in `tests/` run
+//! them with the inputs in `corpus/`.
 
 pub mod acme;
 pub mod arena;

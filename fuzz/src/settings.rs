@@ -1,14 +1,14 @@
-//! The target of `_server.yml`.
+//! The fuzz target of `_server.yml`.
 
 use std::path::Path;
 
 use rookery_settings::yaml::{Content, MAX_DEPTH, MAX_NODES, Node, parse};
 use rookery_settings::{Raw, Value, server_yml};
 
-/// A file of any bytes.
+/// Reads a file of any bytes.
 ///
-/// A document is within its bounds, a mistake has a position in the file, and every value that is
-/// read is shown as a text that is read as the same value.
+/// A document must be within its limits, an error must have a position in the file, and every value
+/// that is read must be shown as text that is read as the same value.
 pub fn settings_file(data: &[u8]) {
     let text = &*String::from_utf8_lossy(data);
     match parse(text) {
@@ -27,7 +27,7 @@ pub fn settings_file(data: &[u8]) {
                     assert!((row.min..=row.max).contains(&number), "{}: {number}", row.name);
                 }
                 let shown = given.value.show(row.kind);
-                // A path may have commas and blanks at its ends.
+                // A path may begin or end with commas and spaces.
                 if given.value.path().is_none() && given.value.paths().is_none() {
                     let again = row
                         .read(&Raw::Text(shown.clone()))

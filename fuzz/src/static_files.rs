@@ -1,4 +1,4 @@
-//! Targets of requests against static paths, and gzip.
+//! Fuzz targets of requests for static paths, and of gzip.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,10 +13,11 @@ use rookery_server::static_files::{
     StaticPath, Validation, read_announcement,
 };
 
-/// A request: its first line is the method, a space and the target; each further one a header.
+/// Reads a request. The first line is the method, a space and the target; each further line is a
+/// header.
 ///
-/// Whatever is asked for, what is opened lies under the directory that was mapped, is not excluded, and is described by
-/// headers that can be sent.
+/// For any request, an opened file must be under the mapped directory, must not be excluded, and
+/// must have valid headers.
 pub fn static_files_decide(data: &[u8]) {
     static SITE: OnceLock<Site> = OnceLock::new();
     let site = SITE.get_or_init(Site::new);
@@ -48,21 +49,23 @@ pub fn static_files_decide(data: &[u8]) {
     }
 }
 
-/// What a worker announces: what is understood of it can be served, and is announced so that the same is understood.
+/// Reads an announcement of a worker. What is read can be served, and its announcement is read as
+/// the same.
 pub fn static_files_announcement(data: &[u8]) {
     let Ok(paths) = read_announcement(data) else { return };
     let files = StaticFiles::new();
     files.replace(paths.clone()).expect("it was checked as it was read");
     let written = files.announcement(data.len());
     assert_eq!(read_announcement(&written).as_ref(), Ok(&paths));
-    // The paths of a part of it are some of these.
+    // The paths of a part of it are a subset.
     let part = read_announcement(&files.announcement(data.len() / 2)).expect("it is whole");
     assert!(part.iter().all(|(key, path)| paths.get(key) == Some(path)));
 }
 
-/// An Accept-Encoding, and after a line break a Content-Type.
+/// Reads an Accept-Encoding, and after a line break a Content-Type.
 ///
-/// Gzip is chosen only where the client names it or anything, and marking the headers twice changes nothing.
+/// Gzip may be chosen only if the client names it or accepts anything, and marking the headers
+/// twice must change nothing.
 pub fn static_files_negotiate(data: &[u8]) {
     let mut lines = data.splitn(2, |byte| *byte == b'\n');
     let accepted = lines.next().unwrap_or_default();
@@ -89,10 +92,11 @@ pub fn static_files_negotiate(data: &[u8]) {
     }
 }
 
-/// Pieces: a byte whose low six bits are the length, whose highest asks for a flush, and the next for the end of the
-/// stream.
+/// Reads chunks. The low six bits of a chunk's first byte are its length, the highest bit requests
+/// a flush, and the next bit ends the stream.
 ///
-/// What comes out of a decoder is what went in, whole at each end and so far at each flush.
+/// A decoder must return the same data: all of it at the end of a stream, and up to the flush after
+/// each flush.
 pub fn static_files_gzip(mut data: &[u8]) {
     let mut gzip = Gzip::new();
     let (mut out, mut sent) = (Vec::new(), Vec::new());
@@ -131,8 +135,8 @@ fn header_line(line: &[u8]) -> Option<(HeaderName, HeaderValue)> {
     Some((name, HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?))
 }
 
-/// `public` is mapped five times; `public/priv` is excluded each time; `secret.txt` lies beside it. The one link inside
-/// leads to a directory inside.
+/// A site in which `public` is mapped five times and `public/priv` is excluded each time.
+/// `secret.txt` is beside it. The only link in it leads to a directory in it.
 struct Site {
     _dir: tempfile::TempDir,
     public: PathBuf,
@@ -184,7 +188,7 @@ impl Site {
         Site { _dir: dir, public, files }
     }
 
-    /// What is about to be opened, as it is spelt.
+    /// Checks the spelling of a path before it is opened.
     fn check_path(&self, path: &Path) {
         let text = path.as_os_str().as_encoded_bytes();
         assert!(path.starts_with(&self.public), "{path:?}");
@@ -198,7 +202,7 @@ impl Site {
         }
     }
 
-    /// What the file system makes of it.
+    /// Checks the path that the file system resolves it to.
     fn check_real(&self, real: &Path) {
         assert!(real.starts_with(&self.public), "{real:?} is outside");
         assert!(!real.starts_with(self.public.join("priv")), "{real:?} is excluded");

@@ -1,9 +1,9 @@
-//! `rookery-websocket`: each target states a property that holds for any bytes.
+//! Fuzz targets of `rookery-websocket`. Each checks a property that holds for any input.
 
 mod frames;
 mod headers;
 mod inflate;
-// The programs that the crate's own tests run over every pair of operations.
+// The workloads that the crate's own tests run with every pair of operations.
 #[path = "../../crates/websocket/tests/it/program/mod.rs"]
 mod program;
 
@@ -11,15 +11,16 @@ pub use frames::{websocket_differential, websocket_frames};
 pub use headers::{websocket_extensions, websocket_handshake};
 pub use inflate::websocket_inflate;
 
-/// A client and a server of ours that do what the input says over a transport that does what the input says, every operation
-/// dropped after as many polls as the input says. What was sent is received, whole and in order, until the transport fails.
+/// Runs a client and a server of ours whose operations, and whose transport's behaviour, the input
+/// determines. Each operation is dropped after as many polls as the input says. Sent messages must
+/// be received complete and in order until the transport fails.
 pub fn websocket_workload(data: &[u8]) {
     if let Some((setup, operations)) = program::parse(data) {
         program::run(&setup, &operations);
     }
 }
 
-/// Likewise, both ends split from the start.
+/// Does the same with both connections split from the start.
 pub fn websocket_halves(data: &[u8]) {
     if let Some((setup, operations)) = program::parse(data) {
         program::run(&program::Setup { is_split: true, ..setup }, &operations);

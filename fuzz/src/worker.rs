@@ -1,17 +1,18 @@
-//! The targets of what a supervisor and a worker tell one another.
+//! Fuzz targets of what supervisor and worker send to each other.
 
 use rookery_server::track_frames_for_fuzzer;
 use rookery_websocket::protocol::{Header, OpCode};
 use rookery_worker_protocol::{MAX_WORKER_HEADER_SIZE, Message, WorkerHeader};
 
-/// A packet: it is a message only as that message is written.
+/// Reads a packet. A packet is only accepted as a message if the message is encoded as the same
+/// bytes.
 pub fn message(data: &[u8]) {
     if let Ok(message) = Message::decode(data) {
         assert_eq!(message.encode(), data);
     }
 }
 
-/// A header's value: what was understood is written so that the same is understood of it, in a value that may be sent.
+/// Reads a header value. What is read must be written as a valid value that is read as the same.
 pub fn header(data: &[u8]) {
     if let Ok(header) = WorkerHeader::parse(data) {
         let text = header.to_string();
@@ -23,7 +24,8 @@ pub fn header(data: &[u8]) {
     }
 }
 
-/// A query that may name a worker, and a `Cookie`: it names a worker only if it was signed here, which chance is not, and what the app is shown has none of ours.
+/// Reads a query that may name a worker, and a `Cookie`. It may name a worker only if it is signed
+/// here, which chance cannot achieve, and the app must not see a cookie of ours.
 pub fn cookie(data: &[u8]) {
     let (names_one, is_alone) = rookery_supervisor::read_query_for_fuzzer(data);
     assert!(!is_alone || data.starts_with(b"?w=") && (names_one || data.len() == 3));
@@ -31,19 +33,21 @@ pub fn cookie(data: &[u8]) {
     assert!(!names, "signed by chance");
     if let Some(others) = others {
         assert!(
-            others.len() < data.len() && rookery_supervisor::read_cookies_for_fuzzer(&others).1.is_none()
+            others.len() < data.len()
+                && rookery_supervisor::read_cookies_for_fuzzer(&others).1.is_none()
         );
     }
 }
 
-/// Where what a worker sends is cut (the first two bytes), and that: frames end where their headers say, wherever it is cut, and nothing of
-/// them is changed but the code of one that closes because it goes away.
+/// Reads two bytes that say where the input is cut, and frames of a worker. Frames must end where
+/// their headers say, wherever the input is cut, and only the code of a frame that closes because
+/// the worker goes away may change.
 pub fn frames(data: &[u8]) {
     let [high, low, bytes @ ..] = data else { return };
     frames_cut(bytes, usize::from(u16::from_be_bytes([*high, *low])).min(bytes.len()));
 }
 
-/// The same, cut there.
+/// Checks the frames with this cut.
 pub fn frames_cut(bytes: &[u8], cut: usize) {
     let (ends, passed, is_closing) = track_frames_for_fuzzer(bytes, cut);
     let (mut expected, mut expected_ends, mut closes) = (bytes.to_vec(), Vec::new(), false);
@@ -54,7 +58,7 @@ pub fn frames_cut(bytes: &[u8], cut: usize) {
         let payload = usize::try_from(header.len).unwrap_or(usize::MAX);
         let end = start.checked_add(payload).filter(|end| *end <= bytes.len());
         let shown = &mut expected[start..end.unwrap_or(bytes.len())];
-        // Masked, it says something else; and no server masks.
+        // With a mask the bytes would mean something else, and servers do not mask.
         if is_close && header.mask.is_none() && shown.starts_with(&1001_u16.to_be_bytes()) {
             shown[..2].copy_from_slice(&1012_u16.to_be_bytes());
         }

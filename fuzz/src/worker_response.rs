@@ -1,4 +1,4 @@
-//! The target of what a worker replies, with hyper's client as its oracle.
+//! The fuzz target of a worker's response, which is compared with that of hyper's client.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -9,37 +9,40 @@ use hyper::client::conn::http1;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use rookery_supervisor::{ParsedResponse, parse_response_for_fuzzer};
 
-/// Whether a head alone is asked for (the first byte is odd), where the reply is cut (the next two), and the reply.
+/// Reads a response. The first byte is odd if the request is HEAD, the next two say where the
+/// response is cut, and the response follows.
 pub fn response(data: &[u8]) {
-    let [first, high, low, reply @ ..] = data else { return };
-    let at = usize::from(u16::from_be_bytes([*high, *low])).min(reply.len());
-    check(reply, at, first % 2 == 1);
+    let [first, high, low, response @ ..] = data else { return };
+    let at = usize::from(u16::from_be_bytes([*high, *low])).min(response.len());
+    check(response, at, first % 2 == 1);
 }
 
-/// It is the same however it is cut; and what we take for a reply hyper takes for the same.
-pub fn check(reply: &[u8], at: usize, asks_for_head: bool) {
-    let whole = parse_response_for_fuzzer(&[reply], asks_for_head);
+/// Checks that the result does not depend on the cut, and that hyper reads the same if we accept
+/// the response.
+pub fn check(response: &[u8], at: usize, is_head: bool) {
+    let whole = parse_response_for_fuzzer(&[response], is_head);
     assert_eq!(
-        parse_response_for_fuzzer(&[&reply[..at], &reply[at..]], asks_for_head),
+        parse_response_for_fuzzer(&[&response[..at], &response[at..]], is_head),
         whole,
         "cut at {at}"
     );
     let Ok(Some((status, mut lines, body, behind))) = whole else { return };
-    let (as_hyper, mut as_hyper_lines, as_hyper_body, _) =
-        by_hyper(&reply[..reply.len() - behind], asks_for_head)
-            .unwrap_or_else(|| panic!("a reply to us and not to hyper: {}", reply.escape_ascii()));
-    assert_eq!((status, &body), (as_hyper, &as_hyper_body));
-    // A map has lines of one name together, in small letters.
+    let (hyper_status, mut hyper_lines, hyper_body, _) =
+        by_hyper(&response[..response.len() - behind], is_head).unwrap_or_else(|| {
+            panic!("we accept the response and hyper refuses it: {}", response.escape_ascii())
+        });
+    assert_eq!((status, &body), (hyper_status, &hyper_body));
+    // A `HeaderMap` has lines of the same name together, and lower-case names.
     lines.iter_mut().for_each(|line| line.0.make_ascii_lowercase());
     lines.sort_by(|a, b| a.0.cmp(&b.0));
-    as_hyper_lines.sort_by(|a, b| a.0.cmp(&b.0));
-    assert_eq!(lines, as_hyper_lines);
+    hyper_lines.sort_by(|a, b| a.0.cmp(&b.0));
+    assert_eq!(lines, hyper_lines);
 }
 
-/// A connection on which the reply comes when there has been a request, and then an end.
+/// A connection on which the response arrives after a request, and then an EOF.
 struct Script<'a> {
-    reply: &'a [u8],
-    is_asked: bool,
+    response: &'a [u8],
+    has_request: bool,
 }
 
 impl Read for Script<'_> {
@@ -48,12 +51,12 @@ impl Read for Script<'_> {
         _: &mut Context<'_>,
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.is_asked {
+        if !self.has_request {
             return Poll::Pending;
         }
-        let (now, later) = self.reply.split_at(self.reply.len().min(buffer.remaining()));
+        let (now, later) = self.response.split_at(self.response.len().min(buffer.remaining()));
         buffer.put_slice(now);
-        self.reply = later;
+        self.response = later;
         Poll::Ready(Ok(()))
     }
 }
@@ -64,7 +67,7 @@ impl Write for Script<'_> {
         _: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.is_asked = true;
+        self.has_request = true;
         Poll::Ready(Ok(bytes.len()))
     }
 
@@ -77,10 +80,10 @@ impl Write for Script<'_> {
     }
 }
 
-/// No body.
-struct Nothing;
+/// An empty body.
+struct EmptyBody;
 
-impl hyper::body::Body for Nothing {
+impl hyper::body::Body for EmptyBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
@@ -96,26 +99,26 @@ impl hyper::body::Body for Nothing {
     }
 }
 
-fn by_hyper(reply: &[u8], asks_for_head: bool) -> Option<ParsedResponse> {
+fn by_hyper(response: &[u8], is_head: bool) -> Option<ParsedResponse> {
     let mut cx = Context::from_waker(Waker::noop());
     let mut builder = http1::Builder::new();
     builder.max_headers(1000).max_buf_size(512 << 10);
     let Poll::Ready(Ok((mut sender, connection))) =
-        pin!(builder.handshake(Script { reply, is_asked: false })).poll(&mut cx)
+        pin!(builder.handshake(Script { response, has_request: false })).poll(&mut cx)
     else {
         return None;
     };
-    let method = if asks_for_head { hyper::Method::HEAD } else { hyper::Method::GET };
-    let request = hyper::Request::builder().method(method).uri("/").body(Nothing).ok()?;
+    let method = if is_head { hyper::Method::HEAD } else { hyper::Method::GET };
+    let request = hyper::Request::builder().method(method).uri("/").body(EmptyBody).ok()?;
     let (mut connection, mut sending) = (pin!(connection), Box::pin(sender.send_request(request)));
-    let mut response = None;
+    let mut received = None;
     let mut body = Vec::new();
-    // Nothing waits for anything but these two.
+    // Both futures make progress without any other task.
     for _ in 0..100_000 {
         let _ = connection.as_mut().poll(&mut cx);
-        match &mut response {
+        match &mut received {
             None => match sending.as_mut().poll(&mut cx) {
-                Poll::Ready(Ok(came)) => response = Some(came),
+                Poll::Ready(Ok(response)) => received = Some(response),
                 Poll::Ready(Err(_)) => return None,
                 Poll::Pending => {}
             },

@@ -1,4 +1,5 @@
-//! Runs the seeds of the target of an authority's answers, and pieces of them, on stable.
+//! Runs the fuzz target of an authority's responses with its corpus and variants of it, on stable
+//! Rust.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +7,8 @@ use std::path::Path;
 use rookery_fuzz::acme::acme_response;
 use rookery_server::tls::IssuedCertificate;
 
-/// Every seed, every beginning of one, and every seed with one of its bytes left out or another.
+/// Runs the target with each seed, with each prefix of a seed, and with one byte removed or
+/// replaced.
 #[test]
 fn replay() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/acme_response");
@@ -24,7 +26,7 @@ fn replay() {
         seeds += 1;
     }
     assert!(seeds >= 6, "{seeds} seeds");
-    // They are what they are called.
+    // The seeds contain what their names say.
     let read = |name: &str| fs::read(corpus.join(name)).unwrap();
     assert!(rookery_acme::read_for_fuzzer(&read("problem")).0.is_some());
     assert!(rookery_acme::read_for_fuzzer(&read("moment")).1.is_some());

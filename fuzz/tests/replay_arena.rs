@@ -1,4 +1,5 @@
-//! Replays the seed corpora of the arena's fuzz targets, and some hundred inputs made from a seed, on stable.
+//! Runs the fuzz targets of the arena with their corpora, and with some hundred random inputs, on
+//! stable Rust.
 
 use std::path::Path;
 

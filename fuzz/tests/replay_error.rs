@@ -1,4 +1,5 @@
-//! Replays the seeds of the target of hooks, what is close to them, and some hundred inputs made from a seed, on stable.
+//! Runs the fuzz target of error hooks with its corpus, variants of it and some hundred random
+//! inputs, on stable Rust.
 
 use std::fs;
 use std::path::Path;

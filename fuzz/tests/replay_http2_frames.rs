@@ -1,11 +1,12 @@
-//! Runs the seeds of the frames of HTTP/2, and pieces of them, on stable.
+//! Runs the fuzz target of HTTP/2 frames with its corpus and variants of it, on stable Rust.
 
 use std::fs;
 use std::path::Path;
 
 use rookery_fuzz::http2_frames::http2_frames;
 
-/// Every seed, every beginning of one, and every seed with one of its bytes left out or another.
+/// Runs the target with each seed, with each prefix of a seed, and with one byte removed or
+/// replaced.
 #[test]
 fn replay() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/http2_frames");

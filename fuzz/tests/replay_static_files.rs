@@ -1,4 +1,4 @@
-//! Runs the seeds of the static file targets, and pieces of them, on stable.
+//! Runs the fuzz targets of static files with their corpora and variants of them, on stable Rust.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn negotiate() {
     replay("static_files_negotiate", static_files_negotiate, 7);
 }
 
-/// Every seed, and every seed without one of its bytes.
+/// Runs the target with each seed, and with each seed without one of its bytes.
 fn replay(target: &str, run: fn(&[u8]), at_least: usize) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     let mut seeds = 0;

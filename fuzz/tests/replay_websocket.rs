@@ -1,4 +1,4 @@
-//! Runs the seeds of the WebSocket targets, and what is close to them, on stable.
+//! Runs the fuzz targets of WebSockets with their corpora and variants of them, on stable Rust.
 
 use std::fs;
 use std::path::Path;
@@ -43,7 +43,8 @@ fn workload() {
     replay("websocket_workload", websocket_workload, 6);
 }
 
-/// Every seed, every seed without one of its bytes, and every seed with one of its bits turned.
+/// Runs the target with each seed, with each seed without one of its bytes, and with one of two
+/// bits of a byte flipped.
 fn replay(target: &str, run: fn(&[u8]), at_least: usize) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     let mut seeds = 0;

@@ -1,4 +1,5 @@
-//! Runs the seeds of the targets of supervisor and worker, and pieces of them, on stable.
+//! Runs the fuzz targets of supervisor and worker with their corpora and variants of them, on
+//! stable Rust.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +7,8 @@ use std::path::Path;
 use rookery_fuzz::worker::{cookie, frames, frames_cut, header, message};
 use rookery_fuzz::worker_response;
 
-/// Every seed, every beginning of one, and every seed with one of its bytes left out or another.
+/// Runs the target with each seed, with each prefix of a seed, and with one byte removed or
+/// replaced.
 fn replay(target: &str, run: fn(&[u8]), least: usize) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     let mut seeds = 0;

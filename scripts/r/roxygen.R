@@ -1,14 +1,16 @@
 # Writes r/man and r/NAMESPACE from the comments in r/R.
 #
-#   Rscript scripts/r/roxygen.R [check]      check: only says whether they are what the comments give; status 1 if not
+#   Rscript scripts/r/roxygen.R [check]      check: only compare; status 1 if they differ
 #
-# The installed package lends its namespace; its sources are read again, for roxygen2 wants to know their lines.
+# The sources are evaluated in a child of the installed package's namespace, because roxygen2 needs
+# source references.
 
 options(keep.source = TRUE)
 load_sources <- function(path) {
   env <- new.env(parent = asNamespace("rookery"))
   for (file in list.files(file.path(path, "R"), "[.]R$", full.names = TRUE)) {
-    for (expression in as.list(parse(file, keep.source = TRUE, encoding = "UTF-8"))) eval(expression, env)
+    expressions <- as.list(parse(file, keep.source = TRUE, encoding = "UTF-8"))
+    for (expression in expressions) eval(expression, env)
   }
   env
 }
@@ -18,15 +20,18 @@ package <- "r"
 if (is_check) {
   package <- file.path(tempdir(), "r")
   dir.create(package)
-  copied <- file.copy(file.path("r", c("DESCRIPTION", "NAMESPACE", "R", "man")), package, recursive = TRUE)
+  sources <- file.path("r", c("DESCRIPTION", "NAMESPACE", "R", "man"))
+  copied <- file.copy(sources, package, recursive = TRUE)
   stopifnot(copied)
 }
-# A warning is a mistake in a comment.
+# A warning is an error in a comment.
 options(warn = 2)
 roxygen2::roxygenise(package, load_code = load_sources)
 
 if (is_check) {
-  generated <- function(folder) c("DESCRIPTION", "NAMESPACE", file.path("man", list.files(file.path(folder, "man"))))
+  generated <- function(folder) {
+    c("DESCRIPTION", "NAMESPACE", file.path("man", list.files(file.path(folder, "man"))))
+  }
   contents <- function(folder, file) {
     path <- file.path(folder, file)
     if (file.exists(path)) readLines(path, warn = FALSE)
@@ -36,7 +41,9 @@ if (is_check) {
     union(generated("r"), generated(package))
   )
   if (length(differs) > 0) {
-    message("not what the comments in r/R give; `make docs` writes them: ", paste(differs, collapse = ", "))
+    message(
+      "differ from the comments in r/R; `make docs` updates them: ", paste(differs, collapse = ", ")
+    )
     quit(status = 1)
   }
 }

@@ -218,11 +218,11 @@ def startup(contender: str, scenario: Scenario, _: float) -> dict[str, float]:
     load_ms, folder = run(line, 60, environment()).stdout.split("\n")[:2]
     began = time.monotonic()
     server = start(contender, "hello", scenario.placement, is_ready=_has_answered)
-    first_answer_ms = (time.monotonic() - began) * 1000
+    first_response_ms = (time.monotonic() - began) * 1000
     server.stop()
     other_programs.end(0.0)
     installed = sum(path.lstat().st_size for path in Path(folder).rglob("*") if path.is_file())
-    return {"installed_bytes": float(installed), "load_ms": float(load_ms), "first_answer_ms": first_answer_ms}
+    return {"installed_bytes": float(installed), "load_ms": float(load_ms), "first_response_ms": first_response_ms}
 
 
 def _has_answered(server: Server) -> bool:

@@ -109,7 +109,7 @@ def death(server: Server, _: Scenario, __: float) -> dict[str, float]:
     process, from its start.
     """
     if "/" not in server.contender:
-        return {"next_answer_ms": _first_answer(server)}
+        return {"next_response_ms": _first_response(server)}
     # The first responses take R longer.
     for _ in range(100):
         _asked(server)
@@ -126,7 +126,7 @@ def death(server: Server, _: Scenario, __: float) -> dict[str, float]:
     other.join()
     if took > BUSY_S - 1:
         raise RuntimeError(f"the next answer took {took:.1f} s, and may be another R's")
-    return {"next_answer_ms": took * 1000}
+    return {"next_response_ms": took * 1000}
 
 
 def static_while_busy(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
@@ -166,7 +166,7 @@ def _asked(server: Server) -> str:
     return ""
 
 
-def _first_answer(server: Server) -> float:
+def _first_response(server: Server) -> float:
     began = time.monotonic()
     other = start(server.contender, "naps", is_ready=lambda it: _asked(it) != "")
     took = (time.monotonic() - began) * 1000

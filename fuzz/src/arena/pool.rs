@@ -1,13 +1,14 @@
-//! Pools, against a model of what they remember.
+//! The fuzz target of pools, which compares them with a model.
 
 use rookery_arena::{Pool, PoolLimits, Pooled, layout};
 
 use super::Input;
 
-/// A key as the pool should know it.
+/// What the pool should know about a key.
 struct Known {
     key: u8,
-    /// Its place may be taken over: arenas of the key before do not count for this one.
+    /// Identifies the entry, because another key can replace this one. Arenas of a replaced key do
+    /// not count for the new one.
     id: usize,
     mark: usize,
 }
@@ -15,12 +16,12 @@ struct Known {
 struct InUse<'p> {
     arena: Pooled<'p, u8>,
     id: usize,
-    /// The most that a period of this use has had allocated.
+    /// The peak allocation of all periods of this use.
     peak: usize,
 }
 
-/// A program of uses of a pool: what waits keeps to the limits, what is taken is as new, and each key's high-water mark is that
-/// of its uses, each counted once.
+/// Runs a sequence of uses of a pool. Kept arenas must be within the limits, taken arenas must be
+/// empty, and the high-water mark of each key must be that of its uses, each counted once.
 pub fn arena_pool(data: &[u8]) {
     let mut input = Input(data);
     let limits = PoolLimits::default()

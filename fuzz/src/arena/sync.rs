@@ -1,4 +1,5 @@
-//! The arena of several threads. Which thread is ahead is the machine's; every property holds whoever is.
+//! The fuzz target of the arena for several threads. The interleaving depends on the machine, and
+//! every property holds in all of them.
 
 use std::alloc::Layout;
 
@@ -6,8 +7,9 @@ use rookery_arena::{Growth, SyncArena};
 
 use super::{Input, Live};
 
-/// A program of periods, each of two threads that allocate at once: no byte is handed out twice, what was written stays, and
-/// limits hold. Bit 0 of the first byte: on one thread, one after the other.
+/// Runs periods in each of which two threads allocate concurrently. No byte may be allocated twice,
+/// written bytes must stay, and limits must hold. If bit 0 of the first byte is set, one thread
+/// does the work of both in succession.
 pub fn arena_sync(data: &[u8]) {
     let mut input = Input(data);
     let choice = input.byte();
@@ -65,7 +67,8 @@ pub fn arena_sync(data: &[u8]) {
     }
 }
 
-// SAFETY: what is told of is written by one thread before it is given away, and only read after.
+// SAFETY: one thread writes the memory before it passes the value on, and afterwards it is only
+// read.
 unsafe impl Send for Live {}
 
 fn allocate(arena: &SyncArena, data: &[u8], mark: u8) -> Vec<Live> {

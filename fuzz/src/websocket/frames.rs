@@ -1,4 +1,4 @@
-//! The decoder: against itself in pieces, and against tungstenite.
+//! Fuzz targets of the decoder: with differently split input, and compared with tungstenite.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use tungstenite::protocol::WebSocketConfig;
 
 const LIMITS: DecoderLimits = DecoderLimits::new().message(10_000).fragments(20);
 
-/// What was read, in one shape for all readers.
+/// An event, in one form for all decoders.
 #[derive(Debug, PartialEq)]
 enum Read {
     Text(Vec<u8>),
@@ -67,8 +67,9 @@ fn decode(
     (read, None)
 }
 
-/// The first byte chooses the role and the extension, the second the pieces: any pieces read what the whole does, text is
-/// UTF-8, and the limits hold.
+/// Decodes frames. The first byte of the input selects the role and the extension, and the second
+/// one the chunks. All chunks must give the same events as the whole, text must be UTF-8, and the
+/// limits must hold.
 pub fn websocket_frames(data: &[u8]) {
     let [choice, step, bytes @ ..] = data else { return };
     let role = if choice & 1 == 0 { Role::Server } else { Role::Client };
@@ -112,7 +113,8 @@ pub fn websocket_frames(data: &[u8]) {
     }
 }
 
-/// A compressed message with several faults is refused for the one that its pieces show first.
+/// Returns true if both results are equal. The error in a compressed message with several errors
+/// depends on the chunks.
 fn is_same(one: Option<Violation>, other: Option<Violation>) -> bool {
     let is_of_payload = |violation| {
         matches!(violation, Some(Violation::Inflate | Violation::Utf8 | Violation::TooBig))
@@ -120,7 +122,7 @@ fn is_same(one: Option<Violation>, other: Option<Violation>) -> bool {
     one == other || (is_of_payload(one) && is_of_payload(other))
 }
 
-/// Gives bytes, takes anything.
+/// A stream that returns the bytes and discards what is written.
 struct Bytes<'a>(&'a [u8]);
 
 impl io::Read for Bytes<'_> {
@@ -139,11 +141,12 @@ impl io::Write for Bytes<'_> {
     }
 }
 
-/// A server's decoder and tungstenite's read the same messages from the same bytes, and both find fault or neither does.
+/// Compares a server's decoder with tungstenite's: both must read the same messages, and either
+/// both or none must fail.
 ///
-/// Known differences, which are left out: tungstenite takes lengths that are not in their shortest form, knows no limit of
-/// fragments, closes for codes it does not know where we refuse them (and does not know 1014), and looks at a close frame's
-/// reason later.
+/// Known differences are excluded. tungstenite accepts lengths that are not in their shortest form,
+/// has no limit of fragments, closes the connection for unknown close codes, which we refuse (it
+/// does not know 1014), and checks the reason of a close frame later.
 pub fn websocket_differential(data: &[u8]) {
     let limits = DecoderLimits::new().message(10_000).fragments(u32::MAX);
     let (ours, violation) = decode(Decoder::new(Role::Server, limits), data, |all| all);
@@ -174,7 +177,7 @@ pub fn websocket_differential(data: &[u8]) {
             Ok(Message::Frame(_)) => panic!("tungstenite shows no frames"),
             Err(error) => panic!("tungstenite fails with {error} where we read {expected:?}"),
         };
-        // A code that came to the registry later (RFC 6455, 11.7).
+        // A code that was registered later (RFC 6455, 11.7).
         if matches!(expected, Read::Close(Some(1014), _)) {
             return;
         }
@@ -191,10 +194,10 @@ pub fn websocket_differential(data: &[u8]) {
     };
     match (violation, ended) {
         (None, None) => {}
-        // A frame whose fault shows before it is whole, and text whose fault shows before its message is.
+        // We report an error before a frame, or the message of invalid text, is complete.
         (Some(_), None) => {}
         (Some(Violation::Utf8), Some(Err(Error::Utf8(_)))) => {}
-        // A control frame with a long length that says a short one: not the shortest form.
+        // A control frame whose long length has a small value, which is not the shortest form.
         (Some(Violation::LongControl), Some(Ok(Message::Ping(bytes) | Message::Pong(bytes))))
             if bytes.len() <= 125 => {}
         (Some(Violation::LongControl), Some(Ok(Message::Close(close))))

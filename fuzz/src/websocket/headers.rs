@@ -1,4 +1,4 @@
-//! The opening handshake and the extensions header.
+//! Fuzz targets of the opening handshake and the extensions header.
 
 use rookery_websocket::protocol::Extensions;
 use rookery_websocket::protocol::deflate::{DeflateConfig, Takeover, WindowBits};
@@ -6,7 +6,7 @@ use rookery_websocket::protocol::handshake::{
     ClientRequest, HEAD_MAX, HeadReader, OriginPolicy, Refusal, ServerConfig,
 };
 
-/// A line that is read is read again, from what it was written as, to the same.
+/// Checks that a line that can be read is read as the same after it is written.
 pub fn websocket_extensions(data: &[u8]) {
     let read = |line: &[u8]| {
         Extensions::parse(line)
@@ -48,7 +48,7 @@ pub fn websocket_extensions(data: &[u8]) {
             assert!(
                 agreed.server_bits <= config.own_bits && agreed.client_bits <= config.peer_bits
             );
-            // Our own answer is one that a client without wishes of its own takes.
+            // A client without restrictions must accept our response.
             let open = config.takeover(Takeover::Kept);
             let answer = agreed.to_string();
             let checked = open.peer_bits(WindowBits::MAX).check([answer.as_bytes()]);
@@ -62,9 +62,10 @@ pub fn websocket_extensions(data: &[u8]) {
     }
 }
 
-/// Any bytes as a request and as a response: what is accepted is answered with a head that a strict reader and a client of
-/// ours take, and what is refused with a whole response. Any text in a request of ours: it is not written, or is one request
-/// with just the fields it was given.
+/// Reads any bytes as a request and as a response. The response to an accepted request must satisfy
+/// a strict parser and a client of ours, and a refused request must get a complete response. Any
+/// text in a request of ours is either refused, or the result is one request with exactly the given
+/// fields.
 pub fn websocket_handshake(data: &[u8]) {
     let mut reader = HeadReader::default();
     let mut found = None;
@@ -122,7 +123,7 @@ fn answer(config: &ServerConfig, head: &[u8]) {
     for name in ["upgrade", "connection", "sec-websocket-accept"] {
         assert_eq!(values(&fields, name).len(), 1, "{name}");
     }
-    // The client that may have asked: with its key, and without wishes of its own.
+    // A client that could have sent the request: with the same key, and without restrictions.
     let asked = String::from_utf8_lossy(head);
     let key = asked.lines().filter_map(|line| line.split_once(':'));
     let mut key = key
@@ -138,7 +139,7 @@ fn answer(config: &ServerConfig, head: &[u8]) {
     assert_eq!(established.deflate.is_some(), accepted.deflate.is_some());
 }
 
-/// The bytes as a host, a target, and the name and value of a field.
+/// Uses the input as a host, a target, and the name and value of a field.
 fn ask(config: &ServerConfig, data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut parts = text.splitn(4, '|');
@@ -159,14 +160,15 @@ fn ask(config: &ServerConfig, data: &[u8]) {
         (&fields[0].1, &fields[6]),
         (&host, &(name.to_ascii_lowercase(), value.trim().to_owned()))
     );
-    // Our own server grants it, but for an origin that is not its own.
+    // Our own server accepts the request, unless it has another origin.
     if fields[6].0 != "origin" && head.len() < HEAD_MAX {
         let accepted = config.answer_head(&head);
         assert!(accepted.is_ok_and(|accepted| accepted.deflate.is_some()));
     }
 }
 
-/// RFC 9112 without any of its lenience: the start line, the fields with their names in lower case, and what follows.
+/// A strict parser of RFC 9112. Returns the start line, the fields with lower-case names, and the
+/// remaining bytes.
 fn strict(message: &[u8]) -> (String, Vec<(String, String)>, &[u8]) {
     let end = message.windows(4).position(|four| four == b"\r\n\r\n").expect("a whole head");
     let head = std::str::from_utf8(&message[..end]).expect("a head of text");
@@ -193,7 +195,7 @@ fn values<'f>(fields: &'f [(String, String)], name: &str) -> Vec<&'f str> {
     fields.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect()
 }
 
-/// A key's sixteen bytes, by base64 of our own.
+/// Decodes the sixteen bytes of a key with a base64 decoder of its own.
 fn nonce(key: &str) -> [u8; 16] {
     let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digits = key.bytes().filter_map(|byte| alphabet.iter().position(|digit| *digit == byte));

@@ -1,4 +1,4 @@
-//! Inflation, against zlib.
+//! The fuzz target of inflation, which compares it with zlib.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -7,13 +7,14 @@ use libz_sys as zlib;
 use rookery_websocket::protocol::Violation;
 use rookery_websocket::protocol::deflate::{Inflater, Takeover};
 
-/// Any bytes as two compressed messages, in any pieces: what zlib makes of them comes out, or an error where zlib has one or
-/// has more than the limit; no more than the limit comes out, and no more is reserved.
+/// Inflates two compressed messages in chunks of several sizes. The output must be that of zlib;
+/// there must be an error if zlib has one or has more output than the limit. Neither the output nor
+/// the reserved memory may exceed the limit.
 pub fn websocket_inflate(data: &[u8]) {
     let [choice, limit, bytes @ ..] = data else { return };
     let takeover = if choice & 1 == 0 { Takeover::None } else { Takeover::Kept };
     let limit = u64::from(*limit) * 97;
-    // Two messages, so that what the first leaves behind is seen by the second.
+    // There are two messages, so that the second can depend on the window of the first.
     let messages = [&bytes[..bytes.len() / 2], &bytes[bytes.len() / 2..]];
     let expected = by_zlib(&messages, takeover, limit);
     for size in [usize::MAX, 1, 3, 100] {
@@ -21,7 +22,7 @@ pub fn websocket_inflate(data: &[u8]) {
     }
 }
 
-/// What each message inflates to, up to the first that does not.
+/// The inflated messages, up to the first that fails.
 type Inflated = Vec<Result<Vec<u8>, ()>>;
 
 fn by_us(messages: &[&[u8]], takeover: Takeover, limit: u64, size: usize) -> Inflated {
@@ -52,7 +53,7 @@ fn by_zlib(messages: &[&[u8]], takeover: Takeover, limit: u64) -> Inflated {
         if takeover == Takeover::None {
             stream = Stream::new();
         }
-        // RFC 7692, 7.2.2: with the end that was left out.
+        // With the end that senders remove (RFC 7692, 7.2.2).
         let whole = [*message, &[0, 0, 0xFF, 0xFF]].concat();
         let result = stream.inflate(&whole, limit as usize);
         let has_failed = result.is_err();
@@ -64,19 +65,19 @@ fn by_zlib(messages: &[&[u8]], takeover: Takeover, limit: u64) -> Inflated {
     inflated
 }
 
-/// A raw deflate stream of zlib's with the largest window.
+/// A raw deflate stream of zlib with the largest window.
 struct Stream(Box<zlib::z_stream>);
 
 impl Stream {
     fn new() -> Stream {
         let mut stream = Box::new(MaybeUninit::<zlib::z_stream>::zeroed());
         let size = size_of::<zlib::z_stream>() as c_int;
-        // SAFETY: zlib is given a stream of zeros, with which it takes its own allocator; the version and the size are
-        // those it was bound with.
+        // SAFETY: the stream is zeroed, so zlib uses its own allocator. Version and size are those
+        // of the binding.
         let status =
             unsafe { zlib::inflateInit2_(stream.as_mut_ptr(), -15, zlib::zlibVersion(), size) };
         assert_eq!(status, zlib::Z_OK);
-        // SAFETY: zlib has initialised it: it is a `z_stream` with an allocator.
+        // SAFETY: zlib has initialised the `z_stream`, whose pointer came from a `Box`.
         Stream(unsafe { Box::from_raw(Box::into_raw(stream).cast()) })
     }
 
@@ -88,7 +89,7 @@ impl Stream {
             self.0.avail_in = input.len() as u32;
             self.0.next_out = room.as_mut_ptr();
             self.0.avail_out = room.len() as u32;
-            // SAFETY: the stream was initialised, and both ranges are valid for the call.
+            // SAFETY: the stream is initialised, and both ranges are valid for the call.
             let status = unsafe { zlib::inflate(&mut *self.0, zlib::Z_SYNC_FLUSH) };
             input = &input[input.len() - self.0.avail_in as usize..];
             let produced = room.len() - self.0.avail_out as usize;
@@ -97,9 +98,9 @@ impl Stream {
                 return Err(());
             }
             match status {
-                // A block marked final; the next stream starts anew.
+                // This block is marked as final, so a new stream follows.
                 zlib::Z_STREAM_END => {
-                    // SAFETY: the stream was initialised.
+                    // SAFETY: the stream is initialised.
                     let status = unsafe { zlib::inflateReset(&mut *self.0) };
                     assert_eq!(status, zlib::Z_OK);
                 }
@@ -115,7 +116,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: the stream was initialised and is not used again.
+        // SAFETY: the stream is initialised and is not used again.
         unsafe { zlib::inflateEnd(&mut *self.0) };
     }
 }

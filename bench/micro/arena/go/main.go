@@ -18,7 +18,7 @@ import (
 	before "rookery/before-cursor"
 )
 
-// What both versions have.
+// What the arenas of both versions can do.
 type allocator interface {
 	Alloc(size, alignment uintptr) unsafe.Pointer
 	Reset()
@@ -28,7 +28,7 @@ type allocator interface {
 func cursor() allocator       { return arena.NewMonotonicArena() }
 func beforeCursor() allocator { return before.NewMonotonicArena() }
 
-// The newest release with one buffer large enough for a period, its best case.
+// The newest release with one buffer that is large enough for a period, which is its best case.
 func cursorLarge() arena.Arena {
 	return arena.NewMonotonicArena(arena.WithMinBufferSize(128 * 1024))
 }
@@ -37,7 +37,7 @@ func beforeCursorLarge() before.Arena {
 	return before.NewMonotonicArena(before.WithMinBufferSize(128 * 1024))
 }
 
-// What both versions' arenas for several threads have.
+// What the arenas of both versions for several threads can do.
 func shared() allocator       { return arena.NewConcurrentArena(cursorLarge()) }
 func beforeShared() allocator { return before.NewConcurrentArena(beforeCursorLarge()) }
 
@@ -79,7 +79,8 @@ var scenarios = []scenario{
 	{"concurrent", "go-arena-before", "the same before the cursor", func(n int) outcome { return concurrent(beforeShared, n) }},
 }
 
-// Processor time of this process, as the Rust half measures. The collector's counts: it is go-arena's price.
+// CPU time of this process, as in the Rust program. The collector's time is included, because it is
+// a cost of go-arena.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -103,7 +104,7 @@ func measure(operations int, clock func() time.Duration, work func()) outcome {
 	}
 }
 
-// Allocations between two resets.
+// The number of allocations between two resets.
 const period = 1024
 
 var sink unsafe.Pointer
@@ -136,7 +137,7 @@ func dynamic(a allocator, n int) outcome {
 
 func behind(a allocator, full, n int) outcome {
 	for a.Cap() <= full*32*1024 {
-		// Whole buffers, so that filling them takes no time before the cursor either.
+		// Whole buffers are allocated, so that filling them takes no time before the cursor moves either.
 		a.Alloc(32*1024, 8)
 	}
 	return measure(n, processorTime, func() {
@@ -164,7 +165,7 @@ func small(a allocator, n int) {
 	}
 }
 
-// What n allocations leave unused, the last buffer included.
+// The bytes that n allocations leave unused, including the last buffer.
 func waste(n int, size func(i int, state *uint64) uint64) outcome {
 	a := cursor()
 	state := uint64(1)
@@ -196,8 +197,9 @@ func large(i int, _ *uint64) uint64 {
 	return 10
 }
 
-// The runner pins a micro benchmark to one core, which every thread of the process inherits. The row for two threads
-// needs two: widen this thread's set and start over, for only a new process has it in all threads.
+// The runner pins a micro benchmark to one core, and every thread of the process inherits that. The
+// scenario for two threads needs two cores: this function widens the set of this thread and starts
+// the program again, because only a new process has the set in all its threads.
 func useAllProcessors() {
 	if os.Getenv(widened) != "" {
 		return
@@ -215,7 +217,7 @@ func useAllProcessors() {
 
 const widened = "ROOKERY_BENCH_ALL_PROCESSORS"
 
-// Two goroutines on one arena.
+// Two goroutines that share one arena.
 func concurrent(make func() allocator, n int) outcome {
 	useAllProcessors()
 	runtime.GOMAXPROCS(2)
@@ -240,16 +242,16 @@ func concurrent(make func() allocator, n int) outcome {
 	})
 }
 
-// Allocations of each thread between two resets.
+// The number of allocations of each thread between two resets.
 const share = 131072
 
-// 32 random bits from a linear congruence, as the Rust half draws.
+// 32 random bits from a linear congruential generator, the same as in the Rust program.
 func next(state *uint64) uint64 {
 	*state = *state*6364136223846793005 + 1442695040888963407
 	return *state >> 32
 }
 
-// The most memory the process had, from the kernel.
+// The peak resident memory of the process, from the kernel.
 func residentPeak() int {
 	status, _ := os.ReadFile("/proc/self/status")
 	for _, line := range strings.Split(string(status), "\n") {

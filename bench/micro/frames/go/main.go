@@ -1,9 +1,10 @@
-// coder/websocket in the scenarios of bench/micro/frames: its newest release, and v1.8.14, whose reading code (read.go, conn.go,
-// frame.go) is that of the commit before pull request 565. The Go module proxy of the machine this was written on refuses (403) the
-// commits themselves, so the state between 565 and 566, which no release has, is not measured.
+// Measures coder/websocket in the scenarios of bench/micro/frames: its newest release, and v1.8.14,
+// whose reading code (read.go, conn.go, frame.go) is that of the commit before pull request 565.
+// The state between the pull requests 565 and 566 is in no release and is not measured.
 //
-// The two functions that those requests measured are not exported; they are linked by name, so that the code that runs is
-// the module's own. Each version is a build of this folder with its own .mod file; the one that was asked builds the other.
+// The two functions that those pull requests measured are not exported. They are linked by name, so
+// that the module's own code runs. Each version is a build of this folder with its own .mod file;
+// the program that was started builds the other.
 package main
 
 import (
@@ -18,10 +19,10 @@ import (
 	"syscall"
 )
 
-// Contenders and the .mod file each is built with.
+// The contenders, and the .mod file that each is built with.
 var contenders = map[string]string{"coder": "go.mod", "coder-1.8.14": "v1.8.14.mod"}
 
-// What this build was linked with.
+// The contender that this build was linked with.
 func self() string {
 	info, _ := debug.ReadBuildInfo()
 	for _, dep := range info.Deps {
@@ -84,7 +85,7 @@ func main() {
 		}
 		return
 	}
-	// One thread, as the contenders in Rust have.
+	// One thread, as the contenders in Rust.
 	runtime.GOMAXPROCS(1)
 	iterations, err := strconv.Atoi(os.Args[4])
 	if err != nil {
@@ -122,7 +123,8 @@ func main() {
 	os.Exit(2)
 }
 
-// CPU time of the process in ns: on a shared machine the clock on the wall measures the others too.
+// CPU time of the process in ns. On a shared machine, wall time would include that of other
+// programs.
 func cpuTime() int64 {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// The layout of the module's own type, in all three versions.
+// The layout of the module's own type, which is the same in both versions.
 type header struct {
 	fin, rsv1, rsv2, rsv3 bool
 	opcode                int
@@ -56,8 +56,8 @@ func cancellable() context.Context {
 
 var keep context.CancelFunc
 
-// Gives the same bytes again and again: once copied into a caller's buffer, which is always the same one, they are there
-// already, so that a read costs what reading from a buffer costs.
+// A reader that returns the same bytes again and again. The caller's buffer is always the same one,
+// so the bytes are copied only once, and a read costs as much as reading from a buffer.
 type replay struct {
 	bytes    []byte
 	isCopied bool
@@ -74,7 +74,7 @@ func (r *replay) Read(p []byte) (int, error) {
 	return len(r.bytes), nil
 }
 
-// Gives the same bytes again and again, copied each time.
+// A reader that copies the same bytes again and again.
 type endless struct {
 	bytes []byte
 	at    int
@@ -97,7 +97,7 @@ type transport struct {
 
 func (transport) Close() error { return nil }
 
-// A client's connection over a transport, as Dial makes it.
+// Returns a client's connection over a transport, as Dial creates it.
 func dial(rw io.ReadWriteCloser) *websocket.Conn {
 	client := &http.Client{Transport: upgrade{rw}}
 	conn, _, err := websocket.Dial(context.Background(), "ws://host/", &websocket.DialOptions{HTTPClient: client})
@@ -117,7 +117,7 @@ func (u upgrade) RoundTrip(request *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusSwitchingProtocols, Header: answer, Body: u.rw, Request: request}, nil
 }
 
-// A server's connection over a transport, as Accept makes it.
+// Returns a server's connection over a transport, as Accept creates it.
 func accept(conn net.Conn) *websocket.Conn {
 	request, _ := http.ReadRequest(bufio.NewReader(strings.NewReader("GET / HTTP/1.1\r\nHost: host\r\nUpgrade: websocket\r\n" +
 		"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")))
@@ -139,7 +139,7 @@ func (h hijack) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return h.conn, bufio.NewReadWriter(bufio.NewReader(h.conn), bufio.NewWriter(h.conn)), nil
 }
 
-// A net.Conn over a reader that writes to nowhere.
+// A net.Conn over a reader. Written bytes are discarded.
 type halfConn struct {
 	net.Conn
 	io.Reader
@@ -150,7 +150,7 @@ func (h halfConn) Write(p []byte) (int, error) { return len(p), nil }
 func (h halfConn) Close() error                { return nil }
 
 func headers(ctx context.Context) func() {
-	// 2,048 unmasked binary frames without payload fill the buffer of 4,096 bytes.
+	// 2,048 unmasked binary frames without payload, which fill the buffer of 4,096 bytes.
 	bytes := make([]byte, 4096)
 	for n := 0; n < len(bytes); n += 2 {
 		bytes[n] = 0x82
@@ -184,7 +184,7 @@ func reads(ctx context.Context) func() {
 		check(err)
 		_, err = io.ReadFull(reader, payload)
 		check(err)
-		// The end of the message, which the next Reader asks for.
+		// The end of the message, which the next call of Reader requires.
 		if n, err := reader.Read(payload); n != 0 || err != io.EOF {
 			panic("not the end")
 		}

@@ -1,6 +1,7 @@
-// An echo server with coder/websocket: `coder plain|deflate [read]`. Prints its port. With `read` it reads messages with Read, the
-// library's own function for a whole message; without, into one buffer of ours, which no example of the library does and which is
-// the fastest it can be used.
+// An echo server with coder/websocket: `coder plain|deflate [read]`. Prints its port. With `read`
+// it reads messages with Read, the library's function for a whole message. Without it, it reads
+// them into one buffer that it reuses, which is the fastest way, although no example of the library
+// shows it.
 package main
 
 import (
