@@ -24,7 +24,7 @@ test_that("limits have units", {
 
 test_that("errors name the nearest limit for an unknown name and an example for a wrong value", {
   expect_error(
-    server_limits(maxbodysize = 1), "`maxbodysize` is no limit. Did you mean `max_body_size`",
+    server_limits(maxbodysize = 1), "`maxbodysize` is not a limit. Did you mean `max_body_size`",
     class = "rookery_bad_limit"
   )
   expect_error(server_limits(10), "must have a name")
@@ -93,18 +93,18 @@ test_that("all documented forms of values are accepted, and no others", {
   }
   expect_error(server_limits(max_body_size = 1, 5), "must have a name", class = "rookery_bad_limit")
   expect_error(
-    server_limits(max_body = 1), "`max_body` is no limit. Did you mean `max_body_size`?",
+    server_limits(max_body = 1), "`max_body` is not a limit. Did you mean `max_body_size`?",
     fixed = TRUE, class = "rookery_bad_limit"
   )
   expect_error(
-    rookery_options(prot = 1), "`prot` is no setting. Did you mean `port`?", fixed = TRUE,
+    rookery_options(prot = 1), "`prot` is not a setting. Did you mean `port`?", fixed = TRUE,
     class = "rookery_bad_setting"
   )
   expect_error(
     rookery_options(max_body_size = 1), "takes no arguments: .*sets a setting[.]$",
     class = "rookery_error"
   )
-  expect_error(server_limits(body = 1), "`body` is no limit", class = "rookery_bad_limit")
+  expect_error(server_limits(body = 1), "`body` is not a limit", class = "rookery_bad_limit")
   for (limits in list("10 MB", 10, list(10), function() 1, c(max_body_size = 1))) {
     expect_error(startServer("127.0.0.1", 0, list(), limits = limits), class = "rookery_bad_limit")
   }

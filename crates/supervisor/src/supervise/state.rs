@@ -229,6 +229,7 @@ impl<'a> Supervisor<'a> {
             && self.workers.values().all(WorkerProcess::is_settled)
     }
 
+    /// Logs a line for the operator.
     fn tell(&self, line: &str) {
         (self.plan.tell)(line);
     }

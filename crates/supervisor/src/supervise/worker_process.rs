@@ -283,6 +283,7 @@ impl WorkerProcess {
         self.phase = WorkerPhase::Killed;
     }
 
+    /// Sends a signal to the worker's process group, or to its process if the group is shared.
     fn signal(&self, signal: libc::c_int) {
         // SAFETY: the call passes no memory. The ids of the process and of its process group stay
         // reserved until the process is reaped, and the supervisor removes this object when it
