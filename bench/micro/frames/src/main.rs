@@ -15,7 +15,7 @@ use rookery_bench_meter::{Case, Figures, processor_time, totals};
 #[global_allocator]
 static HEAP: rookery_bench_meter::Counting = rookery_bench_meter::Counting;
 
-/// One measurement.
+/// A measurement.
 pub struct Run {
     iterations: u64,
     figures: Option<Figures>,
