@@ -25,9 +25,9 @@ impl Lines {
         self.0.push(b'\n');
     }
 
-    /// Adds a value under a name, with `place` as a prefix of its type.
-    pub fn value(&mut self, place: &str, name: &str, value: &Value) {
-        let mut add = |kind: &str, text: &[u8]| self.line(&format!("{place}{kind}:{name}"), text);
+    /// Adds a value. `source` precedes its type in the line, as in `cli:number:port=8000`.
+    pub fn value(&mut self, source: &str, name: &str, value: &Value) {
+        let mut add = |kind: &str, text: &[u8]| self.line(&format!("{source}{kind}:{name}"), text);
         match value {
             Value::Flag(is_on) => add("flag", if *is_on { b"TRUE" } else { b"FALSE" }),
             Value::Number(number) if number.is_infinite() => add("number", b"Inf"),
@@ -41,7 +41,7 @@ impl Lines {
             }
             Value::Fields(fields) => {
                 for (field, value) in fields {
-                    self.value(place, &format!("{name}.{field}"), value);
+                    self.value(source, &format!("{name}.{field}"), value);
                 }
             }
         }

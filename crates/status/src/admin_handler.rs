@@ -1,4 +1,4 @@
-//! The paths of the admin listener.
+//! The handler of the admin listener's paths.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,44 +7,46 @@ use std::time::Duration;
 
 use rookery_exchange::Exchange;
 
-/// What turns every second, and has not for so long, hangs.
+/// The time without an iteration after which a loop is considered hung. Loops iterate at least once
+/// per second.
 pub const HANG_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is served, for people.
+/// The app and address that reports show.
 #[derive(Debug, Clone, Default)]
 pub struct ServerInfo {
     /// The path of the app.
     pub target: String,
-    /// Where clients find it.
+    /// The address at which clients reach the app.
     pub address: String,
 }
 
-/// Why nothing should be sent to a server, and the status that says so.
+/// The reason for which a server is not ready, and the status of the readiness probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotReady {
-    /// 503, or 404 for those who take that for "no new clients".
+    /// 503, or 404 for load balancers that take 404 for "no new clients".
     pub status: u16,
-    /// For people.
+    /// The reason, for people.
     pub why: String,
 }
 
-/// What there is to tell of a server. Nothing here may wait for anybody.
+/// A source of the reports that the admin listener serves. No method may block.
 pub trait StatusSource: Send + Sync {
-    /// For programs: one line.
+    /// Returns the status as one line of JSON, for programs.
     fn json(&self) -> String;
-    /// For people. The second line is what is served, ` is at `, and where.
+    /// Returns the status as text, for people. The second line consists of the app, ` is at ` and
+    /// the address.
     fn text(&self) -> String;
-    /// For Prometheus.
+    /// Returns the metrics in Prometheus' text format.
     fn metrics(&self) -> String;
-    /// Why it is to be ended and started again, if it is.
+    /// Returns why the server should be restarted; `None` if it is live.
     fn not_live(&self) -> Option<&'static str>;
-    /// Why nothing should be sent to it, if so.
+    /// Returns why the server should get no requests; `None` if it is ready.
     fn not_ready(&self) -> Option<NotReady>;
-    /// Why it is still being started, if it is.
+    /// Returns why the server is still starting; `None` if it has started.
     fn not_started(&self) -> Option<&'static str>;
 }
 
-/// AdminHandler on the admin listener.
+/// The handler of requests to the admin listener.
 #[derive(Clone)]
 pub struct AdminHandler(Arc<dyn StatusSource>);
 
@@ -52,16 +54,16 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
 impl AdminHandler {
-    /// What asks for it is told of this.
+    /// Creates a handler that serves the reports of a source.
     pub fn new(subject: Arc<dyn StatusSource>) -> AdminHandler {
         AdminHandler(subject)
     }
 
-    /// Writes the reply to a request. Does not wait for anybody.
+    /// Writes the response to a request. Never blocks.
     pub fn answer(&self, exchange: &mut Exchange) {
         let (status, kind, body) = self.reply(exchange);
         exchange.begin_response(status);
-        // Names and values of ours: they are not refused.
+        // The names and values are constants that are valid, so these calls cannot fail.
         let _ = exchange.push_response_header(b"Content-Type", kind.as_bytes());
         let _ = exchange.push_response_header(b"Cache-Control", b"no-store");
         if status == 405 {
@@ -115,13 +117,16 @@ fn probe(yes: &str, not: Option<&str>) -> (u16, &'static str, String) {
     }
 }
 
-/// Whether only programs of this machine can have sent it over TCP: then one for another machine's name is one that a web page has had a
-/// browser send, by a name of its own that leads here.
+/// Returns true if the request arrived at a loopback address. Only programs of this machine can
+/// send such a request. If its `Host` nevertheless names another machine, a web page has probably
+/// sent it from a browser, through a domain name that resolves to the loopback address (DNS
+/// rebinding).
 fn is_loopback(exchange: &Exchange) -> bool {
     exchange.local().is_some_and(|local| local.ip().to_canonical().is_loopback())
 }
 
-/// Whether a `Host` is this machine's whatever a name server says.
+/// Returns true if a `Host` names this machine independently of name servers, which is true of
+/// `localhost` and of IP addresses.
 fn is_of_this_machine(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else { return false };
     let name = match host.strip_prefix('[') {
@@ -139,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// What it says is what it was given.
+    /// A source whose reports a test sets.
     #[derive(Default)]
     struct Said {
         live: Mutex<Option<&'static str>>,

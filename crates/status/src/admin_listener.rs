@@ -1,4 +1,5 @@
-//! The admin listener: a server of its own with a thread of its own, so it answers whatever the others do.
+//! The admin listener, which is a server with a thread of its own, so that it responds even when
+//! other threads are busy.
 
 use std::fmt;
 use std::io;
@@ -12,17 +13,18 @@ use rookery_server::{Config, Limits, ListenError, Listener, ListenerConfig, Serv
 use crate::admin_handler::AdminHandler;
 use crate::run_folder::ADMIN_SOCKET;
 
-/// Where it listens, and is asked.
+/// The address of the admin listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AdminAddress {
-    /// An address of the network, with its port: a port alone would leave open for whom.
+    /// A network address with a port. A port without an address is not accepted, because it would
+    /// not say from where the listener can be reached.
     Tcp(SocketAddr),
-    /// A socket.
+    /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
 impl AdminAddress {
-    /// `127.0.0.1:9100`, or `unix:/path/of/a/socket`; `None` for what is neither.
+    /// Parses `127.0.0.1:9100` or `unix:/path/of/a/socket`. Returns `None` for any other form.
     pub fn parse(text: &str) -> Option<AdminAddress> {
         match text.strip_prefix("unix:") {
             Some("") => None,
@@ -32,16 +34,19 @@ impl AdminAddress {
     }
 }
 
-/// Those who ask at a time: probes, a collector of metrics, people.
+/// The maximum number of simultaneous connections, which come from probes, a metrics collector and
+/// people.
 const CONNECTIONS: usize = 64;
 
-/// Bytes of a request's body, which nobody reads: 413 for more, so that nothing goes to a disk.
+/// The maximum size of a request's body in bytes. Bodies are not read, and larger ones get 413, so
+/// that no body is written to a temporary file.
 const BODY_BYTES: u64 = 64 << 10;
 
-/// Bits that the file of its Unix socket does not have: it is this user's alone.
+/// The permissions that are removed from the Unix socket's file, so that only this user can
+/// connect.
 const OTHERS: u32 = 0o177;
 
-/// See the module. It ends when this is dropped.
+/// The admin listener, which stops when this value is dropped.
 #[derive(Debug)]
 pub struct AdminListener {
     server: Server,
@@ -49,10 +54,10 @@ pub struct AdminListener {
 }
 
 impl AdminListener {
-    /// AdminHandler at the address, if there is one.
+    /// Starts a server with the handler `answers`, which listens at an address if one is given.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// Returns an error if the server cannot listen at the address.
     pub fn start(
         answers: AdminHandler,
         at: Option<&AdminAddress>,
@@ -73,10 +78,10 @@ impl AdminListener {
         Ok(AdminListener { server, listeners: Mutex::new(listener.into_iter().collect()) })
     }
 
-    /// AdminHandler in a folder, too, where `rookery status` looks.
+    /// Listens also in a run folder, where `rookery status` connects.
     ///
     /// # Errors
-    /// When it cannot.
+    /// Returns an error if the socket cannot be created.
     pub fn listen_in(&self, folder: &Path) -> Result<(), ListenError> {
         let listener = self.server.listen_unix(
             &folder.join(ADMIN_SOCKET),
@@ -88,7 +93,7 @@ impl AdminListener {
     }
 }
 
-/// Why it cannot listen, and what helps.
+/// The error of a listener that could not be started. Its message includes what the user can do.
 #[derive(Debug)]
 pub struct AdminListenerError {
     at: Option<AdminAddress>,

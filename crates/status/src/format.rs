@@ -1,33 +1,33 @@
-//! How numbers and times are written.
+//! The formats of numbers and times in reports.
 
 use std::fmt::{Display, Write as _};
 use std::time::{Duration, SystemTime};
 
 use rookery_worker_protocol::{HISTOGRAM_BOUNDS, Histogram};
 
-/// Metrics as Prometheus reads them: text, version 0.0.4, in which all names begin in the same way.
+/// Metrics in version 0.0.4 of Prometheus' text format. All names begin with `rookery_`.
 #[derive(Debug, Default)]
 pub struct Metrics(String);
 
 impl Metrics {
-    /// The text.
+    /// Returns the text of the metrics.
     pub fn into_text(self) -> String {
         self.0
     }
 
-    /// What a name means.
+    /// Adds the type and the help of a metric, before its values.
     pub fn family(&mut self, name: &str, kind: &str, help: &str) -> &mut Metrics {
         let _ = writeln!(self.0, "# HELP rookery_{name} {help}\n# TYPE rookery_{name} {kind}");
         self
     }
 
-    /// One value; `labels` are written out, or none.
+    /// Adds a value. `labels` are in the text format, without braces, and may be empty.
     pub fn value(&mut self, name: &str, labels: &str, value: impl Display) {
         let braces = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
         let _ = writeln!(self.0, "rookery_{name}{braces} {value}");
     }
 
-    /// One for each value of a label.
+    /// Adds a value for each value of a label.
     pub fn values<'a>(
         &mut self,
         name: &str,
@@ -39,12 +39,12 @@ impl Metrics {
         }
     }
 
-    /// A number that goes up and down.
+    /// Adds a gauge, which is a number that goes up and down.
     pub fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, "gauge", help).value(name, "", value);
     }
 
-    /// How many took how long.
+    /// Adds a histogram.
     pub fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
         self.family(name, "histogram", help);
         let (counts, all, seconds) = histogram.read();
@@ -57,12 +57,12 @@ impl Metrics {
     }
 }
 
-/// A number of things.
+/// Returns a count with its noun, in the plural unless the count is one.
 pub fn format_count(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A time as people say it, in two units at the most.
+/// Returns a duration for people, in at most two units.
 pub fn format_duration(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -74,13 +74,13 @@ pub fn format_duration(time: Duration) -> String {
     }
 }
 
-/// Since the epoch, to the millisecond.
+/// Returns the seconds since the Unix epoch, rounded down to milliseconds.
 pub fn seconds(at: SystemTime) -> f64 {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Duration::from_millis(milliseconds(since)).as_secs_f64()
 }
 
-/// Whole ones.
+/// Returns a duration in whole milliseconds.
 pub fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,9 @@
-//! What those who look after a server are answered, on a listener of its own that no client of the app comes to: status for people and
-//! programs, metrics, and probes. Nothing here asks R, so it is answered also while R is busy.
-//! What there is to tell is a [`StatusSource`]: a supervisor with its workers, or [one R](Standalone) that serves by itself.
+//! The admin listener, which serves status for people and programs, metrics, and probes. It is
+//! separate from the listeners of the app, so clients of the app cannot reach it. No response waits
+//! for R, so the listener responds also while R is busy.
+//!
+//! The contents come from a [`StatusSource`], which is a supervisor with its workers or [a single R
+//! process](Standalone).
 
 mod admin_handler;
 mod admin_listener;

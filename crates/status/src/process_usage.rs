@@ -1,38 +1,40 @@
-//! What a process uses, as the system counts it.
+//! The memory, processor time and descriptors that processes use, as the system counts them.
 
 use std::ops::Range;
 use std::time::Duration;
 
-/// The maximum number of processes of a tree that are read. No app has more, and the walk must end.
+/// The maximum number of processes of a tree that are read. No app has more, and the limit makes
+/// the walk end even while processes are started all the time.
 const MOST_PROCESSES: usize = 1000;
 
-/// Returns how many bytes of memory a process and those that it has started take which the system
-/// cannot get back by itself: anonymous memory, what of that has been swapped out, and shared
-/// memory. Files that are mapped do not count. Memory that processes of the tree share, as forked
-/// ones do, counts once.
+/// Returns the number of bytes of a process and its descendants that the system cannot reclaim,
+/// which are anonymous memory, also where it is swapped out, and shared memory. Mapped files do not
+/// count. Memory that processes of the tree share, for example after a fork, counts once.
 pub fn own_memory(pid: libc::pid_t) -> Option<u64> {
     let own = memory_of(pid)?;
     let tree = tree_of(pid);
     if tree.len() == 1 {
         return Some(own);
     }
-    // Each page is divided by those that have it. The sum takes longer than what `memory_of` reads.
+    // The proportional share divides each page by the number of processes that have it, so the sum
+    // counts it once. It takes longer to read than the sum of `memory_of`.
     let share = |pid: &libc::pid_t| share_of(*pid).or_else(|| memory_of(*pid)).unwrap_or(0);
     Some(tree.iter().map(share).sum())
 }
 
-/// Returns what [`own_memory`] returns if that may exceed `limit`, and otherwise an upper bound of
-/// the memory. The bound counts shared pages once per process, which is far cheaper to read.
+/// Returns [`own_memory`] if that may exceed `limit`, and otherwise an upper bound of it. The bound
+/// counts shared pages once per process, which is much cheaper to read.
 pub fn own_memory_beyond(pid: libc::pid_t, limit: u64) -> Option<u64> {
     memory_of(pid)?;
     let bound = tree_of(pid).into_iter().filter_map(memory_of).sum();
     if bound <= limit { Some(bound) } else { own_memory(pid) }
 }
 
-/// Returns what one process has in memory and swap, whoever else has it as well.
+/// Returns the bytes of a process in memory and swap. Pages that other processes share count in
+/// full.
 fn memory_of(pid: libc::pid_t) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    // A zombie has none of these; a system without swap may not have the last.
+    // A zombie has no such lines, and a system without swap may have no `VmSwap`.
     let anonymous = field(&status, "RssAnon:")?;
     Some(
         anonymous
@@ -41,8 +43,8 @@ fn memory_of(pid: libc::pid_t) -> Option<u64> {
     )
 }
 
-/// Returns the same with each page divided by the number of processes that have it. None before
-/// Linux 5.4.
+/// Returns the bytes of a process in memory and swap, where each page is divided by the number of
+/// processes that have it; `None` before Linux 5.4.
 fn share_of(pid: libc::pid_t) -> Option<u64> {
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let shared = field(&rollup, "Pss_Anon:")? + field(&rollup, "Pss_Shmem:")?;
@@ -55,15 +57,15 @@ fn field(text: &str, name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
-/// Returns a process and all that it and they have started. A process that its parent has left
-/// behind is not among them.
+/// Returns a process and its descendants. A descendant whose parent has ended is missing, because
+/// the system gave it another parent.
 fn tree_of(pid: libc::pid_t) -> Vec<libc::pid_t> {
     let mut tree = vec![pid];
     let mut at = 0;
     while at < tree.len() && tree.len() < MOST_PROCESSES {
         let threads = std::fs::read_dir(format!("/proc/{}/task", tree[at]));
         for thread in threads.into_iter().flatten().flatten() {
-            // Not there where the system was built without it.
+            // The file `children` is missing if the kernel was built without it.
             let children =
                 std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
             tree.extend(
@@ -75,32 +77,33 @@ fn tree_of(pid: libc::pid_t) -> Vec<libc::pid_t> {
     tree
 }
 
-/// The processor time that it has had, with that of its children that it has waited for.
+/// Returns the processor time of a process and of those of its children that it has waited for.
 pub fn processor_time(pid: libc::pid_t) -> Option<Duration> {
     time_of(&format!("/proc/{pid}/stat"), 11..15)
 }
 
-/// The processor time that one of its threads has had.
+/// Returns the processor time of a thread of a process.
 pub fn thread_time(pid: libc::pid_t, thread: u32) -> Option<Duration> {
     time_of(&format!("/proc/{pid}/task/{thread}/stat"), 11..13)
 }
 
-/// The sum of some fields of such a file, counted from the third.
+/// Returns the sum of some fields of a `stat` file, counted from the third field.
 fn time_of(path: &str, fields: Range<usize>) -> Option<Duration> {
     let stat = std::fs::read_to_string(path).ok()?;
-    // The name, in parentheses, may have any character; behind it fields 3 and on.
+    // The second field is the process name in parentheses, which may contain any character. The
+    // last `)` therefore precedes the third field.
     let all: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     let ticks =
         all.get(fields)?.iter().map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()?;
-    // SAFETY: asks only.
+    // SAFETY: the call passes no memory.
     let a_second =
         u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|it| *it > 0)?;
     Some(Duration::from_millis(ticks * 1000 / a_second))
 }
 
-/// Descriptors that this process has open.
+/// Returns the number of open descriptors of this process.
 pub(crate) fn open_descriptors() -> Option<u64> {
-    // One of them is that of the folder itself.
+    // One of the entries is the descriptor of the folder that is being read.
     Some((std::fs::read_dir("/proc/self/fd").ok()?.count() as u64).saturating_sub(1))
 }
 
@@ -108,7 +111,8 @@ pub(crate) fn open_descriptors() -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A shell that runs a script and is killed, with what it has started, when this is dropped.
+    /// A shell that runs a script. It is killed together with its descendants when this value is
+    /// dropped.
     struct Shell(std::process::Child, libc::pid_t);
 
     impl Shell {
@@ -135,13 +139,14 @@ mod tests {
 
     impl Drop for Shell {
         fn drop(&mut self) {
-            // SAFETY: its group, which has its number until it is waited for.
+            // SAFETY: the call passes no memory. The shell leads the group, and keeps its id until
+            // it is waited for.
             unsafe { libc::kill(-self.1, libc::SIGKILL) };
             let _ = self.0.wait();
         }
     }
 
-    /// Fills a variable with 60 MB.
+    /// A line of shell script that fills a variable with 60 MB.
     const LARGE: &str = "x=$(head -c 60000000 /dev/zero | tr '\\0' x)";
 
     #[test]
@@ -155,7 +160,7 @@ mod tests {
         let script = format!("{LARGE}; for i in 1 2 3 4; do ( read -t 1000 <> <(:) ) & done; wait");
         let shell = Shell::start(&script);
         shell.await_memory(|bytes| bytes > 60_000_000 && tree_of(shell.1).len() >= 5);
-        // Each of five counted for itself would be 300 MB.
+        // The sum without sharing would be 300 MB for five processes.
         shell.await_memory(|bytes| bytes < 200_000_000);
     }
 
@@ -164,7 +169,7 @@ mod tests {
         let script = format!("{LARGE}; for i in 1 2 3 4; do ( read -t 1000 <> <(:) ) & done; wait");
         let shell = Shell::start(&script);
         shell.await_memory(|bytes| bytes > 60_000_000 && tree_of(shell.1).len() >= 5);
-        // The shell's own memory while it still makes the variable is more.
+        // While the shell fills the variable, it has more memory than that.
         shell.await_memory(|bytes| bytes < 200_000_000);
         let bound = own_memory_beyond(shell.1, u64::MAX).unwrap();
         assert!(bound > 280_000_000, "{bound}");
@@ -180,15 +185,15 @@ mod tests {
         let before = memory_of(pid).unwrap();
         let (access, how) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping, over nobody's memory.
+        // SAFETY: the system chooses the address, so the mapping replaces no memory that is in use.
         let memory = unsafe { libc::mmap(std::ptr::null_mut(), BYTES, access, how, -1, 0) };
         assert_ne!(memory, libc::MAP_FAILED);
-        // SAFETY: as many bytes as were mapped.
+        // SAFETY: the mapping has this number of bytes and is writable.
         unsafe { memory.cast::<u8>().write_bytes(1, BYTES) };
-        // Other tests of this process take and give back memory meanwhile, and little of it.
+        // Other tests of this process allocate and free only little memory meanwhile.
         let after = memory_of(pid).unwrap();
         assert!(after > before + BYTES as u64 / 2, "{before} {after}");
-        // SAFETY: the mapping, which nobody refers to.
+        // SAFETY: the mapping exists, and no reference to it is left.
         unsafe { libc::munmap(memory, BYTES) };
     }
 
@@ -212,7 +217,7 @@ mod tests {
         while processor_time(pid).unwrap() == before {
             sum = (0..1_000_000u64).fold(sum, |sum, n| std::hint::black_box(sum ^ n));
         }
-        // SAFETY: asks only.
+        // SAFETY: gettid takes no arguments and never fails.
         let thread = u32::try_from(unsafe { libc::gettid() }).unwrap();
         assert!(thread_time(pid, thread).unwrap() <= processor_time(pid).unwrap());
         assert_eq!(thread_time(pid, 0), None);

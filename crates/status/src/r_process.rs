@@ -1,4 +1,5 @@
-//! An R process in reports: the same of one that a supervisor has started as of one that serves by itself.
+//! The description of an R process in reports, which is the same for a worker of a supervisor and
+//! for an R process that serves by itself.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,55 +11,56 @@ use serde_json::{Value, json};
 use crate::format::{Metrics, format_duration, milliseconds, seconds};
 use crate::process_usage::{open_descriptors, own_memory, processor_time};
 
-/// An R process that serves.
+/// An R process that serves the app.
 #[derive(Debug)]
 pub struct RProcess {
-    /// Its place among the workers.
+    /// The number of the worker's slot.
     pub slot: u32,
     /// The process id.
     pub pid: libc::pid_t,
-    /// Where it is between its start and its end.
+    /// The state of the process between its start and its end, for example `ready`.
     pub state: &'static str,
-    /// When it was started.
+    /// The time of the start.
     pub started: SystemTime,
-    /// How many requests it has answered.
+    /// The number of requests that the process has answered.
     pub requests: u64,
-    /// How many WebSockets it has.
+    /// The number of open WebSockets.
     pub sessions: u64,
-    /// How many requests it has and has not answered.
+    /// The number of requests that the process has and has not answered.
     pub in_flight: u64,
-    /// For which share of the last seconds its R was busy.
+    /// The fraction of the last seconds in which R was busy.
     pub busy_ratio: f64,
-    /// How many of its requests wait for R.
+    /// The number of requests that wait for R.
     pub queued: u64,
-    /// What its R does: `starting`, `idle` or `busy`.
+    /// The activity of R: `starting`, `idle` or `busy`.
     pub does: &'static str,
-    /// For how long its R has been doing that.
+    /// The time since which R has had this activity, as a duration.
     pub lasts: Duration,
 }
 
-/// Returns what R does by its scoreboard, and for how long. R was started at `started`.
+/// Returns the activity of R according to the scoreboard, and its duration. R was started at
+/// `started`.
 pub fn r_activity(read: &Snapshot, started: SystemTime) -> (&'static str, Duration) {
     let now = now();
     let state = match read.r_state {
         RState::Starting => "starting",
         RState::Idle if read.is_idle(now) => "idle",
-        // It has not said for a while that it waits, so it does not: see `IDLE_RENEWAL_INTERVAL`.
+        // R renews the idle state at every `IDLE_RENEWAL_INTERVAL`. If it has not, it is busy.
         RState::Idle | RState::Busy | RState::Messages => "busy",
     };
-    // What it was given before is not what it starts with.
+    // While R starts, the scoreboard has no start time of the activity.
     let lasts =
         if read.since == 0 { started.elapsed().unwrap_or_default() } else { read.elapsed(now) };
     (state, lasts)
 }
 
 impl RProcess {
-    /// Returns for how long R has been busy, if it is.
+    /// Returns the time for which R has been busy; `None` if it is not busy.
     pub fn busy(&self) -> Option<Duration> {
         (self.does == "busy").then_some(self.lasts)
     }
 
-    /// Returns the process as programs read it.
+    /// Returns the description of the process as JSON, for programs.
     pub fn json(&self) -> Value {
         json!({
             "slot": self.slot,
@@ -78,7 +80,7 @@ impl RProcess {
         })
     }
 
-    /// Returns its memory and its processor time as people read them.
+    /// Returns the memory and the processor time of the process as text, for people.
     pub fn used(&self) -> [String; 2] {
         let memory = own_memory(self.pid).map(|bytes| format!("{} MB", bytes / 1_000_000));
         [memory, processor_time(self.pid).map(format_duration)]
@@ -87,7 +89,8 @@ impl RProcess {
 }
 
 impl Metrics {
-    /// Adds requests: how many were answered, and how long they took.
+    /// Adds the numbers of requests by class of status, and the histograms of the times that they
+    /// took.
     pub fn requests(
         &mut self,
         answered: &StatusClassCounters,
@@ -105,7 +108,7 @@ impl Metrics {
         self.histogram("request_seconds", help, answered_in);
     }
 
-    /// Adds R processes.
+    /// Adds the metrics of R processes.
     pub fn r_processes(&mut self, processes: &[RProcess]) {
         let mut each = |name: &str, help: &str, value: &dyn Fn(&RProcess) -> Option<String>| {
             self.family(name, "gauge", help);
@@ -143,7 +146,7 @@ impl Metrics {
         );
     }
 
-    /// Adds the process that accepts connections.
+    /// Adds the metrics of the process that accepts connections.
     pub fn accepting_process(
         &mut self,
         connections: u64,

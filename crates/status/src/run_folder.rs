@@ -1,4 +1,5 @@
-//! A server's folder, for its admin socket, and for its workers' sockets and temporary files: of this user alone, and gone when the server is.
+//! The run folder of a server, for its admin socket and for the sockets and temporary files of its
+//! workers. Only the user of the server has access, and the folder is removed when the server ends.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,37 +8,38 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What the folders' names begin with.
+/// The beginning of the folders' names.
 const PREFIX: &str = "rookery-workers-";
 
-/// The file that says, by a lock on it, that a folder's supervisor lives.
+/// The name of the file whose lock shows that the supervisor of a folder is running.
 const LOCK: &str = "lock";
 
-/// How often the lock of the folder is tried, and the pause between two attempts.
+/// The number of attempts to lock the folder, and the pause between two attempts.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// Bytes of a socket's path, with the zero behind it (`sockaddr_un`), and what is put behind the folder's.
+/// The maximum length of a socket's path with its terminating zero (`sockaddr_un`), and the maximum
+/// length of the part after the parent of the folder and the prefix.
 const MOST_PATH: usize = 108;
 const IN_FOLDER: usize = 40;
 
-/// See the module.
+/// The run folder of a server, which is removed when this value is dropped.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
-    /// Locked while this lives.
+    /// The lock file, which is locked while this value exists.
     _lock: File,
-    /// The folder itself, locked as well: systemd-tmpfiles leaves a folder alone that somebody has
-    /// locked, with all that is in it, however old that is. None where it could not be had.
+    /// The folder itself, which is also locked, because systemd-tmpfiles does not remove old files
+    /// from a folder that another process has locked; `None` if the lock could not be taken.
     _kept: Option<File>,
 }
 
 impl RunFolder {
-    /// Makes one in `parent`, or in `/tmp` where the path would be too long for a socket's. Those of supervisors that were killed
-    /// are removed.
+    /// Creates a run folder in `parent`, or in `/tmp` if the path would be too long for a socket.
+    /// Removes the run folders of supervisors that were killed.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error if the folder or its lock file cannot be created.
     pub fn create(parent: &Path) -> io::Result<RunFolder> {
         let is_long = parent.as_os_str().len() + PREFIX.len() + IN_FOLDER > MOST_PATH;
         let parent = if is_long { Path::new("/tmp") } else { parent };
@@ -47,7 +49,8 @@ impl RunFolder {
             let path = parent.join(format!("{PREFIX}{pid}-{at}"));
             match fs::DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {
-                    // Locked before it has the name by which it is looked for: else it would be taken for a forsaken one.
+                    // The file is locked before it gets the name `LOCK`. Otherwise another server
+                    // could find it unlocked and remove the folder.
                     let making = path.join("making");
                     let lock = File::create_new(&making)?;
                     lock_file(&lock)?;
@@ -62,20 +65,20 @@ impl RunFolder {
         unreachable!("the loop returns")
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where the socket of a start is.
+    /// Returns the path of the Unix socket of a worker's start.
     pub fn socket(&self, slot: u32, epoch: u64) -> PathBuf {
         self.path.join(format!("{slot}.{epoch}"))
     }
 
-    /// Makes the folder of a start's temporary files.
+    /// Creates the folder for temporary files of a worker's start.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error if the folder cannot be created.
     pub fn temporary(&self, slot: u32, epoch: u64) -> io::Result<PathBuf> {
         let path = self.path.join(format!("tmp-{slot}.{epoch}"));
         fs::DirBuilder::new().mode(0o700).create(&path)?;
@@ -86,7 +89,8 @@ impl RunFolder {
 /// The name of the admin listener's socket in a run folder.
 pub const ADMIN_SOCKET: &str = "admin";
 
-/// The folders that supervisors of this user have in `parent`, each with its process id. Its supervisor may have gone.
+/// Returns the run folders of this user in `parent`, each with the process id of its supervisor,
+/// which may have ended.
 pub fn run_folders(parent: &Path) -> Vec<(u32, PathBuf)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -101,33 +105,35 @@ pub fn run_folders(parent: &Path) -> Vec<(u32, PathBuf)> {
     found
 }
 
-/// Not through a link: it may be anybody's.
+/// Returns true if a path is a folder of this user. A symbolic link is not, because it may lead to
+/// a folder of any user.
 fn is_own_folder(path: &Path) -> bool {
-    // SAFETY: asks only.
+    // SAFETY: geteuid takes no arguments and never fails.
     let own = unsafe { libc::geteuid() };
     fs::symlink_metadata(path).is_ok_and(|folder| folder.is_dir() && folder.uid() == own)
 }
 
 impl Drop for RunFolder {
     fn drop(&mut self) {
-        // What cannot be removed is removed by the next, as far as it can be.
+        // If this fails, the next server removes what is left, as far as it can.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
 fn lock_file(file: &File) -> io::Result<()> {
-    // SAFETY: an open descriptor. The lock ends with it, and so with the process.
+    // SAFETY: the descriptor is open. The lock is released when the descriptor is closed, and so
+    // when the process ends.
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
         return Ok(());
     }
     Err(io::Error::last_os_error())
 }
 
-/// Locks a folder for as long as it is open, and returns whether that was possible:
-/// systemd-tmpfiles may be looking at it.
+/// Locks a folder until it is closed, and returns true on success. The lock may be taken for a
+/// moment by systemd-tmpfiles, so several attempts are made.
 fn is_kept_from_ageing(folder: &File) -> bool {
     for _ in 0..LOCK_TRIES {
-        // SAFETY: an open descriptor.
+        // SAFETY: the descriptor is open.
         if unsafe { libc::flock(folder.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) } == 0 {
             return true;
         }
@@ -136,13 +142,13 @@ fn is_kept_from_ageing(folder: &File) -> bool {
     false
 }
 
-/// Removes folders of this user whose supervisor does not live any more.
+/// Removes the run folders of this user whose supervisor has ended.
 fn remove_forsaken(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
         let is_one = entry.file_name().to_string_lossy().starts_with(PREFIX);
         if is_one && is_own_folder(&path) {
-            // One without the file is being made.
+            // A folder without a lock file is being created by another server.
             let lock = File::open(path.join(LOCK));
             if lock.is_ok_and(|lock| lock_file(&lock).is_ok()) {
                 let _ = fs::remove_dir_all(&path);
@@ -173,7 +179,7 @@ mod tests {
     fn what_cleans_folders_by_their_age_finds_it_locked_until_it_goes() {
         let parent = tempfile::tempdir().unwrap();
         let folder = RunFolder::create(parent.path()).unwrap();
-        // As systemd-tmpfiles does before it looks into a folder.
+        // systemd-tmpfiles locks a folder in the same way before it looks into it.
         let cleaner = File::open(folder.path()).unwrap();
         assert_eq!(lock_file(&cleaner).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         drop(folder);

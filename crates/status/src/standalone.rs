@@ -1,4 +1,5 @@
-//! One R that serves by itself: what is in its process is looked at there, and nothing of it is asked of R.
+//! The status of a single R process that serves by itself. Other threads of the process collect it,
+//! so it never waits for R.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -17,18 +18,19 @@ use crate::format::{Metrics, format_count, format_duration, seconds};
 use crate::r_process::{RProcess, r_activity};
 use crate::utilization::Utilization;
 
-/// How often the server's loop is asked whether it turns, and how many connections it has.
+/// The interval of the checks whether the server's I/O threads make progress, which also count the
+/// connections.
 const LOOKS_EVERY: Duration = Duration::from_secs(1);
 
-/// Where it is.
+/// The phase in the life of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Lifecycle {
-    /// R starts, or the app is loaded.
+    /// R starts, or the app is being loaded.
     Starting = 0,
     /// The app listens.
     Serving = 1,
-    /// It finishes what it has.
+    /// The server finishes the open requests.
     Draining = 2,
 }
 
@@ -41,27 +43,27 @@ impl Lifecycle {
         }
     }
 
-    /// What a worker of several is called then.
+    /// Returns the state that a supervisor would report for a worker in this phase.
     fn state(self) -> &'static str {
         STATES[self as usize]
     }
 }
 
-/// By [`Lifecycle`].
+/// The states of a worker, indexed by [`Lifecycle`].
 const STATES: [&str; 3] = ["starting", "ready", "draining"];
 
-/// What there is to look at besides what it counts itself.
+/// The parts of the status that other parts of the server count.
 #[derive(Debug)]
 pub struct StandaloneInputs {
-    /// What R does.
+    /// The scoreboard with the activity of R.
     pub scoreboard: Arc<SharedScoreboard>,
-    /// What was refused.
+    /// The counts of rejected requests.
     pub reports: Arc<Reports<Rejection>>,
-    /// How many requests may wait for R.
+    /// The maximum number of requests that wait for R.
     pub queue_limit: usize,
 }
 
-/// See the module.
+/// The status of a single R process.
 #[derive(Debug)]
 pub struct Standalone {
     about: Mutex<ServerInfo>,
@@ -70,10 +72,10 @@ pub struct Standalone {
     scoreboard: Arc<SharedScoreboard>,
     course: AtomicU8,
     listening: Mutex<Vec<(ListenerId, Vec<LivenessProbe>)>>,
-    /// When the server's loop was heard of, by [`now`].
+    /// The time of the last successful check of the server's I/O threads, by [`now`].
     heard: AtomicU64,
     connections: Counter,
-    /// Bits of a fraction.
+    /// The bits of a floating-point number.
     busy_ratio: AtomicU64,
     watching: Mutex<Option<JoinHandle<()>>>,
     is_over: AtomicBool,
@@ -81,10 +83,10 @@ pub struct Standalone {
 }
 
 impl Standalone {
-    /// One that starts. A thread looks after it until its [`end`](Self::end).
+    /// Creates the status of a server that starts. A thread updates it until [`end`](Self::end).
     ///
     /// # Errors
-    /// When that cannot be started.
+    /// Returns the system's error if the thread cannot be started.
     pub fn new(about: ServerInfo, seen: StandaloneInputs) -> std::io::Result<Arc<Standalone>> {
         let one = Arc::new(Standalone {
             about: Mutex::new(about),
@@ -101,7 +103,7 @@ impl Standalone {
             counters: RequestCounters::default(),
         });
         let watched = Arc::downgrade(&one);
-        // It takes no signals, as the threads of the server.
+        // The thread runs no signal handlers, like the server's threads.
         let watching = with_signals_blocked(|| {
             std::thread::Builder::new()
                 .name("rookery-alive".to_owned())
@@ -111,30 +113,30 @@ impl Standalone {
         Ok(one)
     }
 
-    /// Nobody looks after it any more: its thread has ended when this returns.
+    /// Ends the thread that updates the status, and waits until it has ended.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Release);
         if let Some(watching) = lock(&self.watching).take() {
             watching.thread().unpark();
-            // It does nothing that panics.
+            // The thread's code does not panic.
             let _ = watching.join();
         }
     }
 
-    /// Where R's thread and the server's write what R does.
+    /// Returns the scoreboard, to which R's thread and the server's threads write what R does.
     pub fn scoreboard(&self) -> &Arc<SharedScoreboard> {
         &self.scoreboard
     }
 
-    /// There is something else to look at from now on, of a server made anew.
+    /// Replaces the inputs by those of a new server.
     pub fn look_at(&self, reports: Arc<Reports<Rejection>>, queue_limit: usize) {
         let mut seen = lock(&self.seen);
         (seen.reports, seen.queue_limit) = (reports, queue_limit);
     }
 
-    // ---- the course of it ----
+    // ---- phase and listeners ----
 
-    /// It is there now; `address` is where clients find it, once that is known.
+    /// Sets the phase of the server, and its address if that is known.
     pub fn is(&self, course: Lifecycle, address: Option<&str>) {
         if let Some(address) = address {
             address.clone_into(&mut lock(&self.about).address);
@@ -142,13 +144,13 @@ impl Standalone {
         self.course.store(course as u8, Ordering::Release);
     }
 
-    /// A listener has been started.
+    /// Adds a listener that has been started.
     pub fn listens(&self, listener: ListenerId, pulses: Vec<LivenessProbe>) {
         self.heard.store(now(), Ordering::Relaxed);
         lock(&self.listening).push((listener, pulses));
     }
 
-    /// It ends.
+    /// Removes a listener that ends.
     pub fn ends(&self, listener: ListenerId) {
         lock(&self.listening).retain(|(other, _)| *other != listener);
     }
@@ -161,33 +163,36 @@ impl Standalone {
         }
     }
 
-    // ---- what R's thread counts ----
+    // ---- counters of R's thread ----
 
-    /// R begins with a request, or with the head of one that comes again with its body.
+    /// Records that R begins with a request, or with the head of a request whose body follows.
     pub fn begins(&self, exchange: &mut Exchange, is_head: bool, now: u64) {
         let (handed, _) = exchange.queue_and_start_times();
         exchange.set_started_at(now);
-        // One that comes twice waits once.
+        // R begins twice with a request whose head comes first, but the request has waited only
+        // once.
         if !is_head {
             self.counters.record_begin(handed, now);
         }
     }
 
-    /// R, or who refuses it in R's place, has answered a request.
+    /// Records that a request has been responded to, by R or by the server in place of R.
     pub fn answers(&self, exchange: &Exchange, now: u64) {
         let (handed, begun) = exchange.queue_and_start_times();
         self.counters.record_response(exchange.response().status(), handed, begun, now);
     }
 
-    // ---- what is looked at ----
+    // ---- reports ----
 
-    /// Asks the server's loop, which may take as long as it hangs.
+    /// Checks whether the server's I/O threads make progress, and counts their connections. Blocks
+    /// while an I/O thread hangs.
     fn look(&self) {
         let pulses: Vec<LivenessProbe> =
             lock(&self.listening).iter().flat_map(|(_, pulses)| pulses.iter().cloned()).collect();
         let mut connections = 0;
         for pulse in pulses {
-            // A thread that has ended, and whose listener has not, was none that ended well.
+            // An I/O thread that has ended before its listener has failed, so it does not count as
+            // progress.
             let Some(count) = pulse.connections() else { return };
             connections += count as u64;
         }
@@ -203,13 +208,13 @@ impl Standalone {
         !lock(&self.listening).is_empty()
     }
 
-    /// Whether what there is to turn does not.
+    /// Returns true if the server's I/O threads have made no progress for too long.
     fn hangs(&self) -> bool {
         let silence = now().saturating_sub(self.heard.load(Ordering::Relaxed));
         Duration::from_nanos(silence) >= HANG_TIMEOUT && self.is_listening()
     }
 
-    /// Returns the process as reports have it.
+    /// Returns the description of the process for reports.
     fn process(&self) -> RProcess {
         let read = self.scoreboard.read();
         let (does, lasts) = r_activity(&read, self.started);
@@ -338,7 +343,7 @@ fn watch(one: &Weak<Standalone>) {
 }
 
 fn own_pid() -> libc::pid_t {
-    // SAFETY: asks only.
+    // SAFETY: getpid takes no arguments and never fails.
     unsafe { libc::getpid() }
 }
 
@@ -371,7 +376,7 @@ mod tests {
         let server =
             Server::with_closure(Config::default(), |exchange| exchange.begin_response(200));
         let one = one();
-        // The app is loaded, for as long as that takes.
+        // Loading the app may take any time without failing the liveness probe.
         one.heard.store(1, Ordering::Relaxed);
         assert_eq!(probes(&one), [true, false, false]);
         let listener =
@@ -381,7 +386,7 @@ mod tests {
         one.is(Lifecycle::Serving, Some("http://here"));
         assert_eq!(probes(&one), [true, true, true]);
         assert!(one.text().contains("\n/app is at http://here\n"), "{}", one.text());
-        // What is to turn is not heard of any more.
+        // The I/O threads have not been checked for too long.
         one.end();
         one.heard.store(1, Ordering::Relaxed);
         assert_eq!(probes(&one), [false, false, true]);

@@ -1,27 +1,31 @@
-//! Which share of the last seconds a worker's R was busy: what tells whether there are enough of them.
+//! The utilization of a worker, which is the fraction of the last seconds in which R was busy. It
+//! shows whether there are enough workers.
 
 use std::time::Duration;
 
-/// What is told is of as long at least, and hardly ever of more than twice as long: short enough for somebody who looks what happens now, and
-/// longer than what most look at every so often leave out.
+/// The minimum length of the interval that is reported on, which is at most about twice as long. It
+/// is short enough to show current load, and longer than the usual polling interval of an observer,
+/// who thus misses nothing.
 const SPAN: Duration = Duration::from_secs(5);
 
-/// How long R had been busy at a time, both as the scoreboard has them.
+/// The total time for which R had been busy at a point in time, both in the units of the
+/// scoreboard.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     at: u64,
     busy: Duration,
 }
 
-/// See the module.
+/// The utilization of one worker, computed from repeated samples.
 #[derive(Debug, Default)]
 pub struct Utilization {
-    /// The earlier of them is where what is told begins.
+    /// The two last marks. The reported interval begins at the earlier one.
     marks: Option<(Mark, Mark)>,
 }
 
 impl Utilization {
-    /// The share from 0 to 1, of an R that has been busy for this long by now. It is to be looked at more often than five seconds.
+    /// Returns the utilization from 0 to 1, given the total time for which R has been busy until
+    /// `at`. The function must be called more often than every five seconds.
     pub fn look(&mut self, busy: Duration, at: u64) -> f64 {
         let now = Mark { at, busy };
         let (from, next) = self.marks.get_or_insert((now, now));
@@ -30,7 +34,7 @@ impl Utilization {
         }
         let lasted = Duration::from_nanos(at.saturating_sub(from.at)).as_secs_f64();
         let busy = busy.saturating_sub(from.busy).as_secs_f64();
-        // A worker's word: whatever it says, it is a share.
+        // The worker's values are not trusted, so the result is limited to 1.
         if lasted > 0.0 { (busy / lasted).min(1.0) } else { 0.0 }
     }
 }
@@ -43,7 +47,7 @@ mod tests {
     fn it_is_of_the_last_five_to_ten_seconds() {
         let mut share = Utilization::default();
         let mut busy = Duration::ZERO;
-        // Busy for a quarter of each second, for twenty, then always, then never.
+        // R is busy for a quarter of each of the first twenty seconds, then always, then never.
         let told: Vec<f64> = (0..60)
             .map(|second: u64| {
                 busy += Duration::from_millis(match second {

@@ -5,13 +5,15 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use crate::checked;
 
-/// Sets whether a descriptor is closed when the process executes another program. Async-signal-safe.
+/// Sets whether a descriptor is closed when the process executes another program.
+/// Async-signal-safe.
 ///
 /// # Errors
 /// Returns the system's error, for example `EBADF` if the descriptor is not open.
 pub fn set_close_on_exec(fd: BorrowedFd<'_>, closes: bool) -> io::Result<()> {
     let flags = if closes { libc::FD_CLOEXEC } else { 0 };
-    // SAFETY: the call passes no memory. FD_CLOEXEC is the only flag of a descriptor, so overwriting the flags loses nothing.
+    // SAFETY: the call passes no memory. FD_CLOEXEC is the only flag of a descriptor, so
+    // overwriting the flags loses nothing.
     checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, flags) }).map(drop)
 }
 
@@ -37,7 +39,8 @@ pub fn socket_family(fd: BorrowedFd<'_>) -> Option<libc::c_int> {
     family_by(libc::getsockname, fd)
 }
 
-/// Returns the family of the address that a socket is connected to; `None` if the descriptor is not a connected socket.
+/// Returns the family of the address that a socket is connected to; `None` if the descriptor is not
+/// a connected socket.
 pub fn peer_family(fd: BorrowedFd<'_>) -> Option<libc::c_int> {
     family_by(libc::getpeername, fd)
 }
@@ -54,8 +57,8 @@ fn family_by(get_name: GetName, fd: BorrowedFd<'_>) -> Option<libc::c_int> {
     (result == 0).then_some(libc::c_int::from(address.ss_family))
 }
 
-/// Returns the user of the process that created the other end of a Unix socket or connected it; `None` if the descriptor is not
-/// a connected Unix socket, and always `None` outside Linux.
+/// Returns the user of the process that created the other end of a Unix socket or connected it;
+/// `None` if the descriptor is not a connected Unix socket, and always `None` outside Linux.
 pub fn peer_user(fd: BorrowedFd<'_>) -> Option<libc::uid_t> {
     #[cfg(target_os = "linux")]
     {
@@ -80,8 +83,8 @@ pub fn peer_user(fd: BorrowedFd<'_>) -> Option<libc::uid_t> {
     }
 }
 
-/// Makes the system close all descriptors from `first` on when the process executes another program. Does nothing before Linux
-/// 5.11 and outside Linux. Async-signal-safe.
+/// Makes the system close all descriptors from `first` on when the process executes another
+/// program. Does nothing before Linux 5.11 and outside Linux. Async-signal-safe.
 pub fn close_on_exec_from(first: libc::c_uint) {
     #[cfg(target_os = "linux")]
     // SAFETY: the call passes no memory and closes nothing now.
@@ -97,6 +100,7 @@ pub fn close_on_exec_from(first: libc::c_uint) {
     let _ = first;
 }
 
-/// The flag of that name in `linux/close_range.h`.
+/// The flag of `close_range` that sets close-on-exec instead of closing, as in
+/// `linux/close_range.h`.
 #[cfg(target_os = "linux")]
 const CLOSE_RANGE_CLOEXEC: u8 = 4;

@@ -1,15 +1,15 @@
-//! Descriptors that a forked child must close. R forks for `parallel::mclapply()`; a child that kept a copy of a listening
-//! socket or of a connection would keep the port or the connection open.
+//! Descriptors that a forked child must close. R forks for `parallel::mclapply()`; a child that
+//! kept a copy of a listening socket or of a connection would keep the port or the connection open.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of descriptors that a [`ForkRegistry`] can hold, which takes 8 KiB of bits. Linux assigns higher numbers only if
-/// the hard limit was raised and all lower numbers are in use.
+/// The number of descriptors that a [`ForkRegistry`] can hold, which takes 8 KiB of bits. Linux
+/// assigns higher numbers only if the hard limit was raised and all lower numbers are in use.
 const MAX_DESCRIPTORS: usize = 65_536;
 
-/// A set of descriptors that a forked child closes. The set is an array of bits, because a forked child must not take a lock or
-/// allocate memory.
+/// A set of descriptors that a forked child closes. The set is an array of bits, because a forked
+/// child must not take a lock or allocate memory.
 #[derive(Debug)]
 pub struct ForkRegistry([AtomicU64; MAX_DESCRIPTORS / 64]);
 
@@ -20,7 +20,8 @@ impl ForkRegistry {
         ForkRegistry([const { AtomicU64::new(0) }; MAX_DESCRIPTORS / 64])
     }
 
-    /// Adds a descriptor to the set until the returned guard is dropped. Drop the guard before closing the descriptor.
+    /// Adds a descriptor to the set until the returned guard is dropped. Drop the guard before
+    /// closing the descriptor.
     pub fn mark(&'static self, fd: &impl AsFd) -> CloseInChild {
         let fd = fd.as_fd().as_raw_fd();
         if let Some((word, bit)) = position(fd) {
@@ -37,7 +38,8 @@ impl ForkRegistry {
                 let fd = word * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
                 let Ok(fd) = RawFd::try_from(fd) else { continue };
-                // SAFETY: only a thread of the parent used this descriptor, and that thread does not exist in the child.
+                // SAFETY: only a thread of the parent used this descriptor, and that thread does
+                // not exist in the child.
                 unsafe { libc::close(fd) };
             }
         }

@@ -5,7 +5,8 @@ use std::io;
 use std::os::fd::FromRawFd as _;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 
-/// Creates a connected pair of sockets that do not block. Both are closed when the process executes another program.
+/// Creates a connected pair of sockets that do not block. Both are closed when the process executes
+/// another program.
 ///
 /// # Errors
 /// Returns the system's error if no more descriptors are available; `Unsupported` outside Linux.
@@ -26,7 +27,8 @@ pub fn packet_pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// Sends a packet without blocking. A closed peer is an error and raises no SIGPIPE.
 ///
 /// # Errors
-/// Returns the system's error: `WouldBlock` if the peer's buffer is full, `BrokenPipe` if the peer is closed.
+/// Returns the system's error: `WouldBlock` if the peer's buffer is full, `BrokenPipe` if the peer
+/// is closed.
 pub fn send(fd: BorrowedFd<'_>, packet: &[u8]) -> io::Result<()> {
     let flags = libc::MSG_DONTWAIT | NO_SIGNAL;
     loop {
@@ -48,8 +50,8 @@ const NO_SIGNAL: libc::c_int = libc::MSG_NOSIGNAL;
 #[cfg(not(target_os = "linux"))]
 const NO_SIGNAL: libc::c_int = 0;
 
-/// Receives a packet without blocking and returns how many bytes were stored in `buffer`. The rest of a longer packet is lost, and
-/// descriptors that were sent with the packet are not received.
+/// Receives a packet without blocking and returns how many bytes were stored in `buffer`. The rest
+/// of a longer packet is lost, and descriptors that were sent with the packet are not received.
 ///
 /// # Errors
 /// Returns the system's error: `WouldBlock` if no packet has arrived.
@@ -57,8 +59,8 @@ pub fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     receive_with(fd, buffer, libc::MSG_DONTWAIT)
 }
 
-/// Copies the beginning of the next packet to `buffer`, leaves the packet in the queue, and returns the length of the whole packet,
-/// which may exceed that of `buffer`.
+/// Copies the beginning of the next packet to `buffer`, leaves the packet in the queue, and returns
+/// the length of the whole packet, which may exceed that of `buffer`.
 ///
 /// # Errors
 /// Returns the system's error: `WouldBlock` if no packet has arrived.

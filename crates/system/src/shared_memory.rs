@@ -1,5 +1,6 @@
-//! Memory that processes share by a descriptor, and whose size is sealed. Without the seals, another process could truncate the
-//! memory, and the next access to it would raise SIGBUS. Only Linux has such memory.
+//! Memory that processes share by a descriptor, and whose size is sealed. Without the seals,
+//! another process could truncate the memory, and the next access to it would raise SIGBUS. Only
+//! Linux has such memory.
 
 use std::io;
 #[cfg(target_os = "linux")]
@@ -25,8 +26,8 @@ pub fn sealed_memory(size: usize) -> io::Result<OwnedFd> {
         // SAFETY: the call has just created the descriptor, so nothing else owns it.
         let memory = unsafe { OwnedFd::from_raw_fd(fd) };
         let size = libc::off_t::try_from(size).map_err(io::Error::other)?;
-        // Allocates the pages now: a page that cannot be allocated on first access would raise SIGBUS.
-        // SAFETY: the descriptor is open, and the call passes no memory.
+        // Allocates the pages now: a page that cannot be allocated on first access would raise
+        // SIGBUS. SAFETY: the descriptor is open, and the call passes no memory.
         let refused = unsafe { libc::posix_fallocate(fd, 0, size) };
         if refused != 0 {
             return Err(io::Error::from_raw_os_error(refused));
@@ -42,10 +43,12 @@ pub fn sealed_memory(size: usize) -> io::Result<OwnedFd> {
     }
 }
 
-/// Checks that a descriptor belongs to memory of this size that [`sealed_memory`] has allocated, perhaps in another process.
+/// Checks that a descriptor belongs to memory of this size that [`sealed_memory`] has allocated,
+/// perhaps in another process.
 ///
 /// # Errors
-/// Returns `InvalidData` if the descriptor is not sealed memory or if the size differs; `Unsupported` outside Linux.
+/// Returns `InvalidData` if the descriptor is not sealed memory or if the size differs;
+/// `Unsupported` outside Linux.
 pub fn check_sealed(memory: BorrowedFd<'_>, size: usize) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
@@ -71,7 +74,8 @@ pub fn check_sealed(memory: BorrowedFd<'_>, size: usize) -> io::Result<()> {
     }
 }
 
-/// Maps as many bytes of a descriptor as `T` has, for reading and writing, shared with other processes that map them.
+/// Maps as many bytes of a descriptor as `T` has, for reading and writing, shared with other
+/// processes that map them.
 ///
 /// # Errors
 /// Returns the system's error if the mapping is refused.

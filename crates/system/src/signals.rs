@@ -1,11 +1,13 @@
 //! Signals and threads.
 
-/// Runs `start` with all signals blocked, so that a thread that `start` starts never runs a signal handler, for example one of
-/// R's. A new thread inherits the signal mask of the thread that starts it.
+/// Runs `start` with all signals blocked, so that a thread that `start` starts never runs a signal
+/// handler, for example one of R's. A new thread inherits the signal mask of the thread that starts
+/// it.
 pub fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: both pointers are valid for writes of a signal set; sigfillset initializes the first set before it is read.
+    // SAFETY: both pointers are valid for writes of a signal set; sigfillset initializes the first
+    // set before it is read.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());

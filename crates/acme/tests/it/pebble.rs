@@ -185,7 +185,7 @@ fn an_authority_that_is_down_is_tried_again_and_what_is_kept_is_served() {
     other.start_renewer(BOTH);
     wait_for_line("five.example.org", "another server renews the certificate");
     assert!(other.shown("five.example.org").is_some());
-    // The other server takes over.
+    // The other server now orders the certificate.
     again.stop_renewer();
     fs::remove_file(again.certificate_file()).unwrap();
     let before = logged("five.example.org").len();

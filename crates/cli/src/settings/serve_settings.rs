@@ -155,7 +155,7 @@ mod tests {
         for (words, says) in [
             (
                 &["serve", "a", "--tls", "dev", "--tls-cert", "b"][..],
-                "`--tls` and `--tls-cert` exclude one another.",
+                "`--tls` and `--tls-cert` cannot be used together: leave one of them out.",
             ),
             (&["serve", "a", "--tls-key", "b"], "`--tls-key` needs `--tls-cert`."),
             (
@@ -165,11 +165,11 @@ mod tests {
             (&["serve", "a", "--agree-tos"], "`--agree-tos` needs `--domain`."),
             (
                 &["serve", "a", "--domain=b.org", "--tls-cert=b"],
-                "`--tls-cert` and `--domain` exclude one another.",
+                "`--tls-cert` and `--domain` cannot be used together: leave one of them out.",
             ),
             (
                 &["serve", "a", "--domain=b.org", "--tls=dev"],
-                "`--tls` and `--domain` exclude one another.",
+                "`--tls` and `--domain` cannot be used together: leave one of them out.",
             ),
             (&["serve", "a", "--hsts", "60"], "`--hsts` needs `--tls-cert` or `--domain`."),
             (

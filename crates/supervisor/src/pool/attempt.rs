@@ -1,5 +1,6 @@
-//! An attempt to have a request processed by one worker: sends the request and forwards the response, or decides
-//! what happens to the request if the worker does not respond.
+//! An attempt to have a worker process a request. An attempt sends the request and forwards the
+//! response; if the worker does not respond, the attempt decides whether another worker gets the
+//! request.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,33 +24,38 @@ use super::response_forwarder::{self, Forwarded};
 use super::tunnel::{self, Tunnel};
 use crate::backend_registry::Availability;
 
-/// How often a request may return from workers that ended before they began it. After that the client gets 503.
+/// The maximum number of times that a request is queued again because its worker ended before the R
+/// process had begun the request. After that the client gets 503.
 const MAX_RETURNS: u32 = 2;
 
-/// The time within which the supervisor reports the end of a worker whose connection has broken. A worker that it
-/// does not report is alive and may yet begin the request.
+/// The maximum time to wait for the supervisor's report that a worker has ended, after a connection
+/// to the worker broke. Without such a report the worker counts as alive and may still begin the
+/// request, so the request must not be sent to another worker.
 const DEATH_REPORT_TIME: Duration = Duration::from_secs(2);
 
-/// The minimum number of bytes of a body that are sent to a worker per second, which is the speed of copying
-/// between disks.
+/// The assumed minimum rate, in bytes per second, at which a request body is sent to a worker. The
+/// value is the speed of copying between disks, because large bodies are read from a spool file.
 const MIN_BODY_RATE: u64 = 20 << 20;
 
-/// Returns the additional time within which R has to begin a request with a body of this length.
+/// Returns the time that sending a body of this length may take. The deadline for R to begin the
+/// request is extended by this time.
 fn time_to_send(bytes: u64) -> Duration {
     Duration::from_millis(bytes.saturating_mul(1000) / MIN_BODY_RATE)
 }
 
-/// A function that assigns queued requests, which an attempt calls when its worker can begin another request.
+/// A function that assigns queued requests to workers. An attempt calls it when its worker can
+/// begin another request.
 pub(super) type Dispatch = fn(&Rc<PoolContext>);
 
-/// Sends a request to the worker that it is assigned to, and forwards the response.
+/// Sends a request to its assigned worker and forwards the response to the client.
 pub(super) async fn run(pool: Rc<PoolContext>, assignment: Assignment, dispatch: Dispatch) {
-    // The fields are used in place, because copies would enlarge this future.
+    // The fields are borrowed, because moving them out would enlarge this future.
     let (backend, request) = (&assignment.backend, &assignment.request);
     let ticket = assignment.ticket.ticket();
     let sent_at = Instant::now();
     let waited = sent_at.duration_since(request.queued_since);
-    // A head that is sent first does not count. Its body counts, unless the app responds to the head.
+    // A request whose head is sent before its body counts in the queue time only once: with the
+    // body, or with the response if the app responds to the head.
     if !request.is_head_only {
         pool.responder.counters().queue_time.add(waited);
     }
@@ -79,13 +85,14 @@ struct Attempt<'a> {
     pool: &'a Rc<PoolContext>,
     backend: &'a Rc<PoolBackend>,
     ticket: Ticket,
-    /// Holds the ticket until it is known whether R has begun the request. A streamed response may last for ever, and
-    /// there are only 1,024 tickets.
+    /// The ticket of the request, held until it is known whether R has begun the request. The
+    /// ticket is returned before the response is complete, because a streamed response can last for
+    /// hours and there are only 1,024 tickets.
     guard: RefCell<Option<TicketGuard>>,
     sent_at: Instant,
     /// The time by which R has to begin the request; `None` if that time cannot be represented.
     begin_deadline: Option<Instant>,
-    /// The time that the request has waited for this worker.
+    /// The time that the request waited in the queue before this attempt.
     waited: Duration,
     /// The time at which the pool received the request.
     received_at: Instant,
@@ -127,7 +134,7 @@ impl Attempt<'_> {
             }
         };
         if matches!(failure, Some(Failure::NotBegun)) {
-            // The request has been withdrawn from the worker, so R will not begin it.
+            // The request has been withdrawn on the scoreboard, so R will not begin it.
             self.backend.forget_request(self.ticket);
             self.pool.balancer.requeue_unbegun(request, self.backend);
             return (self.dispatch)(self.pool);
@@ -139,8 +146,8 @@ impl Attempt<'_> {
             Some(Failure::Malformed) => ErrorReply::Malformed,
             Some(Failure::Timeout) => ErrorReply::Timeout,
             Some(Failure::NotBegun) => ErrorReply::NoWorker,
-            // This is known only after waiting for the death report. Otherwise the request could be assigned to the
-            // same worker again.
+            // This is decided only after waiting for the death report. If the request were queued
+            // earlier, the balancer could assign it to the dead worker again.
             Some(Failure::Unsent) => ErrorReply::WorkersEnded,
             Some(Failure::Lost)
                 if has_died && !self.backend.entry.scoreboard.has_begun(self.ticket) =>
@@ -168,8 +175,9 @@ impl Attempt<'_> {
         self.pool.responder.reject(request, error);
     }
 
-    /// Returns true if another worker may process a request whose worker died with it. There is only one such retry,
-    /// because the request may be what kills workers.
+    /// Returns true if another worker may process a request that R had begun when its worker died.
+    /// Only one such retry is allowed per request, because the request itself may be the cause of
+    /// the death.
     fn may_retry_begun(&self, request: &QueuedRequest) -> bool {
         let exchange = &request.exchange;
         let is_safe =
@@ -196,7 +204,7 @@ impl Attempt<'_> {
         Ok((connection, head))
     }
 
-    /// Sends an opening handshake over a connection of its own and waits for the head of the response.
+    /// Sends an opening handshake over a new connection and waits for the head of the response.
     async fn send_handshake(
         &self,
         exchange: &mut Exchange,
@@ -237,16 +245,18 @@ impl Attempt<'_> {
             }
         };
         tokio::select! {
-            // A timeout is reported before R is interrupted. What R responds to the interrupt is not the app's response,
-            // so the timeout takes precedence if both are available.
+            // If a timeout and a response are both available, the timeout takes precedence. R is
+            // interrupted after a timeout, and the response to an interrupt does not come from the
+            // app.
             biased;
             failure = given_up => Err(failure),
             response = sending => response,
         }
     }
 
-    /// Returns the reason to wait no longer for the worker: R has begun the request and takes too long for it, or R has
-    /// not begun it by the deadline. In the second case the request is withdrawn from the worker.
+    /// Returns the reason to stop waiting for the worker, if there is one: R has begun the request
+    /// and takes too long for it, or R has not begun the request by the deadline. In the second
+    /// case the request is also withdrawn from the worker.
     fn give_up_reason(&self) -> Option<Failure> {
         let entry = &self.backend.entry;
         if entry.scoreboard.has_begun(self.ticket) {
@@ -271,18 +281,19 @@ impl Attempt<'_> {
         let id = exchange.id();
         self.pool.registry.add_tunnel(id, Rc::clone(&tunnel));
         self.pool.responder.respond(exchange);
-        // The worker may have begun to end meanwhile.
+        // The supervisor may have begun to stop the worker since the last check of all tunnels.
         tunnel.close_if_ending(&self.pool.responder, id);
     }
 
-    /// Keeps a connection for another request, if its response has been read completely.
+    /// Keeps a connection for another request if the response has been read completely.
     fn keep_connection(&self, connection: WorkerConnection) {
         if let Some(connection) = connection.into_reusable(&self.pool.buffers) {
             self.backend.keep_connection(connection);
         }
     }
 
-    /// Adds a session cookie that names the worker to the response, if the client has none.
+    /// Adds a session cookie that names the worker to the response, unless the request already
+    /// named the worker.
     fn set_cookie(&self, request: &mut QueuedRequest) {
         if request.sets_cookie {
             let is_https = request.exchange.is_https();
@@ -293,7 +304,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Records that R has seen a head whose body will follow. The request counts only once, with its body.
+    /// Records that R has processed the head of a request whose body will follow. The request
+    /// counts as processed only once, with its body.
     fn on_head_seen(&self) {
         self.backend.forget_request(self.ticket);
         self.guard.take();
@@ -317,8 +329,8 @@ impl Attempt<'_> {
         (self.dispatch)(self.pool);
     }
 
-    /// Waits until the supervisor reports the end of the worker. Returns false if it does not within
-    /// [`DEATH_REPORT_TIME`].
+    /// Waits until the supervisor reports the end of the worker. Returns false if no report arrives
+    /// within [`DEATH_REPORT_TIME`].
     async fn wait_for_death_report(&self) -> bool {
         self.backend.suspect();
         let is_dead = || self.backend.entry.availability() == Availability::Dead;

@@ -1,4 +1,4 @@
-//! The parts of the pool, which all live on the server's I/O thread.
+//! The state that the tasks of the pool share. All of these tasks run on the server's I/O thread.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,14 +16,14 @@ use super::responder::Responder;
 use super::stream_registry::Registry;
 use crate::backend_registry::BackendRegistry;
 
-/// The parts of a pool.
+/// The shared state of a pool.
 pub(super) struct PoolContext {
     pub(super) limits: Rc<PoolLimits>,
     pub(super) balancer: Balancer,
     pub(super) responder: Rc<Responder>,
     pub(super) registry: Registry,
     pub(super) buffers: BufferPool,
-    /// An empty vector, whose memory is reused for each round of assignments.
+    /// An empty vector whose memory is reused each time requests are assigned.
     pub(super) assignments: RefCell<Vec<Assignment>>,
     pub(super) retry: RetryTimer,
     pub(super) overdue_check: OverdueCheck,
@@ -33,17 +33,17 @@ pub(super) struct PoolContext {
     pub(super) has_forwarded: Cell<bool>,
 }
 
-/// The state of the timer that assigns waiting requests again.
+/// The state of the timer after which waiting requests are assigned again.
 #[derive(Debug, Default)]
 pub(super) struct RetryTimer {
     pub(super) is_scheduled: Cell<bool>,
     pub(super) pause: Cell<Duration>,
 }
 
-/// The state of the task that looks for requests that have waited too long at their workers.
+/// The state of the task that checks for requests that have waited too long at their workers.
 #[derive(Debug, Default)]
 pub(super) struct OverdueCheck {
-    /// Whether the task waits for the next request to be sent.
+    /// Whether the task sleeps until the next request is sent to a worker.
     pub(super) is_asleep: Cell<bool>,
     pub(super) wake_up: Notify,
 }

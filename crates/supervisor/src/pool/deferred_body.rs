@@ -1,7 +1,7 @@
-//! Requests whose head a worker gets before the body has been received. An app with `onHeaders` may refuse a
-//! body, as Shiny does above its upload limit; without this, the server would spool gigabytes first. R is not
-//! blocked meanwhile: a call of the app with the head ends at once, and R is called again when the body has
-//! arrived.
+//! Deferred bodies: a worker can get the head of a request before the server has received the body.
+//! An app with `onHeaders` can then refuse the body, as Shiny does above its upload limit;
+//! otherwise the server would spool gigabytes first. R is not blocked while the body arrives:
+//! `onHeaders` returns at once, and R is called again when the body is complete.
 
 use rookery_exchange::Exchange;
 use rookery_worker_protocol::{
@@ -10,12 +10,12 @@ use rookery_worker_protocol::{
 
 use super::balancing::queue::QueuedRequest;
 
-/// The length of a body up to which the app does not see the head first. Such a body stays in memory, and
-/// showing the head first would cost a second round trip to R.
+/// The length in bytes up to which a body is sent together with its head. A body of this length
+/// stays in memory, and sending its head first would cost a second round trip to R.
 const MAX_UNASKED_BODY: u64 = 1 << 20;
 
-/// Returns true if an app that sees heads gets the head of this request before its body. That is always so for
-/// a client that waits for the decision (`Expect`).
+/// Returns true if the body of this request is deferred for an app that uses `onHeaders`. This is
+/// always so if the client waits for the decision (`Expect`).
 pub(super) fn is_deferred(exchange: &Exchange) -> bool {
     match body_length(exchange) {
         BodyLength::Bytes(len) => len > MAX_UNASKED_BODY || exchange.header(b"expect").is_some(),
@@ -33,7 +33,7 @@ fn body_length(exchange: &Exchange) -> BodyLength {
         .map_or(BodyLength::Unknown, BodyLength::Bytes)
 }
 
-/// Returns what the worker header tells the worker about the body of a request.
+/// Returns the state of a request's body, which the worker header contains.
 pub(super) fn body_state(request: &QueuedRequest) -> BodyState {
     match request.is_head_only {
         true => BodyState::Deferred(body_length(&request.exchange)),
@@ -42,12 +42,14 @@ pub(super) fn body_state(request: &QueuedRequest) -> BodyState {
     }
 }
 
-/// Returns true if the response to a head is the worker's request for the body, and not a response of the app.
+/// Returns true if the worker's response to a head asks for the body, and false if it is the
+/// response of the app.
 pub(super) fn wants_body(exchange: &Exchange) -> bool {
     has_worker_header(exchange, HEAD_ACCEPTED) || has_worker_header(exchange, HEAD_UNDECIDED)
 }
 
-/// Returns the exchange of a request whose body the worker wants, without the worker's response.
+/// Returns the exchange of a request whose body the worker asks for, after removing the worker's
+/// response from the exchange.
 pub(super) fn into_exchange_for_body(request: QueuedRequest) -> Box<Exchange> {
     let mut exchange = request.exchange;
     if has_worker_header(&exchange, HEAD_ACCEPTED) {

@@ -1,19 +1,19 @@
-//! Responses that the pool sends when no worker responds.
+//! The error responses that the pool sends if no worker responds.
 
 use rookery_exchange::{EVENTS_RETRY, Exchange, TerminationState, accepts_events};
 
-/// The seconds after which a client should retry when no worker was free: a worker starts again within
-/// that time.
+/// The value of `Retry-After`, in seconds, if no worker was free. A worker that ended is usually
+/// started again within that time.
 const RETRY_SECONDS: &[u8] = b"1";
 
-/// The seconds after which a client should retry when all sessions were taken. A session lasts for
-/// minutes, but of many sessions some end every few seconds.
+/// The value of `Retry-After`, in seconds, if all sessions are taken. A session lasts for minutes,
+/// but among many sessions one ends every few seconds.
 const RETRY_SECONDS_WHEN_FULL: &[u8] = b"5";
 
-/// The reason why no worker responds to a request.
+/// The reason why a request gets an error from the pool instead of a worker's response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ErrorReply {
-    /// No worker was free for the request in time: 503.
+    /// No worker began the request in time: 503.
     NoWorker,
     /// The workers that the request was assigned to ended before they began it: 503.
     WorkersEnded,
@@ -32,7 +32,7 @@ pub(super) enum ErrorReply {
 }
 
 impl ErrorReply {
-    /// Returns the body of the response, which begins with the status.
+    /// Returns the body of the error response, which begins with the status.
     pub(super) fn text(self) -> &'static str {
         match self {
             ErrorReply::NoWorker => "503 Service Unavailable: no worker had time for it\n",
@@ -50,7 +50,7 @@ impl ErrorReply {
         }
     }
 
-    /// Returns the termination state that the access log shows for the request.
+    /// Returns the termination state of the request for the access log.
     pub(super) fn termination_state(self) -> Option<TerminationState> {
         match self {
             ErrorReply::NoWorker | ErrorReply::SessionsFull => Some(TerminationState::Queue),
@@ -60,12 +60,13 @@ impl ErrorReply {
         }
     }
 
-    /// Writes the response to an exchange.
+    /// Writes the error response to an exchange.
     pub(super) fn write(self, exchange: &mut Exchange) {
         let text = self.text();
         let status = text[..3].parse().unwrap_or(500);
         let is_temporary = status == 503;
-        // For any status but 200, a browser never reconnects an `EventSource`.
+        // After any status other than 200, a browser never reconnects an `EventSource`. The
+        // response therefore has status 200 and a `retry` field.
         let is_for_events = is_temporary && exchange.header(b"accept").is_some_and(accepts_events);
         let (status, kind, body) = if is_for_events {
             (200, "text/event-stream", EVENTS_RETRY)
@@ -73,7 +74,7 @@ impl ErrorReply {
             (status, "text/plain", text)
         };
         exchange.begin_response(status);
-        // These names and values are valid, so they are not refused.
+        // The exchange accepts these names and values, so no error can occur.
         let _ = exchange.push_response_header(b"Content-Type", kind.as_bytes());
         if is_temporary {
             let _ = exchange.push_response_header(b"Cache-Control", b"no-store");

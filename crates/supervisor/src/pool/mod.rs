@@ -1,14 +1,17 @@
-//! The pool: an application of the server that consists of several worker processes. It lives on the server's I/O
-//! thread. It has one queue, and sends a request to a worker when the worker's R process can begin it.
+//! The pool: a server application that sends requests to several worker processes. The pool runs on
+//! the server's I/O thread. It has one queue of requests, and sends a request to a worker when the
+//! worker's R process can begin it.
 //!
 //! ```text
 //!   handle_event() -> queue -> balancer -> attempt -- Unix socket --> a worker's server -> R
 //!                                             |
 //!   take_commands() <- responder <- response -+
-//!   take_upstream() -> the server <-- bytes of each WebSocket, unchanged --> a worker's server -> R
+//!   take_upstream() -> the server <-- bytes of each WebSocket --> a worker's server -> R
 //! ```
 //!
-//! What happens to a request whose worker dies depends on whether R had begun it. The worker's scoreboard shows that.
+//! If a worker dies, a request that its R process had not begun is sent to another worker. By
+//! default, a request that R had begun gets 502. The worker's scoreboard shows whether R had begun
+//! the request.
 
 mod attempt;
 mod balancing;
@@ -44,7 +47,7 @@ use dispatch::dispatch;
 pub use limits::PoolLimits;
 use response_sink::ResponseSink;
 
-/// Returns the workers of a registry as an application for
+/// Creates an application that sends requests to the workers of a registry, for
 /// [`Server::with_application`](rookery_server::Server::with_application).
 pub fn pool(registry: Arc<BackendRegistry>, limits: PoolLimits) -> MakeApplication {
     let keys = Arc::new(Keys::new(&limits.cookie_suffix));
@@ -62,7 +65,8 @@ pub fn pool(registry: Arc<BackendRegistry>, limits: PoolLimits) -> MakeApplicati
     })
 }
 
-/// A factory for the cookies that workers send to clients whose connections they accept themselves.
+/// A factory for the session cookies that workers send to clients whose connections the workers
+/// themselves accept.
 struct SignedCookies {
     keys: Arc<Keys>,
     is_embedded: bool,
@@ -70,28 +74,31 @@ struct SignedCookies {
 
 impl CookieFactory for SignedCookies {
     fn cookie(&self, slot: u32, epoch: u64) -> SessionCookie {
-        // There are at most 1,000 slots, and no supervisor starts 2^32 workers.
+        // The casts are lossless: there are at most 1,000 slots, and no supervisor starts 2^32
+        // workers.
         let target = CookieTarget::new(slot as u16, epoch as u32);
         self.keys.session_cookie(target, self.is_embedded)
     }
 }
 
-/// Returns whether a `Cookie` header names a worker, which it cannot because no client knows the key, and the header
-/// without the session cookie if it has one. For the fuzzer.
+/// Reads a `Cookie` header, for the fuzzer. Returns true if a cookie names a worker, which must not
+/// happen because the fuzzer does not know the key, and the header without the session cookie if
+/// the header had one.
 #[doc(hidden)]
 pub fn read_cookies_for_fuzzer(cookies: &[u8]) -> (bool, Option<Vec<u8>>) {
     let keys = Keys::new("");
     (keys.read(cookies).target().is_some(), keys.names.without_own(cookies))
 }
 
-/// Returns whether a query names a worker, and whether the query consists only of that name. For the fuzzer.
+/// Reads a query, for the fuzzer. Returns whether the query names a worker, and whether the query
+/// consists only of the affinity parameter.
 #[doc(hidden)]
 pub fn read_query_for_fuzzer(query: &[u8]) -> (bool, bool) {
     let is_named = matches!(session_affinity::read_query(query), UrlAffinity::Worker(_));
     (is_named, session_affinity::is_only_affinity(query))
 }
 
-/// The application that the server calls.
+/// The application that passes requests to the pool.
 struct Pool(Rc<PoolContext>);
 
 impl Pool {
@@ -123,8 +130,9 @@ impl Application for Pool {
                     sink.on_ended();
                 }
             }
-            // The pool gets whole bodies, its streams are not pulled, and it forwards bytes of WebSockets and no
-            // messages.
+            // These events need no action. The server passes complete bodies to the pool, the pool
+            // pushes its streams, and the server forwards the bytes of WebSockets without an event
+            // for each message.
             Event::Body { .. }
             | Event::BodyEnd { .. }
             | Event::Pull { .. }
@@ -150,7 +158,8 @@ impl Application for Pool {
         self.0.responder.take_commands(commands);
     }
 
-    /// Of WebSockets bytes are passed on.
+    /// Returns true always, because the pool forwards the bytes of WebSockets and receives no
+    /// messages.
     fn poll_capacity(&self) -> bool {
         true
     }

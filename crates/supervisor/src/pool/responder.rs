@@ -1,4 +1,4 @@
-//! The way back to the server: commands, among them the responses to requests.
+//! The responder, which passes commands and responses from the pool to the server.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,7 +12,8 @@ use super::error_reply::ErrorReply;
 use crate::backend_registry::BackendRegistry;
 use crate::pool_counters::PoolCounters;
 
-/// A queue of commands for the server, which counts the responses among them.
+/// A queue of commands for the server. The responses among the commands are counted for the
+/// metrics.
 pub(super) struct Responder {
     registry: Arc<BackendRegistry>,
     waker: Arc<dyn IoWaker>,
@@ -38,8 +39,8 @@ impl Responder {
         }
     }
 
-    /// Returns an exchange with its response to the server. The exchange of a client that has
-    /// disconnected may have no response.
+    /// Returns an exchange with its response to the server. The exchange may have no response if
+    /// the client has disconnected.
     pub(super) fn respond(&self, exchange: Box<Exchange>) {
         if !exchange.is_client_disconnected() {
             self.counters().responses.add(exchange.response().status());
@@ -47,7 +48,7 @@ impl Responder {
         self.send_command(Command::Respond(exchange));
     }
 
-    /// Responds to a request with an error in place of a worker.
+    /// Responds to a request with an error, because no worker responds to it.
     pub(super) fn reject(&self, mut request: QueuedRequest, error: ErrorReply) {
         request.exchange.set_waiting(false);
         request.exchange.update_upstream_log(|upstream| {

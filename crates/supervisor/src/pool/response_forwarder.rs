@@ -1,5 +1,5 @@
-//! Forwards a worker's response to the client: a short body as a whole, a longer one chunk by chunk as fast
-//! as the client reads.
+//! Forwards a worker's response to the client. A short body is sent at once, and a longer body
+//! chunk by chunk as fast as the client reads.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,20 +19,21 @@ use super::error_reply::ErrorReply;
 use super::responder::Responder;
 use super::response_sink::ResponseSink;
 
-/// The maximum length of a body that is forwarded as a whole, so that it is written together with its head.
-/// A longer body is streamed, which avoids copying all of it.
+/// The maximum length in bytes of a body that is forwarded at once, so that it is written together
+/// with its head. A longer body is streamed, which avoids a copy of the whole body.
 const MAX_WHOLE_BODY: u64 = 32 << 10;
 
 /// The result of forwarding a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Forwarded {
-    /// All of the response was forwarded, so that its connection can be used for another request.
+    /// The complete response was forwarded, so the connection can be used for another request.
     Complete,
-    /// The client disconnected or the worker ended first.
+    /// The client disconnected, or the worker ended or sent a malformed body, before the response
+    /// was complete.
     Aborted,
 }
 
-/// Forwards the response whose head has been written into its exchange.
+/// Forwards the response whose head has already been written into the exchange.
 pub(super) async fn forward(
     pool: &PoolContext,
     mut exchange: Box<Exchange>,
@@ -55,7 +56,8 @@ pub(super) async fn forward(
     Forwarded::Complete
 }
 
-/// Responds with an error, because the worker's response ended before any of it was sent.
+/// Responds with an error, because the worker's response broke off before any of it was sent to the
+/// client.
 fn respond_with_error(
     responder: &Responder,
     mut exchange: Box<Exchange>,
@@ -70,7 +72,7 @@ fn respond_with_error(
     Forwarded::Aborted
 }
 
-/// Returns the reason why a response is incomplete.
+/// Returns the error response for a worker's response that broke off.
 fn error_reply(error: &io::Error) -> ErrorReply {
     if error.kind() == io::ErrorKind::InvalidData {
         ErrorReply::Malformed
@@ -84,8 +86,8 @@ async fn stream(
     mut exchange: Box<Exchange>,
     connection: &mut WorkerConnection,
 ) -> Forwarded {
-    // A chunk that has arrived is sent together with the head. A chunk that has not must not delay the
-    // head, since the worker has sent the head without it.
+    // If a chunk of the body has already arrived, it is sent together with the head. Otherwise the
+    // head is sent at once, as the worker sent it.
     let mut first = poll_fn(|cx| match connection.poll_chunk(cx, &pool.buffers) {
         Poll::Ready(chunk) => Poll::Ready(Some(chunk)),
         Poll::Pending => Poll::Ready(None),
@@ -95,8 +97,8 @@ async fn stream(
         return respond_with_error(&pool.responder, exchange, &error);
     }
     let options = StreamOptions {
-        // A server that stops waits for the end of pulled streams, and aborts others. This stream is
-        // nevertheless pushed: the task below sends what the worker has sent.
+        // The stream is marked as pulled because a server that stops waits for the end of pulled
+        // streams but aborts pushed streams. The stream is nevertheless pushed, by the loop below.
         is_pulled: true,
         sends_head_first: first.is_none(),
         failed_status: 502,
@@ -130,7 +132,8 @@ async fn stream(
                 return Forwarded::Complete;
             }
             Some(Err(error)) => {
-                // The server sends this page if it has not sent anything of the response.
+                // The server sends this error response only if it has not sent any of the worker's
+                // response.
                 let page = error_reply(&error).text().as_bytes().to_vec();
                 let reason = StreamEnd::Error;
                 pool.responder.send_command(Command::AbortStream { stream: id, reason, page });
@@ -140,7 +143,8 @@ async fn stream(
     }
 }
 
-/// Sends a chunk and waits until the client can take the next one. Returns false if the stream has ended.
+/// Sends a chunk and waits until the client can take the next chunk. Returns false if the stream
+/// has ended.
 async fn send(
     responder: &Responder,
     stream: StreamId,

@@ -1,11 +1,11 @@
-//! The client's end of a streamed response.
+//! The client's end of a streamed response, which receives the server's events for that response.
 
 use std::cell::Cell;
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// The state of a streamed response towards its client.
+/// The state of a streamed response whose chunks are sent to a client.
 #[derive(Debug, Default)]
 pub(super) struct ResponseSink {
     has_ended: Cell<bool>,
@@ -13,13 +13,13 @@ pub(super) struct ResponseSink {
 }
 
 impl ResponseSink {
-    /// Notifies the task that forwards the response that the client has read what was sent.
+    /// Wakes the task that forwards the response, because the client can take more data.
     pub(super) fn on_writable(&self) {
         self.changed.notify_one();
     }
 
-    /// Notifies the task that forwards the response that the client has disconnected or has the whole
-    /// response.
+    /// Wakes the task that forwards the response, because the client has disconnected or has
+    /// received the whole response.
     pub(super) fn on_ended(&self) {
         self.has_ended.set(true);
         self.changed.notify_one();
@@ -29,7 +29,8 @@ impl ResponseSink {
         self.has_ended.get()
     }
 
-    /// Returns a future that waits for the next notification: the client can take more, or the stream has ended.
+    /// Returns a future that completes at the next notification: the client can take more data, or
+    /// the stream has ended.
     pub(super) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }

@@ -1,4 +1,4 @@
-//! The tunnels and the streamed responses that are open, by their ids.
+//! The registry of open tunnels and streamed responses, by their ids.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use super::responder::Responder;
 use super::response_sink::ResponseSink;
 use super::tunnel::Tunnel;
 
-/// A registry of tunnels and response sinks, by which events of the server reach them.
+/// A registry of tunnels and response sinks. The pool looks up the target of a server event here.
 #[derive(Default)]
 pub(super) struct Registry {
     tunnels: RefCell<HashMap<WebSocketId, Rc<Tunnel>>>,
@@ -30,7 +30,7 @@ impl Registry {
         self.tunnels.borrow_mut().remove(&socket)
     }
 
-    /// Schedules the end of each tunnel whose worker is to end.
+    /// Schedules the close of each tunnel whose worker is about to end.
     pub(super) fn close_ending_tunnels(&self, responder: &Rc<Responder>) {
         for (socket, tunnel) in self.tunnels.borrow().iter() {
             tunnel.close_if_ending(responder, *socket);
@@ -41,7 +41,7 @@ impl Registry {
         self.sinks.borrow_mut().insert(stream, sink);
     }
 
-    /// Calls `body` with the sink of a stream, unless the stream has ended.
+    /// Calls `body` with the response sink of a stream, unless the stream has ended.
     pub(super) fn with_sink(&self, stream: StreamId, body: impl FnOnce(&ResponseSink)) {
         if let Some(sink) = self.sinks.borrow().get(&stream) {
             body(sink);

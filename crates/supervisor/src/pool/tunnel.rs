@@ -1,7 +1,8 @@
-//! WebSockets between clients and workers. The server gets the connection to the worker and forwards bytes
-//! unchanged in both directions. Pings, compression and the closing handshake therefore pass between the
-//! worker and its client, whatever version of HTTP the client uses. The pool only counts the tunnels of a
-//! worker, and closes them before the worker ends.
+//! Tunnels, which are WebSockets between clients and workers. The server takes over the connection
+//! to the worker and forwards bytes unchanged in both directions. Pings, compression and the
+//! closing handshake therefore pass between the client and the worker, whatever version of HTTP the
+//! client uses. The pool only counts the tunnels of each worker and closes them before the worker
+//! ends.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,24 +16,26 @@ use super::balancing::pool_backend::PoolBackend;
 use super::connection::worker_connection::WorkerConnection;
 use super::responder::Responder;
 
-/// The close code for clients whose worker ends: the service restarts, so that the client may connect
-/// again (IANA's registry of close codes).
+/// The close code for clients whose worker ends. In IANA's registry of close codes, 1012 means that
+/// the service restarts, so the client may connect again.
 const SERVICE_RESTART: u16 = 1012;
 
-/// The approximate time that R needs for a page that connects again, and so the interval between two
-/// WebSockets that are closed.
+/// The interval between the closes of two WebSockets of a worker. R needs about this time for a
+/// page that reconnects.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Returns after how long a WebSocket is closed whose worker has `sessions` of them and ends `within` this
-/// time. The times are spread pseudo-randomly over the time that the reconnects need.
+/// Returns the delay after which a WebSocket is closed if its worker has `sessions` WebSockets and
+/// ends `within` this time. The delays of a worker's WebSockets are spread pseudo-randomly over the
+/// time that the reconnects need.
 fn close_delay(socket: WebSocketId, sessions: u32, within: Duration) -> Duration {
     let all = RECONNECT_INTERVAL.saturating_mul(sessions).min(within * 4 / 5);
     let random = (socket.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32;
     all.mul_f64(f64::from(random) / f64::from(u32::MAX))
 }
 
-/// Returns a key for an opening handshake. The key proves that no cache has answered the handshake (RFC
-/// 6455, 1.3). Between this process and a worker there is no cache, so the key need not be random.
+/// Returns a key for an opening handshake. The purpose of the key is to prove that no cache has
+/// responded to the handshake (RFC 6455, 1.3). There is no cache between this process and a worker,
+/// so the key need not be random.
 pub(super) fn handshake_key() -> [u8; 24] {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -48,7 +51,7 @@ pub(super) fn handshake_key() -> [u8; 24] {
 /// A WebSocket between a client and a worker.
 pub(super) struct Tunnel {
     backend: Rc<PoolBackend>,
-    /// The connection to the worker, until the server takes it.
+    /// The connection to the worker, until the server has taken it over.
     upstream: RefCell<Option<Upstream>>,
     /// Whether the close of this tunnel has been scheduled.
     is_closing: Cell<bool>,
@@ -67,17 +70,17 @@ impl Tunnel {
         })
     }
 
-    /// Takes the connection to the worker; `None` after the first call.
+    /// Returns the connection to the worker at the first call, and `None` after that.
     pub(super) fn take_upstream(&self) -> Option<Upstream> {
         self.upstream.take()
     }
 
-    /// Subtracts the tunnel from its worker's sessions, since it has been closed.
+    /// Subtracts the tunnel from its worker's sessions, because the WebSocket has been closed.
     pub(super) fn on_closed(&self) {
         self.backend.entry.load.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Schedules the close of the tunnel if its worker is to end.
+    /// Schedules the close of the tunnel if its worker is about to end.
     pub(super) fn close_if_ending(&self, responder: &Rc<Responder>, socket: WebSocketId) {
         let backend = &self.backend.entry;
         let Some(within) = backend.session_close_time() else { return };
@@ -89,7 +92,8 @@ impl Tunnel {
         let responder = Rc::clone(responder);
         tokio::task::spawn_local(async move {
             tokio::time::sleep(delay).await;
-            // The server forwards the client's close frame to the worker.
+            // The server closes the client's WebSocket and forwards the client's close frame to the
+            // worker.
             let reason = b"the worker ends".to_vec();
             responder.send_command(Command::Close { socket, code: SERVICE_RESTART, reason });
         });
@@ -102,7 +106,8 @@ mod tests {
 
     #[test]
     fn websockets_are_closed_one_after_the_other_and_all_in_time() {
-        // (sessions, milliseconds that are left, milliseconds in which all are closed)
+        // The columns are the number of sessions, the milliseconds that are left, and the
+        // milliseconds within which all WebSockets are closed.
         for (sessions, within, max) in
             [(40, 60_000, 2000), (1000, 60_000, 48_000), (10_000, 500, 400)]
         {

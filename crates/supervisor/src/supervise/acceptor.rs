@@ -1,27 +1,31 @@
-//! Which process accepts connections: the front end, or the only worker.
+//! The decision which process accepts connections, the front end or the only worker.
 //!
-//! Both processes have the listening sockets. A process that stops accepting does not close them, so
-//! no connection is refused: a client that connects during a hand-over waits in the kernel's queue.
-//! One process is told to accept once the other has acknowledged that it does not, or has ended. If
-//! a worker does not acknowledge within [`WITHIN`], the front end accepts nevertheless. If that
-//! worker continues later, it reads the command to stop right after the command to accept. Both
-//! processes accept for that moment, which does no harm: the worker serves what it has accepted.
+//! Both processes have the listening sockets. A process that stops accepting does not close them,
+//! so no connection is refused: a client that connects during a hand-over waits in the kernel's
+//! queue. A process is ordered to accept once the other has acknowledged that it does not, or has
+//! ended. If a worker does not acknowledge within [`WITHIN`], the front end accepts nevertheless.
+//! If that worker continues later, it reads the command to stop right after the command to accept.
+//! Both processes accept for that moment, which does no harm because the worker serves what it has
+//! accepted.
 
 use std::time::{Duration, Instant};
 
 use rookery_worker_protocol::Message;
 
-/// How long the acknowledgement of a worker is waited for. Its I/O thread gives it at once.
+/// The time within which a worker must acknowledge a command. A responsive I/O thread does so at
+/// once.
 pub(super) const WITHIN: Duration = Duration::from_secs(1);
 
-/// How long a worker that has refused to accept, or has not answered, is not asked again.
+/// The time for which a worker that has refused to accept, or has not responded, gets no new
+/// command to accept.
 pub(super) const RETRY: Duration = Duration::from_secs(10);
 
-/// The process that accepts.
+/// The process that accepts connections, and the progress of a change to the other process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     FrontEnd,
-    /// Nobody yet: the worker has been told to.
+    /// Neither process accepts: the front end has stopped, and the worker has not acknowledged the
+    /// command to accept.
     HandingToWorker {
         epoch: u64,
         number: u64,
@@ -30,7 +34,7 @@ enum State {
     Worker {
         epoch: u64,
     },
-    /// The worker still, until it acknowledges that it has stopped.
+    /// The worker accepts until it acknowledges the command to stop accepting.
     TakingBack {
         epoch: u64,
         number: u64,
@@ -38,22 +42,24 @@ enum State {
     },
 }
 
-/// An action of the supervisor. Several are carried out in their order.
+/// An action that the supervisor has to carry out. Several actions are carried out in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AcceptorAction {
-    /// Has the front end accept, or not. Carried out before anything else is done.
+    /// Makes the front end start or stop accepting. The next action follows once the front end has
+    /// done so.
     SetFrontEnd(bool),
-    /// Tells the worker of this start something.
+    /// Sends a message to the worker with this epoch.
     Tell(u64, Message),
 }
 
-/// A state machine that decides which process accepts, and what it is told.
+/// A state machine that decides which process accepts and which commands the processes get.
 #[derive(Debug)]
 pub(super) struct Acceptor {
     state: State,
-    /// Of the last command.
+    /// The number of the last command.
     number: u64,
-    /// The start that did not accept when it was told to, and until when it is not asked again.
+    /// The epoch of the worker that did not accept when ordered to, and the time until which it
+    /// gets no new command to accept.
     refused: Option<(u64, Instant)>,
 }
 
@@ -62,7 +68,7 @@ impl Acceptor {
         Acceptor { state: State::FrontEnd, number: 0, refused: None }
     }
 
-    /// Returns the start of the worker that accepts, or `None` while the front end does.
+    /// Returns the epoch of the worker that accepts, or `None` while the front end does.
     pub(super) fn worker(&self) -> Option<u64> {
         match self.state {
             State::Worker { epoch } => Some(epoch),
@@ -70,13 +76,13 @@ impl Acceptor {
         }
     }
 
-    /// Returns true unless an acknowledgement is waited for.
+    /// Returns true unless the acknowledgement of a command is pending.
     pub(super) fn is_settled(&self) -> bool {
         matches!(self.state, State::FrontEnd | State::Worker { .. })
     }
 
-    /// Takes the next step towards the process that is to accept: the worker of the start `wish`, or
-    /// the front end if it is `None`.
+    /// Takes the next step towards the process that should accept, and returns the actions for it.
+    /// `wish` is the epoch of the worker that should accept, or `None` for the front end.
     pub(super) fn turn(&mut self, wish: Option<u64>, now: Instant) -> Vec<AcceptorAction> {
         match (self.state, wish) {
             (State::FrontEnd, Some(epoch)) if !self.has_refused(epoch, now) => {
@@ -111,7 +117,8 @@ impl Acceptor {
         }
     }
 
-    /// Handles a worker's acknowledgement of a command: it accepts, or does not.
+    /// Handles a worker's acknowledgement of a command, which reports whether the worker now
+    /// accepts.
     pub(super) fn acknowledged(
         &mut self,
         of: u64,
@@ -133,7 +140,7 @@ impl Acceptor {
             {
                 self.front_end()
             }
-            // Of a command that has been overtaken.
+            // The acknowledged command has been superseded by a later one.
             _ => Vec::new(),
         }
     }
@@ -152,15 +159,18 @@ impl Acceptor {
         }
     }
 
+    /// Returns to the state in which the front end accepts.
     fn front_end(&mut self) -> Vec<AcceptorAction> {
         self.state = State::FrontEnd;
         vec![AcceptorAction::SetFrontEnd(true)]
     }
 
+    /// Returns true while the worker with this epoch gets no new command to accept after a refusal.
     fn has_refused(&self, epoch: u64, now: Instant) -> bool {
         self.refused.is_some_and(|(refused, until)| refused == epoch && now < until)
     }
 
+    /// Returns the number of the next command.
     fn next(&mut self) -> u64 {
         self.number += 1;
         self.number

@@ -1,42 +1,45 @@
-//! Whether a worker's I/O thread answers. R's silence is no failure: it is busy.
+//! Health checks of a worker's I/O thread. Checks do not depend on R, because R does not respond
+//! while it is busy.
 
 use std::time::{Duration, Instant};
 
-/// An answer is late: new work goes elsewhere if somebody has stopped the process.
+/// The time without a response after which a worker gets no new requests if its process has been
+/// stopped by a signal or a debugger.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Nobody has, and it does not answer all the same.
+/// The time without a response after which a worker gets no new requests even though its process
+/// has not been stopped.
 const SILENT: Duration = Duration::from_secs(5);
 
-/// It will not.
+/// The time without a response after which a worker is killed.
 const STUCK: Duration = Duration::from_secs(60);
 
-/// What is known.
+/// The state of the health checks of a worker.
 #[derive(Debug, Default)]
 pub(super) struct Health {
     pings: u64,
-    /// The ping that is not answered, and since when.
+    /// The ping that has not been answered, and the time when it was sent.
     asked: Option<(u64, Instant)>,
     pub(super) is_suspended: bool,
 }
 
-/// What is to be done.
+/// The action that a health check requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HealthVerdict {
-    /// To send this ping.
+    /// The supervisor sends a ping with this number.
     Ping(u64),
-    /// Nothing.
+    /// The supervisor does nothing.
     Wait,
-    /// To give it nothing, because somebody has stopped it.
+    /// The supervisor suspends the worker, because a signal or a debugger has stopped the process.
     Stopped,
-    /// To give it nothing, because it does not answer.
+    /// The supervisor suspends the worker, because the worker does not respond.
     Silent,
-    /// To end it.
+    /// The supervisor kills the worker.
     Unresponsive,
 }
 
 impl Health {
-    /// What is to be done now; `is_stopped` asks the system whether the process is.
+    /// Returns the action that is due now. `is_stopped` queries whether the process is stopped.
     pub(super) fn look(
         &mut self,
         now: Instant,
@@ -49,7 +52,7 @@ impl Health {
         };
         match now.duration_since(since) {
             silence if silence < LATE => HealthVerdict::Wait,
-            // Whoever stopped it may be looking at it with a debugger.
+            // A debugger may have stopped the process, so it is never killed in this state.
             _ if is_stopped() => HealthVerdict::Stopped,
             silence if silence >= STUCK => HealthVerdict::Unresponsive,
             silence if silence >= SILENT => HealthVerdict::Silent,
@@ -57,7 +60,8 @@ impl Health {
         }
     }
 
-    /// It has answered a ping. Says whether it had been given nothing meanwhile.
+    /// Handles the response to a ping. Returns true if the worker was suspended and can get
+    /// requests again.
     pub(super) fn answered(&mut self, ping: u64) -> bool {
         if self.asked.is_some_and(|(asked, _)| asked == ping) {
             self.asked = None;
@@ -67,10 +71,10 @@ impl Health {
     }
 }
 
-/// Whether a process is stopped, by SIGSTOP or a debugger.
+/// Returns true if a process is stopped by SIGSTOP or a debugger.
 pub(super) fn is_stopped(pid: libc::pid_t) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name, in parentheses, may have any character.
+    // The process name, in parentheses, may contain any character, including parentheses.
     let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
     matches!(state, Some('T' | 't'))
 }

@@ -1,22 +1,27 @@
-//! An R that waits while requests wait for it: a wake-up was lost, which would be a fault of the server's own. Nothing is known that
-//! brings it about; an operator would see a worker that hangs and uses no processor, and could not know why.
+//! Detection of a lost wake-up, which leaves R waiting although requests are queued for it. A lost
+//! wake-up would be a bug of the server. No cause of one is known. Without this check, an operator
+//! would see a worker that hangs without using the processor, and could not find the reason.
 
 use std::time::{Duration, Instant};
 
 use rookery_worker_protocol::{RState, Snapshot};
 
-/// R comes for a request within a moment, or says that it is busy; this long is none.
+/// The time after which an idle R that has taken no queued request must have missed a wake-up.
+/// Normally R takes a request within milliseconds, or reports that it is busy.
 const LONG: Duration = Duration::from_secs(15);
 
-/// What is known of one worker.
+/// The lost-wake-up detection of one worker.
 #[derive(Debug, Default)]
 pub(super) struct LostWakeup {
-    /// How many requests R had come for when it was first seen to wait with others there.
+    /// The number of requests that R had taken when it was first seen idle with requests queued,
+    /// and the time of that.
     since: Option<(u64, Instant)>,
 }
 
 impl LostWakeup {
-    /// Whether it stands still at this `time` of the scoreboard's: said once.
+    /// Returns true if R has missed a wake-up. `time` is the current time of the scoreboard's
+    /// clock. Each call records what it has seen, so the first true result comes only after
+    /// [`LONG`].
     pub(super) fn look(&mut self, scoreboard: &Snapshot, now: Instant, time: u64) -> bool {
         if scoreboard.r_state != RState::Idle
             || !scoreboard.is_idle(time)
@@ -58,11 +63,11 @@ mod tests {
         };
         assert!(!look(scoreboard(RState::Idle, 5, 3, 0), 0));
         assert!(!look(scoreboard(RState::Idle, 5, 3, 14), 14));
-        // It has come for one.
+        // R has taken a request.
         assert!(!look(scoreboard(RState::Idle, 5, 4, 15), 15));
         assert!(!look(scoreboard(RState::Idle, 9, 4, 29), 29));
         assert!(look(scoreboard(RState::Idle, 9, 4, 30), 30));
-        // Busy, without anything to come for, or silent for itself.
+        // R is busy, has no queued request, or has not updated its idle state.
         for other in [
             scoreboard(RState::Busy, 9, 4, 31),
             scoreboard(RState::Idle, 4, 4, 31),

@@ -1,5 +1,5 @@
-//! The supervisor: as many workers as there are to be, started, watched, replaced and ended. It runs on the process's first thread,
-//! and the pool on the server's; what passes between them is the [`BackendRegistry`].
+//! The supervisor, which starts, watches, replaces and stops workers. The supervisor runs on the
+//! process's first thread and the pool on the server's thread. Both share the [`BackendRegistry`].
 
 mod acceptor;
 mod health;
@@ -28,54 +28,60 @@ use crate::process::Exit;
 pub use recycle::{MemoryLimit, RecyclePolicy};
 use state::Supervisor;
 
-/// What is to be run.
+/// The configuration of a supervisor.
 #[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
 pub struct SupervisorConfig {
-    /// How many workers.
+    /// The number of workers that serve requests.
     pub workers: u32,
-    /// How many more that wait, ready, to take the place of one that ends.
+    /// The number of started workers held in reserve. A spare replaces a worker that ends.
     pub spares: u32,
-    /// Whether the one that takes another's place is started beside it. Else, where memory is for so many and no more, the old one ends first.
+    /// Whether the replacement of a worker is started while the old worker still serves. If false,
+    /// for example because memory suffices for no additional worker, the old worker ends first.
     pub surges: bool,
-    /// Makes the command of a worker, to which its descriptors and its folder of temporary files are added; or says why it cannot.
-    /// It is told whether the worker is given the [public listeners](Self::public).
+    /// Creates the command that starts a worker, or returns an error message. The supervisor adds
+    /// the worker's descriptors and its folder of temporary files. The argument is true if the
+    /// worker inherits the [public listeners](Self::public).
     pub command: Box<dyn Fn(bool) -> Result<Command, String> + Send>,
-    /// The public listeners, which the front end has as well: while one worker is wanted and is the only one there is, it accepts on
-    /// them in place of the front end. None: the front end always does.
+    /// The public listeners, which the front end holds as well. While exactly one worker is
+    /// configured and running, that worker accepts connections in place of the front end. With
+    /// `None`, the front end always accepts.
     pub public: Option<PublicListeners>,
-    /// Where the folder of sockets and temporary files is made.
+    /// The folder in which the folder of sockets and temporary files is created.
     pub folder: PathBuf,
-    /// How many descriptors a worker may have open: what this process might, before it raised that for itself.
+    /// The limit of open descriptors of a worker, which is the limit of this process before the
+    /// server raised it.
     pub files: Option<libc::rlimit>,
-    /// How long what takes time may take.
+    /// The time limits for starts, drains and stops.
     pub times: Timeouts,
-    /// What a new worker is asked for before it is given requests: paths.
+    /// The paths that are requested from a new worker before it gets requests of clients.
     pub warmup: Vec<String>,
-    /// How often each worker's start is tried again, after ever longer pauses, while none has ever
-    /// been ready: what an app needs, such as a database, may come up later than it.
+    /// The number of times that each worker's start is repeated, after increasing pauses, while no
+    /// worker has ever become ready. A dependency of the app, such as a database, may start later
+    /// than the server.
     pub start_retries: u32,
-    /// Whether a worker that fails is started again. Otherwise its exit status becomes that of the
-    /// server, as orchestrators ask that restart a service themselves.
+    /// Whether a worker that fails is started again. If false, the worker's exit status becomes
+    /// that of the server, as orchestrators require that restart a service themselves.
     pub restarts: bool,
     /// Whether workers share the terminal of this process: its process group and its standard
     /// streams, so that R can prompt. Their output is then not prefixed.
     pub is_on_terminal: bool,
-    /// Whether it is over when all workers end again and again without having answered anything. Else they are tried on.
+    /// Whether the server ends when all workers end repeatedly without having answered a request.
+    /// If false, the workers are restarted indefinitely.
     pub fails_fast: bool,
-    /// When a worker is replaced by a new one.
+    /// The conditions under which a worker is replaced by a new one.
     pub recycle: RecyclePolicy,
-    /// Called with a line for the person who runs it.
+    /// The function that logs a line for the operator.
     pub tell: fn(&str),
 }
 
-/// The public listeners, as they are handed to workers.
+/// The public listeners, in the form in which workers inherit them.
 #[derive(Debug, Default)]
 pub struct PublicListeners {
-    /// The sockets of the address.
+    /// The sockets that listen on the server's address.
     pub sockets: Vec<OwnedFd>,
-    /// The sockets from which requests in the clear are redirected to HTTPS.
+    /// The sockets whose plaintext HTTP requests are redirected to HTTPS.
     pub redirects: Vec<OwnedFd>,
-    /// What the access log of a worker is written to that would otherwise go to its standard output.
+    /// The descriptor to which a worker writes its access log in place of its standard output.
     pub log: Option<OwnedFd>,
 }
 
@@ -88,28 +94,35 @@ impl fmt::Debug for SupervisorConfig {
     }
 }
 
-/// How long what takes time may take.
+/// The time limits for starts, drains and stops of workers.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
-    /// From a worker's start until it is ready: it is ended then, and started again. Default 60 s.
+    /// The time within which a started worker must become ready. After it, the worker is stopped
+    /// and started again. Default: 60 s.
     pub start: Duration,
-    /// How long what a worker has in hand is waited for, before it is asked to end. Default 60 s.
+    /// The time that a draining worker has to finish its requests before it is stopped. Default: 60
+    /// s.
     pub drain: Duration,
-    /// How long its WebSockets are, where it has any and another is in its place already. Default: as long as the rest.
+    /// The time that a draining worker's WebSockets have to finish if a replacement already serves
+    /// in its slot. Default: the same as [`drain`](Self::drain).
     pub sessions: Option<Duration>,
-    /// How long it has to end once it has been asked, before it is killed. Default 15 s, of which its own drain takes ten.
+    /// The time that a worker has to exit after the request to stop, before it is killed. Default:
+    /// 15 s, of which the worker's own drain takes ten.
     pub stop: Duration,
-    /// How long R may be busy with one task before the worker is ended. Default: for ever.
+    /// The time for which R may be busy with one task before the worker is stopped. Default:
+    /// unlimited.
     pub busy: Option<Duration>,
-    /// Whether R is interrupted first then, and the worker is ended only if R stays busy. Default: not,
-    /// since an interrupt can break a transaction.
+    /// Whether R is interrupted after the time in [`busy`](Self::busy), so that the worker is
+    /// stopped only if R stays busy. Default: false, since an interrupt can break a transaction.
     pub interrupts: bool,
-    /// How long it goes on as before when it is to end, and only says that it will: until whoever sends requests has heard. Default: not at all.
+    /// The time for which a server that has been requested to stop continues to serve and only
+    /// reports itself as not ready, so that load balancers stop sending requests. Default: zero.
     pub delay: Duration,
 }
 
 impl Timeouts {
-    /// The same where WebSockets are not waited for any longer than requests: for a worker whose place or memory is wanted.
+    /// Returns these limits with WebSockets limited to the drain timeout of requests, for a
+    /// draining worker whose slot or memory is needed.
     fn without_sessions(self) -> Timeouts {
         Timeouts { sessions: self.sessions.map(|sessions| sessions.min(self.drain)), ..self }
     }
@@ -129,115 +142,123 @@ impl Default for Timeouts {
     }
 }
 
-/// How many descriptors this process may have open: to be asked before a server raises it.
+/// Returns the limit of open descriptors of this process. Call this before a server raises the
+/// limit.
 pub fn open_files() -> Option<libc::rlimit> {
     let mut files = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a limit to write to.
+    // SAFETY: the pointer is valid for writing an `rlimit`.
     let told = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut files) };
     (told == 0).then_some(files)
 }
 
-/// Workers past that are a mistake: each is an R, with its memory.
+/// The maximum number of workers. Each worker is an R process with its own memory, so a larger
+/// number is taken for a mistake.
 pub const MOST_WORKERS: u32 = 1000;
 
-/// What a person or a system asks for.
+/// A command that an operator or a service manager sends to the supervisor.
 #[derive(Debug)]
 pub enum SupervisorCommand {
-    /// To replace all workers, one after the other.
+    /// Replaces all workers, one after the other.
     Reload,
-    /// To replace all workers by those of another plan. [`SupervisorConfig::public`], [`SupervisorConfig::folder`],
-    /// [`SupervisorConfig::files`] and [`SupervisorConfig::is_on_terminal`] stay as they are.
+    /// Replaces all workers by those of another configuration. [`SupervisorConfig::public`],
+    /// [`SupervisorConfig::folder`], [`SupervisorConfig::files`] and
+    /// [`SupervisorConfig::is_on_terminal`] keep their values.
     Change(Box<SupervisorConfig>),
-    /// To report that a reload was asked for and refused, with the reason.
+    /// Reports that a reload was requested and refused, with the reason.
     RefuseReload(String),
-    /// To have workers reopen the file of the access log.
+    /// Makes the workers reopen the file of the access log.
     ReopenLog,
-    /// One worker more, up to [`MOST_WORKERS`].
+    /// Adds one worker, up to [`MOST_WORKERS`].
     More,
-    /// One less: the one with the fewest WebSockets, and of those the youngest. The last stays.
+    /// Removes the worker with the fewest WebSockets, and among equals the youngest. The last
+    /// worker cannot be removed.
     Fewer,
-    /// To finish what is in hand, and end; a second one, to end at once.
+    /// Finishes the requests in progress, then ends. A second `Stop` ends the server at once.
     Stop,
 }
 
-/// The server in front of the workers.
+/// The server that accepts connections and passes requests to the workers.
 pub trait Frontend {
-    /// Workers answer from now on.
+    /// Handles the first time that a worker is ready.
     fn ready(&self);
 
-    /// It is to accept nothing new, and to finish what it has.
+    /// Stops accepting connections and finishes the requests in progress.
     fn drain(&self);
 
-    /// Accepts connections, or leaves that to a worker that has its listeners as well. Nothing more is accepted once this has
-    /// returned for `false`.
+    /// Starts or stops accepting connections. While the front end does not accept, a worker that
+    /// has inherited the same listeners does. Once a call with `false` has returned, the front end
+    /// accepts no further connection.
     fn set_accepting(&self, _is_on: bool) {}
 
-    /// Returns true while it cannot be left to a worker to accept.
+    /// Returns true while the front end must accept connections itself, so that no worker may do
+    /// so.
     fn must_accept(&self) -> bool {
         false
     }
 
-    /// How many connections it has. Asked at least every second: one that does not answer has the supervisor wait, and so whoever
-    /// watches that.
+    /// Returns the number of open connections. The supervisor calls this at least every second and
+    /// blocks until it returns, which also delays the supervisor's heartbeat.
     fn connections(&self) -> usize;
 
-    /// Lines that its access log has lost.
+    /// Returns the number of lines that the front end's access log has lost.
     fn log_lines_lost(&self) -> u64 {
         0
     }
 
-    /// How often it is to [turn](SupervisorEvent::Turned) at least, a second at most: whoever watches it may wait for less.
+    /// Returns the maximum time between two [`SupervisorEvent::Turned`] events. The supervisor
+    /// limits it to one second. A service manager's watchdog may require a shorter time.
     fn turns_every(&self) -> Duration {
         Duration::MAX
     }
 
-    /// What others may want to know.
+    /// Handles an event of the supervisor.
     fn hear(&self, _news: SupervisorEvent<'_>) {}
 }
 
-/// What happens to a supervisor, for whoever watches it.
+/// An event of the supervisor, which the front end reports to service managers and log readers.
 #[derive(Debug, Clone, Copy)]
 pub enum SupervisorEvent<'a> {
-    /// It runs; what is its alone lies in this folder.
+    /// The supervisor runs, and has created this folder for its private files.
     Started(&'a Path),
-    /// It has turned once more, as it does at least every second.
+    /// The supervisor has completed an iteration of its loop, as it does at least every second.
     Turned {
-        /// How many workers are given requests.
+        /// The number of workers that get requests.
         ready: usize,
-        /// Of how many.
+        /// The number of workers that should get requests.
         workers: usize,
-        /// How many workers have ended within the last minute without having been asked to.
+        /// The number of workers that failed within the last minute.
         failures: usize,
     },
-    /// It ends because workers fail, with the last message of the app if it had one.
+    /// The server ends because no worker became ready. The text is the last error message of the
+    /// app.
     Failed(&'a str),
-    /// It will end, and serves on for a while.
+    /// The server is about to stop, and continues to serve for [`Timeouts::delay`].
     Leaving,
-    /// It replaces its workers.
+    /// A reload has begun.
     Reloading,
-    /// It does not any more: they have been replaced, or could not be.
+    /// A reload has ended, whether all workers have been replaced or not.
     Reloaded,
 }
 
-/// How it ended.
+/// The reason for which a supervisor ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// As asked.
+    /// The server was requested to stop.
     Stopped,
-    /// No worker ever became ready: each ended before, and so did all its retries.
+    /// No worker ever became ready, since each start and all its retries failed.
     NeverReady,
-    /// All workers ended again and again without having answered anything.
+    /// All workers ended repeatedly without having answered a request.
     CrashLoop,
-    /// A worker ended by itself, and is not to be started again: it has finished (status 0), or
-    /// [`SupervisorConfig::restarts`] is false.
+    /// A worker ended by itself and is not started again, because it has finished (status 0) or
+    /// because [`SupervisorConfig::restarts`] is false.
     Ended(Exit),
 }
 
-/// Runs workers until it is asked to stop. Called on the process's first thread: workers end when the thread does that has started
-/// them.
+/// Runs workers until the server ends, and returns the reason. Must be called on the process's
+/// first thread, because each worker receives a signal to end when the thread that started it ends.
 ///
 /// # Errors
-/// The system's: no folder, no runtime.
+/// Returns the system's error if the supervisor's folder or its async runtime cannot be created.
 pub fn supervise(
     plan: SupervisorConfig,
     registry: Arc<BackendRegistry>,

@@ -1,4 +1,4 @@
-//! When a worker that serves is replaced by a new one.
+//! The conditions under which a serving worker is replaced by a new one.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -7,51 +7,64 @@ use rookery_status::own_memory_beyond;
 
 use super::worker_process::{WorkerPhase, WorkerProcess};
 
-/// So many looks in a row have to find too much memory, this far apart: R gives some back at its next collection.
+/// The number of consecutive samples, [`SAMPLE_EVERY`] apart, that must exceed the memory limit
+/// before a worker is replaced. R returns some memory at its next garbage collection.
 const SAMPLES: u32 = 3;
+/// The interval of the memory samples that count towards [`SAMPLES`].
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 
-/// So many times what it may have is too much at the first look, and it is looked for that this often: half a minute of requests that
-/// each leave 50 MB behind would take the machine's memory.
+/// The factor of the memory limit above which a worker is replaced at the first measurement, which
+/// is taken every [`LOOK_EVERY`]. Half a minute of requests that each leave 50 MB behind could
+/// otherwise use up the machine's memory.
 const FAR_TOO_MUCH: u64 = 2;
+/// The interval of memory measurements.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// When a worker is replaced; each is up to a tenth less, by its start, so that workers that started together do not go together.
+/// The limits at which a worker is replaced. Each worker's limits are up to a tenth lower,
+/// depending on its epoch, so that workers that started together are not replaced together.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RecyclePolicy {
-    /// Requests that it has answered.
+    /// The maximum number of requests that a worker answers.
     pub requests: Option<u64>,
-    /// How long ago it was started.
+    /// The maximum time since a worker's start.
     pub age: Option<Duration>,
-    /// Memory that is its own.
+    /// The maximum memory of a worker, without pages that it shares with other processes.
     pub memory: Option<MemoryLimit>,
 }
 
-/// An R with its usual packages has that much when it has done nothing yet: less would have each new one replaced at once, for ever.
+/// The minimum share of memory for which workers are replaced. An idle R process with its usual
+/// packages needs this much, so with a lower limit each new worker would be replaced at once,
+/// forever.
 const LEAST_SHARE: u64 = 128 << 20;
 
-/// For so long a worker is not replaced for its share: an app whose first request loads what takes more would be replaced for ever, and
-/// its sessions with it.
+/// The minimum age at which a worker is replaced for exceeding its share of memory. An app whose
+/// first request loads more than the share would otherwise be replaced forever, which ends its
+/// sessions.
 const SHARE_AGE: Duration = Duration::from_secs(300);
 
-/// How much memory of its own a worker may have.
+/// The memory limit of a worker, without pages that the worker shares with other processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryLimit {
-    /// So many bytes.
+    /// The limit of each worker in bytes.
     Each(u64),
-    /// Its share of what all may have together, which is so many bytes. Nobody has asked for that, so it is for a worker that grows and
-    /// not for an app that is large: half as much as it had when it was new is its own in any case, it is left alone for five minutes,
-    /// and none is replaced where the share is less than 128 MiB.
+    /// The limit of all workers together in bytes, of which each worker gets an equal share. This
+    /// limit applies by default and not on request, so it replaces a worker that grows but not an
+    /// app that is large. The share of a worker is therefore at least one and a half times the
+    /// memory that the worker had when it was new, a worker is replaced after five minutes at the
+    /// earliest, and no worker is replaced if the share is less than 128 MiB.
     Shared(u64),
 }
 
 impl MemoryLimit {
-    /// Of a control group that may have `limit`: a fifth of it is for this process, files and what comes suddenly.
+    /// Returns the limit for workers in a control group that is limited to `limit` bytes. A fifth
+    /// of `limit` is reserved for this process, the page cache and sudden peaks.
     pub fn of_group(limit: u64) -> MemoryLimit {
         MemoryLimit::Shared(limit / 5 * 4)
     }
 
-    /// For each of so many: those that serve, spares, and the one that is there while it takes the place of another.
+    /// Returns the limit of each of `workers` workers, in bytes. The number includes spares, and
+    /// the additional worker that exists during a replacement. Returns `None` if the share would be
+    /// too small to be enforced.
     pub fn each(self, workers: u32) -> Option<u64> {
         match self {
             MemoryLimit::Each(bytes) => Some(bytes),
@@ -62,7 +75,7 @@ impl MemoryLimit {
     }
 }
 
-/// Why.
+/// The reason for which a worker is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReplaceReason {
     Reload,
@@ -72,7 +85,7 @@ pub(super) enum ReplaceReason {
 }
 
 impl ReplaceReason {
-    /// As machines are told.
+    /// Returns the name of the reason in metrics and reports.
     pub(super) fn name(self) -> &'static str {
         match self {
             ReplaceReason::Reload => "reload",
@@ -94,19 +107,23 @@ impl fmt::Display for ReplaceReason {
     }
 }
 
-/// What is known of a worker's memory.
+/// The record of a worker's memory measurements.
 #[derive(Debug, Default)]
 pub(super) struct MemoryWatch {
+    /// The time of the last measurement.
     looked: Option<Instant>,
+    /// The time of the last sample.
     sampled: Option<Instant>,
+    /// The number of consecutive samples above the limit.
     too_much: u32,
+    /// Whether R should collect garbage before the next sample.
     is_to_collect: bool,
-    /// What it had at the first look.
+    /// The memory in bytes at the first measurement.
     first: Option<u64>,
 }
 
 impl RecyclePolicy {
-    /// Why a worker is to be replaced, if it is.
+    /// Returns the reason for which a worker should be replaced, or `None`.
     pub(super) fn reason(
         &self,
         worker: &mut WorkerProcess,
@@ -128,26 +145,30 @@ impl RecyclePolicy {
         let limit = self.memory?;
         let is_share = matches!(limit, MemoryLimit::Shared(_));
         let most = limit.each(workers)?;
-        // A share is raised to one and a half of what the first look has found, which must be exact then.
+        // A share is raised to one and a half times the first measurement, so the measurement must
+        // be exact from two thirds of the share on.
         let bytes =
             worker.age.look(most, is_share, now, || own_memory_beyond(worker.pid, most / 3 * 2));
         bytes.filter(|_| !is_share || age >= SHARE_AGE).map(ReplaceReason::Memory)
     }
 }
 
-/// Up to a tenth less, differently for each `start`.
+/// Returns `most` reduced by up to a tenth, by an amount that depends on `start`.
 fn less(most: u64, start: u64) -> u64 {
     let chance = start.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     (most - (u128::from(most) * u128::from(chance % 101) / 1000) as u64).max(1)
 }
 
 impl MemoryWatch {
-    /// Whether its R is to be asked, once, to give back what it does not need: the next look judges.
+    /// Returns true once when R should collect garbage and return free memory, which is before the
+    /// sample that decides on the replacement.
     pub(super) fn asks_to_collect(&mut self) -> bool {
         std::mem::take(&mut self.is_to_collect)
     }
 
-    /// The memory it has, if that has been too much for long, or is far too much. A share may be less than the app needs.
+    /// Measures the memory, and returns it in bytes if it has exceeded the limit `most` for several
+    /// samples or exceeds it by far. With `is_share`, `most` may be less than the app needs, and is
+    /// raised to one and a half times the first measurement.
     fn look(
         &mut self,
         most: u64,
@@ -166,7 +187,8 @@ impl MemoryWatch {
         let first = *self.first.get_or_insert(bytes.unwrap_or(0));
         let most = if is_share { most.max(first + first / 2) } else { most };
         let bytes = bytes.filter(|bytes| *bytes > most);
-        // An app that has too much when it is new has it each second.
+        // A worker that exceeds the limit when it is new would do so every second, so the immediate
+        // replacement does not apply to it.
         if first <= most && bytes.is_some_and(|bytes| bytes / FAR_TOO_MUCH >= most) {
             return bytes;
         }

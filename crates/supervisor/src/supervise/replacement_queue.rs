@@ -1,47 +1,49 @@
-//! Workers that are to be replaced, one at a time: a new one is started, and when it is ready the old one is drained; or the other way
-//! round, where there is no memory for one more.
+//! The queue of workers that have to be replaced, one at a time. Normally a new worker is started,
+//! and when it is ready the old worker is drained. If memory suffices for no additional worker, the
+//! old worker is drained first.
 
 use std::collections::VecDeque;
 
 use super::recycle::ReplaceReason;
 
-/// See the module.
+/// The slots whose workers have to be replaced, each with the reason.
 #[derive(Debug, Default)]
 pub(super) struct ReplacementQueue {
     waiting: VecDeque<(u32, ReplaceReason)>,
-    /// The slot whose new worker is awaited.
+    /// The slot whose replacement is in progress.
     current: Option<(u32, ReplaceReason)>,
 }
 
 impl ReplacementQueue {
-    /// All are to be replaced, those that were waiting as well.
+    /// Queues all `slots` for a reload in place of the replacements that were queued so far.
     pub(super) fn reload(&mut self, slots: impl IntoIterator<Item = u32>) {
         self.waiting = slots.into_iter().map(|slot| (slot, ReplaceReason::Reload)).collect();
     }
 
-    /// A slot is given up: nothing of it is replaced.
+    /// Removes all replacements of `slot`, which gets no worker any more.
     pub(super) fn forget(&mut self, slot: u32) {
         self.waiting.retain(|(other, _)| *other != slot);
         self.current.take_if(|(current, _)| *current == slot);
     }
 
-    /// One is, unless it is anyway.
+    /// Queues the replacement of the worker in `slot`, unless one is queued or in progress.
     pub(super) fn add(&mut self, slot: u32, reason: ReplaceReason) {
         if !self.has(slot) {
             self.waiting.push_back((slot, reason));
         }
     }
 
+    /// Returns true if the replacement of the worker in `slot` is queued or in progress.
     pub(super) fn has(&self, slot: u32) -> bool {
         self.waiting.iter().chain(&self.current).any(|(other, _)| *other == slot)
     }
 
-    /// Which is the next, if none is under way.
+    /// Returns the next replacement, or `None` while one is in progress.
     pub(super) fn first(&self) -> Option<(u32, ReplaceReason)> {
         if self.current.is_some() { None } else { self.waiting.front().copied() }
     }
 
-    /// Begins with the next, if none is under way.
+    /// Begins the next replacement and returns it, or returns `None` while one is in progress.
     pub(super) fn next(&mut self) -> Option<(u32, ReplaceReason)> {
         if self.current.is_none() {
             self.current = self.waiting.pop_front();
@@ -50,27 +52,28 @@ impl ReplacementQueue {
         None
     }
 
-    /// Why that of a slot is under way, if it is.
+    /// Returns the reason of the replacement in progress if it is that of `slot`.
     pub(super) fn current_of(&self, slot: u32) -> Option<ReplaceReason> {
         self.current.filter(|(current, _)| *current == slot).map(|(_, reason)| reason)
     }
 
-    /// That of a slot is over; says why it was replaced.
+    /// Ends the replacement of `slot` if it is in progress, and returns its reason.
     pub(super) fn finish(&mut self, slot: u32) -> Option<ReplaceReason> {
         self.current.take_if(|(current, _)| *current == slot).map(|(_, reason)| reason)
     }
 
-    /// What is wrong with one is wrong with all that are reloaded.
+    /// Removes the queued replacements of a reload, because an error in one new worker would occur
+    /// in all.
     pub(super) fn give_up_reload(&mut self) {
         self.waiting.retain(|(_, reason)| *reason != ReplaceReason::Reload);
     }
 
-    /// Returns true if none is to be replaced.
+    /// Returns true if no replacement is queued or in progress.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.current.is_none()
     }
 
-    /// Whether a reload is under way.
+    /// Returns true if a reload is in progress.
     pub(super) fn is_reloading(&self) -> bool {
         self.waiting.iter().chain(&self.current).any(|(_, reason)| *reason == ReplaceReason::Reload)
     }
@@ -93,7 +96,7 @@ mod tests {
         assert_eq!(replacements.finish(1), Some(ReplaceReason::Requests(5)));
         assert!(replacements.is_reloading());
         assert_eq!(replacements.next(), Some((0, ReplaceReason::Reload)));
-        // A second reload is behind the one that is under way.
+        // A second reload is queued behind the replacement in progress.
         replacements.reload(0..2);
         assert!(replacements.has(0) && replacements.has(1));
         assert_eq!(replacements.finish(0), Some(ReplaceReason::Reload));
@@ -103,7 +106,7 @@ mod tests {
         assert_eq!(replacements.finish(0), Some(ReplaceReason::Reload));
         assert!(!replacements.is_reloading());
         assert_eq!(replacements.next(), Some((5, ReplaceReason::Requests(1))));
-        // One that is given up holds up no other.
+        // A slot without a worker does not delay other replacements.
         replacements.add(6, ReplaceReason::Requests(1));
         replacements.add(7, ReplaceReason::Requests(1));
         replacements.forget(5);

@@ -1,45 +1,53 @@
-//! How long a worker that has ended is waited with before it is started again.
+//! The restart back-off, which is the pause before a worker that has ended is started again.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// A life that was no failure.
+/// The lifetime after which the end of a worker does not count as a failure.
 const LONG: Duration = Duration::from_secs(60);
 
-/// The pause after a failure, doubled with each that follows.
+/// The pause after the first failure. The pause is doubled with each further failure, up to
+/// [`LAST`].
 const FIRST: Duration = Duration::from_millis(500);
+/// The longest pause.
 const LAST: Duration = Duration::from_secs(30);
 
-/// The pause after a short life in which requests were answered: what ended it may have been one request, and others wait.
+/// The pause after a worker that lived shortly but answered requests. A single request may have
+/// caused the end, and other requests wait for a worker.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// So many ends within [`LONG`], each without an answer before it, are a loop.
+/// The number of failures within [`LONG`] that is a crash loop. A failure is an end before any
+/// request was answered.
 const LOOP: usize = 5;
 
-/// One worker's ends.
+/// The back-off state of one slot, with its recent failures.
 #[derive(Debug, Default)]
 pub(crate) struct RestartBackoff {
     failures: u32,
     ends: VecDeque<Instant>,
+    /// Whether the current crash loop has been reported.
     is_told: bool,
 }
 
-/// What is to be done about an end.
+/// The pause that follows the end of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pause {
     pub(crate) time: Duration,
-    /// It ends again and again, and that has not been told.
+    /// Whether a crash loop has been detected that has not been logged yet.
     pub(crate) is_news_of_loop: bool,
 }
 
 impl RestartBackoff {
-    /// Whether it ends again and again, where the one that is there has lived for `life` and answered nothing. One that is tried ever more
-    /// seldom has fewer ends in a minute, and is in a loop still.
+    /// Returns true if the slot is in a crash loop. `life` is the age of the current worker, which
+    /// has answered no request. A growing pause leads to fewer failures in a minute, but does not
+    /// end the crash loop.
     pub(crate) fn is_loop(&self, life: Duration) -> bool {
         self.is_told && life <= LONG
     }
 
-    /// After a life of so long. `chance` is any number, so that workers that ended together do not start together.
+    /// Records the end of a worker that lived for `life`, and returns the pause before the next
+    /// start. `chance` is any number. It varies the pause, so that workers that ended together do
+    /// not start together.
     pub(crate) fn ended(
         &mut self,
         life: Duration,
@@ -60,7 +68,7 @@ impl RestartBackoff {
             && !std::mem::replace(&mut self.is_told, self.ends.len() >= LOOP);
         let doubled = FIRST.saturating_mul(1 << self.failures.min(16)).min(LAST);
         self.failures += 1;
-        // Up to a fifth less, or more.
+        // The pause is up to a fifth shorter or longer.
         let time = doubled * (800 + (chance % 401) as u32) / 1000;
         Pause { time, is_news_of_loop }
     }
@@ -84,11 +92,12 @@ mod tests {
             told.push(pause.is_news_of_loop);
             assert_eq!(backoff.is_loop(Duration::ZERO), at >= 4);
         }
-        // Tried every half minute it has no five ends in a minute, and nothing better to show.
+        // Restarts every half minute are fewer than five failures in a minute, but the crash loop
+        // persists.
         let late = now + LONG * 4;
         assert!(!backoff.ended(Duration::from_secs(1), false, late, 200).is_news_of_loop);
         assert!(backoff.is_loop(Duration::ZERO) && backoff.is_loop(LONG));
-        // One that lives has.
+        // A worker that lives longer ends the crash loop.
         assert!(!backoff.is_loop(LONG + Duration::from_secs(1)));
         assert_eq!(told, [false, false, false, false, true, false, false, false]);
         let well = backoff.ended(Duration::from_secs(1), true, now, 0);

@@ -1,37 +1,43 @@
-//! An R that is long at one thing. That is its right, and nothing is done about it; but whoever wants to know why pages stand still finds
-//! it told, as in the slow log of other servers.
+//! The slow log, which reports when R is busy with one task for a long time. No action follows,
+//! because long tasks are legitimate. The log explains to an operator why pages do not respond, as
+//! the slow log of other servers does.
 
 use std::time::Duration;
 
 use rookery_worker_protocol::{RState, Snapshot};
 
-/// Long: a person who waits has begun to wonder.
+/// The duration after which a task is logged. A waiting user begins to wonder after this time.
 const LONG: Duration = Duration::from_secs(10);
 
-/// So much before that R's processor time is looked at, to know whether it has used any since.
+/// The time before [`LONG`] at which the processor time of R's thread is first read, so that the
+/// log can report whether R has used any since.
 const BEFORE: Duration = Duration::from_secs(3);
 
-/// What is known of one worker.
+/// The slow-log state of one worker.
 #[derive(Debug, Default)]
 pub(super) struct SlowLog {
-    /// What was told of: by when R began with it, and how long that was when it was seen last.
+    /// The scoreboard time at which R began the logged task, and the task's duration when last
+    /// seen.
     told: Option<(u64, Duration)>,
-    /// R's processor time at a time of the scoreboard's, in what it began then.
+    /// The scoreboard time at which R began its task, the scoreboard time of a measurement, and the
+    /// processor time of R's thread at that measurement.
     used: Option<(u64, u64, Duration)>,
 }
 
-/// What is to be told.
+/// The message that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SlowLogEntry {
     Nothing,
-    /// It has been busy for so long; whether it computes, which is not known where the system does not say.
+    /// R has been busy with one task for this time. The second value is true if R computes, false
+    /// if R waits, and `None` if the system does not report the processor time.
     Long(Duration, Option<bool>),
-    /// It is at something else, after so long at least.
+    /// R has ended the logged task, which lasted at least for this time.
     Over(Duration),
 }
 
 impl SlowLog {
-    /// What is to be told at this `time` of the scoreboard; `used` asks for the processor time of R's thread.
+    /// Returns the message that is due. `time` is the current time of the scoreboard's clock, and
+    /// `used` reads the processor time of R's thread.
     pub(super) fn look(
         &mut self,
         scoreboard: &Snapshot,
@@ -63,7 +69,8 @@ impl SlowLog {
         let computes = earlier.and_then(|(_, at, before)| {
             let (used, of) =
                 (used()?.saturating_sub(before), Duration::from_nanos(time.saturating_sub(at)));
-            // On a busy machine even what computes all the time has a part of it.
+            // On a busy machine, even a thread that computes all the time gets only part of a
+            // processor.
             (!of.is_zero()).then(|| used >= of / 10)
         });
         SlowLogEntry::Long(lasts, computes)
@@ -106,7 +113,7 @@ mod tests {
                 SlowLogEntry::Over(Duration::from_secs(50))
             );
             assert_eq!(look(scoreboard(RState::Busy, 61), 62), SlowLogEntry::Nothing);
-            // Looked at late, nothing is known of what it used.
+            // Without an earlier measurement, the log cannot report whether R computed.
             assert_eq!(
                 look(scoreboard(RState::Busy, 70), 90),
                 SlowLogEntry::Long(Duration::from_secs(20), None)

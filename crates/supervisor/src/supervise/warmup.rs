@@ -1,4 +1,5 @@
-//! Requests to a new worker before it is given others: the first ones of an app are slow, because R compiles and loads then.
+//! Warm-up requests to a new worker before it serves clients. The first requests of an app are
+//! slow, because R compiles functions and loads packages during them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,22 +7,24 @@ use std::path::{Path, PathBuf};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
-/// Bytes of a reply that are read at a time. All of it is read: the work is done when there is no more.
+/// The number of bytes of a response that are read at a time. The response is read to its end,
+/// because only then is the app's work for the request complete.
 const READ: usize = 16 << 10;
 
-/// `HTTP/1.1 200`.
+/// The length of `HTTP/1.1 200`.
 const STATUS_LINE: usize = 12;
 
-/// How it went.
+/// The result of a warm-up.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum WarmupResult {
-    /// Well, but for these, of which people are told: the app has no such path, or shows it to nobody.
+    /// The app responded to all requests. The texts are warnings about paths that do not exist or
+    /// that require authorization (status 4xx).
     Succeeded(Vec<String>),
-    /// The app fails.
+    /// The app failed on a request. The text is the reason.
     Failed(String),
 }
 
-/// Asks for each path, one after the other. How long that may take is the caller's to say.
+/// Requests each path, one after the other, until one fails. The caller must limit the time.
 pub(super) async fn warm_up(socket: PathBuf, paths: Vec<String>) -> WarmupResult {
     let mut remarks = Vec::new();
     for path in paths {
@@ -39,7 +42,7 @@ pub(super) async fn warm_up(socket: PathBuf, paths: Vec<String>) -> WarmupResult
     WarmupResult::Succeeded(remarks)
 }
 
-/// The status of a reply that has come whole.
+/// Requests `path` and returns the status of the complete response.
 async fn get(socket: &Path, path: &str) -> io::Result<u16> {
     let mut stream = UnixStream::connect(socket).await?;
     let request = format!(
@@ -58,6 +61,7 @@ async fn get(socket: &Path, path: &str) -> io::Result<u16> {
     status(&head).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
+/// Returns the status code of a status line, or `None` if the line is malformed.
 fn status(head: &[u8]) -> Option<u16> {
     let digits = head.strip_prefix(b"HTTP/1.1 ")?;
     std::str::from_utf8(digits).ok()?.parse().ok().filter(|status| (200..600).contains(status))
@@ -78,7 +82,7 @@ mod tests {
         }
     }
 
-    /// What comes of replies, each of which answers one request.
+    /// Warms up a server that gives the `replies` in order, and returns the result.
     fn warmed(replies: Vec<&'static str>, paths: &[&str]) -> WarmupResult {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("s");

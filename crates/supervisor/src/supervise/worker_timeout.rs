@@ -1,41 +1,46 @@
-//! A worker whose R has been busy with one task for too long: it is ended, or interrupted first where that is asked for.
+//! The worker timeout. A worker whose R process is busy with one task for too long is stopped. If
+//! configured, R is interrupted first.
 
 use std::time::{Duration, Instant};
 
 use rookery_worker_protocol::{RState, Snapshot};
 
-/// What R has to come out of what it does, once it has been interrupted: a handler may have something to put in order.
+/// The time that R has to leave its task after an interrupt. Error handlers and `on.exit()` code of
+/// the app may need some time.
 const TO_COME_OUT: Duration = Duration::from_secs(5);
 
-/// What the process has to end once it has been asked, before it is killed. What could take longer has been interrupted already.
+/// The time that the process has to exit after the request to stop, before it is killed. The time
+/// is short because the task that delays the exit has already exceeded its timeout.
 pub(super) const TO_END: Duration = Duration::from_secs(5);
 
-/// What is known of one worker.
+/// The worker-timeout state of one worker.
 #[derive(Debug, Default)]
 pub(super) struct WorkerTimeout {
-    /// What R was interrupted in, by when it began with it, and when that was.
+    /// The scoreboard time at which R began the interrupted task, and the time of the interrupt.
     interrupted: Option<(u64, Instant)>,
-    /// When the process was found stopped last: R cannot help that.
+    /// The last time at which the process was found stopped by a signal or a debugger, which R
+    /// cannot help.
     excused: Option<Instant>,
 }
 
-/// What is to be done.
+/// The action that the worker timeout requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TimeoutStep {
     Nothing,
-    /// To interrupt R, which has been busy for so long.
+    /// The supervisor interrupts R, which has been busy for this time.
     Interrupt(Duration),
-    /// To give it work again: it does something else now.
+    /// The supervisor assigns requests again, because R has left the interrupted task.
     GoesOn,
-    /// To end it, since R has been busy for so long.
+    /// The supervisor stops the worker, whose R process has been busy for this time.
     End(Duration),
-    /// To end it, since R is still busy after it was interrupted.
+    /// The supervisor stops the worker, whose R process is still busy after the interrupt.
     EndInterrupted,
 }
 
 impl WorkerTimeout {
-    /// Returns what is to be done about a worker whose R process may be busy for `most`, and is
-    /// interrupted before the worker is ended if `interrupts`; `time` is the scoreboard's.
+    /// Returns the action for a worker. R may be busy with one task for `most`; after that the
+    /// worker is stopped or, if `interrupts` is true, R is interrupted first. `time` is the current
+    /// time of the scoreboard's clock.
     pub(super) fn look(
         &mut self,
         most: Duration,
@@ -61,7 +66,7 @@ impl WorkerTimeout {
         if !is_busy || lasts < most {
             return TimeoutStep::Nothing;
         }
-        // Only now: it is a file to read.
+        // Checked last, because the check reads a file in `/proc`.
         if is_stopped() {
             self.excused = Some(now);
         }
@@ -75,7 +80,7 @@ impl WorkerTimeout {
         TimeoutStep::Interrupt(lasts)
     }
 
-    /// Whether R has been interrupted, and has not come out of what it does.
+    /// Returns true if R has been interrupted and has not left its task.
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.is_some()
     }
@@ -108,7 +113,7 @@ mod tests {
         assert_eq!(look(busy, 70), TimeoutStep::Interrupt(MOST));
         assert_eq!(look(busy, 74), TimeoutStep::Nothing);
         assert_eq!(look(scoreboard(RState::Busy, 74), 74), TimeoutStep::GoesOn);
-        // What it does now has a time of its own.
+        // The next task has a timeout of its own.
         assert_eq!(look(scoreboard(RState::Busy, 74), 75), TimeoutStep::Nothing);
         assert_eq!(look(scoreboard(RState::Busy, 74), 134), TimeoutStep::Interrupt(MOST));
         assert_eq!(look(scoreboard(RState::Idle, 136), 136), TimeoutStep::GoesOn);
@@ -135,7 +140,7 @@ mod tests {
         for (r, expected) in [
             (scoreboard(RState::Starting, 0), TimeoutStep::Nothing),
             (scoreboard(RState::Idle, 100), TimeoutStep::Nothing),
-            // It has not said so anew: it runs a callback of later's.
+            // R has not renewed its idle state for 90 seconds, so it runs a callback of `later`.
             (scoreboard(RState::Idle, 10), TimeoutStep::Interrupt(Duration::from_secs(90))),
             (scoreboard(RState::Busy, 100), TimeoutStep::Nothing),
         ] {

@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use rookery_server::Limits;
 
-use crate::support::{App, alone};
+use crate::support::{App, in_own_process};
 
 /// Processor time of this process's threads of a name, in ticks of the system's clock.
 fn ticks(name: &str) -> u64 {
@@ -24,7 +24,7 @@ fn ticks(name: &str) -> u64 {
 
 #[test]
 fn pages_are_compressed_on_another_thread_and_keep_their_length() {
-    if !alone("off_thread::pages_are_compressed_on_another_thread_and_keep_their_length") {
+    if !in_own_process!() {
         return;
     }
     // Text that takes long: words in no order.

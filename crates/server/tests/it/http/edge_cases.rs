@@ -9,7 +9,7 @@ use crate::support::http2::{
     END_HEADERS, END_STREAM, GET, Heard, Peer, Two, block, code, frame, kind, ordinary, post, to,
 };
 use crate::support::tls::app;
-use crate::support::{App, TEST_TIMEOUT, alone, hello};
+use crate::support::{App, TEST_TIMEOUT, hello, in_own_process};
 
 /// Says how many header lines of each of these names the application has, and how many bytes of a body.
 fn count(exchange: &mut Exchange) {
@@ -133,7 +133,7 @@ fn a_head_past_its_limits_is_refused_in_frames_of_a_byte_as_well() {
 
 #[test]
 fn continuation_without_end_is_refused_whatever_its_frames_carry() {
-    if !alone("edges::continuation_without_end_is_refused_whatever_its_frames_carry") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);

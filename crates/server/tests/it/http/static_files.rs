@@ -11,7 +11,7 @@ use rookery_server::access_log::AccessLog;
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_server::{Config, Limits, ListenerConfig};
 
-use crate::support::{App, Client, Response, alone, echo, hello, wait_until};
+use crate::support::{App, Client, Response, echo, hello, in_own_process, wait_until};
 
 /// A folder that is served at `/s`, and at `/f` with misses for the application.
 struct Folder {
@@ -157,7 +157,7 @@ fn an_answer_is_the_same_from_a_thread_and_from_memory() {
 
 #[test]
 fn a_kernel_without_these_calls_gives_the_same_answers() {
-    if !alone("files::a_kernel_without_these_calls_gives_the_same_answers") {
+    if !in_own_process!() {
         return;
     }
     let folder = Folder::new();

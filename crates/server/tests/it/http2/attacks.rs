@@ -12,7 +12,7 @@ use crate::support::http2::{
     ordinary, post, setting,
 };
 use crate::support::tls::{app, settings, site};
-use crate::support::{App, Handler, TEST_TIMEOUT, alone, hello, wait_until};
+use crate::support::{App, Handler, TEST_TIMEOUT, hello, in_own_process, wait_until};
 
 /// How much longer another connection may wait for its answer while a peer attacks, in time of the I/O thread: that of so many
 /// exchanges. Optimised, one takes it 0.1 ms at the most, so that nobody waits for 20 ms. The most is taken by frames of a byte, of
@@ -110,7 +110,7 @@ pub(crate) fn keeping(limits: Limits) -> (App, Sender<()>, Receiver<()>) {
 
 #[test]
 fn requests_that_are_reset_at_once() {
-    if !alone("http2_attacks::requests_that_are_reset_at_once") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);
@@ -188,7 +188,7 @@ fn a_peer_that_resets_all_it_asks_for_is_sent_off() {
 
 #[test]
 fn a_head_that_goes_on_and_on() {
-    if !alone("http2_attacks::a_head_that_goes_on_and_on") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);
@@ -259,7 +259,7 @@ fn heads_that_are_too_large() {
 /// A line on the wire of one byte, which refers to a table of headers, costs what it stands for: RFC 9113, 10.5.1.
 #[test]
 fn a_line_of_one_byte_counts_as_what_it_stands_for() {
-    if !alone("http2_attacks::a_line_of_one_byte_counts_as_what_it_stands_for") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);
@@ -320,7 +320,7 @@ fn heads_that_are_held_are_charged() {
 
 #[test]
 fn data_that_is_none() {
-    if !alone("http2_attacks::data_that_is_none") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);
@@ -339,7 +339,7 @@ fn data_that_is_none() {
 
 #[test]
 fn a_body_in_small_pieces_is_none() {
-    if !alone("http2_attacks::a_body_in_small_pieces_is_none") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), |exchange| {
@@ -361,7 +361,7 @@ fn a_body_in_small_pieces_is_none() {
 
 #[test]
 fn frames_that_carry_nothing() {
-    if !alone("http2_attacks::frames_that_carry_nothing") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);
@@ -394,7 +394,7 @@ fn frames_that_carry_nothing() {
 
 #[test]
 fn a_peer_that_pings_and_does_not_read_is_not_read_either() {
-    if !alone("http2_attacks::a_peer_that_pings_and_does_not_read_is_not_read_either") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);
@@ -420,7 +420,7 @@ fn a_peer_that_pings_and_does_not_read_is_not_read_either() {
 
 #[test]
 fn settings_without_end() {
-    if !alone("http2_attacks::settings_without_end") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);

@@ -9,7 +9,7 @@ use crate::support::http2::{
     END_HEADERS, END_STREAM, GET, Heard, Peer, block, code, frame, get, kind, post,
 };
 use crate::support::tls::app;
-use crate::support::{TEST_TIMEOUT, alone, hello, wait_until};
+use crate::support::{TEST_TIMEOUT, hello, in_own_process, wait_until};
 
 const MOST: u32 = (1 << 31) - 1;
 
@@ -75,7 +75,7 @@ fn what_the_server_resets_counts_while_the_application_has_it() {
 
 #[test]
 fn windows_past_their_end_without_end() {
-    if !alone("http2_provoked::windows_past_their_end_without_end") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);
@@ -96,7 +96,7 @@ fn windows_past_their_end_without_end() {
 
 #[test]
 fn streams_that_the_server_is_made_to_reset() {
-    if !alone("http2_provoked::streams_that_the_server_is_made_to_reset") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);
@@ -125,7 +125,7 @@ fn streams_that_the_server_is_made_to_reset() {
 
 #[test]
 fn small_frames_that_carry_nothing() {
-    if !alone("http2_provoked::small_frames_that_carry_nothing") {
+    if !in_own_process!() {
         return;
     }
     let app = app(Limits::default(), hello);

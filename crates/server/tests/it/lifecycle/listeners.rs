@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rookery_server::{Config, Limits, ListenError, ListenerConfig, Server};
 
 use crate::application::NoWaker;
-use crate::support::{App, TEST_TIMEOUT, alone, hello, masked_frame};
+use crate::support::{App, TEST_TIMEOUT, hello, in_own_process, masked_frame};
 
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task")
@@ -177,7 +177,7 @@ fn ipv6_is_served() {
 #[test]
 fn a_hundred_starts_and_stops_leave_no_thread() {
     // In a process of its own: other tests run servers of theirs at the same time.
-    if !alone("stopping::a_hundred_starts_and_stops_leave_no_thread") {
+    if !in_own_process!() {
         return;
     }
     let server = Server::new(Config::default(), Box::new(NoWaker));
@@ -198,7 +198,7 @@ fn a_hundred_starts_and_stops_leave_no_thread() {
 #[test]
 fn running_out_of_descriptors_does_not_spin() {
     // In a process of its own, whose limit is lowered.
-    if !alone("stopping::running_out_of_descriptors_does_not_spin") {
+    if !in_own_process!() {
         return;
     }
     let app = App::new(Limits::default(), hello);

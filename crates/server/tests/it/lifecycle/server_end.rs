@@ -12,7 +12,7 @@ use rookery_exchange::{AppWaker, Command, Event};
 use rookery_server::{Config, Limits, ListenError, ListenerConfig, Server};
 
 use crate::application::NoWaker;
-use crate::support::{App, Client, TEST_TIMEOUT, alone, hello, wait_until};
+use crate::support::{App, Client, TEST_TIMEOUT, hello, in_own_process, wait_until};
 
 /// Is called on the I/O thread, a millisecond after a request found the application busy.
 struct OnIoThread(Box<dyn Fn() + Send + Sync>);
@@ -137,7 +137,7 @@ fn connections_are_counted_when_they_are_accepted() {
 
 #[test]
 fn a_thread_that_cannot_start_is_an_error() {
-    if !alone("lifetime::a_thread_that_cannot_start_is_an_error") {
+    if !in_own_process!() {
         return;
     }
     let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64 - 1;
@@ -229,7 +229,7 @@ fn a_thread_that_dies_is_told_to_the_application_and_closes_its_sockets() {
 
 #[test]
 fn the_limit_on_descriptors_is_raised_as_far_as_the_connections_need() {
-    if !alone("lifetime::the_limit_on_descriptors_is_raised_as_far_as_the_connections_need") {
+    if !in_own_process!() {
         return;
     }
     let hard = limit().rlim_max;

@@ -116,14 +116,29 @@ pub(crate) fn echo(mut reply: impl FnMut(&mut Exchange) + Send + 'static) -> Han
     })
 }
 
-/// Runs a test in a process of its own, whose limits may be changed. `true` in that process.
-pub(crate) fn alone(name: &str) -> bool {
-    if std::env::var_os("ROOKERY_TEST_ALONE").is_some() {
+/// Runs the calling test in a process of its own, whose limits a test may change. Returns true in
+/// that process, and false in the process that has started it, once the test has passed.
+macro_rules! in_own_process {
+    () => {{
+        fn here() {}
+        crate::support::run_in_own_process(std::any::type_name_of_val(&here))
+    }};
+}
+pub(crate) use in_own_process;
+
+/// Runs the test that contains the function with this type name in a process of its own.
+pub(crate) fn run_in_own_process(function: &str) -> bool {
+    const VARIABLE: &str = "ROOKERY_TEST_OWN_PROCESS";
+    if std::env::var_os(VARIABLE).is_some() {
         return true;
     }
+    let (_, test) = function.split_once("::").unwrap();
+    let test = test.strip_suffix("::here").unwrap();
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", name, "--nocapture"]).env("ROOKERY_TEST_ALONE", "1");
-    assert!(child.status().unwrap().success());
+    let output = child.args(["--exact", test]).env(VARIABLE, "1").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    // No test would run if the name were wrong.
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
     false
 }
 

@@ -23,14 +23,14 @@ use crate::pool::limits::PoolLimits;
 use crate::pool::responder::Responder;
 use crate::pool_counters::PoolCounters;
 
-/// A request with the worker that it is to be sent to.
+/// A request and the worker that the balancer has chosen for it.
 pub(in crate::pool) struct Assignment {
     pub(in crate::pool) backend: Rc<PoolBackend>,
     pub(in crate::pool) ticket: TicketGuard,
     pub(in crate::pool) request: QueuedRequest,
 }
 
-/// The queue of requests and the workers that they can be assigned to.
+/// The queue of requests, and the workers to which the balancer can assign them.
 pub(in crate::pool) struct Balancer {
     limits: Rc<PoolLimits>,
     registry: Arc<BackendRegistry>,
@@ -38,20 +38,22 @@ pub(in crate::pool) struct Balancer {
     keys: Arc<Keys>,
     queue: RefCell<RequestQueue>,
     backends: RefCell<Vec<Rc<PoolBackend>>>,
-    /// The number of choices so far, for a round-robin among equal workers.
+    /// The number of times that a worker has been chosen, for a round-robin among equal workers.
     choices: Cell<u64>,
     /// Whether the client of a queued request may have disconnected.
     has_disconnected: Cell<bool>,
-    /// Whether the workers have changed since the parked requests were examined.
+    /// Whether the workers have changed since the parked requests were last routed.
     has_changed: Cell<bool>,
-    /// Whether queued requests are left that have to be examined again after a while.
+    /// Whether requests are still queued after an assignment, so that the assignment has to be
+    /// repeated after a while.
     needs_retry: Cell<bool>,
     /// The number of requests that have been assigned.
     assigned: Cell<u64>,
-    /// How often a request has been examined.
+    /// The number of times that the routing of a request has been determined.
     #[cfg(test)]
     examined: Cell<u64>,
-    /// Notified when the workers have changed, and when a request has waited too long at its worker.
+    /// A notification that the workers have changed or that a request has waited too long at its
+    /// worker.
     pub(in crate::pool) changed: Notify,
 }
 
@@ -102,7 +104,8 @@ impl Balancer {
         let max = self.limits.max_queued_requests;
         request.exchange.set_waiting(true);
         request.exchange.update_upstream_log(|upstream| {
-            // Replaces the log of the head, if the head has been at a worker before.
+            // If the head of the request was sent to a worker before, this replaces the log entry
+            // of the head.
             *upstream =
                 UpstreamLog { queued_since: Some(request.queued_since), ..UpstreamLog::default() };
         });
@@ -121,9 +124,10 @@ impl Balancer {
         })
     }
 
-    /// Puts back a request whose worker has not responded, and which had waited for `waited` in the queue before.
-    /// The time at the worker does not count. The request is inserted behind those that have waited longer, because
-    /// timeouts are looked for at the front.
+    /// Puts a request whose worker has not responded back into the queue. `waited` is the time that
+    /// the request waited in the queue before; the time at the worker does not count. The request
+    /// is inserted behind requests that have waited longer, because the check for timeouts starts
+    /// at the front of the queue and stops at the first request that is not overdue.
     pub(in crate::pool) fn requeue(&self, mut request: QueuedRequest, waited: Duration) {
         let now = Instant::now();
         request.queued_since = now.checked_sub(waited).unwrap_or(now);
@@ -132,13 +136,13 @@ impl Balancer {
         self.queue.borrow_mut().insert(request);
     }
 
-    /// Notes that the client of a queued request has disconnected. The next [`assign`](Self::assign) finds the
-    /// request.
+    /// Notes that the client of a queued request has disconnected. The next call of
+    /// [`assign`](Self::assign) removes the request.
     pub(in crate::pool) fn on_client_disconnect(&self) {
         self.has_disconnected.set(true);
     }
 
-    /// Removes the requests of disconnected clients, so that no other request is rejected because of them.
+    /// Removes the requests of disconnected clients, so that these requests do not fill the queue.
     fn drop_disconnected(&self) {
         if !self.has_disconnected.replace(false) {
             return;
@@ -160,8 +164,8 @@ impl Balancer {
 
     // ---- assigning ----
 
-    /// Appends an assignment to `assignments` for each queued request that a worker can begin soon, and rejects
-    /// requests that have waited too long. Starts nothing: the caller sends the requests.
+    /// Appends an assignment to `assignments` for each queued request that a worker can begin soon,
+    /// and rejects requests that have waited too long. The caller sends the assigned requests.
     pub(in crate::pool) fn assign(&self, assignments: &mut Vec<Assignment>) {
         let before = assignments.len();
         self.drop_disconnected();
@@ -187,7 +191,8 @@ impl Balancer {
         self.assigned.set(self.assigned.get() + (assignments.len() - before) as u64);
     }
 
-    /// Returns true, once, if requests are left that have to be examined again after a while.
+    /// Returns true if queued requests have to be examined again after a while, and resets that
+    /// flag.
     pub(in crate::pool) fn take_needs_retry(&self) -> bool {
         self.needs_retry.replace(false)
     }
@@ -199,7 +204,7 @@ impl Balancer {
 
     /// Assigns each queued request to any worker that can begin it soon.
     fn assign_to_any(&self, assignments: &mut Vec<Assignment>) {
-        // Requests that no worker accepts, although a worker may accept a later request.
+        // The requests that no worker accepts now, although a worker may accept a later request.
         let mut passed_over = Vec::new();
         let mut has_passed_over_upgrade = false;
         while let Some(request) = self.take_next() {
@@ -222,8 +227,8 @@ impl Balancer {
         }
     }
 
-    /// Returns parked requests to the queue once the workers have changed, so that their cookies are read again.
-    /// Rejects parked requests that have waited too long.
+    /// Returns parked requests to the queue once the workers have changed, so that the requests are
+    /// routed again by their cookies. Rejects parked requests that have waited too long.
     fn update_parked(&self) {
         let has_changed = self.has_changed.replace(false);
         if !self.queue.borrow().has_parked() {
@@ -239,15 +244,16 @@ impl Balancer {
         }
     }
 
-    /// Returns true if no worker accepts a later request either when none accepts this one. Fewer workers accept a
-    /// handshake than other requests, and fewer accept a request that avoids a worker.
+    /// Returns true if no later request can be assigned because this request cannot be assigned. A
+    /// later request may still be assignable if this request is a handshake and sessions are
+    /// limited, or if this request avoids a worker.
     fn blocks_later_requests(&self, request: &QueuedRequest) -> bool {
         request.avoided_epoch.is_none()
             && (!request.exchange.is_upgrade() || self.limits.max_sessions == usize::MAX)
     }
 
-    /// Assigns a request to the best worker; returns the request if no worker can begin it soon, or if it is a
-    /// handshake and an earlier handshake was passed over.
+    /// Assigns a request to the best worker. Returns the request if no worker can begin it soon, or
+    /// if the request is a handshake and an earlier handshake was passed over.
     fn try_assign(
         &self,
         request: QueuedRequest,
@@ -281,10 +287,10 @@ impl Balancer {
         }
     }
 
-    /// Chooses the worker that can begin a request best, and takes a ticket of it. A request that
-    /// `begins_session` goes only to a worker with capacity for a session. With `counts_sessions`, the number of
-    /// sessions decides between workers that are equally free. The worker that the request avoids is chosen only if
-    /// there is no other.
+    /// Chooses the best worker for a request and takes one of the worker's tickets. If
+    /// `begins_session` is true, only workers with capacity for a session are considered. If
+    /// `counts_sessions` is true, the number of sessions decides between workers that are equally
+    /// free. The worker that the request avoids is chosen only if no other worker is ready.
     fn choose(
         &self,
         begins_session: bool,
@@ -309,7 +315,8 @@ impl Balancer {
         Some((Rc::clone(backend), ticket))
     }
 
-    /// Returns true if all ready workers have the maximum number of sessions; false if no worker is ready.
+    /// Returns true if all ready workers have the maximum number of sessions. Returns false if no
+    /// worker is ready.
     fn is_full_of_sessions(&self) -> bool {
         let backends = self.backends.borrow();
         let mut ready = backends.iter().filter(|backend| backend.is_presumed_ready()).peekable();
@@ -327,8 +334,8 @@ impl Balancer {
             if !exists {
                 backend.close_connections();
             }
-            // Requests that were not sent to their worker are examined again, because their destination may have
-            // changed.
+            // The requests in the worker's own queue are routed again, because the change of
+            // workers may have changed their destination.
             while let Some(request) = backend.queue.borrow_mut().pop() {
                 self.queue.borrow_mut().insert(request);
             }
@@ -344,12 +351,13 @@ impl Balancer {
         self.changed.notify_waiters();
     }
 
-    /// Returns true if a worker has a request without a response.
+    /// Returns true if any worker has a request without a response.
     pub(in crate::pool) fn has_in_flight(&self) -> bool {
         self.backends.borrow().iter().any(|backend| backend.has_in_flight())
     }
 
-    /// Notifies the attempts of requests that have waited too long at their workers.
+    /// Notifies all attempts if a request has waited too long at its worker, so that its attempt
+    /// withdraws it.
     pub(in crate::pool) fn notify_overdue(&self) {
         let now = Instant::now();
         let backends = self.backends.borrow();
@@ -359,7 +367,7 @@ impl Balancer {
     }
 }
 
-/// Returns true if a worker is ready besides the one with this epoch.
+/// Returns true if a worker other than the one with this epoch is ready.
 fn has_other(backends: &[Rc<PoolBackend>], epoch: u64) -> bool {
     backends.iter().any(|backend| backend.entry.epoch != epoch && backend.is_presumed_ready())
 }

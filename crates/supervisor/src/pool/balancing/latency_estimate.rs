@@ -1,43 +1,46 @@
-//! An estimate of the time that a worker's R process needs for a request, and from it the number of requests
-//! that the worker may be sent ahead.
+//! An estimate of the time that a worker's R process needs for a request. The number of requests
+//! that may wait at the worker while R is busy is derived from this estimate.
 //!
-//! The balancer has to know when R would begin a request that it sends now. The estimate is therefore the time
-//! that R was busy with requests, divided by the number of these requests, both from the scoreboard. The time
-//! until a response arrives would be misleading: on a machine with few processors most of that time is spent
-//! waiting for a processor, which a request does wherever it waits. R also counts as busy while a handler sleeps,
-//! because R begins no other request meanwhile. Waiting for a promise does not count.
+//! The balancer has to predict when R would begin a request that is sent now. The estimate is
+//! therefore the time that R was busy with requests divided by the number of these requests; the
+//! worker's scoreboard has both numbers. The time until a response arrives would be misleading: on
+//! a machine with few processors, most of that time is spent waiting for a processor, and a request
+//! waits for that wherever it is queued. R also counts as busy while a handler sleeps, because R
+//! begins no other request meanwhile. The time that a request waits for a promise does not count.
 
 use std::time::{Duration, Instant};
 
-/// The amount of work that a worker may have ahead, besides the current request of R. It has to cover the tens
-/// of microseconds that sending the next request takes, so that R need not wait. A larger amount would let more
-/// requests wait behind a slow one.
+/// The amount of work that may wait at a worker, in addition to the current request of R. This has
+/// to cover the tens of microseconds that sending the next request takes, so that R need not wait.
+/// With a larger amount, more requests would wait behind a slow one.
 const WORK_AHEAD: Duration = Duration::from_millis(1);
 
-/// The time after a response for which R still polls for the next request. R polls for 200 us
-/// (`Link::enable_long_busy_poll`); the rest is the time until the request arrives.
+/// The time after a response during which R still polls for the next request. R polls for 200 us
+/// (`Link::enable_long_busy_poll`); the other 50 us are for the request to arrive.
 const POLL_TIME: Duration = Duration::from_micros(150);
 
-/// The mean up to which a worker always has one request ahead. Up to this mean, sending the next request takes
-/// at least a tenth of the time of a request. In addition, the system often wakes an R process that sleeps after
-/// each request on a busy processor although another one is idle. A slower worker gets the next request only
-/// after its response, so that its death costs one request and never two.
+/// The maximum mean time per request at which one request may always wait at a worker. Up to this
+/// mean, sending the next request takes at least a tenth of the time of a request. In addition, the
+/// system often wakes a sleeping R process on a busy processor although another processor is idle.
+/// A slower worker gets the next request only after its response, so that the death of the worker
+/// costs one request and never two.
 const MAX_MEAN_FOR_ONE_AHEAD: Duration = Duration::from_millis(2);
 
-/// The multiple of the mean past which the current request of R counts as slow. No further request is sent to wait
-/// behind a slow one.
+/// The multiple of the mean time above which R's current request counts as slow. No further request
+/// is sent to wait behind a slow request.
 const SLOW_FACTOR: u32 = 4;
 
-/// The first estimate for a new worker.
+/// The estimate for a worker without responses.
 const INITIAL_MEAN: Duration = Duration::from_millis(5);
 
-/// The weight of the previous mean, in eighths.
+/// The weight of the previous mean in the moving average, in eighths.
 const PREVIOUS_WEIGHT: u32 = 7;
 
-/// The number of requests after which a previous mean has practically no weight (one part in seventy).
+/// The number of requests after which a previous mean has practically no weight: (7/8)^32 is one
+/// part in seventy.
 const MAX_STEPS: u64 = 32;
 
-/// The amount of work that R has done, from its scoreboard.
+/// The amount of work that R has done, read from its scoreboard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WorkDone {
     /// The time that R was busy with requests.
@@ -46,7 +49,7 @@ pub(super) struct WorkDone {
     pub(super) responses: u64,
 }
 
-/// The estimate for one worker: an exponential moving average.
+/// The latency estimate for one worker: an exponential moving average.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LatencyEstimate {
     mean: Duration,
@@ -55,20 +58,23 @@ pub(super) struct LatencyEstimate {
 }
 
 impl LatencyEstimate {
-    /// Creates the estimate for a worker that has done this work before it got its first request.
+    /// Creates the estimate for a worker. `work_done` is the work that the worker did before its
+    /// first request from this pool.
     pub(super) fn new(work_done: WorkDone) -> LatencyEstimate {
         LatencyEstimate { mean: INITIAL_MEAN, work_done, last_response: None }
     }
 
-    /// Updates the estimate after a response to a request that was sent at `sent_at`. The worker has done
-    /// `work_done` by `now`.
+    /// Updates the estimate after the response to a request that was sent at `sent_at`. `work_done`
+    /// is the work that the worker has done until `now`.
     pub(super) fn on_response(&mut self, work_done: WorkDone, sent_at: Instant, now: Instant) {
-        // R has worked on the request at most since the request was sent or since the previous response. Any
-        // further time on the scoreboard was spent on something else, or the worker reports wrong numbers.
+        // R cannot have worked on the request before the request was sent or before the previous
+        // response. Any further busy time on the scoreboard was spent on something else, or the
+        // scoreboard is wrong.
         let since = self.last_response.map_or(sent_at, |last| last.max(sent_at));
         self.last_response = Some(now);
         let responses = work_done.responses.wrapping_sub(self.work_done.responses);
-        // The scoreboard already showed this response at the previous one; or the worker's count has decreased.
+        // Either this response was already on the scoreboard at the previous response, or the count
+        // on the scoreboard has decreased.
         if responses == 0 || responses > u64::MAX / 2 {
             return;
         }
@@ -84,7 +90,8 @@ impl LatencyEstimate {
         }
     }
 
-    /// Returns true shortly after a response, when R is about to wait for a request if it has none.
+    /// Returns true if the worker responded less than a millisecond ago. R is then free or about to
+    /// be, although the scoreboard may still show R as busy.
     pub(super) fn has_just_responded(&self, now: Instant) -> bool {
         self.last_response.is_some_and(|at| now.saturating_duration_since(at) < WORK_AHEAD)
     }
@@ -94,8 +101,8 @@ impl LatencyEstimate {
         self.last_response.is_some_and(|at| now.saturating_duration_since(at) < POLL_TIME)
     }
 
-    /// Returns how many requests may wait at the worker besides the current one, which R has been busy with for
-    /// `elapsed`.
+    /// Returns the number of requests that may wait at the worker behind the current request, with
+    /// which R has been busy for `elapsed`.
     pub(super) fn requests_ahead(&self, elapsed: Duration) -> usize {
         if elapsed > self.mean * SLOW_FACTOR {
             return 0;
@@ -127,8 +134,9 @@ mod tests {
             SimulatedWorker { estimate: LatencyEstimate::new(work), work, now: Instant::now() }
         }
 
-        /// Responds to `requests`, each of which keeps R busy for `busy` and waits for `waited`. Returns how many
-        /// requests the worker may then have ahead.
+        /// Simulates the responses to `requests` requests, each of which keeps R busy for `busy`
+        /// and waits for `waited`. Returns the number of requests that may wait at the worker
+        /// afterwards.
         fn answer(&mut self, requests: usize, busy: Duration, waited: Duration) -> usize {
             for _ in 0..requests {
                 self.work =
@@ -158,7 +166,8 @@ mod tests {
             (2_001, 0),
             (500_000, 0),
         ] {
-            // Waiting for a processor, up to ten milliseconds, does not count.
+            // The time that a request waits for a processor, here up to ten milliseconds, does not
+            // count.
             for waited in [0, 100, 10_000] {
                 assert_eq!(
                     SimulatedWorker::new().answer(200, us(busy), us(waited)),
@@ -221,7 +230,7 @@ mod tests {
     fn limits_the_time_to_that_since_the_request_was_sent() {
         let mut worker = SimulatedWorker::new();
         worker.answer(100, us(50), us(0));
-        // R does something else for a minute, and then handles a request.
+        // R does something else for a minute and handles a request after that.
         worker.work.busy += us(60_000_000);
         worker.now += us(60_000_000);
         assert!(worker.answer(1, us(50), us(40)) > 10);

@@ -1,5 +1,5 @@
-//! A backend of the pool: the requests and connections of one worker, and whether its R process can begin with
-//! more.
+//! A backend of the pool: the requests and connections of one worker, and the check whether its R
+//! process can begin another request.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -18,36 +18,37 @@ use crate::backend_registry::{Availability, Backend};
 use crate::pool::connection::worker_connection::{self, Failure, WorkerConnection};
 use crate::pool::limits::PoolLimits;
 
-/// The maximum number of idle connections to a worker. More connections are needed only for responses that take
-/// long.
+/// The maximum number of idle connections to a worker. A worker needs more connections only while
+/// it sends many long responses.
 const MAX_IDLE_CONNECTIONS: usize = 64;
 
-/// The time for which a worker gets no requests after a connection to it has broken. The end of the worker is
-/// usually known sooner.
+/// The time for which a worker gets no requests after a connection to it has broken. If the worker
+/// has ended, the supervisor usually reports that sooner.
 const SUSPECT_TIME: Duration = Duration::from_secs(1);
 
-/// The time for which a session is reserved for a page whose WebSocket has not been opened. A page may load many
-/// scripts first. Shiny Server waits as long.
+/// The time for which a session is reserved for a page that has not opened its WebSocket yet. The
+/// page may load many scripts before it opens the WebSocket. Shiny Server waits as long.
 const RESERVATION_TIME: Duration = Duration::from_secs(45);
 
 /// A worker as the balancer sees it.
 #[derive(Debug)]
 pub(in crate::pool) struct PoolBackend {
-    /// The worker's entry in the registry, which the supervisor shares.
+    /// The worker's entry in the registry, which the pool shares with the supervisor.
     pub(in crate::pool) entry: Arc<Backend>,
     tickets: Tickets,
     /// The requests that were sent to the worker and have no response.
     in_flight: RefCell<Vec<InFlight>>,
     connections: RefCell<Vec<WorkerConnection>>,
     latency: Cell<LatencyEstimate>,
-    /// The requests that only this worker can process.
+    /// The queue of requests that only this worker can process.
     pub(super) queue: RefCell<RequestQueue>,
-    /// The sessions that are reserved for pages whose WebSockets have not been opened, by the time at which each
-    /// reservation expires.
+    /// The times at which the reserved sessions expire. A session is reserved for each page that
+    /// has not opened its WebSocket yet.
     reservations: RefCell<VecDeque<Instant>>,
-    /// The time until which the worker gets no requests, because a connection to it has broken.
+    /// The time until which the worker gets no requests because a connection to it has broken.
     suspected_until: Cell<Option<Instant>>,
-    /// The number of the choice that last chose this worker, for a round-robin among equal workers.
+    /// The balancer's count of choices when this worker was last chosen, for a round-robin among
+    /// equal workers.
     pub(super) last_choice: Cell<u64>,
 }
 
@@ -55,21 +56,24 @@ pub(in crate::pool) struct PoolBackend {
 #[derive(Debug, Clone, Copy)]
 struct InFlight {
     ticket: Ticket,
-    /// The start of the time that the request has waited, in the queue and in the worker.
+    /// The start of the request's waiting time, in the queue and at the worker.
     queued_since: Instant,
 }
 
-/// The rank of a worker for a new request; the least is the best. A free worker comes first, however many
-/// sessions it has. The number of sessions decides between workers that are equally free.
+/// The rank of a worker for a new request; the lowest rank is the best. A free worker is better
+/// than a busy one, however many sessions the free worker has. Between workers that are equally
+/// free, the number of sessions decides.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     is_busy: bool,
-    /// The number of sessions and reservations; 0 where sessions do not count.
+    /// The number of sessions and reservations, or 0 if sessions do not count.
     sessions: usize,
     in_flight: usize,
-    /// Whether R sleeps. Of the workers that are free, one whose R process still polls is better.
+    /// Whether R sleeps. Among free workers, one whose R process still polls for requests is
+    /// better, because that process need not be woken.
     is_asleep: bool,
-    /// The number of the last choice, for a round-robin among equal workers.
+    /// The balancer's count of choices when the worker was last chosen, for a round-robin among
+    /// equal workers.
     last_choice: u64,
 }
 
@@ -95,7 +99,8 @@ impl PoolBackend {
         UpstreamWorker { slot, pid, epoch }
     }
 
-    /// Returns the rank of the worker for a new request, or `None` while it cannot begin one soon.
+    /// Returns the rank of the worker for a new request, or `None` if the worker cannot begin the
+    /// request soon.
     pub(super) fn rank(&self, limits: &PoolLimits, counts_sessions: bool) -> Option<Rank> {
         if !self.is_presumed_ready() {
             return None;
@@ -103,7 +108,7 @@ impl PoolBackend {
         let is_busy = self.begins_soon(limits)?;
         let in_flight = self.in_flight.borrow().len();
         Some(Rank {
-            // Where sessions are distributed, a worker that has just responded is as free as an idle one.
+            // If sessions count, a worker that has just responded is as free as an idle worker.
             is_busy: is_busy && !(counts_sessions && self.has_just_responded(in_flight)),
             sessions: if counts_sessions { self.sessions() } else { 0 },
             in_flight,
@@ -112,9 +117,10 @@ impl PoolBackend {
         })
     }
 
-    /// Returns true if the worker may be sent a request that only it can process, also while it drains. One such
-    /// request is sent whatever R does, so that R finds the request as soon as it is free. No other worker could
-    /// begin the request sooner, and a request that is not begun in time is withdrawn.
+    /// Returns true if the worker may be sent a request that only this worker can process, even
+    /// while the worker drains. One unbegun request is sent even if R is busy, so that R finds the
+    /// request as soon as R is free. No other worker could begin the request sooner, and the
+    /// request is withdrawn if R does not begin it in time.
     pub(super) fn accepts_own_requests(&self, limits: &PoolLimits) -> bool {
         matches!(self.entry.availability(), Availability::Ready | Availability::Draining)
             && !self.is_suspected()
@@ -122,14 +128,15 @@ impl PoolBackend {
                 || (self.in_flight.borrow().len() < limits.max_in_flight && self.unbegun() == 0))
     }
 
-    /// Returns the number of requests that the worker has and that R has not begun.
+    /// Returns the number of requests that were sent to the worker and that R has not begun.
     fn unbegun(&self) -> usize {
         let scoreboard = &self.entry.scoreboard;
         let in_flight = self.in_flight.borrow();
         in_flight.iter().filter(|request| !scoreboard.has_begun(request.ticket)).count()
     }
 
-    /// Returns whether R is busy, or `None` if R would not begin another request soon.
+    /// Returns true if R is busy and false if R is idle, or `None` if R would not begin another
+    /// request soon.
     fn begins_soon(&self, limits: &PoolLimits) -> Option<bool> {
         let in_flight = self.in_flight.borrow();
         if in_flight.len() >= limits.max_in_flight {
@@ -139,15 +146,16 @@ impl PoolBackend {
         let snapshot = self.entry.scoreboard.read();
         let now = now();
         let is_idle = snapshot.is_idle(now);
-        // R has begun all its requests and waits for promises, or has just responded and will wait.
+        // R is free if it has begun all its requests and is idle, which includes waiting for
+        // promises, or if the worker has just sent its last response.
         let is_free = unbegun == 0 && (is_idle || self.has_just_responded(in_flight.len()));
         let elapsed = if is_idle { Duration::ZERO } else { snapshot.elapsed(now) };
         let ahead = self.latency.get().requests_ahead(elapsed);
         (is_free || unbegun < ahead.max(limits.min_ahead)).then_some(!is_idle)
     }
 
-    /// Returns the ability of this worker to process a request that names it. The worker counts as stuck once R
-    /// has been busy with one task for `limit`.
+    /// Returns the ability of this worker to process a request that names it. The worker counts as
+    /// stuck once R has been busy with one task for `limit`.
     pub(super) fn affinity_state(&self, limit: Duration) -> AffinityState {
         match self.entry.availability() {
             Availability::Ready => {
@@ -164,7 +172,8 @@ impl PoolBackend {
         }
     }
 
-    /// Returns true if the worker is ready as far as this process knows.
+    /// Returns true if the registry shows the worker as ready and no connection to it has broken
+    /// recently.
     pub(super) fn is_presumed_ready(&self) -> bool {
         self.entry.availability() == Availability::Ready && !self.is_suspected()
     }
@@ -173,7 +182,8 @@ impl PoolBackend {
         self.suspected_until.get().is_some_and(|until| Instant::now() < until)
     }
 
-    /// Suspects that the worker has ended, because a connection to it has broken.
+    /// Stops sending requests to the worker for a short time, because a broken connection suggests
+    /// that the worker has ended.
     pub(in crate::pool) fn suspect(&self) {
         self.suspected_until.set(Some(Instant::now() + SUSPECT_TIME));
     }
@@ -189,7 +199,8 @@ impl PoolBackend {
         !self.in_flight.borrow().is_empty()
     }
 
-    /// Returns true if the worker has a request that has waited for `limit` and that R has not begun.
+    /// Returns true if the worker has a request that has waited for `limit` and that R has not
+    /// begun.
     pub(super) fn has_overdue(&self, limit: Duration, now: Instant) -> bool {
         self.in_flight.borrow().iter().any(|request| {
             now.saturating_duration_since(request.queued_since) >= limit
@@ -197,8 +208,8 @@ impl PoolBackend {
         })
     }
 
-    /// Takes a ticket for a request that has waited since `queued_since`, and counts the request as in flight.
-    /// Returns `None` if all tickets of the scoreboard are taken.
+    /// Takes a ticket for a request that has waited since `queued_since`, and counts the request as
+    /// in flight. Returns `None` if all tickets of the scoreboard are taken.
     pub(super) fn start_request(&self, queued_since: Instant) -> Option<TicketGuard> {
         let guard = self.tickets.take()?;
         self.in_flight.borrow_mut().push(InFlight { ticket: guard.ticket(), queued_since });
@@ -215,20 +226,21 @@ impl PoolBackend {
         self.entry.load.responses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Removes a request from those that have no response, because no response is awaited any more.
+    /// Removes a request from the requests in flight, because the pool no longer waits for its
+    /// response.
     pub(in crate::pool) fn forget_request(&self, ticket: Ticket) {
         self.in_flight.borrow_mut().retain(|other| other.ticket != ticket);
         self.entry.load.routes.remove(ticket);
     }
 
-    /// Subtracts a request from the worker's load, after the body of its response has been forwarded.
+    /// Subtracts a request from the worker's load after the attempt to process it has ended.
     pub(in crate::pool) fn finish_request(&self) {
         self.entry.load.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
     // ---- sessions ----
 
-    /// Reserves a session for a page that has been requested.
+    /// Reserves a session for the WebSocket that a requested page will open.
     pub(super) fn reserve_session(&self) {
         let mut reservations = self.reservations.borrow_mut();
         reservations.push_back(Instant::now() + RESERVATION_TIME);
@@ -281,7 +293,7 @@ impl PoolBackend {
         worker_connection::connect(&self.entry.socket)
     }
 
-    /// Takes the idle connection that was used last. Connections that the worker has closed are dropped.
+    /// Takes the most recently used idle connection. Drops connections that the worker has closed.
     fn take_idle_connection(&self) -> Option<WorkerConnection> {
         let mut connections = self.connections.borrow_mut();
         std::iter::from_fn(|| connections.pop())
@@ -304,7 +316,7 @@ impl PoolBackend {
     }
 }
 
-/// Returns how many reservations have expired. They are in the order of their expiry.
+/// Returns the number of expired reservations. The reservations are in the order of their expiry.
 fn expired_reservations(reservations: &VecDeque<Instant>) -> usize {
     if reservations.is_empty() {
         return 0;
@@ -313,7 +325,7 @@ fn expired_reservations(reservations: &VecDeque<Instant>) -> usize {
     reservations.partition_point(|until| *until <= now)
 }
 
-/// Returns the work that R has done, from the worker's scoreboard.
+/// Returns the amount of work that the worker's scoreboard shows.
 fn work_done(entry: &Backend) -> WorkDone {
     let snapshot = entry.scoreboard.read();
     WorkDone { busy: snapshot.busy_with_requests, responses: snapshot.done }
@@ -349,7 +361,7 @@ mod tests {
             }
         }
         for offset in 0..best_first.len() {
-            // The order of the workers does not matter.
+            // The result does not depend on the order of the workers.
             let rotated = best_first.iter().cycle().skip(offset).take(best_first.len());
             assert_eq!(rotated.min(), best_first.first());
         }

@@ -1,5 +1,5 @@
-//! The queue of requests that wait for a worker, in the order of their age. Parked requests are kept apart,
-//! because they need not be examined again before the workers change.
+//! The queue of requests that wait for a worker, in the order of their age. Parked requests are
+//! kept apart, because they need not be routed again before the set of workers changes.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,19 +15,23 @@ pub(in crate::pool) struct QueuedRequest {
     pub(in crate::pool) exchange: Box<Exchange>,
     /// The time at which the pool received the request.
     pub(in crate::pool) received_at: Instant,
-    /// The start of the time that the request has waited, without time that it spent at a worker.
+    /// The start of the request's waiting time. Time that the request spent at a worker is not
+    /// included.
     pub(in crate::pool) queued_since: Instant,
-    /// How often the request has returned from a worker that ended before it began the request.
+    /// The number of times that the request was queued again because its worker ended before R had
+    /// begun the request.
     pub(in crate::pool) returns: u32,
-    /// How many workers have ended after they had begun the request.
+    /// The number of workers that have ended after R had begun the request.
     pub(in crate::pool) deaths: u32,
     /// Whether the response gets a session cookie that names the worker.
     pub(in crate::pool) sets_cookie: bool,
-    /// Whether only the head of the request has been received. The body follows once the app has seen the head.
+    /// Whether only the head of the request has been received. The body follows once the app has
+    /// seen the head.
     pub(in crate::pool) is_head_only: bool,
-    /// The kind of the request, once it has been determined. Used only with session affinity.
+    /// The kind of the request once it has been determined. Only session affinity uses the kind.
     pub(in crate::pool) kind: Option<RequestKind>,
-    /// The epoch of a worker that did not begin the request in time and does not get it again.
+    /// The epoch of the worker that did not begin the request in time. That worker does not get the
+    /// request again if another worker is ready.
     pub(in crate::pool) avoided_epoch: Option<u64>,
 }
 
@@ -47,7 +51,7 @@ impl QueuedRequest {
         }
     }
 
-    /// Returns true if a session begins with the request.
+    /// Returns true if the request begins a session.
     pub(super) fn begins_session(&self) -> bool {
         self.kind.is_some_and(session_affinity::begins_session)
     }
@@ -57,13 +61,15 @@ impl QueuedRequest {
 #[derive(Debug, Default)]
 pub(super) struct RequestQueue {
     waiting: VecDeque<QueuedRequest>,
-    /// Requests that name no worker, with session affinity. They have been examined and wait for any free
-    /// worker. Examining a request verifies a signature, so each request is examined only once.
+    /// Requests that name no worker and wait for any free worker; used only with session affinity.
+    /// Routing a request verifies the signature of its cookie, so parked requests are not routed
+    /// again until the workers change.
     parked: VecDeque<QueuedRequest>,
 }
 
 impl RequestQueue {
-    /// Appends a request; returns its exchange if the queue already has `max` requests.
+    /// Appends a request. Returns the request's exchange as an error if the queue already has `max`
+    /// requests.
     pub(super) fn push(&mut self, request: QueuedRequest, max: usize) -> Result<(), Box<Exchange>> {
         if self.is_full(max) {
             return Err(request.exchange);
@@ -72,12 +78,13 @@ impl RequestQueue {
         Ok(())
     }
 
-    /// Inserts a request by its age. A request whose worker has ended may be older than those in the queue.
+    /// Inserts a request by its age. A request whose worker has ended may be older than other
+    /// requests in the queue.
     pub(super) fn insert(&mut self, request: QueuedRequest) {
         insert(&mut self.waiting, request);
     }
 
-    /// Updates a gauge with the length of the queue and the age of its first request.
+    /// Sets a gauge to the length of the queue and to the start of the longest waiting time.
     pub(super) fn update_gauge(&self, gauge: &QueueGauge) {
         let firsts = [&self.waiting, &self.parked].into_iter().filter_map(VecDeque::front);
         gauge.set(self.len(), firsts.map(|first| first.queued_since).min());
@@ -91,7 +98,8 @@ impl RequestQueue {
         self.len() == 0
     }
 
-    /// Parks a request until [`unpark_all`](Self::unpark_all).
+    /// Parks a request until [`unpark_all`](Self::unpark_all) or
+    /// [`take_parked`](Self::take_parked).
     pub(super) fn park(&mut self, request: QueuedRequest) {
         insert(&mut self.parked, request);
     }
@@ -100,7 +108,7 @@ impl RequestQueue {
         !self.parked.is_empty()
     }
 
-    /// Removes and returns the oldest parked request that `is_wanted`.
+    /// Removes and returns the oldest parked request for which `is_wanted` returns true.
     pub(super) fn take_parked(
         &mut self,
         is_wanted: impl Fn(&QueuedRequest) -> bool,
@@ -109,7 +117,7 @@ impl RequestQueue {
         self.parked.remove(at)
     }
 
-    /// Removes and returns all requests that are not parked and that `is_wanted`.
+    /// Removes and returns all requests that are not parked and for which `is_wanted` returns true.
     pub(super) fn take_all(
         &mut self,
         is_wanted: impl Fn(&QueuedRequest) -> bool,
@@ -122,7 +130,7 @@ impl RequestQueue {
         taken
     }
 
-    /// Returns all parked requests to the front of the queue, so that they are examined again.
+    /// Moves all parked requests to the front of the queue, so that they are routed again.
     pub(super) fn unpark_all(&mut self) {
         self.parked.append(&mut self.waiting);
         std::mem::swap(&mut self.parked, &mut self.waiting);
@@ -142,7 +150,7 @@ impl RequestQueue {
         self.len() >= max
     }
 
-    /// Puts back a request that was the first of the queue.
+    /// Puts a request that was popped back at the front of the queue.
     pub(super) fn push_front(&mut self, request: QueuedRequest) {
         self.waiting.push_front(request);
     }
@@ -165,7 +173,7 @@ impl RequestQueue {
     }
 }
 
-/// Inserts a request by its age, which is nearly always at the end.
+/// Inserts a request by its age. The place is nearly always the end.
 fn insert(requests: &mut VecDeque<QueuedRequest>, request: QueuedRequest) {
     let at = requests.partition_point(|other| other.queued_since <= request.queued_since);
     requests.insert(at, request);

@@ -1,4 +1,4 @@
-//! Connections to workers: writing requests and reading responses in HTTP/1.1 over Unix sockets.
+//! Connections to workers, over which requests and responses are sent as HTTP/1.1 on Unix sockets.
 
 pub(super) mod framing;
 pub(super) mod request_writer;

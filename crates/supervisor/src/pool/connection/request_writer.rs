@@ -1,4 +1,4 @@
-//! Writes the request that a worker gets: the client's request without the headers that apply only to the
+//! Writes the request for a worker: the client's request without the headers that apply only to the
 //! client's connection, and with the worker header.
 
 use std::io::Write as _;
@@ -8,9 +8,10 @@ use rookery_worker_protocol::{BodyState, BorrowedWorkerHeader, Ticket, WORKER_HE
 
 use crate::pool::balancing::session_affinity::{Names, is_only_affinity};
 
-/// Headers that apply to one connection or frame a message (RFC 9110, 7.6.1). The connection to the worker has
-/// its own. Other headers are forwarded even if the client's `Connection` header names them. This server is the
-/// origin server and not a proxy, so a client must not be able to remove a header that a proxy has added.
+/// Headers that apply to one connection or frame a message (RFC 9110, 7.6.1), which are not
+/// forwarded. Any other header is forwarded even if the client's `Connection` header names it. This
+/// server is the origin server and not a proxy, so a client must not be able to remove a header
+/// that a proxy in front of this server has added.
 const HOP_BY_HOP: [&str; 10] = [
     "connection",
     "content-length",
@@ -24,15 +25,18 @@ const HOP_BY_HOP: [&str; 10] = [
     WORKER_HEADER,
 ];
 
-/// Headers of an opening handshake that are written anew for the worker, because the client may use another
-/// version of HTTP. Extensions are negotiated between the client and the worker.
+/// Headers of an opening handshake that are not forwarded but generated for the worker, because the
+/// client may use another version of HTTP. `Sec-WebSocket-Extensions` is forwarded, so the client
+/// and the worker negotiate extensions directly.
 const HANDSHAKE: [&str; 2] = ["sec-websocket-key", "sec-websocket-version"];
 
-/// The error for a request that cannot be sent. The server has parsed the request, so this is very unlikely.
+/// The error for a request that cannot be written as HTTP/1.1. The server's parser accepts hardly
+/// any such request.
 #[derive(Debug)]
 pub(in crate::pool) struct Unsendable;
 
-/// Writes the request of an exchange to `out`, which is empty: its head, and its body if that is in memory.
+/// Writes the request of an exchange to `out`, which is empty. The request consists of the head
+/// and, if the body is in memory, the body.
 pub(in crate::pool) fn write(
     out: &mut Vec<u8>,
     exchange: &Exchange,
@@ -43,7 +47,8 @@ pub(in crate::pool) fn write(
     write_line(out, exchange, exchange.query())?;
     write_headers(out, exchange, names, (ticket, body_is), &[])?;
     let body = exchange.body();
-    // A POST without a body has a length of 0.
+    // A request without a body has `content-length: 0` if the client sent a length, as for an empty
+    // POST.
     let has_zero_length = || {
         exchange.header(b"content-length").is_some() && !matches!(body_is, BodyState::Deferred(_))
     };
@@ -55,7 +60,7 @@ pub(in crate::pool) fn write(
     Ok(())
 }
 
-/// Writes the opening handshake for the worker, with `key` as its key.
+/// Writes the opening handshake for the worker. `key` is the value of `Sec-WebSocket-Key`.
 pub(in crate::pool) fn write_handshake(
     out: &mut Vec<u8>,
     exchange: &Exchange,
@@ -79,7 +84,7 @@ pub(in crate::pool) fn write_handshake(
 
 fn write_line(out: &mut Vec<u8>, exchange: &Exchange, query: &[u8]) -> Result<(), Unsendable> {
     let (method, path) = (exchange.method(), exchange.path());
-    // The server has parsed the request line, so this check hardly ever fails.
+    // The server has already parsed the request line, so this check hardly ever fails.
     let is_plain = |bytes: &[u8]| bytes.iter().all(|byte| *byte > b' ' && *byte != 0x7F);
     if method.is_empty() || path.is_empty() || ![method, path, query].into_iter().all(is_plain) {
         return Err(Unsendable);
@@ -90,7 +95,8 @@ fn write_line(out: &mut Vec<u8>, exchange: &Exchange, query: &[u8]) -> Result<()
     Ok(())
 }
 
-/// Writes the headers that are forwarded, without those that `without` names, and then the worker header.
+/// Writes the forwarded headers and the worker header. Headers named in `without` are not
+/// forwarded.
 fn write_headers(
     out: &mut Vec<u8>,
     exchange: &Exchange,
@@ -106,7 +112,7 @@ fn write_headers(
         if is_dropped {
             continue;
         }
-        // The session cookie is for this process and not for the app.
+        // The session cookie is meant for this process and not for the app, so it is removed.
         let others = if header.name == b"cookie" { names.without_own(header.value) } else { None };
         let value = others.as_deref().unwrap_or(header.value);
         if others.is_some() && value.is_empty() {
@@ -122,7 +128,7 @@ fn write_headers(
         }
     }
     if !has_host {
-        // A request of HTTP/1.0 need not have a Host.
+        // An HTTP/1.0 request may have no Host header, but HTTP/1.1 requires one.
         out.extend_from_slice(b"host: \r\n");
     }
     let id = exchange.request_id();
@@ -135,7 +141,7 @@ fn write_headers(
         client: exchange.client().map(|client| (&*client.fingerprint, &*client.subject)),
         body: body_is,
     };
-    // Writing to memory does not fail.
+    // Writing to a vector cannot fail.
     let _ = write!(out, "{WORKER_HEADER}: {header}\r\n");
     Ok(())
 }
@@ -162,7 +168,7 @@ mod tests {
         Ticket::new(sequence, 0).unwrap()
     }
 
-    /// Returns the first line of a request, its headers and its body.
+    /// Returns the request line, the headers and the body of a request.
     fn parts(request: &[u8]) -> (String, Vec<(String, String)>, String) {
         let text = String::from_utf8(request.to_vec()).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
@@ -243,7 +249,7 @@ mod tests {
         assert_eq!(value(&headers, "content-length"), Some("0"));
         let (_, headers, _) = write_request(&exchange("/", &[]), ticket(1));
         assert_eq!((value(&headers, "content-length"), value(&headers, "host")), (None, Some("")));
-        // A spooled body is sent later; only its length is written here.
+        // A spooled body is sent later. Only its length is written here.
         let mut spooled = exchange("/", &[("host", "a")]);
         spooled.body_mut().set_file(tempfile::tempfile().unwrap(), 7);
         let (_, headers, body) = write_request(&spooled, ticket(1));

@@ -1,41 +1,41 @@
-//! The headers of a worker's response that its client gets.
+//! The headers of a worker's response that are forwarded to the client.
 
 use httparse::Header;
 use rookery_exchange::Exchange;
 use rookery_server::session_cookie;
 
-/// Headers that apply only to the connection between the worker and this process.
+/// The hop-by-hop headers, which apply only to the connection between the worker and this process.
 const HOP_BY_HOP: [&str; 6] =
     ["connection", "keep-alive", "proxy-connection", "trailer", "transfer-encoding", "upgrade"];
 
-/// Writes the head of a worker's response into its exchange, without the headers that apply only to the
-/// connection to the worker.
+/// Writes the head of a worker's response into the exchange, without hop-by-hop headers.
 pub(super) fn write(exchange: &mut Exchange, status: u16, lines: &[Header<'_>]) {
     exchange.begin_response(status);
-    // Few responses have a `Connection` header. Without one, the lines need not be searched for each name.
+    // Few responses have a `Connection` header. If a response has none, this check avoids a search
+    // of all header lines for each header.
     let has_connection = lines.iter().any(|line| line.name.eq_ignore_ascii_case("connection"));
     for line in lines {
         let is_hop_by_hop = HOP_BY_HOP.iter().any(|name| name.eq_ignore_ascii_case(line.name))
             || (has_connection && is_named_by_connection(lines, line.name));
         if !is_hop_by_hop {
-            // httparse accepted the line as a header, so the exchange does not refuse it.
+            // The exchange accepts every header that httparse accepts, so no error can occur.
             let _ = exchange.push_response_header(line.name.as_bytes(), line.value);
         }
     }
 }
 
-/// Returns true if a `Connection` header of the response names this header, which then applies only to the
-/// connection (RFC 9110, 7.6.1).
+/// Returns true if a `Connection` header of the response names this header. Such a header applies
+/// only to the connection (RFC 9110, 7.6.1).
 fn is_named_by_connection(lines: &[Header<'_>], name: &str) -> bool {
     let lines = lines.iter().filter(|line| line.name.eq_ignore_ascii_case("connection"));
     let mut words = lines.flat_map(|line| line.value.split(|byte| *byte == b','));
     words.any(|word| word.trim_ascii().eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// Adds a `Set-Cookie` header, unless shared caches may store the response and so send the cookie to other
-/// clients. Returns true if the header was added.
+/// Adds a `Set-Cookie` header, unless shared caches may store the response and send the cookie to
+/// other clients. Returns true if the header was added.
 pub(in crate::pool) fn set_cookie(exchange: &mut Exchange, cookie: &str) -> bool {
-    // The cookie consists of digits and fixed words, so the exchange does not refuse it.
+    // The cookie consists of digits and fixed words, which the exchange accepts.
     !is_publicly_cacheable(exchange)
         && exchange.push_response_header(b"Set-Cookie", cookie.as_bytes()).is_ok()
 }

@@ -1,5 +1,5 @@
-//! The body of a request that the server has spooled to a file. Reading the file may block, so that a thread
-//! for blocking tasks reads it.
+//! The body of a request that the server has spooled to a file. Reading the file can block, so a
+//! thread for blocking tasks reads it.
 
 use std::fs::File;
 use std::io;
@@ -12,11 +12,11 @@ use bytes::Bytes;
 use rookery_exchange::{BodySource, Exchange};
 use tokio::task::JoinHandle;
 
-/// The number of bytes to read at a time: a Unix socket takes them in a few writes, and many simultaneous
-/// uploads need little memory.
+/// The number of bytes to read from the file at a time. A Unix socket accepts a chunk of this size
+/// in a few writes, and many simultaneous uploads need little memory.
 const CHUNK_SIZE: u64 = 256 << 10;
 
-/// A spooled body, of which some has been read.
+/// A spooled body with the position of the next byte to read.
 #[derive(Debug)]
 pub(in crate::pool) struct SpooledBody {
     file: Arc<File>,
@@ -26,8 +26,9 @@ pub(in crate::pool) struct SpooledBody {
 }
 
 impl SpooledBody {
-    /// Opens the body of an exchange; returns `None` if the body is in memory. The exchange keeps its file,
-    /// because the request may have to be sent to another worker.
+    /// Duplicates the descriptor of an exchange's spooled body. Returns `None` if the body is in
+    /// memory. The exchange keeps its own descriptor, because the request may have to be sent to
+    /// another worker.
     ///
     /// # Errors
     /// Returns the system's error if no more descriptors are available.
@@ -37,7 +38,7 @@ impl SpooledBody {
         Ok(Some(SpooledBody { file, position: 0, len: exchange.body().len(), reading: None }))
     }
 
-    /// Returns the next chunk, or `None` at the end.
+    /// Returns the next chunk of the body, or `None` at the end.
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         if self.position == self.len {
             return Poll::Ready(None);

@@ -1,4 +1,4 @@
-//! A connection to a worker: sends one request at a time and reads its response.
+//! A connection to a worker, which carries one request and its response at a time.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,21 +19,24 @@ use super::response_headers;
 use super::spooled_body::SpooledBody;
 use crate::pool::buffer_pool::BufferPool;
 
-/// The maximum time for connecting. A running worker accepts at once; the backlog of a stopped worker holds
-/// 4,096 connections.
+/// The maximum time for connecting to a worker. A running worker accepts a connection at once. If
+/// the worker is stopped, up to 4,096 connections wait in the backlog of its socket.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The number of bytes to read at a time before the head is complete. Most responses fit in one read.
+/// The number of bytes to read at a time until the head of a response is complete. Most responses
+/// fit in one read.
 const HEAD_READ_SIZE: usize = 16 << 10;
 
-/// The number of bytes to read at a time of a streamed body. The buffer pool keeps buffers of this size.
+/// The number of bytes to read at a time from a streamed body. The buffer pool keeps buffers of
+/// this size.
 const BODY_READ_SIZE: usize = 64 << 10;
 
-/// The length of an incomplete head up to which each read parses the whole head again. Once the head is
-/// longer, it is parsed only after an empty line has been read.
+/// The length in bytes up to which an incomplete head is parsed again after each read. A longer
+/// head is parsed only once an empty line has arrived, because repeated parsing would take
+/// quadratic time.
 const MAX_REPARSED: usize = 16 << 10;
 
-/// The reason why there is no response.
+/// The reason why a request got no response.
 #[derive(Debug)]
 pub(in crate::pool) enum Failure {
     /// The worker has not received any of the request.
@@ -44,7 +47,7 @@ pub(in crate::pool) enum Failure {
     Malformed,
     /// R was busy with the request for longer than the worker timeout.
     Timeout,
-    /// R did not begin the request within the time that the request may wait.
+    /// R did not begin the request before the deadline that follows from the queue timeout.
     NotBegun,
 }
 
@@ -53,9 +56,9 @@ pub(in crate::pool) enum Failure {
 pub(in crate::pool) struct WorkerConnection {
     socket: UnixStream,
     request: OutgoingRequest,
-    /// Bytes that have been read and not been processed.
+    /// The bytes that have been read from the socket but not processed.
     read: Vec<u8>,
-    /// The rest of the response's body.
+    /// The state of reading the response's body.
     body: BodyReader,
     /// Whether the connection can be used for another request after this response.
     is_reusable: bool,
@@ -64,12 +67,13 @@ pub(in crate::pool) struct WorkerConnection {
 /// A request that is being sent.
 #[derive(Debug, Default)]
 struct OutgoingRequest {
-    /// The head and a body in memory, until all of it has been written.
+    /// The head of the request, and the body if it is in memory. The buffer is released once all
+    /// bytes have been written.
     bytes: Vec<u8>,
-    /// The number of `bytes` that have been written.
+    /// The number of `bytes` that have been written to the socket.
     written: usize,
     file: Option<SpooledBody>,
-    /// A chunk of the file that has been read and not been written.
+    /// A chunk that has been read from the file but not yet written to the socket.
     chunk: Bytes,
     failed: Option<SendError>,
 }
@@ -77,15 +81,15 @@ struct OutgoingRequest {
 /// The reason why the rest of a request cannot be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SendError {
-    /// The worker has closed the connection. The response may nevertheless be complete.
+    /// The worker has closed the connection, possibly after it sent a complete response.
     Socket,
-    /// The spooled body cannot be read, so that the worker would wait for the rest of the body.
+    /// The spooled body cannot be read. The worker would wait for the rest of the body without end.
     File,
 }
 
 #[derive(Debug)]
 enum BodyReader {
-    /// A body with this many bytes left.
+    /// A body of which this many bytes have not been read.
     Length(u64),
     Chunked(ChunkDecoder),
 }
@@ -117,8 +121,8 @@ impl WorkerConnection {
     }
 
     /// Sends a request, waits for the head of its response, and writes that head into the exchange.
-    /// `request` is the head of the request, followed by the body if that is in memory; otherwise `file` is
-    /// the body.
+    /// `request` is the head of the request, followed by the body if the body is in memory. A
+    /// spooled body is passed as `file`.
     pub(in crate::pool) async fn send(
         &mut self,
         buffers: &BufferPool,
@@ -137,7 +141,8 @@ impl WorkerConnection {
                 Some(SendError::Socket) if self.request.written == 0 => {
                     return Poll::Ready(Err(Failure::Unsent));
                 }
-                // The worker may have sent a response before it closed the connection.
+                // The worker may have sent a response before it closed the connection, so reading
+                // continues.
                 None | Some(SendError::Socket) => {}
                 Some(SendError::File) => return Poll::Ready(Err(Failure::Lost)),
             }
@@ -161,7 +166,8 @@ impl WorkerConnection {
         Ok(head)
     }
 
-    /// Takes the head from the bytes that were read; returns `None` if the head is incomplete.
+    /// Removes the head of the response from the bytes that were read. Returns `None` if the head
+    /// is incomplete.
     fn take_head(
         &mut self,
         form: RequestForm,
@@ -177,15 +183,16 @@ impl WorkerConnection {
             Framing::Length(length) => BodyReader::Length(length),
             Framing::Chunked => BodyReader::Chunked(ChunkDecoder::new()),
         };
-        // Bytes after the end of a response belong to no request.
+        // A connection with bytes after the end of the response is not reused, because these bytes
+        // belong to no request.
         self.is_reusable = head.is_reusable && (self.read.is_empty() || !self.body.is_complete());
         Ok(Some(head))
     }
 
-    /// Reads the whole body, whose length is `len`.
+    /// Reads the whole body, which has `len` bytes.
     ///
     /// # Errors
-    /// Returns an error if the connection ends before the body.
+    /// Returns an error if the connection ends before the body is complete.
     pub(in crate::pool) async fn read_body(
         &mut self,
         buffers: &BufferPool,
@@ -202,11 +209,11 @@ impl WorkerConnection {
         Ok(&self.read[..len])
     }
 
-    /// Returns the next chunk of the body, or `None` at its end.
+    /// Returns the next chunk of the response's body, or `None` at the end of the body.
     ///
     /// # Errors
-    /// Returns `UnexpectedEof` if the connection ends before the body, and `InvalidData` if the chunked
-    /// coding is malformed or the body of the request cannot be read.
+    /// Returns `UnexpectedEof` if the connection ends before the body is complete, and
+    /// `InvalidData` if the chunked coding is malformed or the body of the request cannot be read.
     pub(in crate::pool) fn poll_chunk(
         &mut self,
         cx: &mut Context<'_>,
@@ -244,7 +251,8 @@ impl WorkerConnection {
         }
     }
 
-    /// Writes more of the request if some of it is left, and reads more of the response.
+    /// Continues to write the request if it has not been written completely, and reads more of the
+    /// response.
     fn poll_progress(
         &mut self,
         cx: &mut Context<'_>,
@@ -258,8 +266,9 @@ impl WorkerConnection {
         self.poll_read(cx, buffers, capacity)
     }
 
-    /// Reads into `self.read`. Returns an empty buffer to the pool while the read is pending, because
-    /// thousands of streamed responses may be silent for hours.
+    /// Reads from the socket into `self.read`. While no bytes are available, an empty buffer is
+    /// returned to the buffer pool, because thousands of streamed responses may send nothing for
+    /// hours.
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -277,8 +286,8 @@ impl WorkerConnection {
         read
     }
 
-    /// Returns the connection for another request; `None` if the request was not sent completely, the
-    /// response was not read completely, or the worker closes the connection.
+    /// Returns the connection for reuse by another request. Returns `None` if the request was not
+    /// sent completely, the response was not read completely, or the worker closes the connection.
     pub(in crate::pool) fn into_reusable(
         mut self,
         buffers: &BufferPool,
@@ -295,8 +304,9 @@ impl WorkerConnection {
         Some(self)
     }
 
-    /// Polls the socket and returns true if it has neither data nor an end. A worker that has ended has
-    /// closed its connections.
+    /// Polls the socket and returns true if the socket has neither data nor end-of-file.
+    /// End-of-file means that the worker has closed the connection, for example because it has
+    /// ended.
     pub(in crate::pool) fn poll_idle(&mut self) -> bool {
         let mut byte = [0; 1];
         let mut buffer = tokio::io::ReadBuf::new(&mut byte);
@@ -305,13 +315,14 @@ impl WorkerConnection {
             .is_pending()
     }
 
-    /// Returns the socket, and the bytes that were read after the head of the response.
+    /// Returns the socket and the bytes that were read after the head of the response.
     pub(in crate::pool) fn into_parts(self) -> (UnixStream, Vec<u8>) {
         (self.socket, self.read)
     }
 }
 
-/// Returns true if a head may be complete, of which the first `parsed` bytes have been parsed before.
+/// Returns true if the head in `read` may be complete and should be parsed. The first `parsed`
+/// bytes had already arrived when the head was last parsed.
 fn may_be_complete(read: &[u8], parsed: usize) -> bool {
     if read.len() <= MAX_REPARSED || read.len() >= MAX_HEAD_SIZE {
         return true;
@@ -325,15 +336,15 @@ impl OutgoingRequest {
         self.written >= self.bytes.len() && self.file.is_none() && self.chunk.is_empty()
     }
 
-    /// Returns the buffer to the pool once its bytes have been written, since R and the response may take
-    /// long.
+    /// Returns the buffer to the buffer pool once its bytes have been written, because R may take
+    /// long to respond.
     fn release_buffer(&mut self, buffers: &BufferPool) {
         if self.written >= self.bytes.len() && self.bytes.capacity() > 0 {
             buffers.put(std::mem::take(&mut self.bytes));
         }
     }
 
-    /// Writes as much as the socket takes.
+    /// Writes as many bytes as the socket accepts.
     fn poll_write(&mut self, socket: &mut UnixStream, cx: &mut Context<'_>) {
         while !self.is_sent() && self.failed.is_none() {
             match self.poll_step(socket, cx) {
@@ -379,7 +390,7 @@ mod tests {
         let mut connection = WorkerConnection::new(UnixStream::new(ours).unwrap());
         let (buffers, mut exchange) = (BufferPool::default(), Exchange::new());
         exchange.begin(1, 1, 0);
-        // More than a socket takes at once.
+        // The request is larger than the buffer of a socket.
         let request = vec![b'x'; 1 << 20];
         let len = request.len();
         let (go, goes) = std::sync::mpsc::channel();

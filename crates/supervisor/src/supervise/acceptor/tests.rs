@@ -2,17 +2,18 @@ use std::collections::VecDeque;
 
 use super::*;
 
-/// A worker's process, as far as accepting goes.
+/// A simulated worker process, reduced to accepting connections.
 #[derive(Debug, Default)]
 struct Process {
     epoch: u64,
     accepts: bool,
     hangs: bool,
     refuses: bool,
-    /// Commands that it has not read, and answers that have not been heard.
+    /// The commands that the process has not read, and the acknowledgements that the supervisor has
+    /// not received.
     commands: VecDeque<Message>,
     answers: VecDeque<(u64, bool)>,
-    /// When the last command to stop was given, if it has not been carried out.
+    /// The time of the first pending command to stop accepting.
     told_to_stop: Option<Instant>,
 }
 
@@ -40,7 +41,7 @@ impl Process {
     }
 }
 
-/// The supervisor, the front end and one worker after the other.
+/// A model of the supervisor, the front end and a sequence of workers.
 struct Model {
     acceptor: Acceptor,
     front_end: bool,
@@ -48,7 +49,7 @@ struct Model {
     epochs: u64,
     wish: Option<u64>,
     now: Instant,
-    /// Since when nobody has accepted.
+    /// The time since which neither process has accepted.
     nobody_since: Option<Instant>,
 }
 
@@ -87,7 +88,7 @@ impl Model {
         }
     }
 
-    /// One of the things that may happen next.
+    /// Simulates one of the possible events.
     fn happens(&mut self, event: u32) {
         match event % 11 {
             0 => {
@@ -96,7 +97,8 @@ impl Model {
                     self.process = Some(Process { epoch: self.epochs, ..Process::default() });
                 }
             }
-            // It is ready, alone and wanted; or a reload begins, or another is wanted.
+            // Events 1 and 2: the only worker is ready and should accept. Event 3: a reload begins,
+            // or a second worker is added.
             1 | 2 => self.wish = self.process.as_ref().map(|process| process.epoch),
             3 => self.wish = None,
             4 | 5 => {
@@ -141,7 +143,8 @@ impl Model {
     fn check(&mut self) {
         let worker = self.process.as_ref().is_some_and(|process| process.accepts);
         if worker && self.front_end {
-            // A worker that has not answered in time, and has not read the command to stop.
+            // Both processes may accept only after a worker has missed the deadline for its
+            // acknowledgement and before it has read the command to stop.
             let told = self.process.as_ref().and_then(|process| process.told_to_stop);
             assert!(told.is_some(), "both accept, and nobody has told the worker to stop");
         }
@@ -149,7 +152,8 @@ impl Model {
             self.nobody_since = None;
         } else {
             let since = *self.nobody_since.get_or_insert(self.now);
-            // To hand over, and to take back before that was acknowledged.
+            // One timeout for the hand-over, and one for taking back before the hand-over was
+            // acknowledged.
             assert!(
                 self.now.duration_since(since) <= WITHIN * 2,
                 "nobody accepts: {:?}",
@@ -163,13 +167,13 @@ impl Model {
         assert!(self.acceptor.state != State::FrontEnd || self.front_end);
     }
 
-    /// Nothing hangs any more: whoever is wanted accepts, and nobody else.
+    /// Lets every process respond, and checks that only the process that should accept does so.
     fn settles(&mut self) {
         if let Some(process) = &mut self.process {
             (process.hangs, process.refuses) = (false, false);
         }
         for _ in 0..3 {
-            // All that was said is heard, and what was refused is tried again.
+            // All messages are delivered, and the hand-over is tried again after a refusal.
             while self
                 .process
                 .as_ref()
@@ -203,7 +207,7 @@ impl Model {
 
 #[test]
 fn every_order_of_five_events_leaves_one_side_accepting() {
-    // Each begins with a worker that is ready.
+    // Each sequence begins with a ready worker.
     for order in 0..11_u32.pow(5) {
         let mut model = Model::new();
         model.happens(0);
@@ -241,7 +245,7 @@ fn a_worker_is_told_to_accept_and_gives_back_with_an_acknowledgement() {
         [AcceptorAction::SetFrontEnd(false), AcceptorAction::Tell(7, Message::Accept(1))]
     );
     assert!(!acceptor.is_settled() && acceptor.worker().is_none());
-    // Of another start, and of another command.
+    // Acknowledgements of another worker and of another command are ignored.
     assert_eq!(acceptor.acknowledged(6, 1, true, now), []);
     assert_eq!(acceptor.acknowledged(7, 0, true, now), []);
     assert_eq!(acceptor.acknowledged(7, 1, true, now), []);
@@ -267,7 +271,7 @@ fn a_worker_that_does_not_answer_is_not_waited_for_and_asked_again_later() {
         [AcceptorAction::Tell(1, Message::StopAccepting(2)), AcceptorAction::SetFrontEnd(true)]
     );
     assert_eq!(acceptor.turn(Some(1), late), []);
-    // Another start is not this one.
+    // The refusal of one worker does not apply to another.
     assert_eq!(acceptor.turn(Some(2), late).len(), 2);
     assert_eq!(acceptor.ended(2), [AcceptorAction::SetFrontEnd(true)]);
     assert_eq!(acceptor.turn(Some(1), late + RETRY).len(), 2);

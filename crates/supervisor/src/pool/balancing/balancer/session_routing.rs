@@ -1,5 +1,6 @@
-//! Routing with session affinity. A request that names a worker waits for that worker. All other requests are
-//! parked, in the order of their age, until a worker can begin them.
+//! Routing of requests with session affinity. A request that names a worker waits in the queue of
+//! that worker. All other requests are parked, in the order of their age, until any worker can
+//! begin them.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -15,12 +16,13 @@ use super::{Assignment, Balancer, has_other};
 use crate::pool::error_reply::ErrorReply;
 
 impl Balancer {
-    /// Returns true if the app has sessions, as Shiny has. The workers report this.
+    /// Returns true if the workers report that their app has sessions, as Shiny apps have.
     pub(super) fn has_sessions(&self) -> bool {
         self.backends.borrow().iter().any(|backend| backend.entry.is_sticky())
     }
 
-    /// Assigns each queued request to the worker that it names, or else to a free one.
+    /// Assigns each queued request to the worker that the request names, or to a free worker if the
+    /// request names no worker.
     pub(super) fn assign_by_session(&self, is_shiny: bool, assignments: &mut Vec<Assignment>) {
         self.assign_own_requests(assignments);
         while let Some(request) = self.take_next() {
@@ -61,7 +63,8 @@ impl Balancer {
         }
     }
 
-    /// Queues a request that only this worker can process.
+    /// Appends a request to the queue of the only worker that can process it, and assigns the
+    /// requests in that queue if the worker can begin them.
     fn queue_at(
         &self,
         backend: &Rc<PoolBackend>,
@@ -76,7 +79,7 @@ impl Balancer {
         self.assign_own_requests_of(backend, assignments);
     }
 
-    /// Assigns parked requests, the oldest first, to workers that can begin them.
+    /// Assigns parked requests to workers that can begin them, oldest first.
     fn assign_parked(&self, assignments: &mut Vec<Assignment>) {
         let mut has_session_capacity = true;
         loop {
@@ -93,7 +96,8 @@ impl Balancer {
                 continue;
             }
             self.queue.borrow_mut().park(request);
-            // A worker without capacity for a session may be free for a request that begins none.
+            // A worker without capacity for a session may still be free for a request that begins
+            // no session.
             if !begins_session || self.limits.max_sessions == usize::MAX {
                 return;
             }
@@ -101,8 +105,9 @@ impl Balancer {
         }
     }
 
-    /// Returns the worker that a request names in its URL, or else in its cookie. The URL of a page is not read,
-    /// because its query belongs to the app.
+    /// Returns the worker that a request names in its URL, or otherwise in its cookie. For a
+    /// request for a page only the cookie counts, because the query of a page's URL belongs to the
+    /// app.
     fn named_backend(
         &self,
         exchange: &Exchange,
@@ -135,8 +140,9 @@ impl Balancer {
         self.backend_of(cookie.target()?)
     }
 
-    /// Counts a WebSocket that replaces one that a page has lost, by whether the new WebSocket reached the worker
-    /// that made the page. A page without a cookie counts as one with a new worker.
+    /// Counts a WebSocket that replaces a lost WebSocket of a page, separately for reconnects to
+    /// the worker that the page's cookie names and to another worker. A reconnect without a valid
+    /// cookie counts as one to another worker.
     pub(in crate::pool) fn count_reconnect(&self, exchange: &Exchange, backend: &PoolBackend) {
         if !backend.entry.is_sticky()
             || session_affinity::read_query(exchange.query()) != UrlAffinity::NewSession
@@ -162,19 +168,21 @@ impl Balancer {
         &self.keys.names
     }
 
-    /// Returns a session cookie that names a worker, and the hash by which logs identify the session.
+    /// Returns a session cookie that names a worker, and the hash by which logs identify the
+    /// session.
     pub(in crate::pool) fn new_cookie(
         &self,
         backend: &PoolBackend,
         is_https: bool,
     ) -> (String, u64) {
-        // There are at most 1,000 slots, and no supervisor starts 2^32 workers.
+        // The casts are lossless: there are at most 1,000 slots, and no supervisor starts 2^32
+        // workers.
         let target = CookieTarget::new(backend.entry.slot as u16, backend.entry.epoch as u32);
         let cookie = self.keys.set_cookie(target, is_https, self.limits.is_embedded);
         (cookie, self.keys.session_hash(target))
     }
 
-    /// Assigns the requests that only one worker can process.
+    /// Assigns the requests in the workers' own queues, which only one worker can process.
     fn assign_own_requests(&self, assignments: &mut Vec<Assignment>) {
         let backends = self.backends.borrow().clone();
         for backend in &backends {
@@ -183,8 +191,9 @@ impl Balancer {
         }
     }
 
-    /// Returns requests for pages to the common queue once their worker drains, does not respond, or has been busy
-    /// with one task for too long. Such requests need not wait for their worker.
+    /// Returns requests for pages from a worker's queue to the common queue if the worker drains,
+    /// does not respond, or has been busy with one task for too long. Another worker can process a
+    /// request for a page.
     fn release_pages(&self, backend: &PoolBackend) {
         if backend.queue.borrow().is_empty() {
             return;
@@ -235,8 +244,9 @@ impl Balancer {
         }
     }
 
-    /// Puts back a request that its worker has not begun in time, so that another worker processes it, whatever its
-    /// method. Rejects the request if only that worker can process it or no other worker is ready.
+    /// Puts a request that its worker has not begun in time back into the queue, so that another
+    /// worker processes it. R has not seen the request, so this is safe for every method. Rejects
+    /// the request if only its worker can process it or if no other worker is ready.
     pub(in crate::pool) fn requeue_unbegun(&self, request: QueuedRequest, backend: &PoolBackend) {
         let may_go_anywhere = request.kind.is_none() && request.avoided_epoch.is_none();
         let has_other = has_other(&self.backends.borrow(), backend.entry.epoch);
@@ -253,13 +263,13 @@ fn is_target(backend: &PoolBackend, target: CookieTarget) -> bool {
     backend.entry.epoch == u64::from(target.epoch) && backend.entry.slot == u32::from(target.slot)
 }
 
-/// Returns true if another worker may process a request that its own worker has not begun in time. A request moves
-/// only once.
+/// Returns true if another worker may process a request that its worker has not begun in time. A
+/// request moves to another worker only once.
 fn may_move(request: &QueuedRequest) -> bool {
     request.kind.is_some_and(session_affinity::may_move) && request.avoided_epoch.is_none()
 }
 
-/// Returns a request that avoids this worker from now on, with a new waiting time.
+/// Returns the request, marked so that this worker does not get it again, with a new waiting time.
 fn avoiding(mut request: QueuedRequest, backend: &PoolBackend) -> QueuedRequest {
     request.avoided_epoch = Some(backend.entry.epoch);
     request.queued_since = Instant::now();

@@ -42,12 +42,12 @@ fn request(id: u64, cookie: &str) -> QueuedRequest {
     QueuedRequest::new(exchange, false)
 }
 
-/// Assigns requests and forgets the assignments; returns how many there were.
+/// Assigns requests and returns the number of assignments. The assignments are leaked, so that the
+/// requests stay in flight.
 fn assign(balancer: &Balancer) -> usize {
     let mut assignments = Vec::new();
     balancer.assign(&mut assignments);
     for assignment in &assignments {
-        // The request stays in flight.
         assert_eq!(assignment.backend.entry.epoch, 1);
     }
     let count = assignments.len();
@@ -64,20 +64,20 @@ fn parked_requests_are_examined_only_once_until_the_workers_change() {
             balancer.enqueue(request(id, "rookery=forged")).unwrap();
             assert_eq!(assign(balancer), 0);
         }
-        // As after each response, and each millisecond.
+        // The pool calls this after each response and whenever the retry timer expires.
         for _ in 0..100 {
             assert_eq!(assign(balancer), 0);
         }
         assert_eq!(balancer.examined.get(), COUNT);
         assert_eq!(balancer.counters().queue.read().length, COUNT);
-        // The workers have changed, but none is ready.
+        // The registry has changed, but no worker is ready.
         balancer.update_backends();
         assert_eq!(assign(balancer), 0);
         assert_eq!(balancer.examined.get(), 2 * COUNT);
         registry.resume(backend);
         balancer.update_backends();
         let assigned = assign(balancer) as u64;
-        // Requests that R cannot begin stay parked and are not examined again for each response.
+        // Requests that R cannot begin stay parked and are not routed again after each response.
         assert_eq!(balancer.examined.get(), 3 * COUNT);
         assert_eq!(balancer.assigned(), assigned);
         assert_eq!(assigned + balancer.counters().queue.read().length, COUNT);
@@ -98,7 +98,8 @@ fn overdue_and_disconnected_requests_are_removed_without_being_examined() {
     };
     with_a_suspended_worker(limits, |balancer, _, _| {
         let [mut late, leaving, staying] = [1, 2, 3].map(|id| request(id, ""));
-        // This request returned from a worker and is the first, although others are older.
+        // This request returned from a worker and became the first of the queue, although other
+        // requests are older.
         late.queued_since = Instant::now().checked_sub(Duration::from_secs(61)).unwrap();
         let status = leaving.exchange.shared_status();
         let returned = request(4, "");
@@ -142,7 +143,7 @@ fn a_returned_request_does_not_hide_an_older_one_from_its_timeout() {
         old.queued_since = Instant::now().checked_sub(Duration::from_secs(59)).unwrap();
         balancer.enqueue(old).unwrap();
         balancer.requeue(request(2, ""), Duration::ZERO);
-        // A request that has waited before keeps its place.
+        // A request that has waited before is inserted by its waiting time.
         balancer.requeue(request(3, ""), Duration::from_secs(30));
         assert_eq!(assign(balancer), 0);
         let order: Vec<_> = std::iter::from_fn(|| balancer.queue.borrow_mut().pop()).collect();

@@ -1,10 +1,10 @@
-//! The session cookie, which names a worker. It is signed, so that clients cannot direct requests at a worker of
-//! their choice. It does not authenticate a user.
+//! The session cookie, which names a worker. The cookie is signed, so that clients cannot choose
+//! the worker to which they send requests. The cookie does not authenticate a user.
 //!
-//! The value is 27 bytes in base64url: the version, the slot and the epoch of the worker, 4 random bytes by which
-//! logs distinguish the clients of one worker, and 16 bytes of HMAC-SHA-256 over the other bytes. The key is
-//! random and lasts as long as the supervisor, because the session's state is in an R process that lasts no
-//! longer.
+//! The value is 27 bytes in base64url: the version, the slot and the epoch of the worker, 4 random
+//! bytes by which logs distinguish the clients of one worker, and 16 bytes of HMAC-SHA-256 over the
+//! preceding bytes. The key is random and is never stored. Cookies become invalid when the
+//! supervisor ends, as do the sessions, whose state is in R processes that the supervisor stops.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
@@ -16,7 +16,7 @@ use rookery_server::session_cookie::{CookieNames as Names, SessionCookie, pairs}
 
 const VERSION: u8 = 2;
 
-/// The number of bytes that are signed.
+/// The number of bytes of a cookie that the signature covers.
 const SIGNED_LEN: usize = 11;
 
 /// The number of bytes of the signature.
@@ -27,7 +27,7 @@ const VALUE_LEN: usize = (SIGNED_LEN + SIGNATURE_LEN) / 3 * 4;
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// The worker that a cookie names, and the number of the client among the clients of that worker.
+/// The content of a cookie: the worker, and a random number for the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) struct CookieTarget {
     pub(in crate::pool) slot: u16,
@@ -36,7 +36,7 @@ pub(in crate::pool) struct CookieTarget {
 }
 
 impl CookieTarget {
-    /// Creates the contents of a cookie for a new client of a worker.
+    /// Creates the content of a cookie for a new client of a worker.
     ///
     /// # Panics
     /// Panics if the system has no random numbers.
@@ -47,14 +47,15 @@ impl CookieTarget {
     }
 }
 
-/// The session cookie in a request's `Cookie` header.
+/// The result of reading the session cookie from a request's `Cookie` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) enum Cookie {
-    /// The request has no session cookie of this server.
+    /// The request has no session cookie with this server's cookie name.
     Absent,
-    /// The cookie was not signed with the current key: it is forged or from an earlier start of the supervisor.
+    /// The cookie was not signed with the current key. It is forged or comes from an earlier run of
+    /// the supervisor.
     Invalid,
-    /// The cookie names this worker.
+    /// The cookie has a valid signature and names this worker.
     Valid(CookieTarget),
 }
 
@@ -67,9 +68,10 @@ impl Cookie {
     }
 }
 
-/// Returns a suffix for the names of a server's cookies that differs from those of other servers on the host.
-/// The suffix is derived from the app's path and the server's address, so it is the same after a restart. It is
-/// meant for [`PoolLimits::cookie_suffix`](crate::PoolLimits::cookie_suffix).
+/// Returns a suffix for the names of a server's cookies, by which they differ from the cookies of
+/// other servers on the same host. The suffix is derived from the app's path and the server's
+/// address, so that it stays the same after a restart. It is a value for
+/// [`PoolLimits::cookie_suffix`](crate::PoolLimits::cookie_suffix).
 pub fn server_name(app: &Path, address: &str) -> String {
     let text = [app.as_os_str().as_encoded_bytes(), b"\0", address.as_bytes()].concat();
     let digest = digest(&SHA256, &text);
@@ -83,30 +85,31 @@ pub fn server_name(app: &Path, address: &str) -> String {
 pub(in crate::pool) struct Keys {
     pub(in crate::pool) names: Names,
     key: hmac::Key,
-    /// The key of the hash that logs show for a session.
+    /// The key of the hash that identifies a session in logs.
     sessions: RandomState,
 }
 
 impl Keys {
-    /// Creates a random key, and the cookie names for a server with this suffix.
+    /// Creates a random signing key and the cookie names for a server with this suffix.
     ///
     /// # Panics
-    /// Panics if the system has no random numbers, because anybody could sign a cookie with a known key.
+    /// Panics if the system has no random numbers, because anybody could sign cookies with a
+    /// predictable key.
     pub(in crate::pool) fn new(suffix: &str) -> Keys {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
         let key = key.expect("the system has random numbers");
         Keys { names: Names::new(suffix), key, sessions: RandomState::new() }
     }
 
-    /// Returns a number that is the same for all requests with this cookie. It is a keyed hash, so that readers of
-    /// the log cannot derive the cookie from the number.
+    /// Returns a hash that is the same for all requests with this cookie. The hash is keyed, so
+    /// that nobody can derive the cookie from the log.
     pub(in crate::pool) fn session_hash(&self, target: CookieTarget) -> u64 {
         self.sessions.hash_one((target.slot, target.epoch, target.random))
     }
 
-    /// Returns the value of `Set-Cookie` for a client of a worker. With `is_embedded`, pages of other sites may
-    /// embed the app, and the browser keeps a separate cookie for each such site. Browsers accept such a cookie
-    /// only over HTTPS.
+    /// Returns the value of a `Set-Cookie` header for a client of a worker. If `is_embedded` is
+    /// true, pages of other sites may embed the app, and the browser keeps a separate cookie for
+    /// each such site. Browsers accept a cookie of that sort only over HTTPS.
     pub(in crate::pool) fn set_cookie(
         &self,
         target: CookieTarget,
@@ -116,7 +119,8 @@ impl Keys {
         self.names.set_cookie(&self.value_text(target), is_https, is_embedded)
     }
 
-    /// Returns the cookie that a worker sends to clients whose connections it accepts itself.
+    /// Returns the cookie that a worker sends to clients whose connections the worker itself
+    /// accepts.
     pub(in crate::pool) fn session_cookie(
         &self,
         target: CookieTarget,
@@ -142,10 +146,11 @@ impl Keys {
         encode_base64url(&bytes)
     }
 
-    /// Reads the session cookie from a request's `Cookie` header and verifies its signature.
+    /// Finds the session cookie in a request's `Cookie` header and verifies its signature.
     pub(in crate::pool) fn read(&self, cookies: &[u8]) -> Cookie {
-        // A browser may also have a cookie from before HTTPS was used. The name with `__Host-` has precedence,
-        // because only this host can set it.
+        // A browser may still have a cookie from a time when the server did not use HTTPS. The name
+        // with the prefix `__Host-` has precedence, because only this host can set a cookie with
+        // that prefix.
         let of_name = |wanted: &str| {
             pairs(cookies)
                 .filter(|(name, _)| *name == wanted.as_bytes())
@@ -159,11 +164,12 @@ impl Keys {
         }
     }
 
-    /// Returns the contents of a cookie's value, if its signature is valid.
+    /// Returns the content of a cookie's value if the signature is valid.
     fn verify(&self, value: &[u8]) -> Option<CookieTarget> {
         let bytes = decode_base64url(value)?;
         let own = hmac::sign(&self.key, &bytes[..SIGNED_LEN]);
-        // Compares all bytes, so that the time does not depend on the first byte that differs.
+        // The comparison always covers all bytes, so that its time does not reveal the first byte
+        // that differs.
         let differs =
             own.as_ref().iter().zip(&bytes[SIGNED_LEN..]).fold(0, |all, (a, b)| all | (a ^ b));
         if differs != 0 || bytes[0] != VERSION {
@@ -189,7 +195,8 @@ fn encode_base64url(bytes: &[u8; SIGNED_LEN + SIGNATURE_LEN]) -> [u8; VALUE_LEN]
     text
 }
 
-/// Decodes the value of a cookie; returns `None` if the length or a digit is invalid.
+/// Decodes the value of a cookie from base64url. Returns `None` if the length or a digit is
+/// invalid.
 fn decode_base64url(text: &[u8]) -> Option<[u8; SIGNED_LEN + SIGNATURE_LEN]> {
     let text: &[u8; VALUE_LEN] = text.try_into().ok()?;
     let mut bytes = [0; SIGNED_LEN + SIGNATURE_LEN];
@@ -235,7 +242,8 @@ mod tests {
             embedded.ends_with("; Path=/; HttpOnly; Secure; SameSite=None; Partitioned"),
             "{embedded}"
         );
-        // Browsers discard a partitioned cookie without HTTPS.
+        // Browsers discard a partitioned cookie that was set without HTTPS, so the server sends a
+        // normal one.
         assert!(keys.set_cookie(NAMED, false, true).ends_with("; HttpOnly; SameSite=Lax"));
         for cookies in [
             cookie(&keys),
@@ -253,7 +261,7 @@ mod tests {
         let keys = new_keys();
         let [a, b] = [(); 2].map(|()| CookieTarget::new(1, 2));
         assert!((a.slot, a.epoch) == (1, 2) && keys.session_hash(a) == keys.session_hash(a));
-        // One of 4,294,967,296 pairs has the same random number.
+        // Two cookies have the same random number with a probability of 1 in 4,294,967,296.
         assert_ne!(keys.session_hash(a), keys.session_hash(b));
         assert_ne!(keys.session_hash(a), new_keys().session_hash(a));
     }
@@ -263,7 +271,7 @@ mod tests {
         let keys = new_keys();
         let own = cookie(&keys);
         assert_eq!(new_keys().read(own.as_bytes()), Cookie::Invalid, "another supervisor's");
-        // Replaces each digit by each other digit.
+        // Each digit of the value is replaced by each other digit.
         let start = "rookery=".len();
         for at in start..own.len() {
             let mut forged = own.clone().into_bytes();
@@ -285,7 +293,7 @@ mod tests {
             format!("rookery={}", "+".repeat(VALUE_LEN)),
             ";;;=;".to_owned(),
         ] {
-            // A cookie with another name is not ours.
+            // A cookie with another name does not belong to this server.
             let is_ours = wrong.starts_with("rookery");
             let expected = if is_ours { Cookie::Invalid } else { Cookie::Absent };
             assert_eq!(keys.read(wrong.as_bytes()), expected, "{wrong}");

@@ -1,5 +1,6 @@
-//! Session affinity: which worker a request must be sent to. Apps such as Shiny keep the state of each session
-//! in one R process, so that the requests of a session must reach the worker that began it.
+//! Session affinity: the choice of the worker that must get a request. Apps such as Shiny keep the
+//! state of each session in one R process, so the requests of a session must reach the worker in
+//! which the session began.
 
 mod cookie;
 mod url;
@@ -11,15 +12,16 @@ pub(in crate::pool) use cookie::{Cookie, CookieTarget, Keys};
 pub(in crate::pool) use rookery_server::session_cookie::CookieNames as Names;
 pub(in crate::pool) use url::{UrlAffinity, is_only_affinity, read_query};
 
-/// Whether the requests of a session are sent to the same worker.
+/// The setting that determines whether the requests of a session are sent to the same worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SessionAffinity {
-    /// Only if the workers report that their app has sessions, as Shiny has.
+    /// Session affinity is used only if the workers report that their app has sessions, as Shiny
+    /// apps have.
     #[default]
     Auto,
-    /// Never.
+    /// Session affinity is not used.
     None,
-    /// Always, by a cookie.
+    /// Session affinity is always used, by means of a cookie.
     Cookie,
 }
 
@@ -28,13 +30,16 @@ pub enum SessionAffinity {
 pub(in crate::pool) enum RequestKind {
     /// A request for a page, with which a new session may begin.
     Page,
-    /// A request for what may be a page: a GET request without `Accept`, as programs send it.
+    /// A GET request without `Accept` header, as programs send it. The requested resource may be a
+    /// page.
     Undeclared,
-    /// The opening handshake of a WebSocket.
+    /// The opening handshake of a WebSocket that is not a [`Reconnect`](Self::Reconnect).
     WebSocket,
-    /// The opening handshake for a page that has lost its WebSocket, with which a new session begins.
+    /// The opening handshake of a WebSocket for a page that has lost its previous WebSocket. A new
+    /// session begins with it.
     Reconnect,
-    /// A request for a resource of one Shiny session, which only the R process of that session has.
+    /// A request for a resource of one Shiny session. Only the R process of that session has the
+    /// resource.
     SessionResource,
     /// Any other request.
     Other,
@@ -47,7 +52,7 @@ pub(in crate::pool) enum AffinityState {
     Ready,
     /// The worker's R process has been busy with one task for longer than a request may wait.
     Stuck,
-    /// The worker is draining: it finishes what it has begun.
+    /// The worker is draining: it finishes the requests and sessions that it has begun.
     Draining,
     /// The worker does not respond.
     Suspended,
@@ -58,13 +63,13 @@ pub(in crate::pool) enum AffinityState {
 pub(in crate::pool) enum Destination {
     /// The worker that the request names.
     NamedBackend,
-    /// Any free worker, with a cookie for further requests.
+    /// Any free worker. The response gets a cookie for further requests.
     AnyBackend,
-    /// No worker: the requested resource ended with its worker.
+    /// No worker, because the requested resource ended with its worker. The client gets 404.
     NotFound,
 }
 
-/// Returns the kind of a request whose URL has this affinity.
+/// Returns the kind of a request. `url` is the affinity that the request's URL declares.
 pub(in crate::pool) fn classify(
     exchange: &Exchange,
     is_shiny: bool,
@@ -86,8 +91,8 @@ pub(in crate::pool) fn classify(
     if let Some(mode) = exchange.header(b"sec-fetch-mode") {
         return if mode == b"navigate" { RequestKind::Page } else { RequestKind::Other };
     }
-    // Browsers send no `Sec-Fetch-Mode` over plaintext HTTP. They name HTML for a page, and `*/*` for the
-    // resources of a page, as most programs do.
+    // Browsers send no `Sec-Fetch-Mode` over plaintext HTTP. Their `Accept` header contains HTML
+    // for a page, and `*/*` for resources of a page. Most programs send `*/*` too.
     match exchange.header(b"accept") {
         None => RequestKind::Undeclared,
         Some(accept) if names_html(accept) => RequestKind::Page,
@@ -105,18 +110,19 @@ fn names_html(accept: &[u8]) -> bool {
     })
 }
 
-/// Returns true if a session begins with such a request on a worker that is new to the client.
+/// Returns true if a request of this kind begins a session on a worker that is new to the client.
 pub(in crate::pool) fn begins_session(kind: RequestKind) -> bool {
     matches!(kind, RequestKind::Page | RequestKind::Undeclared | RequestKind::WebSocket)
 }
 
-/// Returns true if another worker may process such a request when its own worker does not begin it.
+/// Returns true if another worker may process a request of this kind when the worker that the
+/// request names does not begin it.
 pub(in crate::pool) fn may_move(kind: RequestKind) -> bool {
     destination(kind, Some(AffinityState::Stuck)) == Destination::AnyBackend
 }
 
-/// Returns true if a path has `session/` followed by a token of hexadecimal digits, as Shiny's URLs for the
-/// downloads and uploads of a session have.
+/// Returns true if a path contains `session/` followed by a token of hexadecimal digits. Shiny's
+/// URLs for the downloads and uploads of a session have this form.
 fn is_session_path(path: &[u8]) -> bool {
     let mut parts = path.split(|byte| *byte == b'/');
     parts.any(|part| part == b"session")
@@ -125,12 +131,13 @@ fn is_session_path(path: &[u8]) -> bool {
             .is_some_and(|token| token.len() >= 16 && token.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Returns the destination of a request. `named` is the state of the worker that the request names; `None` if
-/// the request names no worker or one that has ended.
+/// Returns the destination of a request. `named` is the state of the worker that the request names,
+/// or `None` if the request names no worker or the named worker has ended.
 pub(in crate::pool) fn destination(kind: RequestKind, named: Option<AffinityState>) -> Destination {
     match (kind, named) {
         (_, Some(AffinityState::Ready)) => Destination::NamedBackend,
-        // A worker finishes what it has begun. A new page or session begins on another worker.
+        // A worker that is not ready keeps the sessions that it has. A new page or session begins
+        // on another worker.
         (RequestKind::Page | RequestKind::Reconnect, _)
         | (RequestKind::Undeclared, Some(AffinityState::Stuck | AffinityState::Suspended))
         // Shiny's client begins a new session with a WebSocket.

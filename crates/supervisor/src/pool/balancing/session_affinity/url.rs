@@ -1,21 +1,22 @@
-//! The affinity that the URL of a request declares. The browser sends its cookie with every request, but the
-//! parameter `w=` comes from the page. With two pages open, or where cookies are refused, only the parameter
-//! identifies the session.
+//! The affinity that the URL of a request declares. A browser sends the same cookie for all pages
+//! of an app, but the parameter `w=` belongs to one page. If two pages are open or cookies are
+//! refused, only the parameter identifies the session.
 
 use crate::worker_id::WorkerId;
 
-/// The meaning of the parameter `w=` of a query.
+/// The worker that the parameter `w=` of a query names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) enum UrlAffinity {
-    /// The query has no valid parameter.
+    /// The query has no valid `w=` parameter.
     Absent,
-    /// The request belongs to this worker, which may have ended.
+    /// The request belongs to the session of this worker, which may have ended.
     Worker(WorkerId),
-    /// The request belongs to no worker: `w=` is empty. Our script sends that after a page's WebSocket has ended.
+    /// The request belongs to no worker, because `w=` is empty. Rookery's script in the page sends
+    /// an empty `w=` after the page's WebSocket has ended.
     NewSession,
 }
 
-/// Reads the affinity from a query, which may begin with `?`.
+/// Parses the affinity parameter of a query, which may begin with `?`.
 pub(in crate::pool) fn read_query(query: &[u8]) -> UrlAffinity {
     let query = query.strip_prefix(b"?").unwrap_or(query);
     let mut values = query.split(|byte| *byte == b'&').filter_map(|pair| pair.strip_prefix(b"w="));
@@ -26,8 +27,8 @@ pub(in crate::pool) fn read_query(query: &[u8]) -> UrlAffinity {
     }
 }
 
-/// Returns true if a query consists only of the affinity parameter. The app does not see such a query, because
-/// our script added it.
+/// Returns true if a query consists only of the affinity parameter. The app does not get such a
+/// query, because Rookery's script in the page has added it.
 pub(in crate::pool) fn is_only_affinity(query: &[u8]) -> bool {
     query
         .strip_prefix(b"?w=")
@@ -47,7 +48,7 @@ mod tests {
             (format!("?w={ID}"), UrlAffinity::Worker(id), true),
             (format!("?w={ID}&nonce=1"), UrlAffinity::Worker(id), false),
             (format!("?a=w&w={ID}"), UrlAffinity::Worker(id), false),
-            // Only the first parameter counts, even if it is invalid.
+            // Only the first `w=` counts, even if its value is invalid.
             (format!("?w=x&w={ID}"), UrlAffinity::Absent, false),
             ("?w=".to_owned(), UrlAffinity::NewSession, true),
             ("?w=&b=1".to_owned(), UrlAffinity::NewSession, false),

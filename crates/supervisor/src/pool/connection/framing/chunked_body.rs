@@ -1,23 +1,24 @@
-//! A decoder of the chunked transfer coding (RFC 9112, 7.1), which decodes in place.
+//! A decoder of the chunked transfer coding (RFC 9112, 7.1). The data is decoded in place, without
+//! a second buffer.
 
 use super::Malformed;
 
-/// The maximum number of bytes of chunk extensions and trailers of one body, which are discarded. hyper has
-/// the same limit.
+/// The maximum number of bytes of chunk extensions and trailers in one body, all of which are
+/// discarded. hyper has the same limit.
 const MAX_DISCARDED: u32 = 16 << 10;
 
-/// A decoder of one body.
+/// A decoder for one chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) struct ChunkDecoder {
     state: State,
-    /// The number of bytes of the current chunk that have not been read; while the chunk size is read, the
-    /// value of its digits so far.
+    /// The number of bytes of the current chunk that have not been read. While the chunk size is
+    /// being parsed, the value of the digits so far.
     left: u64,
-    /// The number of bytes that have been discarded.
+    /// The number of bytes of extensions and trailers that have been discarded.
     discarded: u32,
 }
 
-/// The position of the decoder.
+/// The position of the decoder within the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Before the first digit of a chunk size.
@@ -53,9 +54,10 @@ enum State {
 /// The result of decoding some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) struct Decoded {
-    /// The number of bytes of data, which are now at the beginning.
+    /// The number of bytes of data, which have been moved to the beginning of the buffer.
     pub(in crate::pool) data: usize,
-    /// The number of bytes that were read: all, unless the body has ended.
+    /// The number of bytes that were decoded. This is less than the length of the buffer only if
+    /// the body has ended.
     pub(in crate::pool) used: usize,
 }
 
@@ -72,8 +74,8 @@ impl ChunkDecoder {
     /// Decodes the next bytes of the body and moves the data to the beginning of `bytes`.
     ///
     /// # Errors
-    /// Returns an error if the bytes are not a valid chunked coding, or if extensions and trailers exceed
-    /// their limit.
+    /// Returns an error if the bytes are not a valid chunked coding, or if extensions and trailers
+    /// exceed their limit.
     pub(in crate::pool) fn decode(&mut self, bytes: &mut [u8]) -> Result<Decoded, Malformed> {
         let (mut data, mut at) = (0, 0);
         while at < bytes.len() && self.state != State::End {
@@ -93,7 +95,7 @@ impl ChunkDecoder {
         Ok(Decoded { data, used: at })
     }
 
-    /// Returns the state after a byte that is not data.
+    /// Returns the state that follows when `byte`, which is not data, has been read.
     fn step(&mut self, byte: u8) -> Result<State, Malformed> {
         Ok(match (self.state, byte) {
             (State::Begin | State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
@@ -120,7 +122,8 @@ impl ChunkDecoder {
                 self.discard()?;
                 State::Name
             }
-            // Parsers disagree on whether a line feed without CR ends a line, so it is not accepted.
+            // A line feed without CR is not accepted here, because parsers disagree on whether it
+            // ends a line.
             (State::Extension | State::Field, b'\t' | b' '..=b'~' | 0x80..) => {
                 self.discard()?;
                 self.state
@@ -129,14 +132,14 @@ impl ChunkDecoder {
         })
     }
 
-    /// Counts a byte that is discarded.
+    /// Counts a discarded byte. Returns an error once the limit is exceeded.
     fn discard(&mut self) -> Result<(), Malformed> {
         self.discarded += 1;
         if self.discarded > MAX_DISCARDED { Err(Malformed) } else { Ok(()) }
     }
 }
 
-/// Returns true for a character of a token (RFC 9110, 5.6.2).
+/// Returns true if a byte is a character of a token (RFC 9110, 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -147,8 +150,8 @@ mod tests {
 
     type Body = Option<(Vec<u8>, Vec<u8>)>;
 
-    /// Decodes bytes that arrive in these pieces. Returns the body and the bytes after it, or `None` if the
-    /// body is incomplete.
+    /// Decodes bytes that arrive in these pieces. Returns the body and the bytes after it, or
+    /// `None` if the body is incomplete.
     fn decode(pieces: &[&[u8]]) -> Result<Body, Malformed> {
         let (mut decoder, mut body, mut rest) = (ChunkDecoder::new(), Vec::new(), Vec::new());
         for piece in pieces {
@@ -231,7 +234,7 @@ mod tests {
         ] {
             let fill = if begin == "1 " { " " } else { "x" };
             let with = |len: usize| format!("{begin}{}{end}", fill.repeat(len));
-            // The space and the first character of the name count as well.
+            // The limit also includes the space and the first character of the trailer's name.
             let max = max - usize::from(!begin.ends_with(';'));
             assert_eq!(whole(&with(max)), Ok(Some((b"a".to_vec(), Vec::new()))), "{begin:?}");
             assert_eq!(whole(&with(max + 1)), Err(Malformed), "{begin:?}");

@@ -1,8 +1,8 @@
-//! HTTP/1.1 responses of workers: the end of a head and the end of its body (RFC 9112). This code has no
-//! sockets and no clock.
+//! The framing of workers' HTTP/1.1 responses (RFC 9112): the parser of the head and the decoder of
+//! the body. This code uses no sockets and no clock.
 //!
-//! Rookery sends and receives these responses, so the parser accepts less than the RFC allows. It rejects what
-//! two parsers could read differently.
+//! Rookery itself sends these responses, so the parser can accept less than the RFC allows. It
+//! rejects messages that two parsers could interpret differently.
 
 pub(in crate::pool) mod chunked_body;
 pub(in crate::pool) mod response_head;
@@ -11,10 +11,12 @@ pub(in crate::pool) mod response_head;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) struct Malformed;
 
-/// A parsed response for the fuzzer: its status, its header lines, its body, and the number of bytes after it.
+/// A parsed response, for the fuzzer: the status, the header lines, the body, and the number of
+/// bytes after the body.
 pub type ParsedResponse = (u16, Vec<(String, Vec<u8>)>, Vec<u8>, usize);
 
-/// Parses a response that arrives in these pieces, for the fuzzer. Returns `None` if the response is incomplete.
+/// Parses a response that arrives in these pieces, for the fuzzer. Returns `None` if the response
+/// is incomplete.
 ///
 /// # Errors
 /// Returns an error if the response is malformed.

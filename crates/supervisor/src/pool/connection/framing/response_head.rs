@@ -1,4 +1,4 @@
-//! The head of a response.
+//! The parser of the head of a response.
 
 use std::mem::MaybeUninit;
 
@@ -6,16 +6,18 @@ use httparse::{Header, ParserConfig, Response, Status};
 
 use super::Malformed;
 
-/// The maximum size of a response's head in bytes. The limit is for apps that set an enormous header.
+/// The maximum size of a response's head in bytes. Only an app that sets an enormous header exceeds
+/// this limit.
 pub(in crate::pool) const MAX_HEAD_SIZE: usize = 256 << 10;
 
-/// The maximum number of header lines.
+/// The maximum number of header lines in a head.
 const MAX_LINES: usize = 1000;
 
-/// The number of header lines for which parsing needs no allocation. Few responses have more.
+/// The maximum number of header lines that are parsed without an allocation. Few responses have
+/// more.
 const FEW_LINES: usize = 64;
 
-/// The parts of a head that the connection needs.
+/// The parts of a response's head that the connection needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) struct Head {
     pub(in crate::pool) status: u16,
@@ -24,15 +26,15 @@ pub(in crate::pool) struct Head {
     pub(in crate::pool) is_reusable: bool,
 }
 
-/// The way to find the end of a body.
+/// The rule by which the end of a body is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) enum Framing {
-    /// The response has no body, whatever its headers say: a response to HEAD, and the statuses 101, 204 and
-    /// 304.
+    /// The response has no body, whatever its headers contain. This applies to responses to HEAD
+    /// requests and to the statuses 101, 204 and 304.
     None,
     /// The body has this length.
     Length(u64),
-    /// The body ends with its last chunk.
+    /// The body has the chunked transfer coding and ends with the last chunk.
     Chunked,
 }
 
@@ -46,12 +48,14 @@ pub(in crate::pool) enum RequestForm {
     Other,
 }
 
-/// Parses the head at the beginning of `bytes` and returns it with its length, or `None` if it is
-/// incomplete. The heads of interim responses before it (RFC 9110, 15.2) count as part of it. Calls `take` with
-/// the head and its lines once the head has been found valid.
+/// Parses the head at the beginning of `bytes` and returns it with its length, or `None` if the
+/// head is incomplete. The length includes the heads of interim responses before the final one (RFC
+/// 9110, 15.2). Once the head has been validated, `take` is called with the head and the header
+/// lines.
 ///
 /// # Errors
-/// Returns an error if the head is malformed or exceeds a limit, or if the framing of its body is ambiguous.
+/// Returns an error if the head is malformed or exceeds a limit, or if the framing of its body is
+/// ambiguous.
 pub(in crate::pool) fn read(
     bytes: &[u8],
     form: RequestForm,
@@ -105,8 +109,8 @@ fn head(
     form: RequestForm,
     lines: &[Header<'_>],
 ) -> Result<Head, Malformed> {
-    // A body of HTTP/1.0 without a length ends with the connection, which would look like the death of the
-    // worker.
+    // An HTTP/1.0 body without a length ends with the connection. Such an end could not be
+    // distinguished from the death of the worker, so it is rejected below.
     let mut head = Head { status, body: Framing::None, is_reusable: version == 1 && status != 101 };
     let (mut length, mut is_chunked) = (None, false);
     for header in lines {
@@ -116,7 +120,7 @@ fn head(
                 return Err(Malformed);
             }
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
-            // This decoder knows no other transfer coding.
+            // The chunked coding is the only transfer coding that is supported.
             if is_chunked
                 || version == 0
                 || !header.value.trim_ascii().eq_ignore_ascii_case(b"chunked")
@@ -139,7 +143,7 @@ fn head(
     Ok(head)
 }
 
-/// Parses a Content-Length, which consists only of digits.
+/// Parses a Content-Length, which may consist only of digits.
 fn length(value: &[u8]) -> Option<u64> {
     let value = value.trim_ascii();
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
@@ -292,7 +296,7 @@ mod tests {
         };
         assert!(good(&with(MAX_HEAD_SIZE), RequestForm::Other).is_reusable);
         assert_eq!(of(with(MAX_HEAD_SIZE + 1).as_bytes(), RequestForm::Other), Err(Malformed));
-        // A head past the limit is rejected before its end has arrived.
+        // A head that exceeds the limit is rejected before its end has arrived.
         let begun = with(MAX_HEAD_SIZE + 5);
         assert_eq!(of(&begun.as_bytes()[..MAX_HEAD_SIZE - 1], RequestForm::Other), Ok(None));
         assert_eq!(of(&begun.as_bytes()[..MAX_HEAD_SIZE], RequestForm::Other), Err(Malformed));
