@@ -266,8 +266,8 @@ impl BackendRegistry {
         self.transition(backend, &[Availability::Suspended], Availability::Ready);
     }
 
-    /// Sets the availability of a worker if it is one of `from`. A dead worker thus stays dead, and a
-    /// draining worker does not become ready.
+    /// Sets the availability of a worker if it is one of `from`. A dead worker thus stays dead, and
+    /// a draining worker does not become ready.
     fn transition(&self, backend: &Backend, from: &[Availability], to: Availability) {
         for from in from {
             let (from, to) = (*from as u8, to as u8);

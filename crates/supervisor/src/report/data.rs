@@ -16,8 +16,8 @@ pub(crate) enum Lifecycle {
     #[default]
     Starting,
     Serving,
-    /// The server shuts down and finishes its requests. Until the shutdown delay is over, the server
-    /// still accepts connections.
+    /// The server shuts down and finishes its requests. Until the shutdown delay is over, the
+    /// server still accepts connections.
     Draining,
     /// The supervisor ends the workers.
     Stopping,
