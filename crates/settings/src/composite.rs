@@ -55,7 +55,7 @@ fn compression(raw: &Raw) -> Result<Value, Rejected> {
         let number = crate::units::read(value, Kind::Bytes).filter(|number| number.is_finite());
         match (name, number, flag(value)) {
             ("level", Some(number), _) if (1.0..=9.0).contains(&number) && value.len() == 1 => {
-                level = number
+                level = number;
             }
             ("threshold", Some(number), _) => threshold = number,
             ("takeover", _, Some(is_on)) => takeover = is_on,

@@ -37,7 +37,9 @@ impl Lines {
             Value::Path(path) => add("text", path.as_os_str().as_bytes()),
             Value::List(list) => list.iter().for_each(|one| add("text", one.as_bytes())),
             Value::Paths(paths) => {
-                paths.iter().for_each(|one| add("text", one.as_os_str().as_bytes()))
+                for path in paths {
+                    add("text", path.as_os_str().as_bytes());
+                }
             }
             Value::Fields(fields) => {
                 for (field, value) in fields {
