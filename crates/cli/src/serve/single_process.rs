@@ -71,7 +71,7 @@ fn settings_for_r(
     match &serve.admin {
         Some(AdminAddress::Tcp(address)) => lines.line("admin", address.to_string().as_bytes()),
         Some(AdminAddress::Unix(path)) => {
-            lines.line("admin", &[b"unix:", path.as_os_str().as_bytes()].concat())
+            lines.line("admin", &[b"unix:", path.as_os_str().as_bytes()].concat());
         }
         None => {}
     }

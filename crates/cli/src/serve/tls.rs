@@ -62,7 +62,7 @@ pub(crate) fn reload(tls: &Tls) {
     match tls.reload() {
         Ok(()) => log_line("TLS: the certificates have been read again"),
         Err(error) => {
-            log_line(&format!("TLS: {error}. New connections keep using the previous certificate"))
+            log_line(&format!("TLS: {error}. New connections keep using the previous certificate"));
         }
     }
 }
