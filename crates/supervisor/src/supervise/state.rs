@@ -286,10 +286,10 @@ impl<'a> Supervisor<'a> {
                 }
             }
             (SupervisorCommand::More, RunState::Serving | RunState::Leaving { .. }) => {
-                self.want_more()
+                self.want_more();
             }
             (SupervisorCommand::Fewer, RunState::Serving | RunState::Leaving { .. }) => {
-                self.want_fewer()
+                self.want_fewer();
             }
             (
                 SupervisorCommand::Reload

@@ -27,7 +27,7 @@ impl Supervisor<'_> {
                 HealthVerdict::Ping(number) => worker.say(Message::Ping(number)),
                 HealthVerdict::Wait => {}
                 HealthVerdict::Stopped => {
-                    suspend(worker, "has been stopped, by a signal or a debugger")
+                    suspend(worker, "has been stopped, by a signal or a debugger");
                 }
                 HealthVerdict::Silent => suspend(worker, "does not answer"),
                 HealthVerdict::Unresponsive => {
