@@ -142,7 +142,7 @@ pub(super) static ROWS: [Setting; 11] = [
             value: Some("off"),
             ..Former::option(
                 "no_http2_websockets",
-                "it works around a faulty client or proxy, which a file says once",
+                "it is for a faulty client or proxy, and is set once, in a file",
             )
         }],
         ..HTTPS
