@@ -87,7 +87,7 @@ async fn both_sides_count_the_same_frames() {
         writer.write(b"a chunk").await.unwrap();
     }
     writer.finish().await.unwrap();
-    for expected in ["short", "a piecea piecea chunk"] {
+    for expected in ["short", "a chunka chunka chunk"] {
         assert_eq!(server.read().await.unwrap().unwrap().as_text(), Some(expected));
     }
     let (pinged, closed) = tokio::join!(
