@@ -1,5 +1,6 @@
-//! What an HTTP/2 peer may do to a server (docs/SECURITY-MODEL.md), by raw frames: the connection ends or the stream does, what is held
-//! stays bounded, and another connection is answered.
+//! Attacks by HTTP/2 clients that send raw frames (docs/SECURITY-MODEL.md). The server ends the
+//! stream or the connection, the memory that it holds stays bounded, and another connection is
+//! served.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -14,24 +15,26 @@ use crate::support::http2::{
 use crate::support::tls::{app, settings, site};
 use crate::support::{App, Handler, TEST_TIMEOUT, hello, in_own_process, wait_until};
 
-/// How much longer another connection may wait for its answer while a peer attacks, in time of the I/O thread: that of so many
-/// exchanges. Optimised, one takes it 0.1 ms at the most, so that nobody waits for 20 ms. The most is taken by frames of a byte, of
-/// which 800 are read at once: 70 exchanges.
+/// The limit of the I/O thread's processor time for a response on another connection during an
+/// attack, as a multiple of that without an attack. In an optimised build a response takes at most
+/// 0.1 ms, so no client waits for 20 ms. The slowest attack is one by frames of one byte, of which
+/// 800 are read at a time; it takes 70 times as long.
 const TIMES: u32 = 200;
 
-/// KiB by which the process, whose peers hold a few hundred, may grow while a peer attacks: what its windows and buffers take. Most
-/// attacks send or ask for several times that, if they are let; none has been seen to take 1,500.
+/// The KiB by which the process may grow during an attack, for its windows and buffers. The clients
+/// of the process hold a few hundred KiB. Most attacks send or request several times this amount if
+/// the server lets them; no attack was seen to take more than 1,500 KiB.
 const GROWTH: usize = 6 << 10;
 
-/// KiB of memory that the process has in use.
+/// Returns the KiB of memory that the process uses.
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// The time that the I/O thread has worked: whatever else the machine does, that of an exchange is what was done before it was answered.
-/// For a process with one server.
+/// Returns the processor time that the I/O thread has used. Unlike the elapsed time, it does not
+/// depend on what else the machine does. The process must have only one server.
 fn worked() -> Duration {
     let threads =
         std::fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().path());
@@ -40,24 +43,26 @@ fn worked() -> Duration {
     };
     let thread = threads.into_iter().find(|thread| is_io(thread)).expect("an I/O thread");
     let id: libc::clockid_t = thread.file_name().unwrap().to_str().unwrap().parse().unwrap();
-    // The clock of a thread of this process, as the kernel makes it of its id (linux/posix-timers.h).
+    // The clock of a thread of this process is derived from the thread's id (linux/posix-timers.h).
     let clock = (!id << 3) | 6;
-    // SAFETY: a struct of integers.
+    // SAFETY: The struct contains only integers.
     let mut time: libc::timespec = unsafe { std::mem::zeroed() };
-    // SAFETY: a struct of this function's.
+    // SAFETY: The pointer is that of a local variable.
     assert_eq!(unsafe { libc::clock_gettime(clock, &raw mut time) }, 0);
     Duration::new(u64::try_from(time.tv_sec).unwrap(), u32::try_from(time.tv_nsec).unwrap())
 }
 
-/// What the I/O thread worked until an exchange over a connection that is open was answered.
+/// Returns the processor time that the I/O thread uses until it has responded on an open
+/// connection.
 fn exchange(other: &mut crate::support::Client) -> Duration {
     let began = worked();
     assert_eq!(other.get("/").status, 200);
     worked().saturating_sub(began)
 }
 
-/// Lets a peer attack until it has said what it has, while another connection is asked all the time: it is answered within a bound
-/// relative to that of an idle server, and the memory stays as it was. For a test that is [alone].
+/// Runs an attack, and sends requests on another connection until the attack ends. Asserts that the
+/// responses are not much slower than on an idle server, and that memory stays bounded. The calling
+/// test must run in its own process.
 pub(crate) fn beside<T: Send + 'static>(
     app: &App,
     attack: impl FnOnce(Peer) -> T + Send + 'static,
@@ -74,7 +79,8 @@ pub(crate) fn beside<T: Send + 'static>(
     }
     let growth = most - before;
     println!("the process has grown by {growth} KiB");
-    // The address sanitizer keeps what has been freed for a while, so memory says nothing under it (`scripts/soundness`).
+    // The address sanitizer keeps freed memory for a while, so memory use has no meaning under it
+    // (`scripts/soundness`).
     let is_sanitized = std::env::var_os("ASAN_OPTIONS").is_some();
     assert!(growth < GROWTH || is_sanitized, "{growth} KiB");
     println!("another waited for {worst:?} of work, and for {idle:?} while nobody attacked");
@@ -82,7 +88,8 @@ pub(crate) fn beside<T: Send + 'static>(
     attacking.join().unwrap()
 }
 
-/// An application that keeps requests until it is told to answer.
+/// Returns an application that keeps requests until it receives a message, and then responds to all
+/// of them.
 pub(crate) fn keeping(limits: Limits) -> (App, Sender<()>, Receiver<()>) {
     let (answer, told) = channel();
     let (came, comes) = channel();
@@ -144,14 +151,15 @@ fn requests_that_are_reset_when_the_application_has_them() {
         peer.reset(stream);
         stream += 2;
     }
-    // No stream is open, and the application has as many requests as one peer may have: the next is refused, to be tried again.
+    // No stream is open, but the application still has as many requests as a connection may have.
+    // The next request is refused with a code that allows a retry.
     peer.ask(stream, GET);
     assert_eq!(peer.outcome(stream), Heard::Reset(code::REFUSED_STREAM));
-    // Another peer is not concerned.
+    // Another connection is not affected.
     let mut other = Peer::new(&app);
     other.ask(1, &get("/plain"));
     assert_eq!(other.outcome(1), Heard::Status(200));
-    // When it has given them back there is room again.
+    // Once the application has responded, the connection can send requests again.
     answer.send(()).unwrap();
     other.ask(3, &get("/plain"));
     assert_eq!(other.outcome(3), Heard::Status(200));
@@ -244,7 +252,7 @@ fn heads_that_are_too_large() {
         }
         peer.outcome(stream)
     };
-    // Lines cost 32 bytes beside their own, so few bytes may be too much.
+    // Each line counts with 32 additional bytes, so that many short lines exceed the limit.
     assert_eq!(ask(1, &lines(190, "b")), Heard::Status(200));
     assert_eq!(ask(3, &lines(210, "b")), Heard::Status(431));
     assert_eq!(ask(5, &lines(1000, "b")), Heard::Status(431));
@@ -256,7 +264,8 @@ fn heads_that_are_too_large() {
     );
 }
 
-/// A line on the wire of one byte, which refers to a table of headers, costs what it stands for: RFC 9113, 10.5.1.
+/// A line that takes one byte on the wire, because it refers to the header table, counts with the
+/// size of what it refers to (RFC 9113, 10.5.1).
 #[test]
 fn a_line_of_one_byte_counts_as_what_it_stands_for() {
     if !in_own_process!() {
@@ -264,7 +273,7 @@ fn a_line_of_one_byte_counts_as_what_it_stands_for() {
     }
     let app = app(Limits::default(), hello);
     let goodbye = beside(&app, |mut peer| {
-        // A field of 4,000 bytes into the table, and then references to it.
+        // Adds a field of 4,000 bytes to the header table; the next head refers to the field.
         let mut fields = block(GET);
         fields.extend_from_slice(&[0x40, 1, b'a', 0x7F, 0xA1, 0x1E]);
         fields.extend_from_slice(&[b'b'; 127 + 0x21 + 0x1E * 128]);
@@ -281,7 +290,7 @@ fn a_line_of_one_byte_counts_as_what_it_stands_for() {
 fn the_table_of_headers_does_not_grow_past_what_was_agreed_on() {
     let app = app(Limits::default(), hello);
     let mut peer = Peer::new(&app);
-    // An update of the table's size to 5,000.
+    // The block begins with an update of the table size to 5,000.
     let fields = [&[0x3F, 0xE9, 0x26][..], &block(GET)].concat();
     peer.send(frame(kind::HEADERS, END_HEADERS | END_STREAM, 1, &fields));
     assert!(matches!(peer.goodbye(), Some(code::COMPRESSION_ERROR | code::PROTOCOL_ERROR)));
@@ -289,7 +298,8 @@ fn the_table_of_headers_does_not_grow_past_what_was_agreed_on() {
 
 #[test]
 fn heads_that_are_held_are_charged() {
-    // A fifth of 10 MiB, of which each connection has 80 KiB and each stream 32.
+    // The share of connections is a fifth of 10 MiB. A connection takes 80 KiB of it, and each
+    // stream 32 KiB.
     let limits = Limits { max_client_memory: Some(10 << 20), ..Limits::default() };
     let app = app(limits, hello);
     let room = 2 << 20;
@@ -365,7 +375,7 @@ fn frames_that_carry_nothing() {
         return;
     }
     let app = app(Limits::default(), hello);
-    // Of a type that there is not: RFC 9113, 4.1, has them ignored.
+    // The frames have an unknown type, which RFC 9113 (4.1) requires endpoints to ignore.
     let unknown = beside(&app, |mut peer| {
         let large = frame(0x77, 0, 0, &[0; 16 << 10]);
         let mut sent = 0;
@@ -374,12 +384,13 @@ fn frames_that_carry_nothing() {
         }
         (sent, peer.goodbye())
     });
-    // Who goes on sending for long does not see why.
+    // A client that keeps sending may not receive the reason.
     assert!(matches!(unknown.1, None | Some(code::ENHANCE_YOUR_CALM)), "{unknown:?}");
     wait_until("it is reported", || app.server.reports().count(Rejection::Http2) == 1);
-    // What the system holds, and what is read so that the peer sees why, included.
+    // The limits include what the system buffers, and what the server reads so that the client can
+    // receive the reason.
     assert!((8 << 20..48 << 20).contains(&unknown.0), "{unknown:?}");
-    // As many pings as a client of days sends are answered, and so are settings.
+    // A client may send as many pings as one that is connected for days, and also settings.
     let mut peer = Peer::new(&app);
     for round in 0..20 {
         peer.send(frame(kind::PING, 0, 0, &[round; 8]).repeat(50));
@@ -400,7 +411,7 @@ fn a_peer_that_pings_and_does_not_read_is_not_read_either() {
     let app = app(Limits::default(), hello);
     let before = beside(&app, |mut peer| {
         let pings = frame(kind::PING, 0, 0, &[7; 8]).repeat(1000);
-        // What is not taken any more waits in the system.
+        // Pings that the server does not read stay in the system's buffers.
         let (done, sent) = channel();
         std::thread::spawn(move || {
             let mut all = 0;
@@ -436,7 +447,7 @@ fn settings_without_end() {
         (acknowledged, peer.goodbye())
     });
     assert_eq!(goodbye, Some(code::ENHANCE_YOUR_CALM));
-    // 8 MiB and what was on its way.
+    // The expected number corresponds to 8 MiB and the frames that were in transit.
     assert!((650..1500).contains(&acknowledged), "{acknowledged}");
 }
 
@@ -447,21 +458,21 @@ fn windows_past_their_end() {
         exchange.begin_response(200);
         exchange.set_response_body(&vec![b'a'; 100_000]);
     });
-    // Of a stream: it ends, and the connection goes on.
+    // If the window of a stream overflows, the stream ends and the connection continues.
     let mut peer = Peer::new(&app);
     peer.ask(1, GET);
     assert_eq!(peer.outcome(1), Heard::Status(200));
     peer.heard.retain(|frame| frame.kind != kind::HEADERS);
-    // All of it has been used, so that one is not yet too much.
+    // The response has used the whole window, so that only the second update makes it overflow.
     peer.send(frame(kind::WINDOW_UPDATE, 0, 1, &MOST.to_be_bytes()).repeat(2));
     assert_eq!(peer.outcome(1), Heard::Reset(code::FLOW_CONTROL_ERROR));
     peer.ask(3, GET);
     assert_eq!(peer.outcome(3), Heard::Status(200));
-    // Of the connection, by an update and by a setting.
+    // The window of the connection may overflow by an update or by a setting.
     peer.send(frame(kind::WINDOW_UPDATE, 0, 0, &MOST.to_be_bytes()).repeat(2));
     assert_eq!(peer.goodbye(), Some(code::FLOW_CONTROL_ERROR));
     let mut peer = Peer::with(&app, &setting(4, MOST + 1));
-    // RFC 9113, 6.5.2, has the first.
+    // RFC 9113 (6.5.2) requires the first of the two codes.
     assert!(matches!(peer.goodbye(), Some(code::FLOW_CONTROL_ERROR | code::PROTOCOL_ERROR)));
     wait_until("all is given back", || app.server.budget().used(Share::Replies) == 0);
 }
@@ -476,7 +487,7 @@ fn a_window_that_is_never_opened() {
     let mut peer = Peer::with(&app, &setting(4, 0));
     peer.ask(1, GET);
     assert_eq!(peer.outcome(1), Heard::Status(200));
-    // It is given up, and the connection goes on.
+    // The stream is given up, and the connection continues.
     peer.heard.retain(|frame| frame.kind != kind::HEADERS);
     assert_eq!(peer.outcome(1), Heard::Reset(code::CANCEL));
     peer.ask(3, &ordinary("HEAD", "/"));
@@ -500,7 +511,7 @@ fn a_window_that_is_opened_byte_by_byte() {
     let began = Instant::now();
     while began.elapsed() < TEST_TIMEOUT {
         peer.send(frame(kind::WINDOW_UPDATE, 0, 1, &1u32.to_be_bytes()));
-        // Each byte comes in a frame of its own, until there is no more.
+        // Each byte arrives in a frame of its own, until the end of the body.
         match peer.frame() {
             Some(Frame { kind: kind::RST_STREAM, payload, .. }) => {
                 assert_eq!(payload, code::CANCEL.to_be_bytes());
@@ -528,7 +539,7 @@ fn streams_past_the_limit_are_refused() {
         peer.ask(2 * at + 1, GET);
         assert_eq!(peer.outcome(2 * at + 1), Heard::Reset(code::REFUSED_STREAM));
     }
-    // Who goes on is sent off.
+    // A client that goes on is disconnected.
     for at in 20..400 {
         if !peer.try_send(frame(kind::HEADERS, END_HEADERS | END_STREAM, 2 * at + 1, &block(GET))) {
             break;
@@ -565,7 +576,7 @@ fn a_connection_without_a_stream_is_closed_after_its_time() {
     peer.ask(1, GET);
     assert_eq!(peer.outcome(1), Heard::Status(200));
     let began = Instant::now();
-    // Pings are no use of it.
+    // Pings do not extend the time.
     while began.elapsed() < TEST_TIMEOUT {
         if !peer.try_send(frame(kind::PING, 0, 0, &[7; 8])) || peer.frame_of(kind::PING).is_none() {
             break;
@@ -592,7 +603,7 @@ fn a_body_that_stops_is_given_up() {
 
 #[test]
 fn bodies_that_are_not_read_are_held_within_their_window() {
-    // The application looks at heads, and takes its time.
+    // The application gets heads first, and delays its decision.
     let (came, comes) = channel();
     let mut kept = Vec::new();
     let handler: Handler = Box::new(move |_, event| {
@@ -609,14 +620,15 @@ fn bodies_that_are_not_read_are_held_within_their_window() {
         peer.begin(2 * at + 1, &post("/"));
         comes.recv_timeout(TEST_TIMEOUT).expect("the head");
     }
-    // What may come is charged before it does: a window of the connection's at the most.
+    // The bytes that may arrive are charged in advance: at most the window of the connection.
     assert_eq!(app.server.budget().used(Share::Requests), 1 << 20);
     for at in 0..4u32 {
         for _ in 0..16 {
             peer.send(frame(kind::DATA, 0, 2 * at + 1, &[7; 16 << 10]));
         }
     }
-    // Nothing is granted for what is not read: the next byte breaks the rules.
+    // The server grants no further window for bytes that it has not read, so that the next byte
+    // violates the protocol.
     peer.send(frame(kind::DATA, 0, 9, &[7; 1]));
     assert_eq!(peer.goodbye(), Some(code::FLOW_CONTROL_ERROR));
     drop(peer);

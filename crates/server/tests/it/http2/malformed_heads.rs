@@ -1,4 +1,4 @@
-//! Heads over HTTP/2 that mean two things, or nothing (RFC 9113, 8.1 to 8.3).
+//! HTTP/2 request heads that are ambiguous or invalid (RFC 9113, 8.1 to 8.3).
 
 use rookery_exchange::Exchange;
 use rookery_server::Limits;
@@ -9,7 +9,7 @@ use crate::support::http2::{
 };
 use crate::support::tls::app;
 
-/// Shows the head, as the application has it.
+/// Responds with the head that the application got.
 fn show(exchange: &mut Exchange) {
     let mut text = exchange.path().to_vec();
     for line in exchange.headers() {
@@ -19,17 +19,17 @@ fn show(exchange: &mut Exchange) {
     exchange.set_response_body(&text);
 }
 
-/// The ordinary head with lines more.
+/// Returns an ordinary head with additional lines.
 fn with<'a>(lines: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     [GET, lines].concat()
 }
 
-/// The ordinary head with another value of a field.
+/// Returns an ordinary head in which a field has another value.
 fn but<'a>(name: &str, value: &'a str) -> Vec<(&'a str, &'a str)> {
     GET.iter().map(|field| if field.0 == name { (field.0, value) } else { *field }).collect()
 }
 
-/// The ordinary head without a field.
+/// Returns an ordinary head without one of its fields.
 fn without(name: &str) -> Vec<(&'static str, &'static str)> {
     GET.iter().copied().filter(|field| field.0 != name).collect()
 }
@@ -43,7 +43,7 @@ fn what_means_two_things_is_refused() {
     let app = app(Limits::default(), show);
     let rows = [
         (GET.to_vec(), FINE, "an ordinary one"),
-        // Names and values.
+        // Names and values of fields.
         (with(&[("X-Upper", "a")]), GOES, "upper case in a name"),
         (with(&[("a b", "a")]), GOES, "a space in a name"),
         (with(&[("a:b", "a")]), GOES, "a colon in a name"),
@@ -56,7 +56,7 @@ fn what_means_two_things_is_refused() {
         (with(&[("a", " b")]), BAD, "a space before a value"),
         (with(&[("a", "b\t")]), BAD, "a tab behind a value"),
         (with(&[("a", "")]), FINE, "an empty value"),
-        // What is about one connection.
+        // Fields that concern only one connection.
         (with(&[("connection", "close")]), RESET, "Connection"),
         (with(&[("transfer-encoding", "chunked")]), RESET, "Transfer-Encoding"),
         (with(&[("upgrade", "websocket")]), RESET, "Upgrade"),
@@ -64,7 +64,7 @@ fn what_means_two_things_is_refused() {
         (with(&[("proxy-connection", "close")]), RESET, "Proxy-Connection"),
         (with(&[("te", "gzip")]), RESET, "TE"),
         (with(&[("te", "trailers")]), FINE, "TE: trailers"),
-        // Lengths.
+        // Lengths of bodies.
         (with(&[("content-length", "5")]), RESET, "a length, and no body"),
         (with(&[("content-length", "0")]), FINE, "no length, and no body"),
         (
@@ -99,7 +99,7 @@ fn what_means_two_things_is_refused() {
             BAD,
             "neither path nor authority",
         ),
-        // The rest of what is about the request.
+        // Other pseudo-header fields.
         (but(":scheme", "http"), FINE, "another scheme, which nobody asks"),
         (without(":scheme"), RESET, "no scheme"),
         (without(":method"), RESET, "no method"),
@@ -114,7 +114,7 @@ fn what_means_two_things_is_refused() {
         let mut peer = Peer::new(&app);
         peer.ask(1, &fields);
         let found = peer.outcome(1);
-        // Where h2 ends a stream, or the connection, it may be stricter than is asked of it.
+        // h2 may end the stream or the connection where the expectation is only a rejection.
         let is_as_strict = expected == RESET && found == GOES;
         assert!(found == expected || is_as_strict, "{what}: {found:?}, not {expected:?}");
         if !matches!(found, Heard::Goaway(_)) {
@@ -139,7 +139,7 @@ fn a_body_has_the_length_that_was_told() {
         peer.ask(3, GET);
         assert_eq!(peer.outcome(3), Heard::Status(200));
     }
-    // The application has had the first alone.
+    // The application got only the first four requests.
     assert_eq!(app.requests(), 4);
 }
 
@@ -175,7 +175,8 @@ fn crumbs_of_cookies_count_as_lines_do() {
     const SAID: u8 = 0xA0;
     let app = app(Limits::default(), show);
     let mut peer = Peer::new(&app);
-    // An entry of the static table, a Cookie that says nothing: a byte on the wire, and 38 as RFC 9113 (6.5.2) counts.
+    // Each line is an entry of the static table, a Cookie without a value. It takes one byte on the
+    // wire, and counts as 38 bytes (RFC 9113, 6.5.2).
     for (stream, crumbs, expected) in [
         (1, 300, Heard::Status(200)),
         (3, 900, Heard::Status(431)),
@@ -186,7 +187,7 @@ fn crumbs_of_cookies_count_as_lines_do() {
         assert_eq!(peer.outcome(stream), expected, "{crumbs}");
     }
     assert_eq!(app.requests(), 1);
-    // And of our own limit, before they are one line.
+    // The server's own limit of lines applies before the lines are joined.
     let app = crate::support::tls::app(Limits { max_headers: 100, ..Limits::default() }, show);
     let mut peer = Peer::new(&app);
     for (stream, crumbs, status) in [(1, 90, 200), (3, 110, 431)] {
@@ -195,7 +196,8 @@ fn crumbs_of_cookies_count_as_lines_do() {
     }
 }
 
-/// A table of so many names would be more than `http::HeaderMap` holds, which panics.
+/// A table for this number of names would exceed what `http::HeaderMap` can hold, and it would
+/// panic.
 #[test]
 fn names_without_end() {
     let app = app(Limits::default(), show);

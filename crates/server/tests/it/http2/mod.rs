@@ -1,4 +1,4 @@
-//! HTTP/2.
+//! HTTP/2, by a client that sends raw frames and by the client of the crate h2.
 
 pub(crate) mod attacks;
 mod malformed_heads;

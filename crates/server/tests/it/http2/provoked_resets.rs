@@ -1,4 +1,5 @@
-//! What peers provoke over HTTP/2: resets that are the server's own (CVE-2025-8671), and frames that cost them next to nothing.
+//! Frames by which an HTTP/2 client makes the server reset streams (CVE-2025-8671), and frames that
+//! cost the client next to nothing.
 
 use std::time::Duration;
 
@@ -13,13 +14,13 @@ use crate::support::{TEST_TIMEOUT, hello, in_own_process, wait_until};
 
 const MOST: u32 = (1 << 31) - 1;
 
-// Frames for which the server itself ends a stream that waits for its answer, or the connection.
+// The following frames make the server end the connection, or a stream that waits for its response.
 
 fn window_past_its_end(stream: u32) -> Vec<u8> {
     frame(kind::WINDOW_UPDATE, 0, stream, &MOST.to_be_bytes()).repeat(2)
 }
 
-/// A frame about a stream.
+/// A function that makes a frame for a stream.
 type Frame = fn(u32) -> Vec<u8>;
 
 fn window_update_of_nothing(stream: u32) -> Vec<u8> {
@@ -39,7 +40,7 @@ fn what_the_server_resets_counts_while_the_application_has_it() {
     let frames: [(Frame, _, _); 4] = [
         (window_past_its_end, "a window past its end", false),
         (stream_that_depends_on_itself, "a stream that depends on itself", false),
-        // For these h2 ends the connection, as it may (RFC 9113, 5.4.2).
+        // h2 ends the connection for these frames, which RFC 9113 (5.4.2) allows.
         (window_update_of_nothing, "a window update of nothing", true),
         (data_behind_the_end, "data behind the end", true),
     ];
@@ -52,7 +53,7 @@ fn what_the_server_resets_counts_while_the_application_has_it() {
             if !peer.try_send(frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, &block(GET))) {
                 break;
             }
-            // The last one does not come.
+            // The last request may not be served any more.
             let comes_surely = at < if ends_all { 1 } else { 20 };
             if comes
                 .recv_timeout(if comes_surely { TEST_TIMEOUT } else { Duration::from_secs(1) })
@@ -65,7 +66,7 @@ fn what_the_server_resets_counts_while_the_application_has_it() {
             }
         }
         assert_eq!(app.requests(), if ends_all { 1 } else { 20 }, "{what}");
-        // Another peer has room of its own.
+        // Another connection is not limited by this one.
         let mut other = Peer::new(&app);
         other.ask(1, &get("/plain"));
         assert_eq!(other.outcome(1), Heard::Status(200), "{what}");
@@ -142,7 +143,7 @@ fn small_frames_that_carry_nothing() {
             }
             (sent, peer.goodbye())
         });
-        // Who goes on sending for long does not see why.
+        // A client that keeps sending may not receive the reason.
         assert!(matches!(goodbye, None | Some(code::ENHANCE_YOUR_CALM)), "{what}: {goodbye:?}");
         assert!((8 << 20..48 << 20).contains(&sent), "{what}: {sent}");
         wait_until("it is reported", || {

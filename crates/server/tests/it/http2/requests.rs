@@ -1,4 +1,4 @@
-//! HTTP/2 over TLS: what a client gets is what it gets over HTTP/1.1.
+//! Requests over HTTP/2. Clients get the same responses as over HTTP/1.1.
 
 use std::fs;
 use std::process::Command;
@@ -22,7 +22,7 @@ use crate::support::http2::{
 use crate::support::tls::{app, settings, site};
 use crate::support::{App, Handler, TEST_TIMEOUT, echo, hello, wait_until};
 
-/// Answers with what it was sent.
+/// Responds with the request.
 fn mirror(exchange: &mut Exchange) {
     let body: Vec<u8> = exchange.body().segments().collect::<Vec<_>>().concat();
     let length = exchange.body().len().to_string();
@@ -50,7 +50,8 @@ fn requests_and_replies_of_all_sizes() {
         assert!(answer.body == body && answer.header("date").is_some());
         assert_eq!(answer.header("connection"), None);
     }
-    // A reply is let go when it has been written, which its client may see first.
+    // The memory of a response is released once it was written, which may be after the client has
+    // read the response.
     let used = |share| app.server.budget().used(share);
     wait_until("nothing is held", || used(Share::Requests) == 0 && used(Share::Replies) == 0);
 }
@@ -71,7 +72,8 @@ fn a_large_upload_goes_to_a_file() {
 #[test]
 fn a_body_that_is_too_large_is_answered_before_it_has_come() {
     let app = app(Limits { max_body_size: 100_000, ..Limits::default() }, hello);
-    // By its length, and by what comes of it: the answer, and that the rest is not wanted (RFC 9113, 8.1).
+    // A body is rejected by its announced length. The client gets the response, and the information
+    // that the rest of the body is not needed (RFC 9113, 8.1).
     let mut peer = Peer::new(&app);
     peer.begin(1, &[&post("/")[..], &[("content-length", "1000000")]].concat());
     assert_eq!(peer.outcome(1), Heard::Status(413));
@@ -111,7 +113,7 @@ fn a_client_that_waits_for_100_hears_it_when_the_body_is_wanted() {
     let expect = [("expect", "100-continue"), ("content-length", "5")];
     let mut peer = Peer::new(&app_heads);
     peer.begin(1, &[&post("/")[..], &expect].concat());
-    // 100 is no status of the static table: it is written out.
+    // The status 100 is not in the static table, so it is a literal.
     let interim = peer.frame_of(kind::HEADERS).unwrap();
     assert_eq!(interim.flags & END_STREAM, 0);
     assert!(interim.payload[0] & 0xF0 != 0x80, "{interim:?}");
@@ -164,7 +166,7 @@ fn files_ranges_conditions_and_compression() {
     let get = |path: &str, headers: &[(&str, &str)]| {
         client.request(to("GET", path, headers).body(Vec::new()).unwrap()).unwrap()
     };
-    // Twice: read, and then from memory.
+    // The first response is read from the disk, and the second one comes from memory.
     for _ in 0..2 {
         let small = get("/small.txt", &[]);
         assert_eq!((small.status, &small.body[..]), (200, &b"small"[..]));
@@ -190,8 +192,8 @@ fn files_ranges_conditions_and_compression() {
     assert_eq!(get("/none.txt", &[]).status, 404);
 }
 
-/// Answers each request with a stream: `/pull` is asked for pieces of 10,000 bytes, of which there are a hundred; of `/push` one comes,
-/// and what follows is the test's.
+/// Returns an application that responds with streams. `/pull` is pulled, and has a hundred chunks
+/// of 10,000 bytes. `/push` gets one chunk, and the test sends what follows.
 fn pieces(limits: Limits) -> (App, std::sync::mpsc::Receiver<u64>) {
     let (opened, opens) = channel();
     let mut counts = std::collections::HashMap::new();
@@ -214,7 +216,8 @@ fn pieces(limits: Limits) -> (App, std::sync::mpsc::Receiver<u64>) {
                     is_pushing: false,
                 });
                 if path == b"/cut" {
-                    // When the head has left with the piece: before that it would be a 500.
+                    // The head must have been sent with the chunk, because before that the response
+                    // would become a 500.
                     link.flush();
                     std::thread::sleep(Duration::from_millis(200));
                     link.send(Down::AbortStream {
@@ -260,12 +263,13 @@ fn replies_in_pieces() {
     opens.recv_timeout(TEST_TIMEOUT).unwrap();
     app.await_event("departed Done");
     let cut = client.get("/cut");
-    // What came before is there, and that it is not whole as well.
+    // The client gets the first chunk, and notices that the body is incomplete.
     assert!(!cut.is_whole && cut.body == b"first", "{cut:?}");
     app.await_event("departed Error");
 }
 
-/// While there is more, a compressor gives nothing of what compresses to nearly nothing: no write tells that it has left.
+/// A compressor produces no output for a long time if the input compresses to nearly nothing.
+/// Chunks must nevertheless count as written.
 #[test]
 fn pieces_that_wait_and_compress_to_nothing_arrive() {
     const PIECES: usize = 40;
@@ -278,7 +282,7 @@ fn pieces_that_wait_and_compress_to_nothing_arrive() {
         exchange.set_response_stream(stream.clone());
         let id = exchange.id();
         link.send(Down::Respond(exchange));
-        // All of them are there before the first is taken.
+        // All chunks are queued before the server takes the first.
         for _ in 0..PIECES {
             stream.flow.admit(20_000);
             let payload = Payload::Pooled(vec![b'a'; 20_000]);
@@ -301,7 +305,7 @@ fn pieces_that_wait_and_compress_to_nothing_arrive() {
 #[test]
 fn who_does_not_take_a_stream_is_not_asked_for_more_of_it() {
     let (app, opens) = pieces(Limits::default());
-    // No window: what the application has given waits.
+    // The client's window is 0, so that the application's chunks wait.
     let mut peer = Peer::with(&app, &setting(4, 0));
     peer.ask(1, &get("/pull"));
     opens.recv_timeout(TEST_TIMEOUT).unwrap();
@@ -310,7 +314,8 @@ fn who_does_not_take_a_stream_is_not_asked_for_more_of_it() {
     let wants = || app.log.lock().unwrap().iter().filter(|line| *line == "want").count();
     let asked = wants();
     assert!(asked as u64 * 10_000 <= 2 * PULL_HIGH_MARK as u64, "{asked}");
-    // Another stream of the connection is served meanwhile, and this one when it is taken.
+    // Another stream of the connection is served meanwhile, and the first one continues when the
+    // client opens its window.
     peer.ask(3, &ordinary("HEAD", "/pull"));
     assert_eq!(peer.outcome(3), Heard::Status(200));
     peer.send(frame(kind::WINDOW_UPDATE, 0, 1, &2_000_000u32.to_be_bytes()));
@@ -358,7 +363,7 @@ fn a_drain_says_goodbye_and_serves_what_has_begun() {
     for peer in [&mut idle, &mut busy] {
         let goaway = peer.frame_of(kind::GOAWAY).expect("GOAWAY");
         assert_eq!(goaway.payload[4..8], code::NO_ERROR.to_be_bytes());
-        // It is asked whether it has heard.
+        // The server pings the client to find out whether it has received the GOAWAY.
         let ping = peer.frame_of(kind::PING).expect("PING");
         peer.send(frame(kind::PING, 1, 0, &ping.payload));
     }
@@ -380,7 +385,7 @@ fn a_peer_that_never_hears_of_the_end_is_closed_all_the_same() {
     assert_eq!(peer.goodbye(), Some(code::NO_ERROR));
 }
 
-/// Lines of a log.
+/// An access log in memory.
 #[derive(Debug, Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -409,7 +414,7 @@ fn the_access_log_names_the_protocol() {
     app.server.set_access_log(Some(Arc::new(log)));
     Two::new(&app).get("/two?a=b");
     app.secure().get("/one");
-    // One that is refused has its line as well.
+    // A refused request has a line in the log as well.
     let mut peer = Peer::new(&app);
     peer.ask(1, &get("*"));
     assert_eq!(peer.outcome(1), Heard::Status(400));

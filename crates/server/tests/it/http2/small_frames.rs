@@ -16,13 +16,14 @@ use crate::support::http2::{END_STREAM, GET, Heard, Peer, frame, kind, post};
 use crate::support::tls::{settings, site};
 use crate::support::{App, echo, hello, masked_frame, wait_until};
 
-/// Bytes of a DATA frame's payload. The frames of a stream's window exceed h2's budget four times.
+/// The payload of each DATA frame in bytes. The frames that fit into the window of a stream exceed
+/// h2's budget four times.
 const SMALL: usize = 32;
 
-/// Bytes that fit into the window of a stream.
+/// The bytes that fit into the window of a stream.
 const WINDOW: usize = 240 << 10;
 
-/// `bytes` in DATA frames of [`SMALL`] bytes.
+/// Splits `bytes` into DATA frames of [`SMALL`] bytes.
 fn in_small_frames(stream: u32, bytes: &[u8]) -> Vec<u8> {
     bytes.chunks(SMALL).flat_map(|chunk| frame(kind::DATA, 0, stream, chunk)).collect()
 }
@@ -48,7 +49,7 @@ fn small_frames_wait_for_a_websocket_application_that_is_slow() {
     for _ in 0..count {
         sockets.peer.send(in_small_frames(1, &masked_frame(0x82, &message)));
     }
-    // The frames before the acknowledgement of this ping have been read.
+    // The acknowledgement of the ping shows that the server has read all frames before it.
     sockets.peer.send(frame(kind::PING, 0, 0, b"8 octets"));
     assert!(sockets.peer.frame_of(kind::PING).is_some(), "the connection is still open");
     go.send(()).unwrap();
@@ -66,7 +67,7 @@ fn small_frames_of_a_body_wait_for_the_application_that_receives_it() {
     peer.begin(1, &post("/"));
     peer.send(in_small_frames(1, &vec![1; WINDOW]));
     wait_until("the application has its first chunks", || rules.held().len() > 1);
-    // The frames before the acknowledgement of this ping have been read.
+    // The acknowledgement of the ping shows that the server has read all frames before it.
     peer.send(frame(kind::PING, 0, 0, b"8 octets"));
     assert!(peer.frame_of(kind::PING).is_some(), "the connection is still open");
     std::thread::sleep(Duration::from_millis(200));

@@ -1,4 +1,5 @@
-//! How streams, and connections of them, end: whose ends the application is told of, and that nothing of them is left.
+//! The ends of HTTP/2 streams and connections: which ends the application is notified of, and that
+//! all memory is released.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
@@ -14,7 +15,7 @@ use crate::support::http2::{
 use crate::support::tls::{app, settings, site};
 use crate::support::{App, Handler, TEST_TIMEOUT, hello, wait_until};
 
-/// What a peer says that takes everything at once, as far as HTTP/2 goes.
+/// Connects a client whose flow control never stops the server.
 fn greedy(app: &App) -> Peer {
     let mut peer = Peer::with(app, &setting(4, 1 << 20));
     peer.send(frame(kind::WINDOW_UPDATE, 0, 0, &(1u32 << 30).to_be_bytes()));
@@ -29,12 +30,12 @@ fn replies_that_h2_has_whole_end_with_their_connection() {
     });
     let mut peer = greedy(&app);
     peer.shrink_receive_buffer();
-    // More than the systems take of a peer that does not read.
+    // The responses exceed what the systems buffer for a client that does not read.
     for at in 0..200 {
         peer.ask(2 * at + 1, GET);
     }
     wait_until("some have been answered", || app.requests() >= 90);
-    // So that the last of them have been handed over.
+    // Waits until the application has got the last requests.
     std::thread::sleep(Duration::from_millis(300));
     drop(peer);
     wait_until("the connection has gone", || app.listener().connections() == 0);
@@ -79,7 +80,7 @@ fn a_drain_waits_for_a_slow_stream_and_says_goodbye_before() {
     assert_eq!(goaway.payload[4..8], code::NO_ERROR.to_be_bytes());
     let ping = peer.frame_of(kind::PING).expect("PING");
     peer.send(frame(kind::PING, 1, 0, &ping.payload));
-    // The last one names the last stream that is served.
+    // The last GOAWAY frame names the last stream that is served.
     let goaway = peer.frame_of(kind::GOAWAY).expect("GOAWAY");
     assert_eq!(goaway.payload[..4], 1u32.to_be_bytes());
     std::thread::sleep(Duration::from_millis(100));
@@ -92,7 +93,7 @@ fn a_drain_waits_for_a_slow_stream_and_says_goodbye_before() {
 
 #[test]
 fn a_stop_does_not_wait_for_who_has_nothing_under_way() {
-    // A peer that does not read would be waited for for as long.
+    // A client that does not read would delay the end by this time.
     let limits = Limits {
         stop_timeout: TEST_TIMEOUT * 10,
         ws_close_timeout: TEST_TIMEOUT * 10,
@@ -141,7 +142,8 @@ fn a_body_comes_in_pieces() {
         assert_eq!(peer.data(stream), b"6 597");
     }
     assert_eq!(ends(&app), ["body ended Done"; 2]);
-    // The application deals with none: no more is granted than is read ahead, and a window.
+    // The application does not consume the body, so that the server grants only what it reads ahead
+    // and a window.
     rules.holds.store(true, Ordering::Relaxed);
     peer.begin(5, &post("/"));
     let mut sent = 0u32;
@@ -149,11 +151,11 @@ fn a_body_comes_in_pieces() {
         peer.send(frame(kind::DATA, 0, 5, &[1; 16 << 10]));
         sent += 16 << 10;
     }
-    // Given up in the middle, the application is told so.
+    // The client cancels the body, and the application is notified.
     peer.reset(5);
     app.await_event("body ended Client");
     assert_eq!(ends(&app).len(), 3);
-    // And when the connection goes.
+    // The application is also notified when the connection ends.
     peer.begin(7, &post("/"));
     peer.send(frame(kind::DATA, 0, 7, b"abcd"));
     app.await_event("body 4");
@@ -170,13 +172,15 @@ fn what_is_ahead_of_the_application_is_bounded() {
     let app = receiving_at(Limits::default(), &rules, site(settings(&["localhost"])));
     let mut peer = Peer::new(&app);
     peer.begin(1, &post("/"));
-    // What it is read ahead, its window, and what is granted to it before that is known.
+    // The client may send what the server reads ahead, the window, and what the server grants
+    // before it notices.
     let (mut granted, mut sent) = (256u64 << 10, 0);
     while sent < granted.min(4 << 20) {
         let len = (granted - sent).min(16 << 10);
         peer.send(frame(kind::DATA, 0, 1, &vec![1; usize::try_from(len).unwrap()]));
         sent += len;
-        // Everything that the server says about that comes before the answer to a ping.
+        // The acknowledgement of the ping shows that the client has received everything that the
+        // server has sent before it.
         peer.send(frame(kind::PING, 0, 0, &[7; 8]));
         assert!(peer.frame_of(kind::PING).is_some());
         for update in std::mem::take(&mut peer.heard) {
@@ -204,7 +208,7 @@ fn a_reply_without_a_body_has_none() {
     for (stream, path, status) in [
         (1, "/204", 204),
         (3, "/304", 304),
-        // None ends with these: hyper answers the same.
+        // The status cannot end a response, so that hyper sends a 500 over HTTP/1.1 as well.
         (5, "/100", 500),
         (7, "/101", 500),
         (9, "/103", 500),
@@ -217,7 +221,7 @@ fn a_reply_without_a_body_has_none() {
     peer.ask(15, &head);
     assert_eq!(peer.outcome(15), Heard::Status(200));
     assert_eq!(peer.data(15), b"");
-    // One that comes with a body, which nobody wants.
+    // The head is followed by a body that the server does not need.
     peer.begin(17, &head);
     peer.send(frame(kind::DATA, END_STREAM, 17, b"body"));
     assert_eq!(peer.outcome(17), Heard::Status(200));

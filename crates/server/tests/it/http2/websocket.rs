@@ -1,4 +1,4 @@
-//! WebSockets over HTTP/2 (RFC 8441), by raw frames.
+//! WebSockets over HTTP/2 (RFC 8441), by a client that sends raw frames.
 
 use std::collections::HashMap;
 use std::sync::mpsc::channel;
@@ -25,7 +25,7 @@ const CONNECT: &[(&str, &str)] = &[
     ("origin", "https://localhost"),
 ];
 
-/// As much as a window may have (RFC 9113, 6.9.1).
+/// The maximum size of a window (RFC 9113, 6.9.1).
 const WIDE: u32 = (1 << 31) - 1;
 
 pub(crate) fn app_with(limits: Limits, handler: Handler) -> App {
@@ -36,14 +36,14 @@ pub(crate) fn echoing() -> App {
     app_with(Limits::default(), echo(hello))
 }
 
-/// How the server ended a stream.
+/// The way in which the server has ended a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
     Whole,
     Reset(u32),
 }
 
-/// The WebSockets of a connection, by their streams.
+/// The WebSockets of an HTTP/2 connection, by their stream ids.
 pub(crate) struct Sockets {
     pub(crate) peer: Peer,
     read: HashMap<u32, Vec<u8>>,
@@ -51,7 +51,7 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// A peer that takes whatever comes.
+    /// Connects a client whose windows never stop the server.
     fn new(app: &App) -> Sockets {
         Sockets::at(app.address)
     }
@@ -63,7 +63,7 @@ impl Sockets {
         sockets
     }
 
-    /// A peer whose streams have such a window.
+    /// Connects a client whose streams have this window.
     fn with(app: &App, window: u32) -> Sockets {
         let peer = Peer::with(app, &setting(4, window));
         Sockets { peer, read: HashMap::new(), ended: HashMap::new() }
@@ -84,7 +84,7 @@ impl Sockets {
         }
     }
 
-    /// Takes the next frame of the connection; `false` at its end.
+    /// Reads the next frame of the connection. Returns false at the end of the connection.
     fn fill(&mut self) -> bool {
         let heard = if self.peer.heard.is_empty() {
             self.peer.frame()
@@ -105,7 +105,8 @@ impl Sockets {
         true
     }
 
-    /// The next frame of a WebSocket: its first byte and its payload; `None` at the end of its stream.
+    /// Reads the next frame of a WebSocket, and returns its first byte and its payload. Returns
+    /// `None` at the end of the stream.
     pub(crate) fn frame(&mut self, stream: u32) -> Option<(u8, Vec<u8>)> {
         loop {
             let read = self.read.entry(stream).or_default();
@@ -129,7 +130,7 @@ impl Sockets {
         }
     }
 
-    /// How the server ends a stream; `None` when the connection ends before.
+    /// Returns how the server ends a stream, or `None` if the connection ends first.
     fn end(&mut self, stream: u32) -> Option<Ended> {
         while !self.ended.contains_key(&stream) {
             if !self.fill() {
@@ -140,7 +141,8 @@ impl Sockets {
     }
 }
 
-/// Accepts WebSockets, and waits for a word before it takes messages; then sends each back.
+/// Returns an application that accepts WebSockets, waits for a message of the test before it takes
+/// messages, and then echoes them.
 pub(crate) fn on_command() -> (Handler, std::sync::mpsc::Sender<()>) {
     let (go, goes) = channel();
     let mut has_gone = false;
@@ -166,7 +168,7 @@ fn it_is_advertised_unless_that_is_switched_off() {
     let app = App::with(Config::default(), site(settings), echo(hello));
     let mut peer = Peer::new(&app);
     assert_eq!(advertised(&mut peer), None);
-    // Who tries all the same has broken the rules of that stream, and of no other.
+    // A client that opens a WebSocket nevertheless has violated the protocol only for that stream.
     peer.begin(1, CONNECT);
     assert_eq!(peer.outcome(1), Heard::Reset(code::PROTOCOL_ERROR));
     peer.ask(3, GET);
@@ -187,14 +189,15 @@ fn messages_of_every_size_come_back() {
         assert!(sockets.frame(1) == Some((0x82, payload)), "{len}");
         assert_eq!(sockets.frame(3), Some((0x82, b"beside it".to_vec())));
     }
-    // More than a window of the connection, in frames of DATA that end where they like.
+    // The data exceed the window of the connection. The DATA frames end anywhere within WebSocket
+    // frames.
     let payload: Vec<u8> = (0..3_000_000usize).map(|at| (at % 249) as u8).collect();
     let mut two = masked_frame(0x81, b"before");
     two.extend(masked_frame(0x82, &payload));
     let mut granted = 1usize << 20;
     for part in two.chunks(10_007) {
         while granted < part.len() + (800 << 10) {
-            // What the server has read it grants again.
+            // The server grants again what it has read.
             let update = sockets.peer.frame_of(kind::WINDOW_UPDATE).expect("a grant");
             if update.stream == 0 {
                 granted += u32::from_be_bytes(update.payload[..4].try_into().unwrap()) as usize;
@@ -208,7 +211,7 @@ fn messages_of_every_size_come_back() {
     sockets.send(1, &masked_frame(0x89, b"ping"));
     assert_eq!(sockets.frame(1), Some((0x8A, b"ping".to_vec())));
     assert_eq!(app.listener().connections(), 1);
-    // Ordinary requests go on beside them.
+    // Ordinary requests are served on the same connection.
     sockets.peer.ask(5, GET);
     assert_eq!(sockets.peer.outcome(5), Heard::Status(200));
 }
@@ -312,7 +315,7 @@ fn a_refusal_is_an_ordinary_answer() {
     assert_eq!(peer.outcome(5), Heard::Status(501));
     peer.begin(7, &[(":method", "CONNECT"), (":authority", "localhost")]);
     assert_eq!(peer.outcome(7), Heard::Status(400));
-    // A tunnel without a target, or with a body's length, is none.
+    // A CONNECT request without a path, or with a Content-Length, opens no WebSocket.
     peer.begin(9, &changed(":path", ""));
     assert_eq!(peer.outcome(9), Heard::Reset(code::PROTOCOL_ERROR));
     peer.ask(11, GET);
@@ -327,7 +330,7 @@ fn a_refusal_is_an_ordinary_answer() {
 fn each_way_of_ending_ends_the_stream_alone_and_is_told_once() {
     let app = echoing();
     let mut sockets = Sockets::new(&app);
-    // By the peer's close, and the server's.
+    // The WebSocket ends by a close frame of the client and of the server.
     sockets.open(1);
     sockets.send(1, &masked_frame(0x88, &[0x03, 0xE8]));
     assert_eq!(sockets.frame(1), Some((0x88, vec![0x03, 0xE8])));
@@ -338,7 +341,7 @@ fn each_way_of_ending_ends_the_stream_alone_and_is_told_once() {
     assert_eq!(sockets.frame(3), Some((0x88, [&[0x0F, 0xA0][..], b"bye"].concat())));
     sockets.send(3, &masked_frame(0x88, &[0x0F, 0xA0]));
     assert_eq!(sockets.end(3), Some(Ended::Whole));
-    // By a reset, and by an end without a word.
+    // The WebSocket ends by a reset, and by an end of the stream without a close frame.
     sockets.open(5);
     sockets.send(5, &masked_frame(0x81, b"a"));
     assert_eq!(sockets.frame(5), Some((0x81, b"a".to_vec())));
@@ -346,7 +349,7 @@ fn each_way_of_ending_ends_the_stream_alone_and_is_told_once() {
     sockets.open(7);
     sockets.peer.send(frame(kind::DATA, END_STREAM, 7, b""));
     assert_eq!(sockets.end(7), Some(Ended::Whole));
-    // A breach.
+    // The WebSocket ends because the client violates the protocol.
     sockets.open(9);
     sockets.send(9, &[0x81, 0x01, b'a']);
     assert_eq!(
@@ -359,7 +362,7 @@ fn each_way_of_ending_ends_the_stream_alone_and_is_told_once() {
         log.iter().filter(|line| line.starts_with("closed")).cloned().collect::<Vec<_>>()
     };
     wait_until("all are told", || closed().len() == 5);
-    // The connection is there for others, and goes with all that is open.
+    // The connection serves other streams, and its end ends all WebSockets.
     sockets.peer.ask(11, GET);
     assert_eq!(sockets.peer.outcome(11), Heard::Status(200));
     sockets.open(13);
@@ -394,11 +397,11 @@ fn what_has_no_window_waits_in_the_queue() {
     sockets.peer.send(frame(kind::WINDOW_UPDATE, 0, 0, &(WIDE - 65_535).to_be_bytes()));
     sockets.open(1);
     wait_until("it is charged", || app.server.budget().used(Share::Queues) >= 900_000);
-    // Others are not kept waiting by it.
+    // The blocked WebSocket does not delay other streams.
     sockets.peer.ask(3, GET);
     sockets.peer.send(frame(kind::WINDOW_UPDATE, 0, 3, &1000u32.to_be_bytes()));
     assert_eq!(sockets.peer.data(3), b"Hello, World!");
-    // In windows of odd sizes it comes whole.
+    // All data arrive when the client opens the window by odd amounts.
     for _ in 0..1_000_000 / 30_011 + 2 {
         sockets.peer.send(frame(kind::WINDOW_UPDATE, 0, 1, &30_011u32.to_be_bytes()));
     }
@@ -417,7 +420,8 @@ fn small_messages_that_the_application_does_not_take_are_kept_and_charged() {
         App::with(Config { queue, ..Config::default() }, site(settings(&["localhost"])), handler);
     let mut sockets = Sockets::new(&app);
     sockets.open(1);
-    // Frames of a few bytes that nobody reads are what h2 ends a connection for: these are taken in.
+    // h2 would close the connection if many small frames were left unread, so that the server reads
+    // them.
     for at in 0..COUNT {
         sockets.send(1, &masked_frame(0x81, format!("{at:06}").as_bytes()));
     }
@@ -498,7 +502,8 @@ fn a_connection_has_as_many_as_it_may_have_requests() {
     }
     sockets.peer.begin(61, CONNECT);
     assert_eq!(sockets.peer.outcome(61), Heard::Reset(code::REFUSED_STREAM));
-    // Each is charged what a request is, and what may come of it unread before it was accepted is not any more.
+    // Each WebSocket is charged like a request. The bytes that might have arrived before it was
+    // accepted are no longer charged.
     assert_eq!(app.server.budget().used(Share::Connections) - before, 30 * (32 << 10));
     assert_eq!((app.server.budget().used(Share::Requests), app.listener().connections()), (0, 1));
     for round in 0..50u32 {
@@ -564,10 +569,10 @@ fn messages_are_compressed() {
         out
     };
     assert_eq!(inflate(&packed), text.as_bytes());
-    // And the other way: what the server has packed comes back as it was.
+    // In the other direction the server decompresses what the client has compressed.
     sockets.send(1, &masked_frame(0xC1, &packed));
     assert_eq!(inflate(&sockets.frame(1).unwrap().1), text.as_bytes());
-    // Who does not take part gets it as it is.
+    // A client that does not negotiate compression gets uncompressed messages.
     sockets.open(3);
     sockets.send(3, &masked_frame(0x81, text.as_bytes()));
     assert_eq!(sockets.frame(3), Some((0x81, text.clone().into_bytes())));
@@ -585,7 +590,7 @@ fn a_peer_of_websockets_alone_may_stand_still_as_over_a_connection_of_its_own() 
             link.send(Command::Send { socket, kind: MessageKind::Binary, payload });
         }
     });
-    // Of a reply it would have to take something within half a second.
+    // The minimum rate of responses would require progress within half a second.
     let limits = Limits { idle_timeout: Duration::from_millis(500), ..Limits::default() };
     let app = app_with(limits, handler);
     let mut sockets = Sockets::new(&app);

@@ -1,4 +1,4 @@
-//! Clients that speak HTTP/2: one of raw frames, and h2's.
+//! Two clients for HTTP/2: one that sends and receives raw frames, and the client of the crate h2.
 
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const ACK: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 
-/// Codes of errors (RFC 9113, 7).
+/// Error codes (RFC 9113, 7).
 pub(crate) mod code {
     pub(crate) const NO_ERROR: u32 = 0;
     pub(crate) const PROTOCOL_ERROR: u32 = 1;
@@ -63,22 +63,22 @@ impl Frame {
     }
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Heard {
     Status(u16),
-    /// Its stream was reset.
+    /// The stream was reset.
     Reset(u32),
-    /// The connection is going away.
+    /// The connection ends with a GOAWAY frame.
     Goaway(u32),
-    /// It has closed without a word.
+    /// The connection was closed without a GOAWAY frame.
     Closed,
 }
 
-/// A peer that sends what it likes.
+/// A client that can send any frames, valid or not.
 pub(crate) struct Peer {
     client: Client,
-    /// Frames that were read on the way to another.
+    /// The frames that were read while the client looked for another frame.
     pub(crate) heard: Vec<Frame>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A setting (RFC 9113, 6.5.1).
+/// Returns a setting (RFC 9113, 6.5.1).
 pub(crate) fn setting(id: u16, value: u32) -> Vec<u8> {
     [&id.to_be_bytes()[..], &value.to_be_bytes()].concat()
 }
@@ -105,7 +105,8 @@ fn integer(value: usize, out: &mut Vec<u8>) {
     out.push(rest as u8);
 }
 
-/// A block of headers (RFC 7541, 6.2.2): literal, not indexed, so that anything can be said.
+/// Returns a header block of literal fields that are not indexed (RFC 7541, 6.2.2), so that it can
+/// contain any names and values.
 pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in fields {
@@ -122,7 +123,7 @@ pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
 pub(crate) const GET: &[(&str, &str)] =
     &[(":method", "GET"), (":scheme", "https"), (":path", "/"), (":authority", "localhost")];
 
-/// The same with another method and path.
+/// Returns an ordinary head with this method and path.
 pub(crate) fn ordinary<'a>(method: &'a str, path: &'a str) -> [(&'a str, &'a str); 4] {
     [(":method", method), (":scheme", "https"), (":path", path), (":authority", "localhost")]
 }
@@ -136,7 +137,7 @@ pub(crate) fn post(path: &str) -> [(&str, &str); 4] {
 }
 
 impl Peer {
-    /// One that has agreed on HTTP/2, and has said nothing.
+    /// Connects a client that has negotiated HTTP/2 by ALPN and has sent nothing.
     pub(crate) fn silent(address: SocketAddr) -> Peer {
         let mut config = client_config(None);
         config.alpn_protocols = vec![b"h2".to_vec()];
@@ -146,7 +147,8 @@ impl Peer {
         }
     }
 
-    /// One that has said what comes first. Its table of headers has no room, so that each head stands on its own.
+    /// Connects a client that has sent the preface and its settings. The server must not use a
+    /// header table, so that each head can be decoded on its own.
     pub(crate) fn new(app: &App) -> Peer {
         Peer::with(app, &[])
     }
@@ -158,18 +160,19 @@ impl Peer {
     pub(crate) fn at(address: SocketAddr, settings: &[u8]) -> Peer {
         let mut peer = Peer::silent(address);
         let settings = [&setting(1, 0), settings].concat();
-        // That the server's settings are in force is said before they have been read: it has sent them first.
+        // The settings of the server are acknowledged before they were read, because the server
+        // sends them first.
         let acknowledged = frame(kind::SETTINGS, ACK, 0, b"");
         peer.send([PREFACE, &frame(kind::SETTINGS, 0, 0, &settings), &acknowledged].concat());
         peer
     }
 
-    /// Makes its system take less of what it does not read.
+    /// Makes the receive buffer of the socket small.
     pub(crate) fn shrink_receive_buffer(&self) {
         self.client.shrink_receive_buffer();
     }
 
-    /// Sends; `false` when the server takes no more.
+    /// Sends bytes. Returns false if the server no longer reads.
     pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         let tls = self.client.tls.as_mut().unwrap();
         for chunk in bytes.as_ref().chunks(16 << 10) {
@@ -189,12 +192,12 @@ impl Peer {
         assert!(self.try_send(bytes), "the server takes no more");
     }
 
-    /// Begins a request, and ends it.
+    /// Sends a request without a body.
     pub(crate) fn ask(&mut self, stream: u32, fields: &[(&str, &str)]) {
         self.send(frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, &block(fields)));
     }
 
-    /// Begins a request whose body is to come.
+    /// Sends the head of a request whose body follows.
     pub(crate) fn begin(&mut self, stream: u32, fields: &[(&str, &str)]) {
         self.send(frame(kind::HEADERS, END_HEADERS, stream, &block(fields)));
     }
@@ -203,7 +206,7 @@ impl Peer {
         self.send(frame(kind::RST_STREAM, 0, stream, &code::CANCEL.to_be_bytes()));
     }
 
-    /// Reads what has come; `false` at the end.
+    /// Reads more bytes. Returns false at the end of the connection.
     fn fill(&mut self) -> bool {
         let mut buffer = vec![0; 64 << 10];
         let tls = self.client.tls.as_mut().unwrap();
@@ -215,12 +218,12 @@ impl Peer {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 panic!("nothing more comes")
             }
-            // A reset, or an end without a goodbye.
+            // The connection was reset, or ended without a TLS close notification.
             Err(_) => false,
         }
     }
 
-    /// The next frame; `None` at the end.
+    /// Reads the next frame, or `None` at the end of the connection.
     pub(crate) fn frame(&mut self) -> Option<Frame> {
         let read = loop {
             let read = &self.client.read;
@@ -240,7 +243,7 @@ impl Peer {
         Some(Frame { kind: bytes[3], flags: bytes[4], stream, payload: bytes[9..].to_vec() })
     }
 
-    /// The next frame of a kind; others are kept.
+    /// Reads up to the next frame of a kind, and keeps the frames before it.
     pub(crate) fn frame_of(&mut self, kind: u8) -> Option<Frame> {
         if let Some(at) = self.heard.iter().position(|frame| frame.kind == kind) {
             return Some(self.heard.remove(at));
@@ -253,12 +256,12 @@ impl Peer {
         }
     }
 
-    /// What becomes of a request; interim answers are passed over.
+    /// Returns the outcome of a request. Interim responses are skipped.
     pub(crate) fn outcome(&mut self, stream: u32) -> Heard {
         self.find(stream, true)
     }
 
-    /// What becomes of a request that was there before the server said goodbye.
+    /// Returns the outcome of a request that was sent before the server's GOAWAY frame.
     pub(crate) fn outcome_past_goaway(&mut self, stream: u32) -> Heard {
         self.find(stream, false)
     }
@@ -284,7 +287,8 @@ impl Peer {
         }
     }
 
-    /// The code of the GOAWAY with which the connection ends, and that it is closed then; `None` when it closes without.
+    /// Reads up to the end of the connection. Returns the code of the GOAWAY frame, or `None` if
+    /// there was none.
     pub(crate) fn goodbye(&mut self) -> Option<u32> {
         let mut found = self
             .heard
@@ -300,7 +304,7 @@ impl Peer {
         found
     }
 
-    /// All DATA of a stream, to its end.
+    /// Returns the data of a stream up to its end.
     pub(crate) fn data(&mut self, stream: u32) -> Vec<u8> {
         let mut data = Vec::new();
         let mut waiting = std::mem::take(&mut self.heard).into_iter();
@@ -320,9 +324,10 @@ impl Peer {
     }
 }
 
-/// The status of a reply's head, whose server has no table to refer to: the first field, literal or one of the static table's.
+/// Returns the status in the head of a response. The status is the first field, and is a literal or
+/// an entry of the static table, because the server uses no header table.
 fn status(block: &[u8]) -> u16 {
-    // An update of the table's size may come first.
+    // The block may begin with an update of the table size.
     let block = if block[0] & 0xE0 == 0x20 { &block[1..] } else { block };
     match block[0] {
         0x88 => 200,
@@ -333,7 +338,7 @@ fn status(block: &[u8]) -> u16 {
         0x8D => 404,
         0x8E => 500,
         _ => {
-            // A name of the static table, and a value in Huffman's code or without.
+            // The name is that of the static table, and the value may be Huffman-coded.
             let (len, text) = (usize::from(block[1] & 0x7F), &block[2..]);
             let digits =
                 if block[1] & 0x80 == 0 { text[..len].to_vec() } else { digits(&text[..len]) };
@@ -342,7 +347,8 @@ fn status(block: &[u8]) -> u16 {
     }
 }
 
-/// Three digits in the code of RFC 7541, appendix B: 0 to 2 have five bits, the others six.
+/// Decodes three digits of the Huffman code (RFC 7541, appendix B): 0 to 2 have five bits, the
+/// others six.
 fn digits(code: &[u8]) -> Vec<u8> {
     let bits: Vec<u8> =
         code.iter().flat_map(|byte| (0..8).rev().map(move |at| byte >> at & 1)).collect();
@@ -361,9 +367,9 @@ fn digits(code: &[u8]) -> Vec<u8> {
     digits
 }
 
-// ---- h2's client ----
+// ---- the client of the crate h2 ----
 
-/// TLS over a socket of tokio's.
+/// TLS over a socket of tokio.
 struct Secure {
     socket: TcpStream,
     tls: Box<ClientConnection>,
@@ -385,7 +391,7 @@ impl Secure {
     }
 }
 
-/// A socket whose task is woken when it can go on.
+/// A socket that wakes a task when it becomes ready.
 struct Now<'a, 'b>(&'a mut TcpStream, &'a mut Context<'b>);
 
 impl std::io::Read for Now<'_, '_> {
@@ -450,10 +456,11 @@ impl AsyncWrite for Secure {
         ready!(self.poll_flush_tls(cx))?;
         let n = self.tls.writer().write(bytes)?;
         if n == 0 && self.tls.is_handshaking() {
-            // Full of what is kept until the handshake is over: its end is read, which wakes the same task.
+            // The session buffers a limited amount until the handshake is complete. Its end is
+            // read, which wakes the task.
             return Poll::Pending;
         }
-        // What does not leave now leaves with the next, or the flush.
+        // Bytes that cannot be sent now are sent with the next write or flush.
         let _ = self.poll_flush_tls(cx)?;
         Poll::Ready(Ok(n))
     }
@@ -467,19 +474,19 @@ impl AsyncWrite for Secure {
     }
 }
 
-/// A client of h2's, over one connection.
+/// A client of the crate h2 with one connection.
 pub(crate) struct Two {
     pub(crate) runtime: Runtime,
     pub(crate) requests: h2::client::SendRequest<Bytes>,
 }
 
-/// A reply as it sees it.
+/// A response as that client receives it.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
-    /// Whether its body came to its end.
+    /// True if the body was received completely.
     pub(crate) is_whole: bool,
 }
 
@@ -505,7 +512,8 @@ impl Two {
             let mut config = client_config(None);
             config.alpn_protocols = vec![b"h2".to_vec()];
             let tls = Box::new(tls_session(&Arc::new(config), "localhost"));
-            // As browsers and hyper do: no more than any server allows, before this one has said what it does.
+            // The client allows what browsers and hyper do, as long as the server has not sent its
+            // own settings: no more than any server allows.
             let mut builder = h2::client::Builder::new();
             builder.initial_max_send_streams(100);
             let (requests, connection) = builder.handshake(Secure { socket, tls }).await.unwrap();
@@ -519,7 +527,7 @@ impl Two {
         Two { runtime, requests }
     }
 
-    /// Sends a request, and reads its reply.
+    /// Sends a request and reads the response.
     pub(crate) fn request(&self, request: Request<Vec<u8>>) -> Result<Answer, h2::Error> {
         self.runtime.block_on(async {
             let answer = ask(self.requests.clone(), request);
@@ -532,7 +540,7 @@ impl Two {
     }
 }
 
-/// A request for a path of `https://localhost`.
+/// Returns a request for a path of `https://localhost`.
 pub(crate) fn to(method: &str, path: &str, headers: &[(&str, &str)]) -> http::request::Builder {
     let mut request = Request::builder().method(method).uri(format!("https://localhost{path}"));
     for (name, value) in headers {
@@ -541,7 +549,7 @@ pub(crate) fn to(method: &str, path: &str, headers: &[(&str, &str)]) -> http::re
     request
 }
 
-/// Sends a request with its body as the windows let it, and reads the reply.
+/// Sends a request with its body as far as the windows allow, and reads the response.
 pub(crate) async fn ask(
     requests: h2::client::SendRequest<Bytes>,
     request: Request<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! A small application over the link, and a client of plain sockets.
+//! An application in place of R, and the client of the tests.
 
 pub(crate) mod http2;
 pub(crate) mod tls;
@@ -13,7 +13,7 @@ pub(crate) use rookery_test_support::{TEST_TIMEOUT, wait_until};
 
 use crate::application::{Application, NoWaker};
 
-/// A server with an application on a thread of its own.
+/// A server, and an application that runs on another thread.
 pub(crate) struct App {
     pub(crate) server: Server,
     listener: Option<Listener>,
@@ -22,13 +22,13 @@ pub(crate) struct App {
     pub(crate) log: Arc<Mutex<Vec<String>>>,
 }
 
-/// What is done with an event; `true` when it has been dealt with.
+/// A function that handles an event of the application.
 pub(crate) type Handler = Box<dyn FnMut(&Link, Event) + Send>;
 
 impl App {
-    /// Starts a server on a free port whose application answers by `reply`.
-    pub(crate) fn new(limits: Limits, reply: impl FnMut(&mut Exchange) + Send + 'static) -> App {
-        App::with(Config { limits, ..Config::default() }, ListenerConfig::default(), echo(reply))
+    /// Starts a server on a free port. `respond` fills in the response to each request.
+    pub(crate) fn new(limits: Limits, respond: impl FnMut(&mut Exchange) + Send + 'static) -> App {
+        App::with(Config { limits, ..Config::default() }, ListenerConfig::default(), echo(respond))
     }
 
     pub(crate) fn with(config: Config, site: ListenerConfig, mut handler: Handler) -> App {
@@ -93,14 +93,15 @@ fn describe(event: &Event) -> String {
     }
 }
 
-/// Answers requests by `reply`, accepts WebSockets and echoes their messages. A message `close` closes.
-pub(crate) fn echo(mut reply: impl FnMut(&mut Exchange) + Send + 'static) -> Handler {
+/// Returns a handler that responds to requests by `respond`, accepts WebSockets and echoes their
+/// messages. The message `close` closes the WebSocket.
+pub(crate) fn echo(mut respond: impl FnMut(&mut Exchange) + Send + 'static) -> Handler {
     Box::new(move |link, event| match event {
         Event::Request(mut exchange) => {
             if exchange.is_upgrade() {
                 exchange.begin_response(101);
             } else {
-                reply(&mut exchange);
+                respond(&mut exchange);
             }
             link.send(Command::Respond(exchange));
         }
@@ -137,12 +138,12 @@ pub(crate) fn run_in_own_process(function: &str) -> bool {
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
     let output = child.args(["--exact", test]).env(VARIABLE, "1").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    // No test would run if the name were wrong.
+    // The test would not run if its name were wrong.
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
     false
 }
 
-/// The usual reply.
+/// Fills in the response that most tests use.
 pub(crate) fn hello(exchange: &mut Exchange) {
     exchange.begin_response(200);
     exchange.push_response_header(b"Content-Type", b"text/plain").unwrap();

@@ -1,4 +1,4 @@
-//! A server that speaks TLS, and clients that do.
+//! A server with TLS.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(crate) fn pair(name: &str) -> CertificatePair {
     }
 }
 
-/// TLS with the certificates of these names.
+/// Returns settings with the certificates of these names.
 pub(crate) fn settings(names: &[&str]) -> TlsSettings {
     TlsSettings { pairs: names.iter().map(|name| pair(name)).collect(), ..TlsSettings::default() }
 }
@@ -26,13 +26,13 @@ pub(crate) fn site(settings: TlsSettings) -> ListenerConfig {
     ListenerConfig { tls: Some(Tls::new(settings, |_| ()).unwrap()), ..ListenerConfig::default() }
 }
 
-/// An application for `https://localhost`.
-pub(crate) fn app(limits: Limits, reply: impl FnMut(&mut Exchange) + Send + 'static) -> App {
-    App::with(Config { limits, ..Config::default() }, site(settings(&["localhost"])), echo(reply))
+/// Starts an application for `https://localhost`.
+pub(crate) fn app(limits: Limits, respond: impl FnMut(&mut Exchange) + Send + 'static) -> App {
+    App::with(Config { limits, ..Config::default() }, site(settings(&["localhost"])), echo(respond))
 }
 
 impl App {
-    /// A client of `https://localhost`.
+    /// Connects a client of `https://localhost`.
     pub(crate) fn secure(&self) -> Client {
         Client::connect_tls(self.address, &Arc::new(client_config(None)), "localhost")
             .expect("a handshake")
