@@ -1,4 +1,4 @@
-//! HTTP/1.1 as clients see it.
+//! HTTP/1.1 requests and responses, as clients see them.
 
 use std::net::Shutdown;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use rookery_server::Limits;
 
 use crate::support::{App, Client, hello};
 
-/// Answers with what it was asked: method, path, query, headers, and the body's length and place.
+/// Responds with the request: its method, path, query and headers, and the length and storage of
+/// its body.
 fn mirror(exchange: &mut Exchange) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let place = match exchange.body().source() {
@@ -73,7 +74,7 @@ fn a_request_split_at_every_byte_is_the_same_request() {
     for at in 1..request.len() {
         let mut client = app.connect();
         client.send(&request[..at]);
-        // Two segments: what was sent is on its way before the rest is.
+        // The pause makes the rest of the request arrive in another segment.
         std::thread::sleep(Duration::from_millis(1));
         client.send(&request[at..]);
         assert_eq!(body(&client.response().unwrap()), expected, "split at {at}");
@@ -101,7 +102,8 @@ fn continue_is_said_when_the_body_is_wanted() {
     assert_eq!(client.response().unwrap().status, 100);
     client.send("abc");
     assert!(body(&client.response().unwrap()).starts_with("POST /  3 memory"));
-    // Too large by its own word: refused before a byte of it was sent.
+    // The announced length exceeds the limit, so that the request is rejected before its body was
+    // sent.
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\nExpect: 100-continue\r\n\r\n");
     let reply = client.response().unwrap();
     assert_eq!((reply.status, reply.header("connection")), (413, Some("close")));
@@ -152,7 +154,8 @@ fn what_two_parsers_could_read_differently_is_refused_and_never_reaches_the_appl
         assert_eq!(reply.header("connection"), Some("close"), "{what}");
         assert!(client.is_closed(), "{what}");
     }
-    // What a body contains is never a second request: one answer each, and the end.
+    // A body is never read as another request. Each of these gets one response, and the connection
+    // ends.
     for request in [
         format!(
             "{head}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
