@@ -54,7 +54,7 @@ class Scenario:
     send: dict[str, str] = field(default_factory=dict)
     method: str = ""
     chunked: bool = False
-    # The number of bytes of the response's body.
+    # The status of the response, and the number of bytes of its body.
     status: int = 200
     answer_bytes: int | None = None
     # The size of a WebSocket message, and the number of messages per second for each connection.

@@ -29,10 +29,10 @@
 #' The server listens, and refuses TLS handshakes until it has a certificate,
 #' which takes seconds. Lines on stderr report each step, each error and the
 #' time of the next attempt. Failed attempts are repeated after 1, 2, 5, 10, 20
-#' and 30 minutes, later after up to 6 hours, or at the time that the authority sets. The
-#' delays continue across restarts, so a server that restarts often does not
-#' order more often. A stored certificate that is still valid is used at once,
-#' even if the authority cannot be reached.
+#' and 30 minutes, later after up to 6 hours, or at the time that the authority
+#' sets. The delays continue across restarts, so a server that restarts often
+#' does not order more often. A stored certificate that is still valid is used
+#' at once, even if the authority cannot be reached.
 #'
 #' @section Renewal:
 #' A certificate is renewed when the authority suggests it (RFC 9773), or when a
@@ -47,7 +47,7 @@
 #'
 #' @param domain The host names for which the certificate is issued, or IP
 #'   addresses, for which Let's Encrypt requires `profile = "shortlived"`.
-#' @param ... Must be empty. The arguments after it must be named. The former
+#' @param ... Must be empty. Arguments after `...` must be named. The former
 #'   name `domains` of `domain` is deprecated.
 #' @param email One or more addresses at which the authority can reach the
 #'   operator of the server, or `NULL`.
@@ -88,7 +88,7 @@ acme <- function(
     )$domain
     check_texts(domain, "domain", "host names, such as \"app.example.org\"")
     if (!is.null(email)) {
-      check_texts(email, "email", "email addresses")
+      check_texts(email, "email", "e-mail addresses")
     }
     check_flag(agree_tos, "agree_tos")
     check_flag(staging, "staging")

@@ -136,7 +136,7 @@ cli_log <- function(arguments) {
 #' `rookery --help` lists the options. `rookery completions bash` prints a
 #' script for shell completion, and `rookery man` prints a manual page.
 #'
-#' @param ... Must be empty. The arguments after it must be named.
+#' @param ... Must be empty. Arguments after `...` must be named.
 #' @param dir The folder for the command. It is created if it does not exist.
 #' @param overwrite Whether to replace a file of the same name that is not a
 #'   link to this program.

@@ -72,7 +72,7 @@ server_limits <- function(
   unknown <- setdiff(names(given), known)
   if (length(unknown) > 0) {
     abort_limit(
-      "`", unknown[[1]], "` is no limit.", did_you_mean(unknown[[1]], known),
+      "`", unknown[[1]], "` is not a limit.", did_you_mean(unknown[[1]], known),
       argument = unknown[[1]]
     )
   }

@@ -17,7 +17,7 @@
 #'
 #' @param pr A plumber router. Endpoints, filters and mounted routers that are
 #'   added later are not included.
-#' @param ... Must be empty. The arguments after it must be named.
+#' @param ... Must be empty. Arguments after `...` must be named.
 #' @param on_error `function(cond, req, info)`, or a function with fewer of
 #'   these arguments, like `onError` of [startServer()]. It may return a
 #'   response that replaces plumber's: a list with `status`, `headers`, and

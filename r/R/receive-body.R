@@ -36,7 +36,7 @@
 #'   for too long), `"error"` (a function failed, or returned something that is
 #'   not a response) or `"stop"` (the server stopped). This is the place to
 #'   close a file.
-#' @param ... Must be empty. The arguments after it must be named.
+#' @param ... Must be empty. Arguments after `...` must be named.
 #' @return An object for `onHeaders` to return. It can be used for one request
 #'   only.
 #' @examples

@@ -61,7 +61,7 @@
 #'   already are sent as they are. The compressor is flushed after each chunk,
 #'   so no chunk is delayed. At most 32 streams are compressed at a time; others
 #'   are sent uncompressed.
-#' @param ... Must be empty. The arguments after it must be named.
+#' @param ... Must be empty. Arguments after `...` must be named.
 #' @return An object for the `body` of a response. It can be used for one
 #'   request only.
 #' @examples
@@ -128,7 +128,7 @@ stream_body <- function(source, ..., on_close = NULL, compress = TRUE) {
 #' passed to `$on_close()` that refers to the object keeps it.) When the server
 #' stops, open streams are closed as if by `$close()`.
 #'
-#' @param ... Must be empty. The arguments after it must be named.
+#' @param ... Must be empty. Arguments after `...` must be named.
 #' @param status,headers Status code and headers of the response.
 #' @param compress Whether to compress the stream as described for
 #'   [stream_body()]. Compression takes 300 KiB of memory for each open stream,

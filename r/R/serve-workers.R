@@ -19,7 +19,7 @@
 #'
 #' @param workers The number of R processes that serve, or `"auto"` for the
 #'   number of processors.
-#' @param ... Must be empty. The arguments after it must be named. Deprecated
+#' @param ... Must be empty. Arguments after `...` must be named. Deprecated
 #'   are `kill_stuck`, `name` and `retry_begun`, the former names of
 #'   `worker_timeout`, `cookie_suffix` and `retry_safe_methods`;
 #'   `request_timeout`, which is now a limit in [server_limits()]; and `admin`,

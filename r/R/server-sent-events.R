@@ -41,7 +41,7 @@
 #'   reconnects.
 #' @param retry The delay in milliseconds after which clients reconnect.
 #' @param comment Text that clients ignore.
-#' @param ... Must be empty. The arguments after it must be named.
+#' @param ... Must be empty. Arguments after `...` must be named.
 #' @return `sse_event()` returns a string of class `rookery_sse_event`, which
 #'   prints as its lines. `sse_response()` and `sse_body()` return a response.
 #' @examples

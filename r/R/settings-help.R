@@ -62,7 +62,5 @@ text_of_settings <- function(rows, more) {
   )
   help <- ifelse(endsWith(rows$help, "."), rows$help, paste0(rows$help, "."))
   added <- vapply(rows$name, function(name) paste(c("", more[[name]]), collapse = " "), "")
-  text <- paste0(help, " ", rows$paragraph, added, " Default: ", default, ".")
-  # Roxygen escapes `%` only in code.
-  gsub("%", "\\%", text, fixed = TRUE)
+  paste0(help, " ", rows$paragraph, added, " Default: ", default, ".")
 }

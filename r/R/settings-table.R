@@ -1,7 +1,8 @@
 # Written by `make settings` from the table in crates/settings/src/table. Do not edit.
 #
 # One row for each setting that R accepts: its name and former name, its argument, whether it is an
-# option of R and a limit, its stability, its default, the accepted values, and its help in two parts.
+# option of R and a limit, its stability, its default, the accepted values, and its help in two
+# parts.
 
 setting_table <- rbind.data.frame(
   list(
@@ -30,7 +31,7 @@ setting_table <- rbind.data.frame(
     default = "off", is_literal = TRUE,
     wanted = "yes or no",
     help = "Expect a PROXY protocol header on each connection",
-    paragraph = "Each connection must begin with a PROXY protocol header of version 1 or 2, which names the client for `REMOTE_ADDR` and the access log. Set this if a TCP load balancer such as HAProxy sends the header. Also set `trusted_proxies`, because otherwise anyone who can connect directly can claim any client address."
+    paragraph = "The header, of version 1 or 2, names the client for `REMOTE_ADDR` and the access log. Connections without the header are closed. Set this if a TCP load balancer such as HAProxy sends the header. Also set `trusted_proxies`, because otherwise anyone who can connect directly can claim any client address."
   ),
   list(
     name = "tls", former = "", argument = "serve(tls)", is_option = FALSE, is_limit = FALSE, stability = "stable",
@@ -44,7 +45,7 @@ setting_table <- rbind.data.frame(
     default = "none", is_literal = FALSE,
     wanted = "the path of a file, or a list of paths",
     help = "Certificate chain as a PEM file; may be repeated",
-    paragraph = "Turns HTTPS on. The file contains the server's certificate, followed by the intermediate certificates. If several files are given, the host name that a client asks for selects the certificate, and clients that ask for another name get the first one. The server checks the files for changes every ten seconds, and reads them again at once after SIGHUP."
+    paragraph = "Turns HTTPS on. The file contains the server's certificate, followed by the intermediate certificates. If several files are given, the host name in the client's TLS handshake (SNI) selects the certificate; for any other host name, the first certificate is used. The server checks the files for changes every ten seconds, and reads them again at once after SIGHUP."
   ),
   list(
     name = "tls_key", former = "", argument = "tls_config(key)", is_option = FALSE, is_limit = FALSE, stability = "stable",
@@ -65,14 +66,14 @@ setting_table <- rbind.data.frame(
     default = "none", is_literal = FALSE,
     wanted = "the path of a file or folder",
     help = "PEM file with the CA certificates that verify clients",
-    paragraph = "Clients are asked for a certificate that one of these certificate authorities has signed (mutual TLS). The app sees the client's certificate as `TLS_CLIENT_SUBJECT` and `TLS_CLIENT_FINGERPRINT`. `tls_client_auth` decides whether clients without a certificate are refused."
+    paragraph = "The server requests from each client a certificate that one of these certificate authorities has signed (mutual TLS). The app sees the client's certificate as `TLS_CLIENT_SUBJECT` and `TLS_CLIENT_FINGERPRINT`. `tls_client_auth` decides whether clients without a certificate are refused."
   ),
   list(
     name = "tls_client_auth", former = "", argument = "tls_config(client_auth)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "required", is_literal = TRUE,
     wanted = "required or optional",
     help = "Whether client certificates are required or optional",
-    paragraph = "`required` refuses connections without a client certificate; `optional` asks for a certificate and also serves clients that have none. Needs `tls_client_ca`."
+    paragraph = "`required` refuses connections without a client certificate; `optional` requests a certificate, but also serves clients that have none. Needs `tls_client_ca`."
   ),
   list(
     name = "tls_min_version", former = "", argument = "tls_config(min_version)", is_option = FALSE, is_limit = FALSE, stability = "stable",

@@ -57,7 +57,7 @@ rookery_options <- function(...) {
     abort_argument(
       "rookery_options() takes no arguments: `options(rookery.max_body_size = )` sets a setting.",
       if (nzchar(name) && !name %in% setting_table$name) {
-        paste0(" `", name, "` is no setting.", did_you_mean(name, setting_table$name))
+        paste0(" `", name, "` is not a setting.", did_you_mean(name, setting_table$name))
       },
       argument = if (nzchar(name)) name else "...", class = "rookery_bad_setting"
     )

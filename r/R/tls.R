@@ -47,7 +47,7 @@
 #'   names.
 #' @param key The private key, as a path or text like `cert`; one for each
 #'   certificate. The default is for files with both.
-#' @param ... Must be empty. The arguments after it must be named.
+#' @param ... Must be empty. Arguments after `...` must be named.
 #' @param password The password of an encrypted key: a string, or a function
 #'   without arguments that returns it. Needs package openssl.
 #' @param client_ca Certificates of authorities in PEM. Clients are then asked

@@ -18,7 +18,7 @@
 #' library paths. If an earlier line loads httpuv, `use_compat()` has no effect
 #' and gives a warning.
 #'
-#' @param ... Must be empty. The arguments after it must be named.
+#' @param ... Must be empty. Arguments after `...` must be named.
 #' @param quiet Whether to suppress the message.
 #' @return `use_compat()` returns the library, invisibly. If another httpuv has
 #'   been loaded already, it raises an error of class `rookery_httpuv_loaded`,

@@ -14,7 +14,7 @@
 #'
 #' @param protocol The supported subprotocols in order of preference. `NULL`
 #'   uses the app's `wsProtocols`.
-#' @param ... Must be empty. The arguments after it must be named.
+#' @param ... Must be empty. Arguments after `...` must be named.
 #' @param headers Headers of the response, a named list or character vector.
 #' @return An object for `onHeaders` to return.
 #' @examples

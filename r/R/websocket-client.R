@@ -73,7 +73,7 @@
 #' @param errorLogChannels Ignored. Accepted for compatibility with package
 #'   websocket.
 #' @param maxMessageSize The maximum size of a message from the server.
-#' @param ... Must be empty. The arguments after it must be named. The former
+#' @param ... Must be empty. Arguments after `...` must be named. The former
 #'   names `maxQueueSize`, `connectTime`, `closeTime`, `pingTime` and `pongTime`
 #'   are deprecated.
 #' @param ca Trusted authorities in place of the system's: PEM text, or the path

@@ -26,7 +26,7 @@ use crate::settings::{BadSettings, Challenge, Settings};
 use crate::storage::{Lock, RenewalInfo, State, Storage};
 
 /// The maximum duration of one attempt to get a certificate.
-const ATTEMPT_TIME: Duration = Duration::from_secs(600);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A certificate that is managed through ACME, whether or not it has been issued yet.
 #[derive(Debug, Clone)]
@@ -151,7 +151,8 @@ impl Acme {
                         never = task.run() => match never {},
                     }
                 });
-                // A name lookup may block for any length of time, so do not wait for it.
+                // The shutdown does not wait for a name lookup, which may block for any length of
+                // time.
                 runtime.shutdown_background();
             })
         })?;
@@ -381,13 +382,13 @@ impl RenewalTask {
             challenge.name()
         ));
         let ordered =
-            tokio::time::timeout(ATTEMPT_TIME, self.order_certificate(challenge, issued)).await;
+            tokio::time::timeout(ATTEMPT_TIMEOUT, self.order_certificate(challenge, issued)).await;
         challenges.clear();
         let ordered = ordered.unwrap_or_else(|_| {
             Err(Failure::new(format!(
                 "{} did not complete the order within {} s",
                 settings.authority(),
-                ATTEMPT_TIME.as_secs()
+                ATTEMPT_TIMEOUT.as_secs()
             )))
         });
         let kept = ordered.and_then(|pem| {

@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn errors_name_the_problem_and_its_remedy() {
         let long = format!("{}.org", "a".repeat(64));
-        for (domain, says) in [
+        for (domain, expected) in [
             ("https://app.example.org", "without https://"),
             ("app.example.org:443", "without a port"),
             ("", "give a host name"),
@@ -277,10 +277,10 @@ mod tests {
             ("localhost", "only for public names"),
             (&long, "give a host name"),
         ] {
-            let said = of(&[domain]).validate().unwrap_err().to_string();
+            let message = of(&[domain]).validate().unwrap_err().to_string();
             assert!(
-                said.contains(&format!("`{domain}`")) && said.contains(says),
-                "{domain}: {said}"
+                message.contains(&format!("`{domain}`")) && message.contains(expected),
+                "{domain}: {message}"
             );
         }
         let names: Vec<String> = (0..101).map(|at| format!("n{at}.example.org")).collect();
@@ -300,11 +300,11 @@ mod tests {
                 "{wrong}"
             );
         }
-        let said =
+        let message =
             Settings { agrees_to_terms: false, ..of(&["a.b"]) }.validate().unwrap_err().to_string();
         assert!(
-            said.contains("https://letsencrypt.org/repository/: agree to these terms"),
-            "{said}"
+            message.contains("https://letsencrypt.org/repository/: agree to these terms"),
+            "{message}"
         );
     }
 

@@ -274,7 +274,7 @@ fn read_small_file(path: &Path) -> Option<Vec<u8>> {
 /// and so that only the owner can read the file.
 fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let next = path.with_extension(format!("new{}", std::process::id()));
-    // Left by a process with the same id that was killed.
+    // The file may remain from a process with the same id that was killed.
     let _ = fs::remove_file(&next);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&next)?;
     let written =

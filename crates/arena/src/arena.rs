@@ -75,7 +75,7 @@ impl Arena {
     /// Makes an empty arena with the default [`Growth`]: 512 bytes, doubling to 128 KiB.
     ///
     /// # Allocation
-    /// None until the first allocation.
+    /// The first request for memory allocates the first chunk.
     pub const fn new() -> Arena {
         Arena::with_growth(Growth::new(layout::DEFAULT_FIRST_CHUNK, DEFAULT_MAX_CHUNK))
     }
@@ -85,7 +85,7 @@ impl Arena {
     /// (32 bytes) and malloc's overhead (32 bytes).
     ///
     /// # Allocation
-    /// None until the first allocation.
+    /// The first request for memory allocates the first chunk.
     pub const fn with_chunk_size(size: usize) -> Arena {
         Arena::with_growth(Growth::new(size, DEFAULT_MAX_CHUNK))
     }
@@ -93,7 +93,7 @@ impl Arena {
     /// Makes an empty arena whose chunks grow according to `growth`.
     ///
     /// # Allocation
-    /// None until the first allocation.
+    /// The first request for memory allocates the first chunk.
     pub const fn with_growth(growth: Growth) -> Arena {
         Arena {
             cursor: Cell::new(NOWHERE),
@@ -109,8 +109,8 @@ impl Arena {
     /// after a period that used less, so that a burst is forgotten.
     ///
     /// # Allocation
-    /// None. When all periods make the same requests, this frees nothing and takes constant time,
-    /// and the next period allocates nothing. That includes collections that grow.
+    /// No allocation. When all periods make the same requests, this frees nothing and takes
+    /// constant time, and the next period allocates nothing. That includes collections that grow.
     pub fn reset(&mut self) {
         let cursor = self.cursor.get();
         if let Some(chunk) = self.chunks.get_mut().reset(cursor) {

@@ -46,7 +46,7 @@ impl<'a> Buffer<'a> {
     /// Makes an empty buffer.
     ///
     /// # Allocation
-    /// None.
+    /// No allocation.
     pub const fn new_in(arena: &'a Arena) -> Buffer<'a> {
         Buffer { bytes: Vec::new_in(arena), read: 0 }
     }

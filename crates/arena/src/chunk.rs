@@ -50,8 +50,8 @@ impl Units {
 const _: () = assert!(size_of::<Header>() == HEADER && align_of::<Header>() == CHUNK_ALIGN);
 
 impl Chunk {
-    /// Allocates a chunk of `size` bytes, which must be at least [`HEADER`] and at most `isize::MAX
-    /// - 16`. Returns `None` if the allocator fails.
+    /// Allocates a chunk of `size` bytes, which must be at least [`HEADER`] and at most
+    /// `isize::MAX - 16`. Returns `None` if the allocator fails.
     pub(crate) fn allocate(size: usize) -> Option<Chunk> {
         debug_assert!(size >= HEADER && size <= isize::MAX as usize - CHUNK_ALIGN);
         // SAFETY: the layout is not empty, because `size >= HEADER`.
@@ -64,7 +64,7 @@ impl Chunk {
                 size,
                 first: Units(0),
                 used: Units(0),
-            })
+            });
         };
         Some(Chunk(start))
     }
@@ -85,7 +85,8 @@ impl Chunk {
     pub(crate) unsafe fn serve(self, room: usize) {
         // SAFETY: a live chunk begins with an initialized header, and the caller owns its list.
         unsafe {
-            ((*self.0.as_ptr()).first, (*self.0.as_ptr()).used) = (Units::of(room), Units::of(room))
+            ((*self.0.as_ptr()).first, (*self.0.as_ptr()).used) =
+                (Units::of(room), Units::of(room));
         };
     }
 

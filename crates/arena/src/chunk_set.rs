@@ -177,8 +177,8 @@ impl ChunkSet {
         self.limit = limit;
     }
 
-    /// Returns the peak, and starts it again with the bytes that are in use now, which are none
-    /// after a reset.
+    /// Returns the peak, and starts it again with the bytes that are in use now (0 after a
+    /// reset).
     pub(crate) fn take_peak(&mut self, cursor: usize) -> usize {
         let peak = self.peak(cursor);
         self.peak = 0;

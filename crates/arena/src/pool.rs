@@ -104,7 +104,7 @@ impl<K: Eq + Hash> Pool<K> {
     /// Makes an empty pool with the default [`PoolLimits`].
     ///
     /// # Allocation
-    /// None until the first [`take`](Pool::take).
+    /// No allocation until the first [`take`](Pool::take).
     pub fn new() -> Pool<K> {
         Pool::with_limits(PoolLimits::default())
     }
@@ -112,7 +112,7 @@ impl<K: Eq + Hash> Pool<K> {
     /// Makes an empty pool.
     ///
     /// # Allocation
-    /// None until the first [`take`](Pool::take).
+    /// No allocation until the first [`take`](Pool::take).
     pub fn with_limits(limits: PoolLimits) -> Pool<K> {
         Pool {
             shelves: RefCell::new(Shelves {
@@ -130,8 +130,8 @@ impl<K: Eq + Hash> Pool<K> {
     /// allocation limit. Its [`peak`](Arena::peak) counts from here.
     ///
     /// # Allocation
-    /// None for a key with an arena in the pool. A new key needs an allocation of its own, and the
-    /// lists of keys and of arenas grow occasionally.
+    /// No allocation for a key with an arena in the pool. A new key needs an allocation of its own,
+    /// and the lists of keys and of arenas grow occasionally.
     pub fn take(&self, key: K) -> Pooled<'_, K> {
         let hash = hash_of(&key);
         let found = self.find(hash, &key);

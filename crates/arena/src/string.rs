@@ -39,7 +39,7 @@ impl<'a> String<'a> {
     /// Makes an empty string.
     ///
     /// # Allocation
-    /// None.
+    /// No allocation.
     pub const fn new_in(arena: &'a Arena) -> String<'a> {
         String { bytes: Vec::new_in(arena) }
     }

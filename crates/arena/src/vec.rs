@@ -50,7 +50,7 @@ impl<'a, T> Vec<'a, T> {
     /// Makes an empty array.
     ///
     /// # Allocation
-    /// None.
+    /// No allocation.
     pub const fn new_in(arena: &'a Arena) -> Vec<'a, T> {
         let capacity = if size_of::<T>() == 0 { usize::MAX } else { 0 };
         Vec { start: NonNull::dangling(), len: 0, capacity, arena }

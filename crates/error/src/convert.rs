@@ -18,9 +18,9 @@ use crate::text::OwnedText;
 /// Converts anything that converts to a boxed error, so that `?` accepts it.
 ///
 /// # Allocation
-/// One for a `&str`, a `String`, a `Cow<str>`, a `Box<dyn Error + Send + Sync>` and an `Arc<dyn
-/// Error + Send + Sync>`; the box and the arc are kept. Two for a concrete error, for which
-/// [`Error::new`] allocates once.
+/// One allocation for a `&str`, a `String`, a `Cow<str>`, a `Box<dyn Error + Send + Sync>` and an
+/// `Arc<dyn Error + Send + Sync>`; the box and the arc are kept. Two for a concrete error, for
+/// which [`Error::new`] allocates once.
 impl<T: Into<Box<dyn StdError + Send + Sync + 'static>>> From<T> for Error {
     #[inline]
     fn from(value: T) -> Error {
@@ -50,7 +50,7 @@ impl Error {
     /// but not the type of the error.
     ///
     /// # Allocation
-    /// One, or none if the error arrived in a box.
+    /// One allocation, or none if the error arrived in a box.
     ///
     /// ```
     /// use rookery_error::Error;
@@ -79,7 +79,7 @@ impl Error {
     /// only one handle.
     ///
     /// # Allocation
-    /// One, or none if the error arrived in an arc; three for text.
+    /// One allocation, or none if the error arrived in an arc; three for text.
     ///
     /// ```
     /// use rookery_error::Error;

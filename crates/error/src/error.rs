@@ -49,7 +49,7 @@ impl Error {
     /// Makes an error that contains `error`.
     ///
     /// # Allocation
-    /// One, of the error's size and two words.
+    /// One allocation of the error's size and two words.
     ///
     /// ```
     /// use rookery_error::Error;
@@ -68,7 +68,7 @@ impl Error {
     /// `&` before it.
     ///
     /// # Allocation
-    /// None, also for clones.
+    /// No allocation, also for clones.
     ///
     /// ```
     /// use rookery_error::Error;
@@ -84,7 +84,7 @@ impl Error {
     /// Makes an error that refers to an error in a `static`, and can be downcast to its type.
     ///
     /// # Allocation
-    /// None, also for clones.
+    /// No allocation, also for clones.
     #[inline]
     pub const fn from_static_error<E>(error: &'static StaticError<E>) -> Error {
         Error(Repr::from_static(error))
@@ -93,9 +93,9 @@ impl Error {
     /// Makes an error with a formatted message; [`error!`](crate::error!) is shorter.
     ///
     /// # Allocation
-    /// One for up to 256 bytes. A longer message is collected in a `String`, which grows by
-    /// doubling and is kept: two allocations if the text is written at once, and at most one more
-    /// for each doubling of 256 bytes.
+    /// One allocation for up to 256 bytes. A longer message is collected in a `String`, which grows
+    /// by doubling and is kept: two allocations if the text is written at once, and at most one
+    /// more for each doubling of 256 bytes.
     pub fn format(arguments: fmt::Arguments<'_>) -> Error {
         Error(message::format(arguments))
     }
@@ -104,7 +104,7 @@ impl Error {
     /// [`source`](Error::source) of the result.
     ///
     /// # Allocation
-    /// One, of `context`'s size and three words.
+    /// One allocation of `context`'s size and three words.
     ///
     /// ```
     /// use rookery_error::{Error, error};
@@ -122,7 +122,7 @@ impl Error {
     /// Adds the backtrace of this call.
     ///
     /// # Allocation
-    /// One, and those of the capture, which takes microseconds.
+    /// One allocation, and those of the capture, which takes microseconds.
     #[must_use]
     pub fn with_backtrace(self) -> Error {
         Error(Repr::new(Traced::new(Backtrace::force_capture(), self.without_backtrace())))

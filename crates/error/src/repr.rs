@@ -440,8 +440,8 @@ fn never_shared(_: NonNull<Header>) -> Arc<Object> {
 unsafe fn copy(text: &str, to: NonNull<u8>) {
     let (from, length) = (text.as_ptr(), text.len());
     let block = |at: usize| {
-        // SAFETY: `at + 16 <= length` in all calls below, and the caller guarantees that so many
-        // bytes are valid and do not overlap.
+        // SAFETY: `at + 16 <= length` in all calls below, and the caller guarantees that this
+        // number of bytes is valid and does not overlap.
         unsafe { ptr::copy_nonoverlapping(from.add(at), to.as_ptr().add(at), 16) };
     };
     match length {

@@ -148,7 +148,7 @@ impl<K: Kind> Reports<K> {
     /// Returns the hook for one connection, which serves one request at a time.
     ///
     /// # Allocation
-    /// One.
+    /// One allocation.
     pub fn hook(self: &Arc<Self>) -> Arc<RequestHook<K>> {
         Arc::new(RequestHook { request: AtomicU64::new(0), reports: Arc::clone(self) })
     }
@@ -284,7 +284,7 @@ impl<K: Kind> RequestHook<K> {
 
 impl<K: Kind> ErrorHook for RequestHook<K> {
     /// # Allocation
-    /// None.
+    /// No allocation.
     fn throw(&self, error: Error) -> ErrorId {
         self.reports.report(self.request(), error)
     }

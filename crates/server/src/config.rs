@@ -31,7 +31,7 @@ pub struct Limits {
     pub max_header_size: usize,
     /// The maximum number of header lines of a request. Status 431. Default 2,000, the most that
     /// clients of httpuv have been seen to send. Values over 24,576 have the same effect as 24,576,
-    /// the capacity of the header table. For a head with more than 100 lines, max_client_memory: memory for the
+    /// the capacity of the header table. For a head with more than 100 lines, `max_client_memory`: memory for the
     /// maximum is allocated.
     pub max_headers: usize,
     /// The maximum size of a request head over HTTP/2, in bytes, plus 32 for each line (RFC 9113,

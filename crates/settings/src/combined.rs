@@ -249,7 +249,11 @@ impl Settings {
             let is_on = given.value != Value::Flag(false);
             let mut others = given.setting.excludes.iter().filter_map(|name| self.given(name));
             if let Some(other) = others.find(|other| is_on && other.value != Value::Flag(false)) {
-                let message = format!("{} and {} exclude one another.", given.name(), other.name());
+                let message = format!(
+                    "{} and {} cannot be used together: leave one of them out.",
+                    given.name(),
+                    other.name()
+                );
                 return Err(conflict(message));
             }
             if let Some(rule) = given.setting.rule {
@@ -359,11 +363,11 @@ mod tests {
             (&[(CommandLine, "http2", "off")], "`--no-http2` needs `--tls-cert` or `--domain`."),
             (
                 &[(CommandLine, "tls", "dev"), (CommandLine, "tls_cert", "c")],
-                "`--tls` and `--tls-cert` exclude one another.",
+                "`--tls` and `--tls-cert` cannot be used together: leave one of them out.",
             ),
             (
                 &[(CommandLine, "domain", "a.org"), (CommandLine, "tls_cert", "c")],
-                "`--tls-cert` and `--domain` exclude one another.",
+                "`--tls-cert` and `--domain` cannot be used together: leave one of them out.",
             ),
             (
                 &[(CommandLine, "tls_cert", "c"), (CommandLine, "tls_client_auth", "optional")],
@@ -377,7 +381,8 @@ mod tests {
                     (File, "acme_staging", "yes"),
                     (File, "acme_directory", "https://acme.test"),
                 ],
-                "`tls.acme.staging:` and `tls.acme.directory:` exclude one another.",
+                "`tls.acme.staging:` and `tls.acme.directory:` cannot be used together: leave one \
+                 of them out.",
             ),
         ] {
             assert_eq!(conflict(settings), message, "{settings:?}");

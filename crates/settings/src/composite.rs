@@ -5,7 +5,7 @@ use crate::value_parser::flag;
 
 /// The minimum age for the preload lists of browsers, in seconds.
 const YEAR: f64 = 31_536_000.0;
-/// The largest integer of R, which is signed.
+/// The largest `max-age` that R can hold, because its integers have 31 bits and a sign.
 const MAX_AGE: f64 = 2_147_483_647.0;
 
 pub(crate) static COMPRESSION: Composite = Composite {
@@ -55,7 +55,7 @@ fn compression(raw: &Raw) -> Result<Value, Rejected> {
         let number = crate::units::read(value, Kind::Bytes).filter(|number| number.is_finite());
         match (name, number, flag(value)) {
             ("level", Some(number), _) if (1.0..=9.0).contains(&number) && value.len() == 1 => {
-                level = number
+                level = number;
             }
             ("threshold", Some(number), _) => threshold = number,
             ("takeover", _, Some(is_on)) => takeover = is_on,

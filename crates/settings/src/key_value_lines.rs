@@ -25,9 +25,9 @@ impl Lines {
         self.0.push(b'\n');
     }
 
-    /// Adds a value under a name, with `place` as a prefix of its type.
-    pub fn value(&mut self, place: &str, name: &str, value: &Value) {
-        let mut add = |kind: &str, text: &[u8]| self.line(&format!("{place}{kind}:{name}"), text);
+    /// Adds a value. `source` precedes its type in the line, as in `cli:number:port=8000`.
+    pub fn value(&mut self, source: &str, name: &str, value: &Value) {
+        let mut add = |kind: &str, text: &[u8]| self.line(&format!("{source}{kind}:{name}"), text);
         match value {
             Value::Flag(is_on) => add("flag", if *is_on { b"TRUE" } else { b"FALSE" }),
             Value::Number(number) if number.is_infinite() => add("number", b"Inf"),
@@ -37,11 +37,13 @@ impl Lines {
             Value::Path(path) => add("text", path.as_os_str().as_bytes()),
             Value::List(list) => list.iter().for_each(|one| add("text", one.as_bytes())),
             Value::Paths(paths) => {
-                paths.iter().for_each(|one| add("text", one.as_os_str().as_bytes()))
+                for path in paths {
+                    add("text", path.as_os_str().as_bytes());
+                }
             }
             Value::Fields(fields) => {
                 for (field, value) in fields {
-                    self.value(place, &format!("{name}.{field}"), value);
+                    self.value(source, &format!("{name}.{field}"), value);
                 }
             }
         }

@@ -20,13 +20,14 @@ pub enum Kind {
     Rate,
     /// A whole percentage.
     Percent,
-    /// One of these words.
+    /// A choice of these words.
     Choice(&'static [&'static str]),
     /// A text of this form.
     Text(&'static Form),
     /// A list of texts of this form; a single text is split at its commas.
     List(&'static Form),
-    /// The path of a file or folder, relative to the place where it is given.
+    /// The path of a file or folder. It is relative to the folder of the `_server.yml` or to the
+    /// current folder.
     Path,
     /// A list of file paths. A text is not split at commas, because a path may contain a comma.
     Paths,
@@ -67,7 +68,7 @@ impl Kind {
 /// The form of a text.
 #[derive(Debug)]
 pub struct Form {
-    /// The continuation of "must be" in messages.
+    /// The text after "must be" in error messages.
     pub wanted: &'static str,
     /// The function that returns true for a text of this form.
     pub accepts: fn(&str) -> bool,
@@ -76,7 +77,7 @@ pub struct Form {
 /// A value of several fields, such as that of `hsts`.
 #[derive(Debug)]
 pub struct Composite {
-    /// The continuation of "must be" in messages.
+    /// The text after "must be" in error messages.
     pub wanted: &'static str,
     /// The fields of the value as a mapping in `_server.yml`.
     pub fields: &'static [(&'static str, Kind)],
@@ -177,7 +178,7 @@ pub enum Value {
     Flag(bool),
     /// A number of bytes, seconds, bytes per second or percent; infinity means no limit.
     Number(f64),
-    /// One of the words that the row accepts besides its kind, such as `auto`.
+    /// A word that the row accepts besides its kind, such as `auto`.
     Word(&'static str),
     /// The value of a choice or a text.
     Text(String),

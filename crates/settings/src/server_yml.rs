@@ -477,7 +477,7 @@ mod tests {
 
     #[test]
     fn messages_escape_and_cut_text_of_the_file() {
-        for (options, says) in [
+        for (options, expected) in [
             ("  \"a\\e[31m\\nb\": 1\n", "`a\\u{1b}[31m\\nb:` is not a setting"),
             ("  ws_compression: {\"a\\e\": 1}\n", "`a\\u{1b}:` is not a field"),
             ("  port: \"\\e]0;x\\a\"\n", "not `\\u{1b}]0;x\\u{7}`."),
@@ -486,7 +486,7 @@ mod tests {
             ("  a: !x%1B y\n", "the tag `!x\\u{1b}` is not supported"),
         ] {
             let message = wrong(options);
-            assert!(message.contains(says), "{message}");
+            assert!(message.contains(expected), "{message}");
             assert!(!message.contains(char::is_control), "{message:?}");
         }
         let long = wrong(&format!("  {}: 1\n", "x".repeat(500)));

@@ -16,7 +16,7 @@ pub struct Setting {
     pub key: Option<&'static str>,
     /// The one-letter option.
     pub short: Option<char>,
-    /// The help that shows the option.
+    /// Whether `-h` shows the option, only `--help` shows it, or the setting has no option.
     pub shown: Shown,
     /// The name of the value in help; empty for the usual name of the kind.
     pub placeholder: &'static str,
@@ -41,7 +41,7 @@ pub struct Setting {
     pub r_function: &'static str,
     /// Whether the value is masked in output.
     pub is_secret: bool,
-    /// One line of help, of at most 70 characters.
+    /// The line of help, which has at most 70 characters.
     pub help: &'static str,
     /// The details that the long help and the reference add to the line of help.
     pub paragraph: &'static str,

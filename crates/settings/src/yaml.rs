@@ -30,7 +30,7 @@ pub struct Position {
 impl Position {
     pub(crate) const START: Position = Position { line: 1, column: 1 };
 
-    /// Returns the position after a text.
+    /// Returns the position after the last character of a text.
     pub(crate) fn end_of(text: &str) -> Position {
         let line = text.matches('\n').count() + 1;
         let last = text.rsplit('\n').next().unwrap_or_default();

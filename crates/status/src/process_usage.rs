@@ -65,7 +65,7 @@ fn tree_of(pid: libc::pid_t) -> Vec<libc::pid_t> {
     while at < tree.len() && tree.len() < MOST_PROCESSES {
         let threads = std::fs::read_dir(format!("/proc/{}/task", tree[at]));
         for thread in threads.into_iter().flatten().flatten() {
-            // The file is missing if the kernel was built without it.
+            // The file `children` is missing if the kernel was built without it.
             let children =
                 std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
             tree.extend(

@@ -32,7 +32,7 @@ pub enum Availability {
     Dead = 3,
 }
 
-/// One start of a worker.
+/// A start of a worker, as the pool sees it.
 #[derive(Debug)]
 pub struct Backend {
     /// The number of the worker's slot, from 0, which the next start of the worker takes over.
@@ -266,8 +266,8 @@ impl BackendRegistry {
         self.transition(backend, &[Availability::Suspended], Availability::Ready);
     }
 
-    /// Sets the availability of a worker if it is one of `from`. So a dead worker stays dead, and a
-    /// draining worker does not become ready.
+    /// Sets the availability of a worker if it is one of `from`. A dead worker thus stays dead, and
+    /// a draining worker does not become ready.
     fn transition(&self, backend: &Backend, from: &[Availability], to: Availability) {
         for from in from {
             let (from, to) = (*from as u8, to as u8);
@@ -281,8 +281,8 @@ impl BackendRegistry {
         self.changed.notify_one();
     }
 
-    /// Has the WebSockets of a worker closed, one after the other, within a time after which the
-    /// worker ends.
+    /// Makes the pool close the WebSockets of a worker, one after the other, within a time after
+    /// which the worker ends.
     pub fn close_sessions(&self, backend: &Backend, within: Duration) {
         let time = (within.as_millis() as u64).max(1);
         if backend.session_close_time.swap(time, Ordering::AcqRel) == 0 {

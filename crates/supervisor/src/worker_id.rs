@@ -1,7 +1,7 @@
 //! The id of a worker in the URLs of its sessions, to which Shiny appends it as the parameter `w=`.
 //!
 //! The id is random, and each start of a worker has another one. An id therefore never refers to
-//! another worker than the one that made the page, also if that worker has ended or belongs to
+//! another worker than the one that made the page, even if that worker has ended or belongs to
 //! another supervisor, and nobody can guess an id. For that reason an id needs no signature, no
 //! storage and no expiry, unlike the value of a cookie, which a browser keeps for longer than a
 //! page.

@@ -1,4 +1,5 @@
-//! What a request and a WebSocket message through the pool allocate on the I/O thread at steady state.
+//! Tests of the number of allocations on the I/O thread for a request or a WebSocket message
+//! through the pool, at steady state.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -17,7 +18,7 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 const REPLY: &[u8] =
     b"HTTP/1.1 200 OK\r\ndate: Sat, 21 Nov 2026 00:00:00 GMT\r\ncontent-type: text/plain\r\ncontent-length: 13\r\n\r\nHello, World!";
 
-/// AdminHandler every request with the same, and every frame with one of a server's.
+/// Responds to every request with the same response, and to every frame with the same frame.
 fn serve(mut connection: UnixStream) {
     allocator::process::exclude_current_thread();
     let mut buffer = [0; 4096];
@@ -39,7 +40,8 @@ fn serve(mut connection: UnixStream) {
     }
 }
 
-/// Sends `request` `n` times, each after the answer to the one before, whose length does not change.
+/// Sends `request` `n` times, each after the response to the one before. All responses have the
+/// same length.
 fn ask(socket: &mut TcpStream, request: &[u8], answer_len: usize, n: usize) {
     let mut buffer = [0; 4096];
     for _ in 0..n {
@@ -70,7 +72,7 @@ fn steady_state_allocates_little() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("worker");
     let listener = UnixListener::bind(&path).unwrap();
-    // It ends with the process.
+    // The thread ends with the process.
     std::thread::spawn(move || {
         allocator::process::exclude_current_thread();
         for connection in listener.incoming() {
@@ -104,7 +106,7 @@ fn steady_state_allocates_little() {
     };
     let get = b"GET /a/path?and=query HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n";
     let frame = [0x82, 0x84, 0, 0, 0, 0, 1, 2, 3, 4];
-    // A request is a task.
+    // Each request starts a task, which is one allocation.
     for (what, request, allowed) in [("GET", &get[..], 1), ("a message", &frame, 0)] {
         let mut socket = connect();
         let answer_len = if what == "GET" {
@@ -124,7 +126,8 @@ fn steady_state_allocates_little() {
         let before = allocator::process::allocations();
         ask(&mut socket, request, answer_len, 2000);
         let spent = allocator::process::allocations() - before;
-        // A timer's wheel may grow; and on a busy machine R may not have said for long that it is idle, which is looked after then.
+        // The timer wheel may grow. On a busy machine, R's idle state may also expire, which starts
+        // a check.
         assert!(spent <= allowed * 2000 + 100, "{what}: {spent} allocations in 2,000");
     }
 }

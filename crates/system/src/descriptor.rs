@@ -100,6 +100,7 @@ pub fn close_on_exec_from(first: libc::c_uint) {
     let _ = first;
 }
 
-/// The flag of that name in `linux/close_range.h`.
+/// The flag of `close_range` that sets close-on-exec instead of closing, as in
+/// `linux/close_range.h`.
 #[cfg(target_os = "linux")]
 const CLOSE_RANGE_CLOEXEC: u8 = 4;

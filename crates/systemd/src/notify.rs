@@ -34,7 +34,7 @@ pub struct ServiceManager {
     watchdog: Option<Watchdog>,
 }
 
-/// The socket of this process and the address of the manager's.
+/// The socket of this process and the address of the manager's socket.
 #[derive(Debug)]
 struct NotifySocket {
     socket: UnixDatagram,

@@ -228,7 +228,8 @@ mod tests {
             assert!(message.contains("must be a number of sockets"), "{message}");
         }
         let one = [("LISTEN_PID", "42"), ("LISTEN_FDS", "1")];
-        // Not open; a file; a datagram socket; a connected stream socket.
+        // A closed descriptor, a file, a datagram socket and a connected stream socket are
+        // rejected.
         let file = tempfile::tempfile().unwrap();
         let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let (stream, _other) = std::os::unix::net::UnixStream::pair().unwrap();

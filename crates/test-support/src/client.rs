@@ -351,11 +351,11 @@ pub fn masked_frame(first: u8, payload: &[u8]) -> Vec<u8> {
     match payload.len() {
         len @ 0..126 => frame.push(MASK_BIT | len as u8),
         len @ 126..65536 => {
-            frame.push(MASK_BIT | 126);
+            frame.push(MASK_BIT | 0x7e);
             frame.extend_from_slice(&(len as u16).to_be_bytes());
         }
         len => {
-            frame.push(MASK_BIT | 127);
+            frame.push(MASK_BIT | 0x7f);
             frame.extend_from_slice(&(len as u64).to_be_bytes());
         }
     }

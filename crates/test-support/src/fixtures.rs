@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 /// Returns the path of a certificate or key, such as `localhost.pem` or `localhost.key`.
 pub fn tls_file(name: &str) -> PathBuf {
-    let is_key = name.ends_with(".key") || name.ends_with("-key.der");
+    let is_key = Path::new(name).extension().is_some_and(|extension| extension == "key")
+        || name.ends_with("-key.der");
     let folder = if is_key { "tls/keys" } else { "tls/certificates" };
     Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(name)
 }

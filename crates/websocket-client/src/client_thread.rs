@@ -37,7 +37,8 @@ impl ClientThread {
         let handle = with_signals_blocked(|| {
             std::thread::Builder::new().name("rookery-client".to_owned()).spawn(move || {
                 runtime.block_on(run_tasks(receiver));
-                // A name lookup may block for any length of time, so do not wait for it.
+                // The shutdown does not wait for a name lookup, which may block for any length of
+                // time.
                 runtime.shutdown_background();
             })
         })?;

@@ -55,7 +55,7 @@ pub enum Event {
     Failed {
         /// The id of the client.
         client: u64,
-        /// The problem.
+        /// A description of the problem.
         message: String,
         /// The status of the server's response to the handshake, if the server rejected the
         /// handshake.

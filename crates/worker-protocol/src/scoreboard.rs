@@ -179,7 +179,7 @@ pub struct Snapshot {
     /// including WebSockets.
     pub connections: u64,
     /// The time for which R has been busy since it began to serve, up to [`since`](Self::since).
-    /// [`busy_by`](Self::busy_by) adds the current activity.
+    /// [`busy_time`](Self::busy_time) adds the current activity.
     pub busy: Duration,
     /// The part of `busy` that was spent on requests, that is, not on [`RState::Messages`], at
     /// least up to the last request that is [done](Self::done).
@@ -431,7 +431,7 @@ impl Scoreboard {
         add(&self.io.0.handed, 1);
     }
 
-    /// Reverts [`hand`](Self::hand) for a request that was not passed to R because the queue is
+    /// Reverts [`count_handed`](Self::count_handed) for a request that was not passed to R because the queue is
     /// full. Called on the I/O thread.
     pub fn uncount_handed(&self) {
         add(&self.io.0.handed, u64::MAX);

@@ -42,7 +42,7 @@ test_that("every exported function reports a bad argument at once", {
       quote(startServer("127.0.0.1", 0, list(), limits = 42)),
       "`limits` must be the value of server_limits"
     ),
-    list(quote(server_limits(body = 1)), "`body` is no limit"),
+    list(quote(server_limits(body = 1)), "`body` is not a limit"),
     list(
       quote(server_limits(max_body_size = "ten")), "`max_body_size` must be a size.* not \"ten\""
     ),
@@ -165,7 +165,7 @@ test_that("every exported function reports a bad argument at once", {
       "`workers` must be auto, or a whole number from 1 to 1000, not TRUE"
     ),
     list(quote(serve(hello_app, workers = 2)), "Workers can only serve a path"),
-    list(quote(rookery_options(prot = 1)), "`prot` is no setting. Did you mean `port`"),
+    list(quote(rookery_options(prot = 1)), "`prot` is not a setting. Did you mean `port`"),
     list(quote(launch_server(42)), "`settings` must be one string"),
     list(quote(launch_server("/no/such.yml")), "does not exist")
   )

@@ -186,7 +186,7 @@ test_that("ids of repeated errors are logged in lines of limited length", {
   expect_match(lines, "^rookery: GET /repeated \\(call\\): over and over ")
   written <- unlist(regmatches(lines, gregexpr("[0-9a-f]{32}", lines)))
   expect_identical(written, ids)
-  expect_match(lines[[4]], "\\(19 more in [0-9]+ s\\)")
+  expect_match(lines[[4]], "\\([0-9]+ more in [0-9]+ s\\)")
 })
 
 test_that("ids of repeated errors are logged when R ends in any way", {

@@ -24,7 +24,7 @@ test_that("limits have units", {
 
 test_that("errors name the nearest limit for an unknown name and an example for a wrong value", {
   expect_error(
-    server_limits(maxbodysize = 1), "`maxbodysize` is no limit. Did you mean `max_body_size`",
+    server_limits(maxbodysize = 1), "`maxbodysize` is not a limit. Did you mean `max_body_size`",
     class = "rookery_bad_limit"
   )
   expect_error(server_limits(10), "must have a name")
@@ -93,18 +93,18 @@ test_that("all documented forms of values are accepted, and no others", {
   }
   expect_error(server_limits(max_body_size = 1, 5), "must have a name", class = "rookery_bad_limit")
   expect_error(
-    server_limits(max_body = 1), "`max_body` is no limit. Did you mean `max_body_size`?",
+    server_limits(max_body = 1), "`max_body` is not a limit. Did you mean `max_body_size`?",
     fixed = TRUE, class = "rookery_bad_limit"
   )
   expect_error(
-    rookery_options(prot = 1), "`prot` is no setting. Did you mean `port`?", fixed = TRUE,
+    rookery_options(prot = 1), "`prot` is not a setting. Did you mean `port`?", fixed = TRUE,
     class = "rookery_bad_setting"
   )
   expect_error(
     rookery_options(max_body_size = 1), "takes no arguments: .*sets a setting[.]$",
     class = "rookery_error"
   )
-  expect_error(server_limits(body = 1), "`body` is no limit", class = "rookery_bad_limit")
+  expect_error(server_limits(body = 1), "`body` is not a limit", class = "rookery_bad_limit")
   for (limits in list("10 MB", 10, list(10), function() 1, c(max_body_size = 1))) {
     expect_error(startServer("127.0.0.1", 0, list(), limits = limits), class = "rookery_bad_limit")
   }
@@ -127,7 +127,7 @@ test_that("an invalid environment variable is an error that names the variable",
   wrong("ROOKERY_REQUEST_TIMEOUT", "0", "at least 10 ms")
   for (value in c("perhaps", "2", "\xff")) wrong("ROOKERY_PROXY_PROTOCOL", value, "must be")
   for (value in c("all", "\xff", "NONE")) wrong("ROOKERY_ERROR_DETAIL", value, "must be")
-  wrong("ROOKERY_SPOOL_DIR", "/no/such/folder", "no folder")
+  wrong("ROOKERY_SPOOL_DIR", "/no/such/folder", "not a folder")
   wrong("ROOKERY_TRUSTED_PROXIES", "\xff", "must be")
   wrong("ROOKERY_WS_ORIGINS", "https://example.org", "must be same, or hosts")
   wrong("ROOKERY_WS_COMPRESSION", "level 3", "must be on, off")
@@ -229,7 +229,7 @@ test_that("limits are enforced, and shared by all servers", {
   expect_equal(post(local_client(server), "/", "123456789")$status, 200)
   expect_equal(post(local_client(server), "/", "12345678901")$status, 413)
   expect_error(
-    startServer("127.0.0.1", 0, list(), limits = list(max_body_size = 20)), "share their limits",
+    startServer("127.0.0.1", 0, list(), limits = list(max_body_size = 20)), "have the same limits",
     class = "rookery_bad_limit"
   )
   # A server with the same limits, or none given, can be started as well.
@@ -241,7 +241,7 @@ test_that("limits are enforced, and shared by all servers", {
     serve(
       list(call = function(req) ok()), port = 0, log = FALSE, limits = list(max_body_size = 20)
     ),
-    "share their limits"
+    "have the same limits"
   )
 })
 

@@ -309,7 +309,7 @@ test_that("on_close is called whatever on_end and on_data do", {
       serve_until(function() length(log$order) == 1)
     })
     expect_equal(log$order, "error")
-    expect_match(said, "left by a restart", all = FALSE)
+    expect_match(said, "ended by a restart", all = FALSE)
   }
 })
 

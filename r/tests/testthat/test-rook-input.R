@@ -154,7 +154,7 @@ test_that("a body stays readable until its promise is resolved", {
   resolve_it(ok())
   expect_identical(reply(client)$text, "ok")
   expect_null(kept$.bodyData)
-  expect_error(kept$rook.input$read(), "has been answered")
+  expect_error(kept$rook.input$read(), "the response has been sent")
 })
 
 test_that("reading a body in a forked process is an error that says why", {

@@ -110,7 +110,7 @@ test_that("settings of the command line take precedence over .Rprofile", {
   expect_equal(large$status_code, 413)
   wrong <- local_cli("serve", app, "--port", "0", "--limit", "body_byte=1")
   expect_equal(exit_of(wrong), 2)
-  expect_match(wrong$tell(), "`body_byte` is no limit. Did you mean `max_body_size`?", fixed = TRUE)
+  expect_match(wrong$tell(), "`body_byte` is not a limit. Did you mean `max_body_size`?", fixed = TRUE)
 })
 
 test_that("an app in a folder with an unusual name is served, with paths relative to getwd()", {

@@ -414,7 +414,7 @@ test_that("rookery serve --tls-cert uses HTTPS, and SIGHUP reloads the certifica
   expect_equal(fetch(url, cainfo = one$cert)$text, "https")
   become(two)
   it$signal(1)
-  expect_true(wait_until(function() grepl("the certificates have been read anew", it$tell())))
+  expect_true(wait_until(function() grepl("the certificates have been read again", it$tell())))
   # The worker that accepts connections keeps its certificates until another worker has replaced it.
   expect_true(wait_until(function() grepl("reloaded: all workers are of generation 1", it$tell())))
   expect_equal(fetch(url, cainfo = two$cert)$text, "https")

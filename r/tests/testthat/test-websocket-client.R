@@ -140,11 +140,11 @@ test_that("with autoConnect = FALSE nothing happens before connect(), which work
   expect_equal(it$ws$readyState(), 0L)
   it$ws$connect()
   wait_for(it, "open")
-  expect_error(it$ws$connect(), "connects once")
+  expect_error(it$ws$connect(), "connect only once")
   unused <- WebSocketClient$new(echo$url, autoConnect = FALSE)
   unused$close()
   expect_equal(unused$readyState(), 3L)
-  expect_error(unused$connect(), "connects once")
+  expect_error(unused$connect(), "connect only once")
 })
 
 test_that("a client works with package later only: in a loop of run_now(), and in a callback", {

@@ -14,8 +14,8 @@ use tokio::net::{TcpListener, TcpStream};
 pub enum Workload {
     /// Status 200 and thirteen bytes.
     Hello,
-    /// The same, and each response is reported to the request's hook as a failure of the
-    /// application.
+    /// Status 200 and thirteen bytes, and each response is reported to the request's hook as a
+    /// failure of the application.
     Failure,
     /// WebSocket messages are sent back.
     Echo,

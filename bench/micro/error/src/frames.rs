@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::errors::{Plain, ThirtyTwo};
 use rookery_bench_meter::{Case, Figures, case, repeat};
 
-/// Where the error is stored, and how often a frame continued (never).
+/// The error after its way through the frames, and the number of frames that continued (none).
 struct Ways<E> {
     error: Cell<Option<E>>,
     passed: Cell<u64>,

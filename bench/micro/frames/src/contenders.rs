@@ -24,7 +24,7 @@ pub mod fast {
     pub async fn read_masked(run: &mut Run) {
         let mut socket = open(Replay::new(&crate::masked_512(), 32 << 10, false), Role::Server);
         let mut iterations = run.start();
-        while iterations.next() {
+        while iterations.advance() {
             let frame = socket.read_frame().await.unwrap();
             assert_eq!(frame.payload.len(), 512);
         }
@@ -35,7 +35,7 @@ pub mod fast {
         let mut socket = open(Replay::new(&[0x82, 0], 2, false), Role::Server);
         let payload = [7; 512];
         let mut iterations = run.start();
-        while iterations.next() {
+        while iterations.advance() {
             let frame = Frame::binary(Payload::Borrowed(&payload));
             socket.write_frame(frame).await.unwrap();
         }
@@ -56,7 +56,7 @@ pub mod fast {
         };
         let ask = async {
             let mut iterations = run.start();
-            while iterations.next() {
+            while iterations.advance() {
                 client.write_frame(Frame::binary(Payload::Borrowed(&payload))).await.unwrap();
                 assert_eq!(client.read_frame().await.unwrap().payload.len(), 512);
             }
@@ -73,7 +73,7 @@ pub mod tokio_ws {
         let mut socket =
             ServerBuilder::new().serve(Replay::new(&crate::masked_512(), 32 << 10, false));
         let mut iterations = run.start();
-        while iterations.next() {
+        while iterations.advance() {
             let message = socket.next().await.unwrap().unwrap();
             assert_eq!(message.as_payload().len(), 512);
         }
@@ -85,7 +85,7 @@ pub mod tokio_ws {
         // Its messages own their bytes; these are shared and not copied.
         let payload = Bytes::from_static(&[7; 512]);
         let mut iterations = run.start();
-        while iterations.next() {
+        while iterations.advance() {
             socket.send(Message::binary(payload.clone())).await.unwrap();
         }
         run.stop(iterations);
@@ -103,7 +103,7 @@ pub mod tokio_ws {
         };
         let ask = async {
             let mut iterations = run.start();
-            while iterations.next() {
+            while iterations.advance() {
                 client.send(Message::binary(payload.clone())).await.unwrap();
                 assert_eq!(client.next().await.unwrap().unwrap().as_payload().len(), 512);
             }

@@ -15,7 +15,7 @@ use rookery_bench_meter::{Case, Figures, processor_time, totals};
 #[global_allocator]
 static HEAP: rookery_bench_meter::Counting = rookery_bench_meter::Counting;
 
-/// One measurement.
+/// A measurement.
 pub struct Run {
     iterations: u64,
     figures: Option<Figures>,
@@ -43,7 +43,7 @@ impl Run {
 
     pub fn measure(&mut self, mut operation: impl FnMut()) {
         let mut iterations = self.start();
-        while iterations.next() {
+        while iterations.advance() {
             operation();
         }
         self.stop(iterations);
@@ -52,7 +52,7 @@ impl Run {
 
 impl Iterations {
     #[inline]
-    pub fn next(&mut self) -> bool {
+    pub fn advance(&mut self) -> bool {
         if self.warm_up > 0 {
             self.warm_up -= 1;
             if self.warm_up == 0 {

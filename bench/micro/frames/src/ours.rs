@@ -78,7 +78,7 @@ pub async fn write(run: &mut Run, token: Token) {
     let notify = Notify::new();
     let mut cancelled = pin!(notify.notified());
     let mut iterations = run.start();
-    while iterations.next() {
+    while iterations.advance() {
         if token == Token::CanFire {
             tokio::select! {
                 biased;
@@ -105,7 +105,7 @@ pub async fn echo(run: &mut Run, token: Token) {
     };
     let ask = async {
         let mut iterations = run.start();
-        while iterations.next() {
+        while iterations.advance() {
             let _ = client.send(&payload[..]).await.unwrap();
             assert_eq!(client.read().await.unwrap().unwrap().len(), 512);
         }
@@ -118,7 +118,7 @@ pub async fn echo(run: &mut Run, token: Token) {
 async fn reading(run: &mut Run, mut connection: Connection<Replay>, len: usize, token: Token) {
     let _keep = (token == Token::CanFire).then(|| connection.canceller());
     let mut iterations = run.start();
-    while iterations.next() {
+    while iterations.advance() {
         let message = connection.read().await.unwrap().unwrap();
         assert_eq!(black_box(&message).len(), len);
     }

@@ -99,7 +99,7 @@ impl io::Write for Replay {
     }
 }
 
-/// One direction of a [`Pipe`].
+/// A direction of a [`Pipe`].
 struct Channel {
     bytes: VecDeque<u8>,
     reader: Option<Waker>,

@@ -132,7 +132,7 @@ fn by_the_other_when_one_fails() {
 fn renewed_under_an_open_connection() {
     let mut pebble = Pebble::reserve();
     let (mut it, _folder) = served(&pebble, &["four.example.org"], |settings| {
-        settings.profile = Some("brief".to_owned())
+        settings.profile = Some("brief".to_owned());
     });
     pebble.run(it.ports(), 5, 40);
     it.start_renewer(BOTH);
@@ -185,7 +185,7 @@ fn an_authority_that_is_down_is_tried_again_and_what_is_kept_is_served() {
     other.start_renewer(BOTH);
     wait_for_line("five.example.org", "another server renews the certificate");
     assert!(other.shown("five.example.org").is_some());
-    // The other server takes over.
+    // The other server now orders the certificate.
     again.stop_renewer();
     fs::remove_file(again.certificate_file()).unwrap();
     let before = logged("five.example.org").len();
@@ -264,7 +264,7 @@ fn an_authority_that_has_forgotten_the_account_is_given_another() {
 fn what_the_authority_refuses_is_said() {
     let mut pebble = Pebble::reserve();
     let (mut it, _folder) = served(&pebble, &["eight.example.org"], |settings| {
-        settings.profile = Some("none".to_owned())
+        settings.profile = Some("none".to_owned());
     });
     pebble.run(it.ports(), 5, 60);
     it.start_renewer(BOTH);

@@ -46,12 +46,11 @@ impl Node {
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
-                // SAFETY: the address is after a cursor, which is not null, and the addition does
-                // not wrap, because `end` is not before it.
                 Ok(_) => {
-                    return Some(
-                        self.end.map_addr(|_| unsafe { NonZero::new_unchecked(fit.start) }),
-                    );
+                    // SAFETY: the address is after a cursor, which is not null, and the addition
+                    // does not wrap, because `end` is not before it.
+                    let start = unsafe { NonZero::new_unchecked(fit.start) };
+                    return Some(self.end.map_addr(|_| start));
                 }
                 Err(now) => cursor = now,
             }

@@ -249,7 +249,7 @@ pub(crate) mod tests {
         assert_eq!(target(&["--port=1", "--log=none", "serve", "--", "-odd"]), Path::new("-odd"));
     }
 
-    pub(crate) fn assert_usage_error(words: &[&str], says: &str) {
+    pub(crate) fn assert_usage_error(words: &[&str], expected: &str) {
         let served = parse(words).and_then(|parsed| match parsed {
             CommandLine::Serve(command) => {
                 let settings = rookery_settings::Settings::combine(command.options.given);
@@ -258,7 +258,7 @@ pub(crate) mod tests {
             other => Ok(format!("{other:?}")),
         });
         match served {
-            Err(Failure::CommandLine(message)) => assert_eq!(message, says, "{words:?}"),
+            Err(Failure::CommandLine(message)) => assert_eq!(message, expected, "{words:?}"),
             other => panic!("{words:?}: {other:?}"),
         }
     }
@@ -269,7 +269,7 @@ pub(crate) mod tests {
         let there = folder.path().to_str().unwrap();
         let is_no_command =
             format!("`{there}` is not a command. Did you mean `rookery serve {there}`?");
-        for (words, says) in [
+        for (words, expected) in [
             (&[][..], "No command given."),
             (&["--port", "1"], "No command given."),
             (&["server", "app/"], "`server` is not a command. Did you mean `serve`?"),
@@ -303,7 +303,7 @@ pub(crate) mod tests {
                 "`shinny` is not a kind of app: `rookery new` can write `shiny`, `api` and `site`.",
             ),
         ] {
-            assert_usage_error(words, says);
+            assert_usage_error(words, expected);
         }
     }
 

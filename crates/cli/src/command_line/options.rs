@@ -67,7 +67,7 @@ fn long_help(row: &Setting) -> String {
     let stop = if row.help.ends_with('.') { "" } else { "." };
     let text = wrapped(&table::with_option_names(&format!("{}{stop} {}", row.help, row.paragraph)));
     match row.default_text() {
-        // The help of a flag that is on by default already says so.
+        // The help of a flag that is on by default already states this.
         Some(default) if !row.is_on_by_default() => {
             format!("{text}\n[default: {}]", table::with_option_names(default))
         }
@@ -356,14 +356,14 @@ mod tests {
                 &["serve", "a", "--no-http2-websockets"],
                 "http2_websockets",
                 Value::Flag(false),
-                "`--no-http2-websockets` is deprecated, because it works around a faulty client \
-                 or proxy, which a file says once: write `tls.http2_websockets:` in `_server.yml`",
+                "`--no-http2-websockets` is deprecated, because it is for a faulty client or \
+                 proxy, and is set once, in a file: write `tls.http2_websockets:` in `_server.yml`",
             ),
             (
                 &["--acme-dir=d", "serve", "a"],
                 "acme_dir",
                 Value::Path("d".into()),
-                "`--acme-dir` is deprecated, because it is set once for a deployment: write \
+                "`--acme-dir` is deprecated, because a deployment sets it once, in a file: write \
                  `tls.acme.dir:` in `_server.yml`",
             ),
         ] {
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn messages_about_wrong_values_name_the_option() {
-        for (words, says) in [
+        for (words, expected) in [
             (&["serve", "a", "--port="][..], "`--port` needs a value."),
             (&["serve", "a", "--log="], "`--log` needs a value."),
             (
@@ -440,7 +440,7 @@ mod tests {
                 "`--limit max_headers` must be a whole number, at least 1, or none, not `1.5`.",
             ),
         ] {
-            assert_usage_error(words, says);
+            assert_usage_error(words, expected);
         }
     }
 }

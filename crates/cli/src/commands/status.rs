@@ -248,7 +248,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("admin");
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        for (says, kind) in [
+        for (response, kind) in [
             ("HTTP/1.1 200 OK\r\nA: b\r\n\r\ntext", None),
             ("HTTP/1.1 404 Not Found\r\n\r\ntext", Some(io::ErrorKind::InvalidData)),
             ("SSH-2.0\r\n", Some(io::ErrorKind::InvalidData)),
@@ -265,11 +265,11 @@ mod tests {
                     stream.read_exact(&mut byte).unwrap();
                     head.push(byte[0]);
                 }
-                stream.write_all(says.as_bytes()).unwrap();
+                stream.write_all(response.as_bytes()).unwrap();
             });
             let result = get(&AdminAddress::Unix(path.clone()), "/status");
             answers.join().unwrap();
-            assert_eq!(result.as_ref().err().map(io::Error::kind), kind, "{says}: {result:?}");
+            assert_eq!(result.as_ref().err().map(io::Error::kind), kind, "{response}: {result:?}");
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn describe() -> Vec<u8> {
     }
     match r_command::find_r_program() {
         Some(program) => {
-            facts.push(("R", format!("{}, {}", r_version(&program), program.display())))
+            facts.push(("R", format!("{}, {}", r_version(&program), program.display())));
         }
         None => facts.push(("R", "not found on PATH".to_owned())),
     }

@@ -320,7 +320,7 @@ mod tests {
         let at = |name: &str| Address::Unix(folder.path().join(name));
         std::fs::write(folder.path().join("file"), "").unwrap();
         std::fs::create_dir(folder.path().join("folder")).unwrap();
-        for (name, says) in [
+        for (name, expected) in [
             ("file", "a file that is not a socket has this path"),
             ("folder", "a folder has this path"),
             ("no/s", "its folder does not exist"),
@@ -328,7 +328,7 @@ mod tests {
         ] {
             let message = message_of(at(name).check());
             assert!(
-                message.starts_with("Cannot listen on the socket `") && message.contains(says),
+                message.starts_with("Cannot listen on the socket `") && message.contains(expected),
                 "{message}"
             );
         }

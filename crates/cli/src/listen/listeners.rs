@@ -22,7 +22,7 @@ use crate::terminal::startup_screen::network_url;
 pub(crate) struct Listeners {
     /// If `has_redirect` is set, the first listener is the one that redirects plaintext HTTP
     /// requests.
-    listeners: Vec<Listener>,
+    open: Vec<Listener>,
     has_redirect: bool,
     /// The URLs and paths that the start-up screen shows.
     pub(crate) addresses: String,
@@ -100,7 +100,7 @@ impl Listeners {
         }
         let url = addresses.iter().find(|address| address.contains("://")).cloned();
         Ok(Listeners {
-            listeners,
+            open: listeners,
             has_redirect,
             addresses: addresses.join(" and "),
             url,
@@ -123,7 +123,7 @@ impl Listeners {
     /// # Errors
     /// Fails with the error of the system.
     pub(crate) fn copy_sockets(&self) -> io::Result<(Vec<OwnedFd>, Vec<OwnedFd>)> {
-        let (redirects, listeners) = self.listeners.split_at(usize::from(self.has_redirect));
+        let (redirects, listeners) = self.open.split_at(usize::from(self.has_redirect));
         let copies = |listeners: &[Listener]| -> io::Result<Vec<OwnedFd>> {
             let copies: Vec<_> =
                 listeners.iter().map(Listener::copy_sockets).collect::<io::Result<_>>()?;
@@ -134,17 +134,17 @@ impl Listeners {
 
     /// Starts or stops accepting connections. Workers with copies of the sockets are not affected.
     pub(crate) fn set_accepting(&self, is_on: bool) {
-        self.listeners.iter().for_each(|listener| listener.set_accepting(is_on));
+        self.open.iter().for_each(|listener| listener.set_accepting(is_on));
     }
 
     /// Returns the number of connections. Waits for the I/O thread to respond.
     pub(crate) fn connections(&self) -> usize {
-        self.listeners.iter().map(Listener::connections).sum()
+        self.open.iter().map(Listener::connections).sum()
     }
 
     /// Stops accepting connections, and reports how many connections are still open.
     pub(crate) fn drain(&self) {
-        self.listeners.iter().for_each(Listener::drain);
+        self.open.iter().for_each(Listener::drain);
         let left = self.connections();
         if left > 0 {
             let what = if left == 1 { "connection is" } else { "connections are" };
@@ -155,7 +155,7 @@ impl Listeners {
     }
 
     pub(crate) fn stop(self) {
-        self.listeners.into_iter().for_each(Listener::stop);
+        self.open.into_iter().for_each(Listener::stop);
     }
 }
 

@@ -26,8 +26,8 @@ impl LogTarget {
     /// # Errors
     /// Fails if the file cannot be written.
     pub(crate) fn checked(&self) -> Result<LogTarget, Failure> {
-        let LogTarget::File(asked) = self else { return Ok(self.clone()) };
-        let path = absolute(asked);
+        let LogTarget::File(given) = self else { return Ok(self.clone()) };
+        let path = absolute(given);
         let folder = parent_folder(&path);
         if !folder.is_dir() {
             let folder = folder.display();
@@ -102,13 +102,13 @@ mod tests {
     #[test]
     fn checks_the_log_file_before_serving() {
         let folder = tempfile::tempdir().unwrap();
-        let settled = |path: PathBuf| {
+        let checked_path = |path: PathBuf| {
             LogTarget::File(path).checked().map_err(|failure| format!("{failure:?}"))
         };
-        let there = folder.path().join("access.log");
-        assert!(matches!(settled(there.clone()), Ok(LogTarget::File(path)) if path == there));
-        assert!(!there.exists());
-        assert!(settled(folder.path().join("no/log")).unwrap_err().contains("does not exist"));
-        assert!(settled(folder.path().into()).unwrap_err().contains("cannot be written"));
+        let log = folder.path().join("access.log");
+        assert!(matches!(checked_path(log.clone()), Ok(LogTarget::File(path)) if path == log));
+        assert!(!log.exists());
+        assert!(checked_path(folder.path().join("no/log")).unwrap_err().contains("does not exist"));
+        assert!(checked_path(folder.path().into()).unwrap_err().contains("cannot be written"));
     }
 }

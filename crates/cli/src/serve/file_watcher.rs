@@ -70,8 +70,8 @@ fn changed_file(
     now: &BTreeMap<PathBuf, FileState>,
 ) -> Option<PathBuf> {
     let changed = now.iter().find(|(path, state)| before.get(*path) != Some(*state));
-    let gone = || before.keys().find(|path| !now.contains_key(*path));
-    changed.map(|(path, _)| path).or_else(gone).cloned()
+    let deleted = || before.keys().find(|path| !now.contains_key(*path));
+    changed.map(|(path, _)| path).or_else(deleted).cloned()
 }
 
 fn scan(folder: &Path) -> BTreeMap<PathBuf, FileState> {

@@ -71,7 +71,7 @@ fn settings_for_r(
     match &serve.admin {
         Some(AdminAddress::Tcp(address)) => lines.line("admin", address.to_string().as_bytes()),
         Some(AdminAddress::Unix(path)) => {
-            lines.line("admin", &[b"unix:", path.as_os_str().as_bytes()].concat())
+            lines.line("admin", &[b"unix:", path.as_os_str().as_bytes()].concat());
         }
         None => {}
     }
@@ -90,17 +90,17 @@ mod tests {
     use crate::command_line::tests::served;
     use crate::failure::message_of;
 
-    fn asked(args: &[&str]) -> ServeSettings {
+    fn settings(args: &[&str]) -> ServeSettings {
         served(&[&["serve", "."], args].concat())
     }
 
     /// Returns the settings that R gets, in the folder of these tests.
     fn lines_for_r(args: &[&str]) -> String {
-        let asked = asked(args);
+        let serve = settings(args);
         let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
-        let address = Address::parse(&asked.host, asked.port).unwrap();
-        let log = asked.log.checked().unwrap();
-        String::from_utf8(settings_for_r(&asked, &target, &address, &log).into_bytes()).unwrap()
+        let address = Address::parse(&serve.host, serve.port).unwrap();
+        let log = serve.log.checked().unwrap();
+        String::from_utf8(settings_for_r(&serve, &target, &address, &log).into_bytes()).unwrap()
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
         let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
         let address = Address::parse("127.0.0.1", 0).unwrap();
         for args in [&["--workers", "2"][..], &["--drain", "5s"]] {
-            let refused = serve(&asked(args), &target, &address, None, &LogTarget::Nothing);
+            let refused = serve(&settings(args), &target, &address, None, &LogTarget::Nothing);
             assert!(message_of(refused).starts_with("Options for workers"), "{args:?}");
         }
     }

@@ -33,22 +33,22 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Fails if the address is not available, or if a file that a setting names cannot be used.
 pub(crate) fn serve(
     target: &Target,
-    asked: &ServeSettings,
+    serve: &ServeSettings,
     address: &Address,
     redirect_address: Option<&Address>,
     log: &LogTarget,
 ) -> Result<(), Failure> {
     let signals = Signals::start()?;
-    let opened = tls::load(&asked.settings)?;
+    let opened = tls::load(&serve.settings)?;
     let tls = opened.as_ref().map(|opened| opened.tls.clone());
     let files = StaticFiles::new();
     let folder = StaticPath { path: target.path.clone(), ..StaticPath::default() };
     files
         .set([("/".to_owned(), folder)])
         .map_err(|error| Failure::Unavailable(format!("{error}.")))?;
-    let settings = asked.settings.server_settings()?;
+    let settings = serve.settings.server_settings()?;
     let server = Server::for_static_files(settings.config);
-    let log = log.open(asked.format)?;
+    let log = log.open(serve.format)?;
     server.set_access_log(log.as_ref().map(Log::access_log));
     let spool = Arc::new(SpoolFolder::new(settings.spool_folder, log_line));
     let site = ListenerConfig {
@@ -65,11 +65,11 @@ pub(crate) fn serve(
         std::iter::once(address).chain(redirect_address),
         &signals,
     );
-    let listeners = Listeners::open(&server, address, redirect_address, site, &asked.settings)?;
+    let listeners = Listeners::open(&server, address, redirect_address, site, &serve.settings)?;
     let development = opened.as_ref().and_then(|opened| opened.development.as_ref());
     let screen = StartupScreen { development, ..StartupScreen::of(target, &listeners) };
     print_lines(&screen.text(is_coloured()));
-    if asked.opens_browser {
+    if serve.opens_browser {
         browser::open(listeners.url.as_deref());
     }
     let renewer = opened.as_ref().map_or(Ok(None), TlsSetup::start_renewer)?;

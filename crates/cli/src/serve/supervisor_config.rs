@@ -129,11 +129,11 @@ pub(crate) fn public_listeners(
 }
 
 /// Returns the format of the access log. With several workers, each line also names the worker.
-pub(crate) fn log_format(asked: Format, workers: &Workers) -> Format {
-    match asked {
+pub(crate) fn log_format(format: Format, workers: &Workers) -> Format {
+    match format {
         // With a single worker, its number would always be the same.
         Format::Common if workers.count > 1 => Format::CommonOfWorkers,
-        asked => asked,
+        format => format,
     }
 }
 

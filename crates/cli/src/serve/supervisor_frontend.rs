@@ -170,7 +170,7 @@ impl Frontend for SupervisorFrontend {
                 }
             }
             SupervisorEvent::Failed(message) => {
-                *self.failure.borrow_mut() = Some(message.to_owned())
+                *self.failure.borrow_mut() = Some(message.to_owned());
             }
             // A service manager that waits for READY=1 does not accept RELOADING=1.
             SupervisorEvent::Reloading

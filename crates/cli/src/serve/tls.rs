@@ -62,7 +62,7 @@ pub(crate) fn reload(tls: &Tls) {
     match tls.reload() {
         Ok(()) => log_line("TLS: the certificates have been read again"),
         Err(error) => {
-            log_line(&format!("TLS: {error}. New connections keep using the previous certificate"))
+            log_line(&format!("TLS: {error}. New connections keep using the previous certificate"));
         }
     }
 }
@@ -318,7 +318,7 @@ mod tests {
         let defaults = ["--domain=app.example.org", "--redirect-from=none", &dir];
         let checked = |words: &[&str]| check(&settings(&[&defaults[..], words].concat()));
         checked(&["--agree-tos"]).unwrap();
-        for (words, says) in [
+        for (words, expected) in [
             (
                 &[][..],
                 "`--domain`: certificates come from Let's Encrypt, whose terms of service are at \
@@ -348,7 +348,7 @@ mod tests {
             ),
         ] {
             let message = message_of(checked(words));
-            assert!(message.starts_with(says), "{message}");
+            assert!(message.starts_with(expected), "{message}");
         }
     }
 

@@ -109,11 +109,11 @@ mod tests {
 
     #[test]
     fn converts_address_and_log() {
-        let asked =
+        let serve =
             served(&["serve", "app/", "--port", "9000", "--host=0.0.0.0", "--log-format", "json"]);
-        assert_eq!((asked.host.as_str(), asked.port), ("0.0.0.0", 9000));
-        assert!(matches!((&asked.log, asked.format), (LogTarget::Stdout, Format::Json)));
-        assert_eq!(asked.settings.https(), None);
+        assert_eq!((serve.host.as_str(), serve.port), ("0.0.0.0", 9000));
+        assert!(matches!((&serve.log, serve.format), (LogTarget::Stdout, Format::Json)));
+        assert_eq!(serve.settings.https(), None);
         for (words, log) in [
             (&["--log", "-"][..], "Stdout"),
             (&[], "Stdout"),
@@ -132,30 +132,30 @@ mod tests {
 
     #[test]
     fn a_server_with_a_domain_uses_the_default_ports() {
-        let asked = |words: &[&str]| {
+        let serve = |words: &[&str]| {
             let it = served(&[&["serve", "a", "--domain", "b.org"], words].concat());
             (it.host, it.port, it.settings.redirect_from())
         };
-        let (host, port, redirect_from) = asked(&[]);
+        let (host, port, redirect_from) = serve(&[]);
         assert!(host == "::" || host == "0.0.0.0", "{host}");
         assert_eq!((port, redirect_from), (443, Some(80)));
         let here = "127.0.0.1".to_owned();
-        assert_eq!(asked(&["--host", "127.0.0.1"]), (here.clone(), 443, Some(80)));
-        assert_eq!(asked(&["--host=127.0.0.1", "--port=8443"]), (here.clone(), 8443, None));
+        assert_eq!(serve(&["--host", "127.0.0.1"]), (here.clone(), 443, Some(80)));
+        assert_eq!(serve(&["--host=127.0.0.1", "--port=8443"]), (here.clone(), 8443, None));
         assert_eq!(
-            asked(&["--host=127.0.0.1", "--port=0", "--redirect-from=81"]),
+            serve(&["--host=127.0.0.1", "--port=0", "--redirect-from=81"]),
             (here.clone(), 0, Some(81))
         );
-        assert_eq!(asked(&["--host=127.0.0.1", "--redirect-from=none"]), (here, 443, None));
-        assert_eq!(asked(&["--host=unix:/s"]).2, None);
+        assert_eq!(serve(&["--host=127.0.0.1", "--redirect-from=none"]), (here, 443, None));
+        assert_eq!(serve(&["--host=unix:/s"]).2, None);
     }
 
     #[test]
     fn reports_conflicts_between_options() {
-        for (words, says) in [
+        for (words, expected) in [
             (
                 &["serve", "a", "--tls", "dev", "--tls-cert", "b"][..],
-                "`--tls` and `--tls-cert` exclude one another.",
+                "`--tls` and `--tls-cert` cannot be used together: leave one of them out.",
             ),
             (&["serve", "a", "--tls-key", "b"], "`--tls-key` needs `--tls-cert`."),
             (
@@ -165,11 +165,11 @@ mod tests {
             (&["serve", "a", "--agree-tos"], "`--agree-tos` needs `--domain`."),
             (
                 &["serve", "a", "--domain=b.org", "--tls-cert=b"],
-                "`--tls-cert` and `--domain` exclude one another.",
+                "`--tls-cert` and `--domain` cannot be used together: leave one of them out.",
             ),
             (
                 &["serve", "a", "--domain=b.org", "--tls=dev"],
-                "`--tls` and `--domain` exclude one another.",
+                "`--tls` and `--domain` cannot be used together: leave one of them out.",
             ),
             (&["serve", "a", "--hsts", "60"], "`--hsts` needs `--tls-cert` or `--domain`."),
             (
@@ -186,7 +186,7 @@ mod tests {
                  out `--workers`.",
             ),
         ] {
-            assert_usage_error(words, says);
+            assert_usage_error(words, expected);
         }
     }
 }

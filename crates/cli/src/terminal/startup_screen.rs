@@ -88,7 +88,7 @@ impl<'a> StartupScreen<'a> {
         }
         match self.admin {
             Some(AdminAddress::Tcp(address)) => {
-                detail("Admin", &pen.address(&format!("http://{address}")))
+                detail("Admin", &pen.address(&format!("http://{address}")));
             }
             Some(AdminAddress::Unix(path)) => detail("Admin", &format!("unix:{}", path.display())),
             None => {}

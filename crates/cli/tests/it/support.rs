@@ -104,11 +104,9 @@ impl Running {
     }
 
     pub(crate) fn signal(&self, number: i32) {
+        let pid = i32::try_from(self.child.id()).expect("a process id");
         // SAFETY: the child has not been waited for, so the process id is its own.
-        assert_eq!(
-            unsafe { libc::kill(i32::try_from(self.child.id()).expect("a process id"), number) },
-            0
-        );
+        assert_eq!(unsafe { libc::kill(pid, number) }, 0);
     }
 
     /// Waits for the end of the program. Returns its status and its standard output.

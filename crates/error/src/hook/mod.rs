@@ -51,7 +51,7 @@ impl fmt::Display for ErrorId {
 /// Passes `error` to the current hook of this thread. Without a hook, drops it unconverted.
 ///
 /// # Allocation
-/// That of the conversion (none for an [`Error`]), and that of the hook.
+/// The allocations of the conversion (none for an [`Error`]) and of the hook.
 pub fn throw(error: impl Into<Error>) -> ErrorId {
     stack::visit(|hook| hook.map(|hook| hook.throw(error.into()))).unwrap_or_default()
 }
@@ -83,7 +83,7 @@ pub fn current_hook() -> Option<Arc<dyn ErrorHook>> {
 /// [`ErrorHookFuture`] sets its hook for each poll.
 ///
 /// # Allocation
-/// None, and no reference count changes, because the hook is lent.
+/// No allocation, and no reference count changes, because the hook is lent.
 pub fn with_hook<R>(hook: &Arc<dyn ErrorHook>, run: impl FnOnce() -> R) -> R {
     stack::lend(Some(hook), run)
 }
@@ -100,7 +100,7 @@ pub fn with_hook_option<R>(hook: Option<&Arc<dyn ErrorHook>>, run: impl FnOnce()
 /// is held across an `.await` applies to everything that runs on this thread until then.
 ///
 /// # Allocation
-/// One.
+/// One allocation.
 pub fn set_hook(hook: Arc<dyn ErrorHook>) -> HookGuard {
     HookGuard::new(hook)
 }

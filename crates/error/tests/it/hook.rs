@@ -343,7 +343,7 @@ fn guards_in_any_order() {
             let innermost = guards.iter().rposition(Option::is_some);
             match innermost {
                 Some(innermost) => {
-                    assert!(in_force(&hooks[innermost]), "{order:?}, after {dropped}")
+                    assert!(in_force(&hooks[innermost]), "{order:?}, after {dropped}");
                 }
                 None => assert!(current_hook().is_none()),
             }

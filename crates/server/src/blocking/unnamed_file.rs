@@ -38,7 +38,7 @@ impl Drop for UnnamedFile {
         // panic again and abort the process.
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) if !std::thread::panicking() => {
-                drop(runtime.spawn_blocking(move || drop(file)))
+                drop(runtime.spawn_blocking(move || drop(file)));
             }
             _ => drop(file),
         }
@@ -56,11 +56,9 @@ mod tests {
     #[test]
     fn an_unnamed_file_is_closed_on_another_thread() {
         let mut ends = [0; 2];
-        // SAFETY: room for two descriptors.
-        assert_eq!(
-            unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK | libc::O_CLOEXEC) },
-            0
-        );
+        // SAFETY: `ends` has room for two descriptors.
+        let status = unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK | libc::O_CLOEXEC) };
+        assert_eq!(status, 0);
         // SAFETY: both were just made and are owned by nobody else.
         let [mut read, write] = ends.map(|fd| File::from(unsafe { OwnedFd::from_raw_fd(fd) }));
         let runtime =

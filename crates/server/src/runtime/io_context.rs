@@ -126,7 +126,7 @@ impl IoContext {
                 }
             }
             Command::ResumePulls { stream } => {
-                self.with_stream(stream, ResponseStream::resume_pulling)
+                self.with_stream(stream, ResponseStream::resume_pulling);
             }
             Command::SendHead { stream } => self.with_stream(stream, ResponseStream::send_head),
             Command::EndStream { stream } => self.with_stream(stream, ResponseStream::end),

@@ -136,7 +136,7 @@ pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
     let context = IoContext::new(application, limits, trim, log, reports, budget, scoreboard);
     IO_CONTEXT.set(Some((Rc::clone(&context), Arc::clone(&commands_available))));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        runtime.block_on(run_commands(&context, &commands_available, commands, supervision))
+        runtime.block_on(run_commands(&context, &commands_available, commands, supervision));
     }));
     IO_CONTEXT.set(None);
     let failure = outcome.err().map(|panic| panic_message(&*panic));
@@ -365,8 +365,10 @@ fn start_essential_tasks(
         tokio::task::spawn_local({
             let context = Rc::clone(context);
             async move {
-                busy_poll::run(&context.busy_poll, &context.dispatch, || context.run_app_commands())
-                    .await
+                busy_poll::run(&context.busy_poll, &context.dispatch, || {
+                    context.run_app_commands()
+                })
+                .await;
             }
         }),
     ]

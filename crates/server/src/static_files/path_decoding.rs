@@ -164,7 +164,7 @@ mod tests {
             for number in 0..10u32.pow(length) {
                 let mut raw = String::from("/");
                 (0..length).for_each(|place| {
-                    raw.push_str(PIECES[(number / 10u32.pow(place) % 10) as usize])
+                    raw.push_str(PIECES[(number / 10u32.pow(place) % 10) as usize]);
                 });
                 let ours = DecodedPath::decode(raw.as_bytes())
                     .map(|target| (target.path().to_vec(), target.is_hazardous()));

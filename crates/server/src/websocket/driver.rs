@@ -380,10 +380,10 @@ impl Driver {
             drop(endpoint);
             match received {
                 Received::Text(payload) => {
-                    deliver_message(&self.handle, MessageKind::Text, payload)
+                    deliver_message(&self.handle, MessageKind::Text, payload);
                 }
                 Received::Binary(payload) => {
-                    deliver_message(&self.handle, MessageKind::Binary, payload)
+                    deliver_message(&self.handle, MessageKind::Binary, payload);
                 }
                 Received::Closed | Received::Failed(_) => {
                     if was_open {

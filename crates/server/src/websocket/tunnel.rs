@@ -364,7 +364,7 @@ impl Tunnel {
                         transport.poll_write_vectored(cx, &[IoSlice::new(bytes)])
                     })
                     .inspect(|()| {
-                        self.count_written(n - (direction.buffered.len() - direction.written))
+                        self.count_written(n - (direction.buffered.len() - direction.written));
                     })?;
                 drop(direction);
                 if self.is_close_pending() {

@@ -72,7 +72,7 @@ pub(super) static ROWS: [Setting; 9] = [
                     server.",
         needs: &["domain"],
         excludes: &["acme_directory"],
-        former: &[Former::option("acme_staging", "it is set once for a deployment")],
+        former: &[Former::option("acme_staging", "a deployment sets it once, in a file")],
         ..ACME
     },
     Setting {
@@ -88,7 +88,7 @@ pub(super) static ROWS: [Setting; 9] = [
         paragraph: "The URL of the authority's directory (RFC 8555, 7.1.1). It cannot be combined \
                     with `acme_staging`.",
         needs: &["domain"],
-        former: &[Former::option("acme_directory", "it is set once for a deployment")],
+        former: &[Former::option("acme_directory", "a deployment sets it once, in a file")],
         ..ACME
     },
     Setting {
@@ -104,7 +104,7 @@ pub(super) static ROWS: [Setting; 9] = [
         paragraph: "The profiles are defined by the authority. Let's Encrypt offers `tlsserver` \
                     and `shortlived`; certificates for IP addresses need `shortlived`.",
         needs: &["domain"],
-        former: &[Former::option("acme_profile", "it is set once for a deployment")],
+        former: &[Former::option("acme_profile", "a deployment sets it once, in a file")],
         ..ACME
     },
     Setting {
@@ -122,7 +122,7 @@ pub(super) static ROWS: [Setting; 9] = [
                     on its own port. Without this setting, an attempt that fails with one \
                     challenge is followed by an attempt with the other one.",
         needs: &["domain"],
-        former: &[Former::option("acme_challenge", "it is set once for a deployment")],
+        former: &[Former::option("acme_challenge", "a deployment sets it once, in a file")],
         ..ACME
     },
     Setting {
@@ -138,7 +138,7 @@ pub(super) static ROWS: [Setting; 9] = [
         paragraph: "Set this for a private certificate authority whose ACME server has a \
                     certificate that the system does not trust.",
         needs: &["domain"],
-        former: &[Former::option("acme_ca", "it is set once for a deployment")],
+        former: &[Former::option("acme_ca", "a deployment sets it once, in a file")],
         ..ACME
     },
     Setting {
@@ -154,7 +154,7 @@ pub(super) static ROWS: [Setting; 9] = [
         paragraph: "Only the user who runs the server can read the folder. If several servers \
                     share it, one of them orders the certificates, and all of them use these.",
         needs: &["domain"],
-        former: &[Former::option("acme_dir", "it is set once for a deployment")],
+        former: &[Former::option("acme_dir", "a deployment sets it once, in a file")],
         ..ACME
     },
 ];

@@ -72,9 +72,9 @@ pub(super) static ROWS: [Setting; 4] = [
         places: Places::ALL.without(Places::R),
         is_program_variable: true,
         help: "Expect a PROXY protocol header on each connection",
-        paragraph: "Each connection must begin with a PROXY protocol header of version 1 or 2, \
-                    which names the client for `REMOTE_ADDR` and the access log. Set this if a TCP \
-                    load balancer such as HAProxy sends the header. Also set `trusted_proxies`, \
+        paragraph: "The header, of version 1 or 2, names the client for `REMOTE_ADDR` and the \
+                    access log. Connections without the header are closed. Set this if a TCP load \
+                    balancer such as HAProxy sends the header. Also set `trusted_proxies`, \
                     because otherwise anyone who can connect directly can claim any client \
                     address.",
         ..ADDRESS

@@ -40,10 +40,10 @@ pub(super) static ROWS: [Setting; 11] = [
         placeholder: "file",
         help: "Certificate chain as a PEM file; may be repeated",
         paragraph: "Turns HTTPS on. The file contains the server's certificate, followed by the \
-                    intermediate certificates. If several files are given, the host name that a \
-                    client asks for selects the certificate, and clients that ask for another name \
-                    get the first one. The server checks the files for changes every ten seconds, \
-                    and reads them again at once after SIGHUP.",
+                    intermediate certificates. If several files are given, the host name in the \
+                    client's TLS handshake (SNI) selects the certificate; for any other host \
+                    name, the first certificate is used. The server checks the files for changes \
+                    every ten seconds, and reads them again at once after SIGHUP.",
         excludes: &["domain"],
         ..HTTPS
     },
@@ -83,10 +83,10 @@ pub(super) static ROWS: [Setting; 11] = [
         kind: Kind::Path,
         placeholder: "file",
         help: "PEM file with the CA certificates that verify clients",
-        paragraph: "Clients are asked for a certificate that one of these certificate authorities \
-                    has signed (mutual TLS). The app sees the client's certificate as \
-                    `TLS_CLIENT_SUBJECT` and `TLS_CLIENT_FINGERPRINT`. `tls_client_auth` decides \
-                    whether clients without a certificate are refused.",
+        paragraph: "The server requests from each client a certificate that one of these \
+                    certificate authorities has signed (mutual TLS). The app sees the client's \
+                    certificate as `TLS_CLIENT_SUBJECT` and `TLS_CLIENT_FINGERPRINT`. \
+                    `tls_client_auth` decides whether clients without a certificate are refused.",
         needs: &["tls_cert", "domain"],
         ..HTTPS
     },
@@ -98,8 +98,8 @@ pub(super) static ROWS: [Setting; 11] = [
         placeholder: "how",
         default: Default::Is("required"),
         help: "Whether client certificates are required or optional",
-        paragraph: "`required` refuses connections without a client certificate; `optional` asks \
-                    for a certificate and also serves clients that have none. Needs \
+        paragraph: "`required` refuses connections without a client certificate; `optional` \
+                    requests a certificate, but also serves clients that have none. Needs \
                     `tls_client_ca`.",
         needs: &["tls_client_ca"],
         ..HTTPS
@@ -142,7 +142,7 @@ pub(super) static ROWS: [Setting; 11] = [
             value: Some("off"),
             ..Former::option(
                 "no_http2_websockets",
-                "it works around a faulty client or proxy, which a file says once",
+                "it is for a faulty client or proxy, and is set once, in a file",
             )
         }],
         ..HTTPS

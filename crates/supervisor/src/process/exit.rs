@@ -56,7 +56,7 @@ pub(crate) struct ProcessEnd {
     pub(crate) exit: Exit,
     /// The processor time of the process and of those of its children that it has waited for.
     pub(crate) time: Duration,
-    /// The maximum of resident memory in bytes.
+    /// The peak of resident memory in bytes.
     pub(crate) memory: u64,
 }
 

@@ -16,7 +16,8 @@ pub(crate) enum Lifecycle {
     #[default]
     Starting,
     Serving,
-    /// The supervisor finishes the open requests and accepts no new ones.
+    /// The server shuts down and finishes its requests. Until the shutdown delay is over, the
+    /// server still accepts connections.
     Draining,
     /// The supervisor ends the workers.
     Stopping,
@@ -127,7 +128,7 @@ pub(crate) struct Report {
     /// The number of WebSockets that ended with their worker, by the reason of the worker's end.
     pub(crate) sessions_lost: BTreeMap<&'static str, u64>,
     pub(crate) starts: u64,
-    /// The counters of requests that ended workers had answered on connections that they had
+    /// The counters of workers that have ended, for requests on connections that those workers had
     /// accepted themselves.
     pub(crate) past: Arc<RequestCounters>,
     /// The number of workers that became ready, and the sum of their start times in seconds.

@@ -159,15 +159,18 @@ impl Acceptor {
         }
     }
 
+    /// Returns to the state in which the front end accepts.
     fn front_end(&mut self) -> Vec<AcceptorAction> {
         self.state = State::FrontEnd;
         vec![AcceptorAction::SetFrontEnd(true)]
     }
 
+    /// Returns true while the worker with this epoch gets no new command to accept after a refusal.
     fn has_refused(&self, epoch: u64, now: Instant) -> bool {
         self.refused.is_some_and(|(refused, until)| refused == epoch && now < until)
     }
 
+    /// Returns the number of the next command.
     fn next(&mut self) -> u64 {
         self.number += 1;
         self.number

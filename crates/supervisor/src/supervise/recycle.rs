@@ -10,12 +10,14 @@ use super::worker_process::{WorkerPhase, WorkerProcess};
 /// The number of consecutive samples, [`SAMPLE_EVERY`] apart, that must exceed the memory limit
 /// before a worker is replaced. R returns some memory at its next garbage collection.
 const SAMPLES: u32 = 3;
+/// The interval of the memory samples that count towards [`SAMPLES`].
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 
 /// The factor of the memory limit above which a worker is replaced at the first measurement, which
 /// is taken every [`LOOK_EVERY`]. Half a minute of requests that each leave 50 MB behind could
 /// otherwise use up the machine's memory.
 const FAR_TOO_MUCH: u64 = 2;
+/// The interval of memory measurements.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The limits at which a worker is replaced. Each worker's limits are up to a tenth lower,
@@ -108,9 +110,13 @@ impl fmt::Display for ReplaceReason {
 /// The record of a worker's memory measurements.
 #[derive(Debug, Default)]
 pub(super) struct MemoryWatch {
+    /// The time of the last measurement.
     looked: Option<Instant>,
+    /// The time of the last sample.
     sampled: Option<Instant>,
+    /// The number of consecutive samples above the limit.
     too_much: u32,
+    /// Whether R should collect garbage before the next sample.
     is_to_collect: bool,
     /// The memory in bytes at the first measurement.
     first: Option<u64>,

@@ -9,6 +9,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// The pause after the first failure. The pause is doubled with each further failure, up to
 /// [`LAST`].
 const FIRST: Duration = Duration::from_millis(500);
+/// The longest pause.
 const LAST: Duration = Duration::from_secs(30);
 
 /// The pause after a worker that lived shortly but answered requests. A single request may have
@@ -24,6 +25,7 @@ const LOOP: usize = 5;
 pub(crate) struct RestartBackoff {
     failures: u32,
     ends: VecDeque<Instant>,
+    /// Whether the current crash loop has been reported.
     is_told: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The supervisor's state, and what it does about what happens.
+//! The supervisor's state and main loop, with its reactions to commands and worker events.
 
 mod accepting;
 mod busy;
@@ -33,65 +33,78 @@ use crate::backend_registry::BackendRegistry;
 use crate::process::{ControlGroups, StartOutput};
 use report::ReportHistory;
 
-/// How often is looked while something is to happen soon: a start, a drain, an end.
+/// The interval of the main loop while a worker starts, drains or stops.
 const SOON: Duration = Duration::from_millis(50);
 
-/// And while all is well.
+/// The interval of the main loop while no worker changes its phase.
 const SELDOM: Duration = Duration::from_secs(1);
 
-/// How long before a drain is over WebSockets are closed, one after the other: their pages come back, and not all at once.
+/// The time before the end of a drain within which WebSockets are closed one after the other, so
+/// that their pages do not all reconnect at once.
 const ENDS_SESSIONS: Duration = Duration::from_secs(5);
 
-/// How long the output of a worker that has ended is still read: somebody else may have it, and never end.
+/// The time for which the output of an ended worker is still read. Another process may hold the
+/// output open and never end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Why a worker ends that has stopped its server of its own accord: its app has finished, or starts another server.
+/// The reason of a worker that has stopped its server by itself, because its app has finished or is
+/// about to start another server.
 pub(super) const ASKED: &str = "asked";
 
-/// One of the workers that there are to be.
+/// The numbered place of a worker, with its current worker and its restart state.
 #[derive(Debug, Default)]
 struct Slot {
-    /// The start that serves, or will.
+    /// The epoch of the worker that serves or will serve.
     current: Option<u64>,
-    /// The start that is to take its place.
+    /// The epoch of the worker that will replace the current one once it is ready.
     successor: Option<u64>,
-    /// When it is to be started.
+    /// The time at which a worker is started in this slot.
     start_at: Option<Instant>,
     backoff: RestartBackoff,
-    /// The same of those that were to take its place, and until when no other is tried for what has been found wrong with it.
+    /// The back-off of replacements that failed, and the time before which no further replacement
+    /// for the worker's requests, age or memory is tried.
     replacing: (RestartBackoff, Option<Instant>),
-    /// Starts that have ended before they were ready.
+    /// The number of starts that ended before the worker was ready.
     failed_starts: u32,
-    /// Whether a start has failed in a way that another start cannot mend.
+    /// Whether a start has failed with an error of the configuration, which another start cannot
+    /// fix.
     is_misconfigured: bool,
-    /// Whether there is to be none: a worker less was asked for.
+    /// Whether the slot stays without a worker because the number of workers was reduced.
     is_given_up: bool,
 }
 
-/// Whether it goes on.
+/// The run state of the supervisor.
+///
+/// ```text
+///    Serving --Stop--> Leaving --delay over--> Draining --no connections left--> Ending
+/// ```
+///
+/// Without a delay, `Leaving` is skipped. A second `Stop`, a crash loop, or the failure of all
+/// first starts leads to `Ending` at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RunState {
     Serving,
-    /// It serves on, and says that it will not for long.
+    /// The server still serves, and reports itself as not ready until the delay is over.
     Leaving {
         until: Instant,
     },
-    /// The server finishes what it has.
+    /// The server finishes the requests and connections that it has.
     Draining {
         until: Instant,
     },
-    /// The workers end.
+    /// The workers are stopped. The supervisor ends when none is left.
     Ending(Outcome),
 }
 
-/// See the module.
+/// The supervisor, which reacts to commands, worker events and the passing of time.
 pub(super) struct Supervisor<'a> {
     plan: SupervisorConfig,
     registry: Arc<BackendRegistry>,
     front: &'a dyn Frontend,
-    /// How many workers are to serve: `SupervisorConfig::workers`, until more or fewer were asked for.
+    /// The number of workers that should serve, which is `SupervisorConfig::workers` unless changed
+    /// by commands.
     wanted: u32,
-    /// The numbers of workers and spares that a reload has asked for, until it has succeeded.
+    /// The numbers of workers and spares that a reload has requested, until it has succeeded.
     numbers_to_come: Option<(u32, u32)>,
     folder: RunFolder,
     events: UnboundedSender<WorkerEvent>,
@@ -102,26 +115,27 @@ pub(super) struct Supervisor<'a> {
     acceptor: Acceptor,
     epochs: u64,
     generation: u64,
-    /// Whether a reload has begun of which it is still to be said that all workers have been replaced.
+    /// Whether a reload has begun whose completion has not been logged.
     is_reload_untold: bool,
     was_ready: bool,
     course: RunState,
-    /// How it ends when what is in hand has been finished.
+    /// The outcome that is returned when a drain is complete.
     outcome: Outcome,
-    /// When workers have failed, within the last minute.
+    /// The times of worker failures within the last minute.
     failures: VecDeque<Instant>,
-    /// What starts have written while no worker was ready.
+    /// The output of starts while no worker has been ready.
     start_output: StartOutput,
     looked: Instant,
-    /// When it is told next what the end waits for.
+    /// The time of the next log line about what the server's drain waits for.
     told_of_drain: Option<Instant>,
-    /// What others are told besides.
+    /// The counters and past events that appear only in reports.
     history: ReportHistory,
-    /// Output of workers that have ended, and since when.
+    /// The tasks that read the last output of ended workers, with the time of the worker's end.
     outputs: Vec<(JoinHandle<()>, Instant)>,
 }
 
 impl<'a> Supervisor<'a> {
+    /// Creates the supervisor and its folder. Workers are started by [`run`](Self::run).
     pub(super) fn new(
         plan: SupervisorConfig,
         registry: Arc<BackendRegistry>,
@@ -158,6 +172,7 @@ impl<'a> Supervisor<'a> {
         })
     }
 
+    /// Runs the main loop until the server ends, and returns the reason of the end.
     pub(super) async fn run(
         mut self,
         mut requests: UnboundedReceiver<SupervisorCommand>,
@@ -171,7 +186,7 @@ impl<'a> Supervisor<'a> {
             self.report();
             if let RunState::Ending(outcome) = self.course {
                 if self.workers.is_empty() {
-                    // What they wrote last is read and written.
+                    // The workers' last output is forwarded before the supervisor ends.
                     let all = async {
                         for (output, _) in &mut self.outputs {
                             let _ = output.await;
@@ -205,6 +220,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
+    /// Returns true if no worker is changing its phase, so that the main loop may use its long
+    /// interval.
     fn is_settled(&self) -> bool {
         self.course == RunState::Serving
             && self.acceptor.is_settled()
@@ -212,12 +229,14 @@ impl<'a> Supervisor<'a> {
             && self.workers.values().all(WorkerProcess::is_settled)
     }
 
+    /// Logs a line for the operator.
     fn tell(&self, line: &str) {
         (self.plan.tell)(line);
     }
 
-    // ---- what is asked for ----
+    // ---- commands ----
 
+    /// Carries out a command. Commands that do not apply to the current run state are ignored.
     fn asked(&mut self, request: SupervisorCommand) {
         match (request, self.course) {
             (SupervisorCommand::Change(plan), RunState::Serving) => {
@@ -237,7 +256,8 @@ impl<'a> Supervisor<'a> {
                 self.replacements.reload(self.reloaded_slots());
                 self.begin_reload();
             }
-            // Nobody has been sent here whom it would have to wait for, before a worker was ready.
+            // The delay gives load balancers time to stop sending requests. They send none before a
+            // worker was ready, so the delay applies only afterwards.
             (SupervisorCommand::Stop, RunState::Serving)
                 if self.was_ready && !self.plan.times.delay.is_zero() =>
             {
@@ -250,7 +270,7 @@ impl<'a> Supervisor<'a> {
                 }
                 self.drain();
             }
-            // A second one: nothing is waited for.
+            // A second `Stop` ends the server without waiting.
             (
                 SupervisorCommand::Stop,
                 RunState::Leaving { .. } | RunState::Draining { .. } | RunState::Ending(_),
@@ -266,10 +286,10 @@ impl<'a> Supervisor<'a> {
                 }
             }
             (SupervisorCommand::More, RunState::Serving | RunState::Leaving { .. }) => {
-                self.want_more()
+                self.want_more();
             }
             (SupervisorCommand::Fewer, RunState::Serving | RunState::Leaving { .. }) => {
-                self.want_fewer()
+                self.want_fewer();
             }
             (
                 SupervisorCommand::Reload
@@ -282,12 +302,14 @@ impl<'a> Supervisor<'a> {
         }
     }
 
+    /// Stops accepting connections, and waits for the existing ones up to the drain timeout.
     fn drain(&mut self) {
         self.front.drain();
         self.retire_all();
         self.course = RunState::Draining { until: Instant::now() + self.plan.times.drain };
     }
 
+    /// Stops all workers, so that the supervisor ends with `outcome`. A later call has no effect.
     fn end(&mut self, outcome: Outcome) {
         if !matches!(self.course, RunState::Ending(_)) {
             self.course = RunState::Ending(outcome);
@@ -299,8 +321,9 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    // ---- what workers say ----
+    // ---- events of workers ----
 
+    /// Handles a message of a worker. Messages that do not fit the worker's phase are ignored.
     fn hear(&mut self, epoch: u64, message: Message) {
         let Some(worker) = self.workers.get_mut(&epoch) else { return };
         match message {
@@ -322,13 +345,13 @@ impl<'a> Supervisor<'a> {
                 }
                 let line = format!("worker {} ({}) answers again", worker.start.slot, worker.pid);
                 self.tell(&line);
-                // A spare that was not to be called on then may be wanted still.
+                // A spare that was suspended until now may still be needed.
                 self.call_on_spares();
             }
             Message::Accepting(number) => self.on_acknowledged(epoch, number, true),
             Message::NotAccepting(number) => self.on_acknowledged(epoch, number, false),
             Message::Leaving if worker.phase == WorkerPhase::Ready => {
-                // It ends by itself, or another server takes the place of the one that it has stopped.
+                // The worker is about to exit, or its app is about to start another server.
                 worker.leaves.get_or_insert(ASKED);
                 self.registry.suspend(&worker.backend);
                 let until = Instant::now() + self.plan.times.start;
@@ -345,8 +368,9 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Applies the static paths that a worker has announced, and confirms it to the worker, whose R
-    /// process waits for that. Malformed paths leave all paths to the worker.
+    /// Applies the static paths that a worker has announced, and confirms that to the worker, whose
+    /// R process waits for the confirmation. If the paths are malformed, the worker serves all of
+    /// them itself.
     fn hear_announced(&mut self, epoch: u64) {
         let Some(worker) = self.workers.get(&epoch) else { return };
         let Some((number, bytes)) = worker.take_announced() else { return };
@@ -355,9 +379,11 @@ impl<'a> Supervisor<'a> {
         worker.say(Message::Applied(number));
     }
 
+    /// Handles the result of a worker's warm-up, which makes the worker ready or stops it.
     fn warmed(&mut self, epoch: u64, warmed: WarmupResult) {
         let Some(worker) = self.workers.get_mut(&epoch) else { return };
-        // It may have been asked to end meanwhile, or have taken too long.
+        // The worker may have been stopped during the warm-up, for example because it took too
+        // long.
         if !matches!(worker.phase, WorkerPhase::Starting { .. }) {
             return;
         }
@@ -378,6 +404,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
+    /// Puts a worker that has become ready into service or reserve, and drains the worker that it
+    /// replaces.
     fn is_ready(&mut self, epoch: u64) {
         let worker = &self.workers[&epoch];
         self.history.is_ready(worker);
@@ -390,7 +418,8 @@ impl<'a> Supervisor<'a> {
         }
         let place = &mut self.slots[slot as usize];
         let takes_place = place.successor.take_if(|successor| *successor == epoch).is_some();
-        // Where another is to take its place, that is still to come.
+        // If a further worker is already being started in this slot, the replacement is not
+        // complete yet.
         let reason = if place.successor.is_none() { self.replacements.finish(slot) } else { None };
         if takes_place {
             place.replacing = (RestartBackoff::default(), None);
@@ -399,14 +428,15 @@ impl<'a> Supervisor<'a> {
             if let Some(old) = old.and_then(|old| self.workers.get_mut(&old)) {
                 old.leaves = reason.map(ReplaceReason::name);
                 self.registry.drain(&old.backend);
-                // One that has too much memory would have it for as long.
+                // A worker that exceeds its memory limit must not keep the memory for as long as
+                // its WebSockets last.
                 let is_large = matches!(reason, Some(ReplaceReason::Memory(_)));
                 let times = self.plan.times;
                 old.drain(if is_large { times.without_sessions() } else { times });
             }
         }
         self.tell_of_start(&self.workers[&epoch]);
-        // The last of a reload.
+        // The completion of a reload is logged when its last worker is ready.
         if self.is_reload_untold
             && !self.replacements.is_reloading()
             && self.all_are_of(self.generation)
@@ -418,21 +448,23 @@ impl<'a> Supervisor<'a> {
             self.start_output.end();
             self.front.ready();
         }
-        // Behind all that clients wait for: it reads many files.
+        // Measured last, because it reads many files and clients should not wait for that.
         let is_limited = self.history.groups.memory_left().is_some();
         if let Some(worker) = self.workers.get_mut(&epoch).filter(|_| is_limited) {
             worker.memory_at_start = own_memory(worker.pid);
         }
     }
 
-    /// Of each slot one worker at the most waits for its WebSockets, however often the app is reloaded: else hours of them would be an R for each
-    /// reload.
+    /// Shortens the drains of earlier workers of `slot`, so that at most one worker per slot waits
+    /// long for its WebSockets. Without this, each reload within some hours would leave another R
+    /// process running.
     pub(super) fn hurry_those_before(&mut self, slot: u32) {
         for worker in self.workers.values_mut().filter(|worker| worker.start.slot == slot) {
             worker.hurry(self.plan.times);
         }
     }
 
+    /// Returns true if every slot in use has a ready worker of `generation`.
     fn all_are_of(&self, generation: u64) -> bool {
         self.slots.iter().filter(|slot| !slot.is_given_up).all(|slot| {
             let current = slot.current.and_then(|current| self.workers.get(&current));
@@ -442,8 +474,9 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    // ---- what is due ----
+    // ---- timers ----
 
+    /// Carries out what is due: timeouts of workers, health checks, starts and replacements.
     fn look(&mut self) {
         let now = Instant::now();
         for worker in self.workers.values_mut() {
@@ -457,7 +490,7 @@ impl<'a> Supervisor<'a> {
                     worker.leaves = Some("start");
                     worker.stop(self.plan.times.stop);
                 }
-                // It may still start another server.
+                // The app may still start another server.
                 WorkerPhase::Draining { until, .. }
                     if worker.is_between_servers() && now < until => {}
                 WorkerPhase::Draining { .. } if worker.is_between_servers() => {

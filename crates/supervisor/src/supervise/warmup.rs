@@ -61,6 +61,7 @@ async fn get(socket: &Path, path: &str) -> io::Result<u16> {
     status(&head).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
+/// Returns the status code of a status line, or `None` if the line is malformed.
 fn status(head: &[u8]) -> Option<u16> {
     let digits = head.strip_prefix(b"HTTP/1.1 ")?;
     std::str::from_utf8(digits).ok()?.parse().ok().filter(|status| (200..600).contains(status))

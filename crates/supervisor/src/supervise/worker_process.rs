@@ -1,4 +1,4 @@
-//! A worker process, as the supervisor has it.
+//! A worker process as the supervisor sees it, with its control channel and its lifecycle.
 
 use std::cell::RefCell;
 use std::io;
@@ -28,35 +28,59 @@ use super::{SupervisorConfig, Timeouts};
 use crate::backend_registry::Backend;
 use crate::process::{HeldOutput, WorkerStart, pass_on, spawn, wait};
 
-/// What happens to workers.
+/// An event of a worker, identified by the worker's epoch.
 #[derive(Debug)]
 pub(super) enum WorkerEvent {
-    /// A message came from one.
+    /// A worker has sent a message.
     Message(u64, Message),
-    /// A worker has announced its static paths: see [`WorkerProcess::take_announced`].
+    /// A worker has announced its static paths, which [`WorkerProcess::take_announced`] returns.
     Announced(u64),
-    /// One has answered what it was asked before it is given requests, or has not.
+    /// The warm-up requests of a worker have succeeded or failed.
     WarmedUp(u64, WarmupResult),
     /// A worker process has ended and has to be reaped.
     Ended(u64, libc::pid_t),
 }
 
-/// How far it is.
+/// The phase of a worker's lifecycle.
+///
+/// ```text
+///                               the app starts another server
+///                               +---------------------------------+
+///                               v                                 |
+///    Starting --ready---------> Ready --drain, or the app -------> Draining
+///       |    and warmed up      |       stops its server          |
+///       |                       |                                 |
+///       | start timeout,        | worker timeout,                 | no work left,
+///       | failed warm-up,       | end of the server               | drain timeout,
+///       | drain                 |                                 | end of the server
+///       v                       |                                 |
+///    Stopping <-----------------+---------------------------------+
+///       |
+///       | stop timeout
+///       v
+///    Killed
+/// ```
+///
+/// `kill()` leads from every phase to `Killed`. It is called on a second request to stop the server
+/// and for a worker that is unresponsive or has missed a wake-up. A worker process can end by
+/// itself in every phase. The supervisor then removes its `WorkerProcess` and, where the slot needs
+/// a worker, starts another process, which begins in `Starting`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WorkerPhase {
-    /// Its R starts and loads the app.
+    /// R starts and loads the app. The worker must be ready before `until`.
     Starting { until: Instant },
-    /// It answers.
+    /// The worker can respond to requests. A worker in this phase serves or is a spare.
     Ready,
-    /// It finishes what it has: requests until then, and WebSockets until their time is over.
+    /// The worker finishes its work. Requests have time until `until`, and WebSockets until
+    /// `sessions`.
     Draining { until: Instant, sessions: Instant },
-    /// It has been asked to end.
+    /// The worker has been requested to exit, and is killed at `until`.
     Stopping { until: Instant },
-    /// It has been killed, and its end is waited for.
+    /// The worker has been killed, and its process has not been reaped yet.
     Killed,
 }
 
-/// See the module.
+/// A worker process with everything that the supervisor keeps about it.
 #[derive(Debug)]
 pub(super) struct WorkerProcess {
     pub(super) start: WorkerStart,
@@ -70,36 +94,41 @@ pub(super) struct WorkerProcess {
     pub(super) share: Utilization,
     pub(super) slow: SlowLog,
     pub(super) stalled: LostWakeup,
-    /// When it is told next what its end waits for, and how long after that.
+    /// The time of the next log line about what the worker's drain waits for, and the interval
+    /// after that.
     pub(super) tells_at: Option<(Instant, Duration)>,
-    /// Whether it is given requests, or was; else it is a spare.
+    /// Whether the worker has been put into service. If false, the worker is starting or a spare.
     pub(super) is_serving: bool,
     pub(super) is_warming: bool,
-    /// The memory that it had when it was ready, where a control group limits memory.
+    /// The memory of the worker when it became ready. Measured only where a control group limits
+    /// memory.
     pub(super) memory_at_start: Option<u64>,
-    /// Whether the WebSockets that it has accepted itself are being closed.
+    /// Whether the WebSockets on connections that the worker has accepted itself are being closed.
     ends_sessions: bool,
-    /// Why it is to end, where that was ours to say.
+    /// The reason for which the worker should end, if the supervisor decided it or the worker
+    /// announced it.
     pub(super) leaves: Option<&'static str>,
-    /// The same start, as others are told of it.
+    /// The wall-clock time of the start, for reports.
     pub(super) started: SystemTime,
     control: Rc<ControlChannel>,
-    /// What it has announced last, until that has been read.
+    /// The worker's last announcement, until the supervisor has read it.
     announced: Announced,
     temporary: PathBuf,
     outputs: Vec<JoinHandle<()>>,
-    /// Whom signals are sent to: its process group, or the process alone where the group is ours.
+    /// The target of signals, in the form of the argument of `kill()`. It is the worker's process
+    /// group, or only the process if the worker shares the supervisor's group.
     group: libc::pid_t,
 }
 
-/// The last announcement that has not been read. It is one, however many a worker sends.
+/// The last unread announcement with its number. A newer announcement replaces it, so a worker that
+/// sends many uses no more memory.
 type Announced = Rc<RefCell<Option<(u64, Vec<u8>)>>>;
 
-/// How long a worker that is starting has to end once it has been asked, before it is killed.
+/// The time that a starting worker has to exit after the request to stop, before it is killed.
 const START_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl WorkerProcess {
-    /// Starts one. `kept` has its output while it is starting.
+    /// Starts a worker process. `kept` stores the output that the worker writes while it starts.
     pub(super) fn start(
         command: std::process::Command,
         folder: &RunFolder,
@@ -114,7 +143,7 @@ impl WorkerProcess {
         let child_id = spawned.child.id();
         let pid = libc::pid_t::try_from(child_id).expect("the system has it in this type");
         let epoch = start.epoch;
-        // The lines of a single worker are as it has written them.
+        // The output lines of a single worker get no prefix.
         let prefix =
             if start.workers > 1 { format!("[{} {pid}] ", start.slot) } else { String::new() };
         let streams =
@@ -130,9 +159,9 @@ impl WorkerProcess {
         let events = events.clone();
         tokio::task::spawn_local(async move {
             wait(pid).await;
-            // What it said before has been read, or is not of interest any more.
+            // Messages that were sent before the end have been read or no longer matter.
             listening.abort();
-            // The supervisor has gone first: nobody is to be told.
+            // Sending fails only if the supervisor has ended, and then nobody needs the event.
             let _ = events.send(WorkerEvent::Ended(epoch, pid));
         });
         let now = Instant::now();
@@ -169,19 +198,21 @@ impl WorkerProcess {
         })
     }
 
-    /// Tells it something. One that does not read it is found by its silence.
+    /// Sends a message to the worker. Errors are ignored, because health checks detect a worker
+    /// that does not read its messages.
     pub(super) fn say(&self, message: Message) {
         let _ = self.control.send(message);
     }
 
-    /// Takes its last announcement, and the number of that, unless it has been taken.
+    /// Takes the worker's last announcement and its number, or returns `None` if it has been taken.
     pub(super) fn take_announced(&self) -> Option<(u64, Vec<u8>)> {
         self.announced.take()
     }
 
-    /// Asks it for these paths; how it answers is told as an event.
+    /// Sends the warm-up requests for `paths` in the background. [`WorkerEvent::WarmedUp`] reports
+    /// the result.
     pub(super) fn warm_up(&mut self, paths: &[String], events: &UnboundedSender<WorkerEvent>) {
-        // It may say more than once that it is ready.
+        // A worker may report more than once that it is ready.
         if std::mem::replace(&mut self.is_warming, true) {
             return;
         }
@@ -189,12 +220,12 @@ impl WorkerProcess {
             (self.backend.socket.clone(), self.start.epoch, events.clone());
         let paths = paths.to_vec();
         tokio::task::spawn_local(async move {
-            // The supervisor may have gone.
+            // Sending fails only if the supervisor has ended.
             let _ = events.send(WorkerEvent::WarmedUp(epoch, warm_up(socket, paths).await));
         });
     }
 
-    /// Has it finish what it has; one that is not ready has nothing.
+    /// Starts to drain a ready worker. A starting worker has no requests, so it is stopped at once.
     pub(super) fn drain(&mut self, times: Timeouts) {
         match self.phase {
             WorkerPhase::Ready => {
@@ -210,14 +241,16 @@ impl WorkerProcess {
         }
     }
 
-    /// One that finishes what it has has no longer for its WebSockets than for a request from now on.
+    /// Shortens the time of a draining worker's WebSockets to the drain timeout of requests, from
+    /// now on.
     pub(super) fn hurry(&mut self, times: Timeouts) {
         if let WorkerPhase::Draining { sessions, .. } = &mut self.phase {
             *sessions = (*sessions).min(Instant::now() + times.drain);
         }
     }
 
-    /// Has the WebSockets that it has accepted itself closed within a time.
+    /// Makes the worker close the WebSockets on connections that it has accepted itself, `within` a
+    /// time.
     pub(super) fn end_sessions(&mut self, within: Duration) {
         if self.start.is_public && !std::mem::replace(&mut self.ends_sessions, true) {
             let within = u64::try_from(within.as_millis()).unwrap_or(KEEP_WEBSOCKETS);
@@ -225,16 +258,18 @@ impl WorkerProcess {
         }
     }
 
-    /// Asks it to end.
+    /// Requests the worker to exit within `time`, after which it is killed.
     pub(super) fn stop(&mut self, time: Duration) {
         let mut time = time;
         match self.phase {
             WorkerPhase::Stopping { .. } | WorkerPhase::Killed => return,
-            // It may not have come to listen to us yet; once it has, it leaves signals to us.
+            // A starting worker may not read its control channel yet, so a signal is sent as well.
+            // Once the worker reads the channel, it ignores the signal.
             WorkerPhase::Starting { .. } => {
                 self.signal(libc::SIGTERM);
                 self.say(Message::Stop);
-                // It has nothing in hand, and ends by itself a second after it has been interrupted.
+                // A starting worker has no requests, and exits by itself a second after the
+                // interrupt.
                 time = time.min(START_EXIT_TIMEOUT);
             }
             WorkerPhase::Ready | WorkerPhase::Draining { .. } => self.say(Message::Stop),
@@ -242,32 +277,35 @@ impl WorkerProcess {
         self.phase = WorkerPhase::Stopping { until: Instant::now() + time };
     }
 
-    /// Ends it, and what it has started.
+    /// Kills the worker process and the processes in its process group.
     pub(super) fn kill(&mut self) {
         self.signal(libc::SIGKILL);
         self.phase = WorkerPhase::Killed;
     }
 
+    /// Sends a signal to the worker's process group, or to its process if the group is shared.
     fn signal(&self, signal: libc::c_int) {
-        // SAFETY: passes no memory. It, and a group of its own, have their number until it is
-        // reaped, as it is when the supervisor forgets it.
+        // SAFETY: the call passes no memory. The ids of the process and of its process group stay
+        // reserved until the process is reaped, and the supervisor removes this object when it
+        // reaps the process.
         unsafe { libc::kill(self.group, signal) };
     }
 
-    /// Removes what it leaves behind, now that it has been reaped: its socket, and its temporary
-    /// files. What passes on its last words
-    /// is returned, and ends by itself unless something that it started has left its group.
+    /// Removes the socket and the temporary files of a reaped worker. Returns the tasks that pass
+    /// on the worker's last output. These tasks end by themselves, unless a process that the worker
+    /// started has left the process group and holds the output open.
     pub(super) fn clean_up(&mut self) -> Vec<JoinHandle<()>> {
         let (socket, temporary) = (self.backend.socket.clone(), self.temporary.clone());
         tokio::task::spawn_blocking(move || {
-            // What cannot be removed goes with the folder.
+            // Files that cannot be removed now are removed with the supervisor's folder.
             let _ = std::fs::remove_file(socket);
             let _ = std::fs::remove_dir_all(temporary);
         });
         std::mem::take(&mut self.outputs)
     }
 
-    /// Whether nothing is to happen to it soon.
+    /// Returns true unless the phase of the worker may change soon, so that the supervisor may
+    /// check it less often.
     pub(super) fn is_settled(&self) -> bool {
         match self.phase {
             WorkerPhase::Ready => true,
@@ -280,25 +318,27 @@ impl WorkerProcess {
         }
     }
 
-    /// Whether it has stopped its server, and may start another one before it ends.
+    /// Returns true if the app has stopped its server and may start another one before the worker
+    /// exits.
     pub(super) fn is_between_servers(&self) -> bool {
         matches!(self.phase, WorkerPhase::Draining { .. }) && self.leaves == Some(ASKED)
     }
 
-    /// Whether it has nothing in hand.
+    /// Returns true if the worker has no requests, WebSockets or connections.
     pub(super) fn is_done(&self) -> bool {
         self.backend.load() == (0, 0) && self.backend.connections() == 0
     }
 }
 
-/// Passes on what a worker says, until it says nothing more.
+/// Receives the messages of a worker and forwards them as events, until the channel is closed.
 async fn listen(
     control: Rc<ControlChannel>,
     epoch: u64,
     announced: Announced,
     events: UnboundedSender<WorkerEvent>,
 ) {
-    // SAFETY: it owns its descriptor, which stays open and the same until the last that has it drops it.
+    // SAFETY: the `ControlChannel` owns its descriptor, which stays open and unchanged until the
+    // last `Rc` of it is dropped.
     let readable =
         unsafe { AsyncFd::register_with_interest(Rc::clone(&control), Interest::READABLE) };
     let Ok(readable) = readable else { return };

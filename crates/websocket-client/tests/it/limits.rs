@@ -56,7 +56,7 @@ fn the_send_queue_is_limited_but_accepts_one_message_of_any_size() {
     let mut bench = Bench::new();
     let client =
         bench.opened(&peer.url(), Settings { max_queue_size: queue, ..Settings::default() });
-    // More than the queue and the system's buffers for a server that does not read.
+    // The message is larger than the queue and the system's buffers, and the server does not read.
     assert_eq!(bench.clients.send(client, Content::Binary(vec![0; 20 << 20])), SendOutcome::Queued);
     assert_eq!(bench.clients.send(client, Content::Binary(Vec::new())), SendOutcome::Full);
     bench.sent(client);

@@ -223,11 +223,11 @@ mod tests {
     #[test]
     fn an_ended_stream_is_not_waited_for() {
         let prompt = shutdown(Role::Client, CloseMode::Prompt, |shutdown| {
-            shutdown.on_read_closed(CloseMode::Prompt)
+            shutdown.on_read_closed(CloseMode::Prompt);
         });
         assert_eq!(prompt, [IoAction::ShutDown, IoAction::Over]);
         let lingering = shutdown(Role::Server, CloseMode::Lingering, |shutdown| {
-            shutdown.on_read_closed(CloseMode::Lingering)
+            shutdown.on_read_closed(CloseMode::Lingering);
         });
         assert_eq!(lingering, [IoAction::Flush, IoAction::ShutDown, IoAction::Over]);
         let failed = shutdown(Role::Server, CloseMode::Lingering, |shutdown| {

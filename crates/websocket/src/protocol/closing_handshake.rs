@@ -76,7 +76,7 @@ pub struct Closing {
 impl Closing {
     /// Starts the handshake. Returns true if the caller has to send a close frame, and false if one
     /// was sent before. No other frame may follow the close frame (5.5.1).
-    #[must_use = "the close frame is the caller's to write"]
+    #[must_use = "the caller has to write the close frame"]
     pub fn start(&mut self) -> bool {
         let is_first = self.state == State::Open;
         if is_first {
@@ -101,7 +101,7 @@ impl Closing {
     }
 
     /// Fails the connection (7.1.7). Returns true if the caller has to send a close frame.
-    #[must_use = "the close frame is the caller's to write"]
+    #[must_use = "the caller has to write the close frame"]
     pub fn fail(&mut self) -> bool {
         let may_write = self.state == State::Open;
         self.state = State::Done;

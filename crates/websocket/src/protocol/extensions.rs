@@ -39,7 +39,7 @@ pub struct Extensions<'a> {
     rest: &'a [u8],
 }
 
-/// One extension.
+/// An extension with its parameters, as it is in the header.
 #[derive(Debug, Clone, Copy)]
 pub struct Extension<'a> {
     name: &'a str,
@@ -104,7 +104,7 @@ impl<'a> Iterator for Extensions<'a> {
 }
 
 impl<'a> Extension<'a> {
-    /// Returns the name as it is written. Compare it without regard to case.
+    /// Returns the name in the spelling of the header. Compare it without regard to case.
     pub fn name(&self) -> &'a str {
         self.name
     }

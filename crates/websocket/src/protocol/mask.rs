@@ -33,7 +33,7 @@ pub fn unmask(key: MaskKey, bytes: &mut [u8]) {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const WIDE_FROM: usize = 64;
 
-/// The same loop, compiled for AVX2.
+/// Does the same as [`unmask_words`], compiled for AVX2.
 ///
 /// # Safety
 ///

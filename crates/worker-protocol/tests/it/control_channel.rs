@@ -17,7 +17,7 @@ fn wait(control: &ControlChannel) -> Received {
     loop {
         match control.receive() {
             Received::Nothing if Instant::now() < until => {
-                std::thread::sleep(Duration::from_millis(1))
+                std::thread::sleep(Duration::from_millis(1));
             }
             came => return came,
         }
@@ -187,7 +187,7 @@ fn responds_to_pings() {
     loop {
         match wait(&control) {
             Received::Message(Message::Ping(number)) => {
-                control.send(Message::Pong(number)).unwrap()
+                control.send(Message::Pong(number)).unwrap();
             }
             Received::End => return,
             other => panic!("{other:?}"),

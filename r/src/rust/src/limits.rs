@@ -110,9 +110,12 @@ pub unsafe extern "C" fn rk_limit(at: usize, out: *mut RawLimit) -> i32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_limits_set(values: *const f64, count: usize) -> i32 {
     entry(result::STALE, || {
-        // SAFETY: guaranteed by the caller; the elements of an R vector are aligned.
-        let values =
-            if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(values, count) } };
+        let values = if count == 0 {
+            &[]
+        } else {
+            // SAFETY: guaranteed by the caller; the elements of an R vector are aligned.
+            unsafe { std::slice::from_raw_parts(values, count) }
+        };
         if core::with(|core| core.set_limits(values)) { result::OK } else { result::STALE }
     })
 }

@@ -54,7 +54,7 @@ fn read_file(path: &Path, is_alone: bool) -> Lines {
     match server_yml::read(&bytes, path) {
         Ok(None) => {}
         Err(problem) => {
-            lines.line("wrong", format!("In `{}`, {problem}", path.display()).as_bytes())
+            lines.line("wrong", format!("In `{}`, {problem}", path.display()).as_bytes());
         }
         Ok(Some(file)) => {
             // Other settings that belong together, such as those about workers, are checked when

@@ -152,9 +152,12 @@ pub unsafe extern "C" fn rk_client_open(
         // SAFETY: guaranteed by the caller, see `# Safety`.
         let setup = unsafe { &*setup };
         let texts = |start: *const Bytes, count: usize| -> Vec<String> {
-            // SAFETY: guaranteed by the caller; `Bytes` has the layout of `struct rk_bytes`.
-            let all =
-                if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(start, count) } };
+            let all = if count == 0 {
+                &[]
+            } else {
+                // SAFETY: guaranteed by the caller; `Bytes` has the layout of `struct rk_bytes`.
+                unsafe { std::slice::from_raw_parts(start, count) }
+            };
             // SAFETY: guaranteed by the caller, see `# Safety`.
             all.iter().map(|bytes| text(unsafe { bytes.get() })).collect()
         };

@@ -68,7 +68,7 @@ impl Core {
             Ok(Some(inherited)) => {
                 inherited.scoreboard.set_own_process();
                 let supervision = Arc::new(Supervision::new(inherited, move |asked| {
-                    on_supervisor_request(asked, callbacks)
+                    on_supervisor_request(asked, callbacks);
                 }));
                 self.worker_state = WorkerState::Worker(Worker {
                     supervision,

@@ -162,11 +162,11 @@ async fn serve(guard: ConnectionGuard, slot: Slot) {
                 }
             }
             HyperOutcome::Closing(CloseState::HeadTimeout) => {
-                reject(connection, Rejection::HeadTimeout)
+                reject(connection, Rejection::HeadTimeout);
             }
             HyperOutcome::Closing(CloseState::Overload) => reject(connection, Rejection::Overload),
             HyperOutcome::Closing(CloseState::BodyTimeout) => {
-                reject(connection, Rejection::BodyTimeout)
+                reject(connection, Rejection::BodyTimeout);
             }
             HyperOutcome::Failed(error)
                 if error.is_parse_too_large() && connection.is_head_refused.get() =>

@@ -25,7 +25,7 @@ const HEADER: usize = 9;
 /// the others.
 pub(super) const FRAME: u32 = 16 << 10;
 
-/// The types of frames with payload, and of RST_STREAM (RFC 9113, 6.1, 6.2, 6.4, 6.10).
+/// The types of frames with payload, and of `RST_STREAM` (RFC 9113, 6.1, 6.2, 6.4, 6.10).
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;

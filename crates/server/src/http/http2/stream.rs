@@ -119,7 +119,7 @@ async fn serve(
             guard.is_wasted = matches!(sent, Err(StreamReset::ByClient));
         }
         StreamOutcome::Upgrade(exchange) => {
-            websocket_transport::open_websocket(guard, slot, &responder, incoming.take(), exchange)
+            websocket_transport::open_websocket(guard, slot, &responder, incoming.take(), exchange);
         }
         StreamOutcome::Closing(end) => reject(&guard, &responder, end),
         StreamOutcome::Disconnected => guard.is_wasted = true,

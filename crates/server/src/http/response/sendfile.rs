@@ -241,7 +241,7 @@ impl SendfileQueue {
                         break Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
                     }
                     Poll::Ready(Err(error)) if is_unsupported(&error) => {
-                        self.is_sendfile_unsupported = true
+                        self.is_sendfile_unsupported = true;
                     }
                     sent => break sent,
                 }

@@ -160,7 +160,7 @@ fn hosts_of(extensions: &[u8]) -> Option<Vec<String>> {
     Some(hosts)
 }
 
-/// Parses a UTCTime or GeneralizedTime (RFC 5280, 4.1.2.5).
+/// Parses a `UTCTime` or `GeneralizedTime` (RFC 5280, 4.1.2.5).
 fn time((tag, text): (u8, &[u8])) -> Option<SystemTime> {
     let digits = text.strip_suffix(b"Z")?;
     let number = |bytes: &[u8]| {

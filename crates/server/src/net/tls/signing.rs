@@ -218,7 +218,7 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// Encodes a UTCTime (RFC 5280, 4.1.2.5.1). From 2050 on, certificates use GeneralizedTime.
+/// Encodes a `UTCTime` (RFC 5280, 4.1.2.5.1). From 2050 on, certificates use `GeneralizedTime`.
 fn utc_time(time: SystemTime) -> Vec<u8> {
     let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     // Such as "Sun, 06 Nov 1994 08:49:37 GMT".

@@ -408,11 +408,11 @@ impl Supervision {
             Received::Message(Message::Drain) => (self.on_request)(SupervisorRequest::Drain),
             Received::Message(Message::Stop) => (self.on_request)(SupervisorRequest::Stop),
             Received::Message(Message::Interrupt) => {
-                (self.on_request)(SupervisorRequest::Interrupt)
+                (self.on_request)(SupervisorRequest::Interrupt);
             }
             Received::Message(Message::Collect) => (self.on_request)(SupervisorRequest::Collect),
             Received::Message(Message::Accept(number)) => {
-                start_accepting(connections, self, *number)
+                start_accepting(connections, self, *number);
             }
             Received::Message(Message::StopAccepting(number)) => {
                 self.pause();
@@ -420,7 +420,7 @@ impl Supervision {
             }
             Received::Message(Message::Retire(within)) => retire(connections, self, *within),
             Received::Message(Message::ReopenLog) => {
-                (self.on_request)(SupervisorRequest::ReopenLog)
+                (self.on_request)(SupervisorRequest::ReopenLog);
             }
             // These messages are only sent by workers, or come from another version. They need no
             // response.

@@ -171,7 +171,7 @@ fn a_change_is_seen_by_the_next_request() {
             set_modified(&folder.path("a"), modified);
         }),
         ("", |folder| {
-            fs::File::options().write(true).open(folder.path("a")).unwrap().set_len(0).unwrap()
+            fs::File::options().write(true).open(folder.path("a")).unwrap().set_len(0).unwrap();
         }),
         ("missing", |folder| fs::remove_file(folder.path("a")).unwrap()),
     ];

@@ -284,7 +284,7 @@ fn in_any_order(seed: u64) {
             }
             5 | 6 if !open.is_empty() => match open.swap_remove(below(open.len())) {
                 Open::Http1(client) | Open::Socket1(client) if below(2) == 0 => {
-                    reset(client.socket)
+                    reset(client.socket);
                 }
                 _ => {}
             },

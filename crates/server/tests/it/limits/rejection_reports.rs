@@ -217,7 +217,7 @@ fn every_rejection_reaches_its_requests_hook_once() {
         let _ = client.socket.write_all(&sent);
         match told {
             Status(status) => {
-                assert_eq!(client.response().unwrap().status, status, "{rejection:?}")
+                assert_eq!(client.response().unwrap().status, status, "{rejection:?}");
             }
             CloseCode(code) => {
                 assert_eq!(client.frame().unwrap().1[..2], code.to_be_bytes(), "{rejection:?}");

@@ -54,7 +54,7 @@ fn there_is_no_tls_until_there_is_a_certificate() {
     let challenges = Challenges::new(vec!["app.example.org".to_owned()]);
     let (app, listener, tls) = served(&folder, &challenges);
     let trusting = Arc::new(client_config(None));
-    let refused = Client::connect_tls(app.address, &trusting, "localhost").err().expect("an alert");
+    let refused = Client::connect_tls(app.address, &trusting, "localhost").expect_err("an alert");
     assert!(refused.to_string().contains("AccessDenied"), "{refused}");
     // Requests over plaintext HTTP are redirected before the certificate exists, but only those for
     // hosts that will have one.
@@ -79,7 +79,7 @@ fn an_authority_is_answered_over_tls_and_others_are_served_meanwhile() {
     let (app, _listener, _) = served(&folder, &challenges);
     let asks = offering(&[b"acme-tls/1"]);
     let refused = |name: &str| {
-        Client::connect_tls(app.address, &asks, name).err().expect("an alert").to_string()
+        Client::connect_tls(app.address, &asks, name).expect_err("an alert").to_string()
     };
     assert!(refused("app.example.org").contains("NoApplicationProtocol"));
     challenges.set_tls_response("app.example.org", "token.thumbprint").unwrap();

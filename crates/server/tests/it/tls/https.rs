@@ -74,7 +74,7 @@ fn only_the_versions_that_are_wanted() {
     );
     Client::connect_tls(new.address, &only(&TLS13), "localhost").unwrap();
     let refused =
-        Client::connect_tls(new.address, &only(&TLS12), "localhost").err().expect("an alert");
+        Client::connect_tls(new.address, &only(&TLS12), "localhost").expect_err("an alert");
     assert!(refused.to_string().contains("ProtocolVersion"), "{refused}");
 }
 
@@ -111,7 +111,7 @@ fn http_1_1_is_what_is_agreed_on() {
     assert_eq!(client.response().unwrap().body, b"Hello, World!");
     config.alpn_protocols = vec![b"foo".to_vec()];
     let refused =
-        Client::connect_tls(app.address, &Arc::new(config), "localhost").err().expect("an alert");
+        Client::connect_tls(app.address, &Arc::new(config), "localhost").expect_err("an alert");
     assert!(refused.to_string().contains("NoApplicationProtocol"), "{refused}");
 }
 

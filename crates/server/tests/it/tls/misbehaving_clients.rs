@@ -349,8 +349,7 @@ fn who_finds_no_seat_is_told_by_an_alert() {
     let app = app(limits, hello);
     let _seated = app.secure();
     let refused = Client::connect_tls(app.address, &Arc::new(client_config(None)), "localhost")
-        .err()
-        .expect("an alert");
+        .expect_err("an alert");
     assert!(refused.to_string().contains("InternalError"), "{refused}");
 }
 

@@ -359,7 +359,7 @@ fn the_scoreboard_counts_what_is_handed_over_and_the_open_websockets() {
         let mut echo = echo(whose);
         move |link: &rookery_exchange::Link, event: Event| match event {
             Event::Request(exchange) if !exchange.is_upgrade() => {
-                held.lock().unwrap().push(exchange)
+                held.lock().unwrap().push(exchange);
             }
             event => echo(link, event),
         }

@@ -1,4 +1,5 @@
-//! The supervisor's part in which process accepts connections: see `Acceptor`.
+//! The application of the `Acceptor`, which decides which process accepts connections, to the front
+//! end and the workers.
 
 use std::time::Instant;
 
@@ -10,25 +11,27 @@ use super::{RunState, Supervisor};
 use crate::backend_registry::Availability;
 
 impl Supervisor<'_> {
-    /// Has the process accept that should.
+    /// Takes the next step towards the process that should accept connections.
     pub(super) fn look_at_accepting(&mut self) {
         let wish = self.should_accept();
         let acts = self.acceptor.turn(wish, Instant::now());
         self.carry_out(acts);
     }
 
-    /// Handles the acknowledgement of a worker that it accepts, or that it does not.
+    /// Handles the acknowledgement of a worker, which reports whether the worker accepts
+    /// connections.
     pub(super) fn on_acknowledged(&mut self, epoch: u64, number: u64, accepts: bool) {
         let acts = self.acceptor.acknowledged(epoch, number, accepts, Instant::now());
         self.carry_out(acts);
     }
 
-    /// Handles the end of a worker's process, which may have accepted.
+    /// Handles the end of a worker process, which may have accepted connections.
     pub(super) fn on_acceptor_ended(&mut self, epoch: u64) {
         let acts = self.acceptor.ended(epoch);
         self.carry_out(acts);
     }
 
+    /// Carries out the actions of the acceptor in order.
     fn carry_out(&self, acts: Vec<AcceptorAction>) {
         for act in acts {
             match act {
@@ -42,8 +45,9 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Returns the start of the worker that should accept: the one that serves, where no other is wanted, starts in its place or still
-    /// finishes what it has. `None`: the front end should.
+    /// Returns the epoch of the worker that should accept connections, or `None` if the front end
+    /// should. A worker accepts only if a single worker is configured, that worker serves, and no
+    /// other worker is starting in its slot or being drained.
     fn should_accept(&self) -> Option<u64> {
         let is_serving = matches!(self.course, RunState::Serving | RunState::Leaving { .. });
         if !is_serving
@@ -69,16 +73,18 @@ impl Supervisor<'_> {
         others.next().is_none().then_some(worker.start.epoch)
     }
 
-    /// Ends the connections that workers have accepted, as the front end ends its own when the server stops.
+    /// Closes the connections that workers have accepted, as the front end closes its own when the
+    /// server stops.
     pub(super) fn retire_all(&mut self) {
-        // The address is free once the front end and the workers have closed theirs.
+        // The address becomes free when the supervisor, the front end and the workers have closed
+        // their listening sockets.
         self.plan.public = None;
         for worker in self.workers.values().filter(|worker| worker.start.is_public) {
             worker.say(Message::Retire(0));
         }
     }
 
-    /// Returns the number of connections: those of the front end, and those that workers have accepted.
+    /// Returns the number of open connections of the front end and of all workers.
     pub(super) fn connections(&self) -> usize {
         let own: usize = self.workers.values().map(|worker| worker.backend.connections()).sum();
         self.front.connections() + own

@@ -1,4 +1,5 @@
-//! Workers whose R is busy with one thing for too long.
+//! The enforcement of the worker timeout, for workers whose R process is busy with one task for too
+//! long.
 
 use std::time::Instant;
 
@@ -10,8 +11,8 @@ use super::super::worker_timeout::{TO_END, TimeoutStep};
 use super::Supervisor;
 
 impl Supervisor<'_> {
-    /// Ends workers whose R has been busy with one task for too long. R is interrupted first only where
-    /// [`Timeouts::interrupts`](crate::Timeouts::interrupts) asks for that.
+    /// Stops workers whose R process has been busy with one task for too long. R is interrupted
+    /// first only if [`Timeouts::interrupts`](crate::Timeouts::interrupts) is true.
     pub(super) fn look_at_busy(&mut self, now: Instant) {
         let Some(most) = self.plan.times.busy else { return };
         let interrupts = self.plan.times.interrupts;
@@ -25,7 +26,8 @@ impl Supervisor<'_> {
             {
                 TimeoutStep::Nothing => {}
                 TimeoutStep::Interrupt(lasts) => {
-                    // Those that wait for an answer get 504 now, whatever becomes of R.
+                    // Requests that wait for a response get 504 now, whether R reacts to the
+                    // interrupt or not.
                     self.registry.time_out(&worker.backend);
                     worker.say(Message::Interrupt);
                     (self.plan.tell)(&format!(

@@ -1,4 +1,4 @@
-//! What is told, for the person who runs it, of workers that come and go and of what is waited for.
+//! Log lines for the operator about starts, ends and drains.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,15 @@ use super::super::worker_process::{WorkerPhase, WorkerProcess};
 use super::{RunState, Supervisor};
 use crate::process::ProcessEnd;
 
-/// How often it is told what the end of the server waits for.
+/// The interval of log lines about the drain of the server.
 const ENDING_EVERY: Duration = Duration::from_secs(5);
 
-/// After how long it is first told what the end of a worker waits for, and then ever more seldom: sessions may last for hours.
+/// The time after which the first line about the drain of a worker is logged. The interval doubles
+/// with each line, because sessions may last for hours.
 const DRAINING_FIRST: Duration = Duration::from_secs(5);
 
 impl Supervisor<'_> {
+    /// Logs that a worker is ready, and how long its start took.
     pub(super) fn tell_of_start(&self, worker: &WorkerProcess) {
         let took = worker.began.elapsed().as_millis();
         let (number, pid) = (worker.start.slot, worker.pid);
@@ -24,7 +26,7 @@ impl Supervisor<'_> {
         self.tell(&format!("worker {number} ({pid}){as_what} is ready, {took} ms after its start"));
     }
 
-    /// Of one that was to end.
+    /// Logs the end of a worker that was requested to end, with its resource usage.
     pub(super) fn tell_of_end(&self, worker: &WorkerProcess, ended: &ProcessEnd) {
         let (number, pid, exit) = (worker.start.slot, worker.pid, ended.exit);
         self.tell(&format!(
@@ -33,7 +35,8 @@ impl Supervisor<'_> {
         ));
     }
 
-    /// Those whose R is long at one thing, and those that stand still.
+    /// Logs workers whose R process is busy with one task for a long time, and kills workers that
+    /// have missed a wake-up.
     pub(super) fn look_at_slow(&mut self, now: Instant) {
         let time = scoreboard_time();
         for worker in self.workers.values_mut() {
@@ -76,7 +79,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// What an end waits for, of the server and of workers.
+    /// Logs what the drain of the server or of each draining worker waits for.
     pub(super) fn tell_of_drains(&mut self, now: Instant) {
         if let RunState::Draining { until } = self.course {
             let connections = self.connections();
@@ -99,7 +102,8 @@ impl Supervisor<'_> {
             }
             worker.tells_at = Some((now + pause, pause * 2));
             let (requests, sockets) = worker.backend.load();
-            // Those that it has accepted itself are not told apart.
+            // The requests on connections that the worker has accepted itself are not counted
+            // separately, so those connections are counted.
             let requests = requests.max(worker.backend.connections().saturating_sub(sockets));
             let until = if sockets > 0 { until.max(sessions) } else { until };
             (self.plan.tell)(&format!(
@@ -114,7 +118,7 @@ impl Supervisor<'_> {
     }
 }
 
-/// What a worker has had that has ended.
+/// Returns the lifetime and the resource usage of an ended worker, as text.
 pub(super) fn had(worker: &WorkerProcess, ended: &ProcessEnd) -> String {
     format!(
         "{} s, {}, {} MB of memory at the most, {:.1} s of processor time",
@@ -125,6 +129,7 @@ pub(super) fn had(worker: &WorkerProcess, ended: &ProcessEnd) -> String {
     )
 }
 
+/// Returns a number with its noun, in the plural unless the number is 1.
 fn several(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -1,4 +1,5 @@
-//! What the end of a worker means: its requests go elsewhere, and another is started in its place.
+//! The reaction to the end of a worker, whose requests are retried elsewhere and whose slot gets
+//! another worker.
 
 use std::time::{Duration, Instant};
 
@@ -12,20 +13,24 @@ use super::report::OOM;
 use super::{ASKED, RunState, Slot, Supervisor};
 use crate::process::{Exit, reap};
 
-/// The exit status of a start that another start cannot mend (`EX_CONFIG` of sysexits.h).
+/// The exit status of a start that failed with an error of the configuration, which another start
+/// cannot fix (`EX_CONFIG` of sysexits.h).
 const MISCONFIGURED: i32 = 78;
 
-/// Within what time failures are counted for [`SupervisorEvent::Turned`](crate::SupervisorEvent::Turned).
+/// The period for which failures are counted for
+/// [`SupervisorEvent::Turned`](crate::SupervisorEvent::Turned).
 const RECENT: Duration = Duration::from_secs(60);
 
-/// How long replies of a worker that has ended are still sent where no other worker serves.
+/// The time for which responses of an ended worker are still sent to clients while no other worker
+/// serves.
 const LAST_REPLIES: Duration = Duration::from_secs(2);
 
-/// The most failures that are counted.
+/// The maximum number of failures that are counted.
 const MOST_FAILURES: usize = 1000;
 
 impl Supervisor<'_> {
-    /// Ends it all where that is wanted, and no worker has anything to show but ends.
+    /// Ends the server if [`SupervisorConfig::fails_fast`](crate::SupervisorConfig::fails_fast) is
+    /// true and all slots are in a crash loop.
     pub(super) fn end_if_all_loop(&mut self, now: Instant) {
         let loops = |slot: &Slot| {
             let current = slot.current.and_then(|current| self.workers.get(&current));
@@ -38,8 +43,9 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Returns how the server ends because a worker has, if it does: one that nobody has asked to end
-    /// has finished where its status is 0, and is not started again without [`SupervisorConfig::restarts`].
+    /// Returns the outcome with which the server ends because a worker has ended, or `None` if the
+    /// server continues. A worker that ends with status 0 without a request to end has finished. No
+    /// worker is started again if [`SupervisorConfig::restarts`] is false.
     ///
     /// [`SupervisorConfig::restarts`]: crate::SupervisorConfig::restarts
     fn outcome_of(&self, worker: &WorkerProcess, exit: Exit) -> Option<Outcome> {
@@ -47,13 +53,14 @@ impl Supervisor<'_> {
             None | Some(ASKED) if exit == Exit::Status(0) => Some(Outcome::Ended(exit)),
             _ if self.plan.restarts => None,
             None | Some(ASKED) => Some(Outcome::Ended(exit)),
-            // We have ended it: its status says nothing of the app.
+            // The supervisor has stopped the worker, so the exit status gives no information about
+            // the app.
             Some(_) if !self.was_ready => Some(Outcome::NeverReady),
             Some(_) => Some(Outcome::Ended(Exit::Status(1))),
         }
     }
 
-    /// Finishes what is in hand, and then ends with `outcome`.
+    /// Finishes the requests in progress, then ends the server with `outcome`.
     fn finish(&mut self, outcome: Outcome) {
         for slot in &mut self.slots {
             slot.start_at = None;
@@ -66,13 +73,14 @@ impl Supervisor<'_> {
             self.drain();
         }
         if self.registry.backends().is_empty() {
-            // Nobody answers what waits.
+            // No worker is left to respond to waiting requests, so the drain is short.
             self.course = RunState::Draining {
                 until: Instant::now() + self.plan.times.drain.min(LAST_REPLIES),
             };
         }
     }
 
+    /// Records a failure of a worker.
     fn note_failure(&mut self, now: Instant) {
         if self.failures.len() == MOST_FAILURES {
             self.failures.pop_front();
@@ -80,7 +88,7 @@ impl Supervisor<'_> {
         self.failures.push_back(now);
     }
 
-    /// Returns how many workers have failed within the last minute.
+    /// Returns the number of workers that failed within the last minute.
     pub(super) fn recent_failures(&mut self, now: Instant) -> usize {
         while self.failures.front().is_some_and(|at| now.duration_since(*at) > RECENT) {
             self.failures.pop_front();
@@ -88,15 +96,16 @@ impl Supervisor<'_> {
         self.failures.len()
     }
 
+    /// Reaps a worker process that has ended, and schedules another one for its slot where needed.
     pub(super) fn ended(&mut self, epoch: u64, pid: libc::pid_t) {
         let ended = reap(pid);
         let exit = ended.exit;
         let Some(mut worker) = self.workers.remove(&epoch) else { return };
-        // At once: whoever connects waits for it.
+        // First, because clients may be waiting for a process that accepts their connections.
         self.on_acceptor_ended(epoch);
-        // What the pool knows of it is gone when it has heard of the end.
+        // The route must be read before the pool processes the end of the worker and discards it.
         let route = worker.backend.load.routes.last_begun(&worker.backend.scoreboard);
-        // Before anything else: requests that it had wait for this.
+        // Early, because requests that the worker had in flight wait for this.
         self.registry.remove(&worker.backend);
         let reason = self.history.has_ended(&worker, exit);
         let now = Instant::now();
@@ -119,14 +128,15 @@ impl Supervisor<'_> {
         }
         if place.current != Some(epoch) {
             if worker.backend.responses() > 0 {
-                // It served until another took its place: failures from before it are no loop.
+                // The worker served until it was replaced, so earlier failures are no crash loop.
                 place.backoff = RestartBackoff::default();
             }
             return self.tell_of_end(&worker, &ended);
         }
         place.current = place.successor.take();
         if place.current.is_some() && self.outcome_of(&worker, exit).is_none() {
-            // The one that was to take its place serves when it is ready, which ends the replacement.
+            // The starting replacement will serve as soon as it is ready, which completes the
+            // replacement.
             self.note_failure(now);
             let had = had(&worker, &ended);
             let what = "the one that takes its place is being started";
@@ -161,7 +171,8 @@ impl Supervisor<'_> {
             ));
             return self.end(Outcome::NeverReady);
         }
-        // The others fail alike: one line for each round of starts, and none for the last.
+        // All workers usually fail in the same way, so one line is logged for each round of starts,
+        // and none for the last round.
         let failed_as_often = self.slots.iter().filter(|slot| slot.failed_starts >= starts).count();
         if !self.was_ready && (failed_as_often > 1 || starts > self.plan.start_retries) {
             return self.end_if_all_loop(now);

@@ -1,4 +1,4 @@
-//! Workers that do not answer the supervisor.
+//! The health checks of workers, with the suspension of workers that do not respond.
 
 use std::time::Instant;
 
@@ -9,6 +9,8 @@ use super::super::worker_process::{WorkerPhase, WorkerProcess};
 use super::Supervisor;
 
 impl Supervisor<'_> {
+    /// Sends health checks, suspends workers that do not respond, and kills those that stay silent
+    /// for a minute.
     pub(super) fn look_at_health(&mut self, now: Instant) {
         for worker in self.workers.values_mut().filter(|worker| worker.phase == WorkerPhase::Ready)
         {
@@ -25,7 +27,7 @@ impl Supervisor<'_> {
                 HealthVerdict::Ping(number) => worker.say(Message::Ping(number)),
                 HealthVerdict::Wait => {}
                 HealthVerdict::Stopped => {
-                    suspend(worker, "has been stopped, by a signal or a debugger")
+                    suspend(worker, "has been stopped, by a signal or a debugger");
                 }
                 HealthVerdict::Silent => suspend(worker, "does not answer"),
                 HealthVerdict::Unresponsive => {

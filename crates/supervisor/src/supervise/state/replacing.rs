@@ -1,4 +1,4 @@
-//! Which workers are replaced, by one that is started beside them: for a reload, their requests, their age or their memory.
+//! The replacement of workers for a reload, or for their number of requests, age or memory.
 
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,9 @@ use super::Supervisor;
 use crate::process::Exit;
 
 impl Supervisor<'_> {
+    /// Queues the replacement of workers that have reached a limit of the [recycle
+    /// policy](super::super::RecyclePolicy), and makes workers close to their memory limit collect
+    /// garbage.
     pub(super) fn look_at_age(&mut self, now: Instant) {
         let workers = self.wanted + self.plan.spares + u32::from(self.plan.surges);
         for (slot, place) in self.slots.iter().enumerate() {
@@ -35,6 +38,7 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Begins queued replacements until one is in progress or has to wait.
     pub(super) fn replace_next(&mut self) {
         while let Some((slot, reason)) = self.replacements.first() {
             if self.waits_for_others(slot, reason) {
@@ -43,12 +47,15 @@ impl Supervisor<'_> {
             self.replacements.next();
             let place = &mut self.slots[slot as usize];
             if place.current.is_none() {
-                // It is started anyway, and there is nothing to replace: at once then, since it may be another app now.
+                // The slot has no worker to replace. A new one is started now instead of after the
+                // restart back-off, since a reload may have repaired the app.
                 place.start_at = Some(Instant::now());
                 if self.plan.surges || reason != ReplaceReason::Reload {
                     self.replacements.finish(slot);
                 }
-                // Else the next one ends only when this one serves: if the app is still broken, those that serve are the last.
+                // In a reload without overlap, this replacement stays in progress until the new
+                // worker is ready. If the app is still broken, the workers that serve are then not
+                // drained.
                 continue;
             }
             if !self.plan.surges || !self.fits_beside(slot, reason) {
@@ -66,8 +73,9 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Returns whether another worker of the slot fits into the control group, as far as the one
-    /// that serves shows how much memory it takes to start one; says so where it does not.
+    /// Returns true if a second worker of the slot fits into the memory of the control group. The
+    /// estimate is the memory that the current worker had when it became ready. Logs a line if the
+    /// memory does not suffice.
     fn fits_beside(&self, slot: u32, reason: ReplaceReason) -> bool {
         let current =
             self.slots[slot as usize].current.and_then(|current| self.workers.get(&current));
@@ -85,7 +93,8 @@ impl Supervisor<'_> {
         false
     }
 
-    /// The slots that are reloaded, in that order. Where the old one ends first, those that serve are the last: if the app is broken, they stay.
+    /// Returns the slots to reload, in order. Without overlap, slots whose workers serve come last,
+    /// so that these workers stay if the app is broken.
     pub(super) fn reloaded_slots(&self) -> Vec<u32> {
         let mut slots = self.kept_slots();
         if !self.plan.surges {
@@ -94,32 +103,37 @@ impl Supervisor<'_> {
         slots
     }
 
+    /// Returns true if the current worker of `slot` is in service and ready.
     fn serves(&self, slot: u32) -> bool {
         let current =
             self.slots[slot as usize].current.and_then(|current| self.workers.get(&current));
         current.is_some_and(|worker| worker.is_serving && worker.phase == WorkerPhase::Ready)
     }
 
-    /// Whether it would be one less of too few, where the old one ends first: what is wrong with those that do not serve may be wrong with the
-    /// one that would take its place. A reload does not wait, since it may mend them.
+    /// Returns true if the replacement has to wait for other workers. Without overlap, the
+    /// replacement would take one more worker out of service while too few serve, and the new
+    /// worker might fail as the others do. A reload does not wait, since it may repair the others.
     fn waits_for_others(&self, slot: u32, reason: ReplaceReason) -> bool {
         !self.plan.surges && reason != ReplaceReason::Reload && self.serves(slot) && self.lacks()
     }
 
-    /// The old one finishes what it has; the new one is started when it has ended.
+    /// Drains the worker of `slot`. The new worker is started when the old one has ended.
     fn end_first(&mut self, slot: u32, reason: ReplaceReason) {
         let old =
             self.slots[slot as usize].current.and_then(|current| self.workers.get_mut(&current));
         if let Some(old) = old {
             old.leaves = Some(reason.name());
             self.registry.drain(&old.backend);
-            // Nobody is in its place until it has ended.
+            // No other worker serves in the slot until the old one has ended, so WebSockets get no
+            // extra time.
             old.drain(self.plan.times.without_sessions());
         }
         self.call_on_spares();
     }
 
-    /// Whether a worker that has ended was to end first, and another to take its place now. One that was to take such a place has failed.
+    /// Returns true if the ended `worker` was drained for a replacement that can start now.
+    /// Otherwise, if `worker` was itself the replacement, ends the replacement, and fails the
+    /// reload that it was part of.
     pub(super) fn has_ended_first(&mut self, worker: &WorkerProcess, exit: Exit) -> bool {
         let slot = worker.start.slot;
         let Some(reason) = self.replacements.current_of(slot) else { return false };
@@ -140,7 +154,7 @@ impl Supervisor<'_> {
         false
     }
 
-    /// Gives up what a reload has not come to.
+    /// Cancels the rest of a reload and reports its failure with the reason.
     fn fail_reload(&mut self, why: String) {
         self.numbers_to_come = None;
         self.is_reload_untold = false;
@@ -148,8 +162,8 @@ impl Supervisor<'_> {
         self.end_reload(Some(why));
     }
 
-    /// A worker has ended that was to take another's place. For want of memory it is tried once more
-    /// without overlap.
+    /// Handles the end of a replacement that was not ready yet. If the control group had no memory
+    /// left, the replacement is tried once more without overlap.
     pub(super) fn failed_to_replace(
         &mut self,
         worker: &WorkerProcess,
@@ -166,13 +180,14 @@ impl Supervisor<'_> {
             return self.end_first(slot, reason);
         }
         let what = format!("the new worker {number} ({}) {exit} before it was ready", worker.pid);
-        // What is wrong with the one that serves does not go away: without a pause an R would be started each second.
+        // The reason for the replacement persists, so without a pause a new R process would be
+        // started every second.
         let now = Instant::now();
         let place = &mut self.slots[slot as usize];
         let pause = place.replacing.0.ended(Duration::ZERO, false, now, worker.start.epoch * 7919);
         place.replacing.1 = Some(now + pause.time);
         match self.replacements.finish(slot) {
-            // That which has been asked for since may be of an app that has been mended.
+            // A later reload has been requested and continues, since it may load a repaired app.
             Some(ReplaceReason::Reload) if worker.start.generation < self.generation => self.tell(&format!(
                 "{what}. The one from before serves on, until the reload that has been asked for since comes to it"
             )),

@@ -1,4 +1,4 @@
-//! What others are told of the supervisor and its workers.
+//! The reports of the supervisor about itself and its workers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,27 +14,29 @@ use crate::process::{ControlGroups, Exit};
 use crate::report::{self, LastExit, Process, READY, Reload, SlotReport};
 use crate::supervise::SupervisorEvent;
 
-/// Within what time it is heard of the end of a worker that was killed for memory: it gives all of that back first. One that is counted and not
-/// heard of by then was no worker.
+/// The time for which an out-of-memory kill that the control group has counted is attributed to the
+/// next killed worker. The end of a killed worker is reported only after all its memory has been
+/// freed. A kill that matches no worker within this time hit another process.
 const HEARD_WITHIN: Duration = Duration::from_secs(10);
 
-/// There was no memory left.
+/// The reason of a worker that was killed because its control group had no memory left.
 pub(super) const OOM: &str = "oom";
 
-/// What has happened, of which the supervisor itself remembers nothing.
+/// The record of past events that the supervisor needs only for reports.
 #[derive(Debug)]
 pub(super) struct ReportHistory {
     started: SystemTime,
     reload: Reload,
-    /// By slot: starts, and the last end.
+    /// The number of starts and the last exit of each slot.
     slots: BTreeMap<u32, (u64, Option<LastExit>)>,
     exits: BTreeMap<&'static str, u64>,
     sessions_lost: BTreeMap<&'static str, u64>,
     readied: (u64, f64),
     past: Arc<RequestCounters>,
-    /// How many processes of our group had been killed for memory when that was last looked at; and how many of these ends have not been
-    /// heard of yet, until when.
+    /// The number of out-of-memory kills of the control group when last read.
     kills_for_memory: Option<u64>,
+    /// The number of out-of-memory kills that match no worker's end yet, and the time until which
+    /// they can match one.
     unheard: (u64, Option<Instant>),
     pub(super) groups: ControlGroups,
     connections: usize,
@@ -59,25 +61,27 @@ impl ReportHistory {
         }
     }
 
-    /// A worker of a slot is about to be started.
+    /// Counts the start of a worker in `slot`.
     pub(super) fn starts(&mut self, slot: u32) {
         self.slots.entry(slot).or_default().0 += 1;
     }
 
-    /// A slot is another's from now on.
+    /// Drops what is kept for `slot`, which has been reassigned.
     pub(super) fn forget(&mut self, slot: u32) {
         self.slots.remove(&slot);
     }
 
+    /// Counts a worker that has become ready, and the duration of its start.
     pub(super) fn is_ready(&mut self, worker: &WorkerProcess) {
         self.readied.0 += 1;
         self.readied.1 += worker.began.elapsed().as_secs_f64();
     }
 
-    /// Says why.
+    /// Records the end of a worker and returns its reason.
     pub(super) fn has_ended(&mut self, worker: &WorkerProcess, exit: Exit) -> &'static str {
         let reason = match worker.leaves {
-            // R's own `quit()` takes leave as well.
+            // R's `quit()` also announces that the worker stops, even when its exit status is an
+            // error.
             Some(ASKED) if exit != Exit::Status(0) => "crash",
             Some(reason) => reason,
             None => self.reason(worker, exit),
@@ -93,7 +97,7 @@ impl ReportHistory {
         reason
     }
 
-    /// Why a worker has ended that nobody here has asked to.
+    /// Returns the reason of an end that the supervisor has not requested.
     fn reason(&mut self, worker: &WorkerProcess, exit: Exit) -> &'static str {
         if exit != Exit::Signal(libc::SIGKILL) || worker.phase == WorkerPhase::Killed {
             return "crash";
@@ -101,8 +105,10 @@ impl ReportHistory {
         self.killed(Instant::now())
     }
 
-    /// Why somebody else has killed a worker: the group has killed one more for memory, or not. Of several that are killed at once the
-    /// count is there when the first is heard of.
+    /// Returns [`OOM`] if the control group has counted an out-of-memory kill that matches no other
+    /// worker, and `"killed"` otherwise. If several workers are killed at once, the counter
+    /// includes all of them when the first end is reported, so the remaining count is kept for the
+    /// others.
     fn killed(&mut self, now: Instant) -> &'static str {
         let kills = self.groups.kills_for_memory();
         let were = std::mem::replace(&mut self.kills_for_memory, kills);
@@ -120,12 +126,13 @@ impl ReportHistory {
 }
 
 impl Supervisor<'_> {
+    /// Records and reports the beginning of a reload.
     pub(super) fn begin_reload(&mut self) {
         self.history.reload.is_running = true;
         self.front.hear(SupervisorEvent::Reloading);
     }
 
-    /// With what was wrong, if it has failed.
+    /// Records and reports the end of a reload, with the error if the reload has failed.
     pub(super) fn end_reload(&mut self, error: Option<String>) {
         let reload = &mut self.history.reload;
         if !std::mem::take(&mut reload.is_running) {
@@ -136,7 +143,7 @@ impl Supervisor<'_> {
         self.front.hear(SupervisorEvent::Reloaded);
     }
 
-    /// Reports a reload that nothing has come of. One that is under way goes on.
+    /// Reports a reload that was refused. A reload in progress continues.
     pub(super) fn refuse_reload(&mut self, why: String) {
         self.tell(&format!("the reload is refused, and what runs stays as it is: {why}"));
         let is_running = self.history.reload.is_running;
@@ -148,13 +155,15 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Says where it is.
+    /// Publishes the supervisor's current state, and completes a reload whose replacements are
+    /// finished.
     pub(super) fn report(&mut self) {
         if !self.replacements.is_reloading() {
             self.end_reload(None);
         }
         let now = Instant::now();
-        // A turn that something has brought about is one as well, but the server need not be asked at each.
+        // Events cause iterations in addition to the periodic ones. The number of connections is
+        // costly to query, so it is read only about once a second.
         if self.history.asked.is_none_or(|asked| now.duration_since(asked) + LATE >= SELDOM) {
             self.history.asked = Some(now);
             self.history.connections = self.connections();
@@ -206,9 +215,10 @@ impl Supervisor<'_> {
     }
 }
 
-/// How much before its time a turn may come.
+/// The tolerance by which a periodic iteration may come early and still read the connections.
 const LATE: Duration = Duration::from_millis(50);
 
+/// Returns the report of a worker process.
 fn process(worker: &mut WorkerProcess) -> Process {
     let time = now();
     let busy_ratio = worker.share.look(worker.backend.scoreboard.read().busy_time(time), time);
@@ -253,12 +263,12 @@ mod tests {
         assert_eq!(history.killed(start), "killed");
         count("4");
         assert_eq!((history.killed(start), history.killed(start)), (OOM, "killed"));
-        // Two at once, and one that was no worker.
+        // Three kills are counted, two of workers and one of another process.
         count("7");
         let killed = [0, 9, 20].map(|seconds| history.killed(start + Duration::from_secs(seconds)));
         assert_eq!(killed, [OOM, OOM, "killed"]);
         assert_eq!(history.killed(start), "killed");
-        // Nobody counts: what cannot be known is not said.
+        // Without a control group, out-of-memory kills cannot be recognized.
         let mut history = ReportHistory::begin(stand_in(folder.path(), "", &[]));
         assert_eq!(history.killed(Instant::now()), "killed");
     }

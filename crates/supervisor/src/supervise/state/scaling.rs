@@ -1,4 +1,4 @@
-//! One worker more, or one less.
+//! Changes of the number of workers and spares.
 
 use std::cmp::Reverse;
 use std::time::Instant;
@@ -9,13 +9,14 @@ use super::{Slot, Supervisor};
 use crate::backend_registry::Availability;
 
 impl Supervisor<'_> {
-    /// The slots that are to have a worker.
+    /// Returns the slots that should have a worker.
     pub(super) fn kept_slots(&self) -> Vec<u32> {
         (0..).zip(&self.slots).filter(|(_, slot)| !slot.is_given_up).map(|(slot, _)| slot).collect()
     }
 
-    /// Goes on by another plan. Its numbers of workers and spares wait until the reload has
-    /// succeeded: an app that does not start is to end no worker and to start no more of them.
+    /// Applies another configuration. Its numbers of workers and spares take effect when the reload
+    /// has succeeded, so that an app that does not start neither stops workers nor starts more of
+    /// them.
     pub(super) fn change(&mut self, plan: SupervisorConfig) {
         let numbers = (plan.workers, plan.spares);
         let before = &mut self.plan;
@@ -31,8 +32,8 @@ impl Supervisor<'_> {
         };
     }
 
-    /// Returns the numbers of workers that are to serve and of spares, as they are once a reload that
-    /// is under way has succeeded.
+    /// Returns the numbers of serving workers and of spares that apply once a reload in progress
+    /// has succeeded.
     pub(super) fn numbers(&self) -> (u32, u32) {
         match self.numbers_to_come {
             Some((workers, spares)) if workers != self.plan.workers => (workers, spares),
@@ -41,9 +42,9 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Has as many workers and spares as a reload has asked for, once all workers are of that
-    /// reload. The number of workers that signals have asked for stays, unless the new plan has
-    /// another number than the one before.
+    /// Applies the numbers of workers and spares that a reload has requested, once all workers have
+    /// been reloaded. A number of workers that was changed by signals stays, unless the new
+    /// configuration has another number than the previous one.
     pub(super) fn apply_numbers(&mut self) {
         if self.replacements.is_reloading() || !self.all_are_of(self.generation) {
             return;
@@ -68,6 +69,7 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Adds one worker, up to [`MOST_WORKERS`].
     pub(super) fn want_more(&mut self) {
         if self.wanted >= MOST_WORKERS {
             return self.tell(&format!("there are {MOST_WORKERS} workers, and not to be more"));
@@ -75,11 +77,11 @@ impl Supervisor<'_> {
         self.wanted += 1;
         self.add_slot();
         self.tell(&format!("one worker more: {}", self.wanted));
-        // One that is ready need not be waited for; the new one is a spare then.
+        // A ready spare goes into service at once, and the new worker becomes the spare.
         self.call_on_spares();
     }
 
-    /// Has another worker started.
+    /// Schedules the start of an additional worker, in a free slot or a new one.
     fn add_slot(&mut self) {
         let place = Slot { start_at: Some(Instant::now()), ..Slot::default() };
         let is_free = |slot: &u32| {
@@ -95,6 +97,7 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Removes one worker, unless it is the last.
     pub(super) fn want_fewer(&mut self) {
         if self.wanted <= 1 {
             return self.tell("there is one worker, which stays");
@@ -106,8 +109,9 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Whose place is given up: of too many that serve the one with the fewest WebSockets, and of those the youngest. Where no more serve than
-    /// are to, one that does not yet.
+    /// Returns the slot whose worker should be removed. If more workers serve than should, the slot
+    /// is that of the serving worker with the fewest WebSockets, and among equals of the youngest.
+    /// Otherwise the slot is one whose worker does not serve yet.
     fn dispensable(&self) -> Option<u32> {
         let current =
             |slot: u32| self.slots[slot as usize].current.and_then(|it| self.workers.get(&it));
@@ -115,7 +119,7 @@ impl Supervisor<'_> {
         let serving = slots.iter().filter_map(|slot| {
             let worker =
                 current(*slot).filter(|it| it.is_serving && it.phase == WorkerPhase::Ready)?;
-            // One that does not answer now serves nobody.
+            // A worker that does not respond serves no requests, so it is removed first.
             let is_well = worker.backend.availability() == Availability::Ready;
             Some((is_well, worker.backend.load().1, Reverse(worker.start.epoch), *slot))
         });
@@ -123,7 +127,7 @@ impl Supervisor<'_> {
         if serving.len() > self.wanted as usize {
             return serving.into_iter().min().map(|(_, _, _, slot)| slot);
         }
-        // One without a process, one that starts, a spare.
+        // The preferred slot has no process. The next choices are a starting worker and a spare.
         let others = slots.into_iter().filter_map(|slot| match current(slot) {
             None => Some((0, Reverse(0), slot)),
             Some(worker) if worker.phase != WorkerPhase::Ready => {
@@ -135,7 +139,7 @@ impl Supervisor<'_> {
         others.min().map(|(_, _, slot)| slot)
     }
 
-    /// What it has in hand is finished, and no other is started there.
+    /// Drains the workers of `slot`, in which no other worker is started.
     fn give_up(&mut self, slot: u32) {
         self.replacements.forget(slot);
         self.hurry_those_before(slot);

@@ -1,4 +1,4 @@
-//! Workers that serve, and those that wait, ready, to take the place of one that ends.
+//! The choice of workers that serve requests and of spares that replace workers that end.
 
 use std::cmp::Reverse;
 
@@ -6,7 +6,7 @@ use super::super::worker_process::WorkerPhase;
 use super::Supervisor;
 
 impl Supervisor<'_> {
-    /// Whether fewer workers serve than are to.
+    /// Returns true if fewer workers serve than should.
     pub(super) fn lacks(&self) -> bool {
         let serving = self
             .workers
@@ -16,7 +16,7 @@ impl Supervisor<'_> {
         serving < self.wanted as usize
     }
 
-    /// Gives a worker that is ready requests from now on.
+    /// Puts a ready worker into service, so that it gets requests.
     pub(super) fn have_serve(&mut self, epoch: u64) {
         if let Some(worker) = self.workers.get_mut(&epoch) {
             worker.is_serving = true;
@@ -24,7 +24,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Has spares take the places of those that serve no more: of the last generation first.
+    /// Puts spares into service while too few workers serve. Spares of the newest generation come
+    /// first.
     pub(super) fn call_on_spares(&mut self) {
         while self.lacks() {
             let spare = self.slots.iter().filter_map(|slot| self.workers.get(&slot.current?));

@@ -1,4 +1,4 @@
-//! Starts of workers.
+//! The starts of workers.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,6 +12,7 @@ use super::{Slot, Supervisor};
 use crate::process::WorkerStart;
 
 impl Supervisor<'_> {
+    /// Starts the workers whose start time has come.
     pub(super) fn start_due(&mut self, now: Instant) {
         for slot in 0..self.slots.len() {
             if self.slots[slot].start_at.is_some_and(|at| now >= at) {
@@ -21,8 +22,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Returns whether no worker was ever ready, and each has ended before it was, as have all its
-    /// retries.
+    /// Returns true if no worker has ever been ready and no start is left to try: either every slot
+    /// has used up its retries, or a start has failed with an error of the configuration.
     pub(super) fn is_hopeless(&self) -> bool {
         let most = self.plan.start_retries;
         let has_failed = |slot: &Slot| slot.failed_starts > most || slot.is_given_up;
@@ -31,13 +32,14 @@ impl Supervisor<'_> {
                 || self.slots.iter().any(|slot| slot.is_misconfigured))
     }
 
-    /// Starts a worker; one that cannot be started is tried again.
+    /// Starts a worker in `slot` and returns its epoch. If the start fails, returns `None` and
+    /// schedules another start after a pause.
     pub(super) fn start(&mut self, slot: u32) -> Option<u64> {
         self.epochs += 1;
         let epoch = self.epochs;
         let (serving, spares) = self.numbers();
         let (workers, generation) = (serving + spares, self.generation);
-        // Where several are wanted, the front end accepts.
+        // With several workers, only the front end accepts connections.
         let is_public = serving == 1 && self.plan.public.is_some();
         let start = WorkerStart { slot, workers, serving, epoch, generation, is_public };
         self.history.starts(slot);

@@ -1,5 +1,5 @@
-//! What the access log says of workers: which one it was, how long it took to come to it and to be answered, and what ended a request that was
-//! not simply answered.
+//! Tests of what the access log says of workers: the worker of a request, the times in the queue
+//! and in the worker, and why a request ended without a normal response.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn a_line_names_the_worker_and_its_times_are_those_of_the_metrics() {
     agree(&admin, &lines, 5.0);
 }
 
-/// The metrics have so many requests, and the times of these lines.
+/// Checks that the metrics count this number of requests, and the sum of the times of these lines.
 fn agree(admin: &Admin, lines: &[OwnedRecord], count: f64) {
     for (name, sum) in [
         ("queue", lines.iter().map(|line| upstream(line).queued).sum::<Duration>()),
@@ -92,7 +92,7 @@ fn what_a_worker_died_with_is_a_d() {
         (Some(TerminationState::WorkerDied), Some(worker(0, 1)))
     );
     assert_eq!((upstream(&line).response_time, upstream(&line).retries()), (None, 0));
-    // And one whose reply had begun.
+    // A worker also ends after the response has begun.
     front.join(5);
     let mut client = front.connect();
     client.send("GET /pieces/3 HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -253,7 +253,7 @@ fn requests_of_one_client_have_one_session_which_is_not_its_cookie() {
     assert_eq!(sessions.len(), 10);
     let mut client = front.connect();
     ask(&mut client, "Cookie: rookery=forged\r\nSec-Fetch-Mode: cors\r\n");
-    // It is told a cookie, and has the session of that.
+    // The client gets a new cookie, and the log shows the session of that cookie.
     let session = upstream(&log.line()).session.expect("it was told a cookie");
     assert!(!sessions.contains(&session));
 }

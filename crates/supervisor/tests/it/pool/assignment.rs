@@ -1,4 +1,4 @@
-//! Where requests go when workers are busy and clients come back to them.
+//! Tests of how requests are assigned to workers when workers are busy and clients have sessions.
 
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use rookery_worker_protocol::now;
 
 use crate::support::frontend::Frontend;
 
-/// Longer than a request takes on a busy machine, and shorter than the patience of these tests.
+/// A queue timeout that is longer than a request takes on a busy machine, and shorter than the
+/// timeouts of these tests.
 const QUEUE_TIME: Duration = Duration::from_secs(3);
 
 fn front(workers: u32, queue_timeout: Duration) -> Frontend {
@@ -28,7 +29,7 @@ fn ask(client: &mut Client, path: &str, headers: &str) -> Response {
     client.response_to("GET").unwrap()
 }
 
-/// Asks on a thread of its own.
+/// Sends a request on a thread of its own.
 fn begin(
     front: &Frontend,
     method: &'static str,
@@ -43,7 +44,7 @@ fn begin(
     })
 }
 
-/// The header with which a client comes back.
+/// Returns the request header with the session cookie of a response.
 fn cookie(reply: &Response) -> String {
     let set = reply.header("set-cookie").expect("a cookie");
     format!("Cookie: {}\r\n", set.split(';').next().unwrap())
@@ -57,7 +58,7 @@ fn is_idle(front: &Frontend, at: usize) -> bool {
     front.workers[at].backend.scoreboard.read().is_idle(now())
 }
 
-/// Holds the worker that this cookie names, until its gate is opened.
+/// Holds the worker that this cookie names with a request, until the worker's gate is opened.
 fn hold(front: &Frontend, at: usize, with: &str) -> JoinHandle<Response> {
     wait_until("it is idle", || is_idle(front, at));
     let begun = front.workers[at].gate.begun.load(std::sync::atomic::Ordering::Relaxed);
@@ -71,7 +72,7 @@ fn hold(front: &Frontend, at: usize, with: &str) -> JoinHandle<Response> {
 #[test]
 fn a_new_visitor_goes_to_an_idle_worker_however_many_sessions_that_has() {
     let front = front(2, Duration::from_secs(60));
-    // One worker has sessions, and time; the other has neither.
+    // One worker has sessions and is idle, and the other has no sessions and is busy.
     let mut sockets: Vec<Client> = Vec::new();
     let mut client = front.connect();
     let page = client.get("/slot");
@@ -146,7 +147,7 @@ fn a_page_leaves_a_worker_that_is_stuck_and_nothing_else_does() {
         let refused = asking.join().unwrap();
         assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
     }
-    // A page that is asked for later need not wait at all.
+    // A page that is requested now does not wait at all.
     let later = ask(&mut front.connect(), "/slot", &format!("{with}Accept: text/html\r\n"));
     assert_eq!(later.text(), idle_slot(&front, 1 - stuck));
     front.workers[stuck].gate.open();
@@ -156,7 +157,7 @@ fn a_page_leaves_a_worker_that_is_stuck_and_nothing_else_does() {
 #[test]
 fn a_request_waits_no_longer_in_a_worker_than_in_the_queue() {
     for session_affinity in [SessionAffinity::None, SessionAffinity::Cookie] {
-        // Each worker is given requests ahead of what its R does.
+        // Each worker gets requests ahead of the one that R works on.
         let limits = PoolLimits {
             session_affinity,
             queue_timeout: QUEUE_TIME,
@@ -182,7 +183,7 @@ fn a_request_waits_no_longer_in_a_worker_than_in_the_queue() {
         front.workers[0].gate.open();
         assert_eq!(held.join().unwrap().status, 200);
         assert_eq!(front.connect().get("/slot").status, 200);
-        // What was refused is not begun after all.
+        // R does not begin requests that were refused.
         let begun = front.workers[0].gate.begun.load(std::sync::atomic::Ordering::Relaxed);
         assert_eq!(begun, 2, "{session_affinity:?}");
     }
@@ -229,7 +230,7 @@ fn a_request_is_executed_once_if_its_worker_becomes_free_at_its_deadline() {
         let asking: Vec<_> = (0..3).map(|_| begin(&front, "POST", "/hold", "")).collect();
         std::thread::sleep(Duration::from_millis(80 + round));
         front.workers.iter().for_each(|worker| worker.gate.open());
-        // On a busy machine one may be late at the other worker, too, and is answered 503 then.
+        // On a busy machine, a request may also be late at the other worker, and then gets 503.
         let statuses: Vec<_> =
             asking.into_iter().map(|asking| asking.join().unwrap().status).collect();
         wait_until("both are idle", || (0..2).all(|at| is_idle(&front, at)));
@@ -265,6 +266,6 @@ fn a_request_that_a_worker_does_not_begin_is_served_by_another_whatever_its_meth
     for held in held {
         assert_eq!(held.join().unwrap().status, 200);
     }
-    // R of the slow worker does not begin it after all.
+    // R of the slow worker does not begin the request that the other worker has responded to.
     assert_eq!((begun(slow), begun(free)), (1, 2));
 }

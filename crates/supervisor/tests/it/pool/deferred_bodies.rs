@@ -1,4 +1,4 @@
-//! Apps that may refuse a body before it has been taken.
+//! Tests of apps that may refuse a request before its body has been received.
 
 use rookery_test_support::client::Client;
 use rookery_test_support::wait_until;
@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use crate::support::frontend::Frontend;
 
-/// Bytes of a body that is asked for first.
+/// The size in bytes of a body that is large enough for the app to see the head first.
 const LARGE: usize = 2 << 20;
 
 fn front(workers: u32) -> Frontend {
@@ -16,7 +16,8 @@ fn front(workers: u32) -> Frontend {
     front
 }
 
-/// Heads that a worker has been shown, and requests that it has begun.
+/// Returns the number of heads that a worker's application has seen before bodies, and the number
+/// of requests that it has begun.
 fn seen(front: &Frontend, at: usize) -> (usize, usize) {
     let gate = &front.workers[at].gate;
     (gate.heads.load(Ordering::Relaxed), gate.begun.load(Ordering::Relaxed))
@@ -39,7 +40,7 @@ fn what_the_app_refuses_is_not_taken() {
     {
         let mut client = front.connect();
         announce(&mut client, "/echo", lines);
-        // Nothing of the body has been sent.
+        // The response arrives although no part of the body has been sent.
         let reply = client.response_to("POST").unwrap();
         assert_eq!(
             (reply.status, reply.text().as_str()),
@@ -49,7 +50,7 @@ fn what_the_app_refuses_is_not_taken() {
         assert!(reply.header(rookery_worker_protocol::WORKER_HEADER).is_none(), "{}", reply.head);
         assert_eq!(seen(&front, 0), (at + 1, 0));
     }
-    // A client that sends without waiting is told as well.
+    // A client that sends its body without waiting gets the response as well.
     let mut client = front.connect();
     announce(&mut client, "/echo", "Content-Length: 5000000000\r\n");
     let _ = client.socket.write_all(&vec![0; 64 << 10]);
@@ -66,7 +67,7 @@ fn the_head_is_seen_once_and_r_is_free_while_the_body_comes() {
     assert_eq!(seen(&front, 0), (1, 0));
     client.send(&body[..1000]);
     wait_until("it has nothing to do", || front.workers[0].backend.load() == (0, 0));
-    // Others are served meanwhile.
+    // Other requests are served meanwhile.
     let mut other = front.connect();
     for _ in 0..20 {
         assert_eq!(other.get("/slot").text(), "0");
@@ -82,13 +83,13 @@ fn small_bodies_are_taken_at_once_and_the_app_sees_their_heads_too() {
     let front = front(1);
     let mut client = front.connect();
     announce(&mut client, "/echo", "Content-Length: 5\r\n");
-    // It is the body that is waited for.
+    // The request waits for its body.
     std::thread::sleep(std::time::Duration::from_millis(50));
     assert_eq!(seen(&front, 0), (0, 0));
     client.send(b"12345");
     assert_eq!(client.response_to("POST").unwrap().text(), "12345");
     assert_eq!(seen(&front, 0), (1, 1));
-    // Who asks before he sends is told what the app says.
+    // A client that sends `Expect: 100-continue` waits until the app has seen the head.
     announce(&mut client, "/echo", "Content-Length: 5\r\nExpect: 100-continue\r\n");
     assert_eq!(client.head().status, 100);
     assert_eq!(seen(&front, 0), (2, 1));
@@ -109,7 +110,7 @@ fn a_worker_that_ends_while_the_body_comes_costs_nothing() {
     client.send(&body);
     let reply = client.response_to("POST").unwrap();
     assert!(reply.status == 200 && reply.body == body, "{}", reply.head);
-    // The other has been shown it with the body alone.
+    // The other worker gets the head together with the body.
     assert_eq!(seen(&front, 0), (0, 1));
 }
 

@@ -1,4 +1,4 @@
-//! Requests and replies through the pool, and who gets them.
+//! Tests of forwarding requests and responses through the pool.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -43,7 +43,8 @@ fn what_the_worker_is_told_of_the_client_nobody_else_can_say() {
     assert!(told.contains(&own) && told.contains("is_https: false"), "{told}");
 }
 
-/// What an application has of the headers that are not of one connection.
+/// Returns the header lines that an application has seen, without those that apply to a single
+/// connection.
 fn end_to_end(shown: &str) -> Vec<String> {
     let own = ["connection:", "content-length:", "rookery-call:"];
     let mut lines: Vec<_> = shown
@@ -95,7 +96,7 @@ fn bodies_of_all_sizes_go_up_and_come_down() {
     let limits = Limits { body_buffer_size: 64 << 10, ..Limits::default() };
     let front = Frontend::with(1, PoolLimits::default(), Config { limits, ..Config::default() });
     let mut client = front.connect();
-    // In memory and in a file; replies whole and in pieces.
+    // The sizes cover bodies in memory and in a file, and responses with one chunk and several.
     for len in [0, 1, 1000, 32 << 10, (32 << 10) + 1, 64 << 10, 300_000, 5_000_000] {
         let body: Vec<u8> = (0..len).map(|at: u32| (at % 251) as u8).collect();
         let reply = client.request("POST", "/echo", &body);
@@ -136,7 +137,7 @@ fn a_reply_that_nobody_reads_is_not_read_either() {
     let mut slow = front.connect();
     slow.send("GET /bytes/200000000 HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(slow.head().status, 200);
-    // Others are served meanwhile, and the worker's R is free.
+    // Other requests are served meanwhile, because R of the worker is idle.
     assert_eq!(front.connect().get("/slot").text(), "0");
     assert_eq!(front.workers[0].backend.load().0, 1);
     drop(slow);
@@ -178,7 +179,7 @@ fn who_waits_is_given_to_the_first_that_is_free() {
     let mut slots: Vec<_> = held.into_iter().map(|held| held.join().unwrap().text()).collect();
     slots.sort_unstable();
     assert_eq!(slots, ["0", "1"]);
-    // And by a worker that comes.
+    // A waiting request is also sent to a worker that is added later.
     front.kill(0);
     front.kill(0);
     let late = front.ask("/slot");

@@ -1,4 +1,5 @@
-//! Clients that send a FIN behind their request: gone while it waits for a worker, and answered once a worker has it.
+//! Tests of clients that send a FIN after their request. Such a client counts as disconnected while
+//! the request waits for a worker, and gets its response once a worker has the request.
 
 use std::net::Shutdown;
 use std::sync::atomic::Ordering;
@@ -15,7 +16,7 @@ use crate::support::frontend::{Frontend, Log};
 
 const SLOT: &str = "GET /slot HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// A queue in which nobody waits too long.
+/// Returns limits with a queue timeout that no test reaches.
 fn patient() -> PoolLimits {
     PoolLimits { queue_timeout: Duration::from_secs(600), ..PoolLimits::default() }
 }
@@ -29,7 +30,8 @@ fn queued(front: &Frontend, count: f64) {
     wait_until("so many wait", || admin.metric("rookery_queue_length") == Some(count));
 }
 
-/// The server has closed without a word, and the log knows why.
+/// Checks that the server has closed the connection without a response, and that the log shows a
+/// client disconnect.
 fn is_gone(client: &mut Client, log: &Log) {
     assert!(
         !client.fill() && client.read.is_empty(),
@@ -47,7 +49,8 @@ fn who_waits_counts_as_gone_however_the_fin_comes() {
     let log = front.log();
     let held = front.ask("/hold");
     wait_until("it is begun", || begun(&front, 0) == 1);
-    // Later; with the request; and behind the next one, which is not read before the first has been answered.
+    // The FIN arrives after the request, with the request, or after a second request, which is not
+    // read before the first has its response.
     for (request, waits) in
         [(SLOT.to_owned(), true), (SLOT.to_owned(), false), (SLOT.repeat(2), true)]
     {
@@ -72,7 +75,7 @@ fn what_a_worker_has_is_answered() {
     client.send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
     client.socket.shutdown(Shutdown::Write).unwrap();
     wait_until("it is begun", || begun(&front, 0) == 1);
-    // Some looks go by.
+    // The server checks several times meanwhile whether the client has disconnected.
     std::thread::sleep(Duration::from_millis(2500));
     front.workers[0].gate.open();
     assert_eq!(client.response_to("GET").unwrap().text(), "0");
@@ -98,7 +101,7 @@ fn who_waits_is_answered_where_that_is_asked_for() {
 
 #[test]
 fn one_that_has_to_wait_again_counts_as_gone() {
-    // One ahead of what R does.
+    // The worker gets one request ahead of the one that R works on.
     let mut front = Frontend::with(1, PoolLimits { min_ahead: 1, ..patient() }, Config::default());
     let log = front.log();
     let held = front.ask("/hold");
@@ -144,7 +147,8 @@ fn who_waits_for_one_worker_counts_as_gone_as_well() {
     let mut held = ask("/hold");
     wait_until("it is begun", || begun(&front, at) == 2);
     assert_eq!(log.line().status, 200);
-    // As many as may wait, and again: those that have gone have no place.
+    // Each iteration fills the queue, so the next one succeeds only if disconnected clients have
+    // left it.
     for _ in 0..3 {
         let mut waiting = [ask("/slot"), ask("/slot")];
         for client in &mut waiting {

@@ -1,4 +1,5 @@
-//! Clients that mean harm: requests that two servers in a row could read differently, and clients that take their time.
+//! Tests of hostile clients, which send requests that two servers in a row could interpret
+//! differently, or which send and read slowly.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -7,10 +8,11 @@ use std::time::Duration;
 
 use crate::support::frontend::Frontend;
 
-/// What an attacker would have the worker take for a request of its own.
+/// The bytes that an attacker wants the worker to interpret as a separate request.
 const HIDDEN: &str = "GET /status/299 HTTP/1.1\r\nHost: hidden\r\nX-Rest: ";
 
-/// Heads that say in more than one way, or in none that is clear, where their request ends. The hidden request follows as the body.
+/// Heads that are ambiguous or invalid about where their request ends. The hidden request follows
+/// as the body.
 const AMBIGUOUS: [&str; 22] = [
     "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
     "Transfer-Encoding: chunked\r\nContent-Length: 4\r\n",
@@ -36,7 +38,8 @@ const AMBIGUOUS: [&str; 22] = [
     "Connection: transfer-encoding, host\r\nTransfer-Encoding: chunked\r\n",
 ];
 
-/// Bodies: of nothing, of chunks that end before the hidden request, and of chunks that are none.
+/// Bodies that are empty, chunked bodies that end before the hidden request, and invalid chunked
+/// bodies.
 const BODIES: [&str; 6] = [
     "",
     "0\r\n\r\n",
@@ -46,11 +49,11 @@ const BODIES: [&str; 6] = [
     "1 \r\nZ\r\n0\r\n\r\n",
 ];
 
-/// What comes back for these bytes, and then a FIN.
+/// Sends bytes and a FIN, and returns what the server sends.
 fn exchange(front: &Frontend, bytes: &[u8]) -> String {
     let mut socket = TcpStream::connect(front.address).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    // It may have been refused before it was all there.
+    // The server may refuse the request before all bytes have been sent.
     let _ = socket.write_all(bytes);
     let _ = socket.shutdown(Shutdown::Write);
     let mut said = Vec::new();
@@ -71,8 +74,10 @@ fn both_hops_see_the_same_requests() {
                     "{method} /echo/ HTTP/1.1\r\nHost: a\r\n{head}\r\n{body}{HIDDEN}\r\n\r\n"
                 );
                 let said = exchange(&front, bytes.as_bytes());
-                // A worker's replies say which it is; what was refused here has not come to it. One that it was not asked would be one
-                // more that it began, and its reply somebody else's.
+                // Responses of the worker have this header, and requests that were refused here
+                // have not reached the worker. If the worker had taken the hidden bytes for a
+                // request, it would have begun one more request, and another client would get that
+                // response.
                 let replies = said.matches("\r\nX-Slot: 0\r\n").count();
                 assert_eq!(begun() - before, replies, "{bytes:?}: {said}");
                 answered += replies;
@@ -80,9 +85,9 @@ fn both_hops_see_the_same_requests() {
             }
         }
     }
-    // Not all are refused, or nothing would have been seen of the second hop.
+    // Some requests must be accepted, since otherwise the worker would not have been tested.
     assert!(answered > 0);
-    // And the connection to the worker is in step.
+    // The connection to the worker still has matching requests and responses.
     for _ in 0..10 {
         assert_eq!(front.connect().get("/slot").text(), "0");
     }
@@ -123,7 +128,7 @@ fn who_takes_his_time_holds_no_worker() {
     for _ in 0..100 {
         assert_eq!(client.get("/slot").status, 200);
     }
-    // None of the others has come to it.
+    // None of the incomplete requests has reached the worker.
     assert_eq!(front.workers[0].gate.begun.load(Ordering::Relaxed), 100);
     assert_eq!(front.workers[0].backend.load().0, 0);
     drop(slow);

@@ -1,4 +1,5 @@
-//! Tests of the pool: requests and responses through the front end, with workers that are servers in this process.
+//! Tests of the pool: requests and responses through the front end. The workers are fake ones in
+//! this process.
 
 mod access_log;
 mod assignment;

@@ -1,4 +1,5 @@
-//! What a worker may say to a request, byte for byte: workers here are sockets with a script.
+//! Tests of responses that a worker may send, byte for byte. The workers here are sockets with a
+//! script.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,7 +15,8 @@ use tempfile::TempDir;
 
 use crate::support::frontend::Frontend;
 
-/// A worker that is a closure, which is given each of its connections and the request's head that has come over it.
+/// A worker whose script is a closure that gets each request's head and the connection on which the
+/// head arrived.
 struct Script {
     front: Frontend,
     connections: Arc<AtomicUsize>,
@@ -28,7 +30,7 @@ impl Script {
         let listener = UnixListener::bind(&socket).unwrap();
         let connections = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&connections);
-        // It ends with the process.
+        // The thread ends with the process.
         std::thread::spawn(move || {
             for connection in listener.incoming() {
                 counted.fetch_add(1, Ordering::Relaxed);
@@ -50,7 +52,7 @@ impl Script {
             }
         });
         scoreboard.set_r_state(RState::Idle, now());
-        // Bodies past a few bytes go in files.
+        // Larger bodies are written to temporary files.
         let limits = Limits { body_buffer_size: 64 << 10, ..Limits::default() };
         let front =
             Frontend::with(0, PoolLimits::default(), Config { limits, ..Config::default() });
@@ -69,7 +71,7 @@ impl Script {
     }
 }
 
-/// A request's head; `None` at the end.
+/// Reads the head of a request; `None` at the end of the connection.
 fn head(connection: &mut UnixStream) -> Option<String> {
     connection.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut head = Vec::new();
@@ -83,7 +85,7 @@ fn head(connection: &mut UnixStream) -> Option<String> {
     Some(String::from_utf8(head).unwrap())
 }
 
-/// Says what the path names.
+/// Sends the response that the path names.
 fn say(connection: &mut UnixStream, head: &str) {
     let path = head.split(' ').nth(1).unwrap();
     let said = match path {
@@ -109,7 +111,7 @@ fn say(connection: &mut UnixStream, head: &str) {
         "/bad-chunks" => "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabcdef",
         _ => "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
     };
-    // In pieces of a few bytes, as they may come.
+    // The response is sent in parts of a few bytes, as a network may deliver it.
     for piece in said.as_bytes().chunks(if path.len() % 2 == 0 { 7 } else { 1000 }) {
         connection.write_all(piece).unwrap();
     }
@@ -150,7 +152,7 @@ fn what_is_behind_a_reply_is_nobodys() {
         let reply = client.get(path);
         assert!([200, 204].contains(&reply.status), "{path}: {}", reply.head);
         assert_eq!(client.get("/ok").text(), "ok");
-        // That has been a new one, which is kept, and is the next to be used.
+        // That request used a new connection, which stays open and is used for the next request.
         assert_eq!(script.connections(), at + 2, "{path}");
     }
 }
@@ -190,7 +192,8 @@ fn a_worker_that_ends_within_a_large_reply_has_not_answered() {
                 client.read_through(b"\n").starts_with(b"502 Bad Gateway: the worker ended"),
                 "{path}"
             ),
-            // Something had been sent: the client sees that it is not whole.
+            // A part of the response had been sent, so the client notices that the response is
+            // incomplete.
             200 => while client.fill() {},
             status => panic!("{status} for {path}"),
         }
@@ -204,7 +207,7 @@ fn a_worker_that_ends_within_a_large_reply_has_not_answered() {
 
 #[test]
 fn a_reply_may_come_before_the_body_has_gone() {
-    // Sends as much as it has read, and so neither side can wait for the other to be done.
+    // The script sends as much as it has read, so each side must read while it writes.
     let script = Script::new(|connection, head| {
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
         let mut left: usize = length.parse().unwrap();
@@ -219,7 +222,7 @@ fn a_reply_may_come_before_the_body_has_gone() {
             left -= len;
         }
     });
-    // In a file, and in memory.
+    // The bodies are in a file and in memory.
     for len in [5_000_000, 60_000] {
         let body: Vec<u8> = (0..len).map(|at: u32| (at % 251) as u8).collect();
         let reply = script.front.connect().request("POST", "/echo", &body);
@@ -238,7 +241,7 @@ fn a_body_that_nobody_reads_ends_with_its_reply() {
     });
     let reply = script.front.connect().request("POST", "/", &vec![b'x'; 3_000_000]);
     assert_eq!((reply.status, reply.text()), (413, "no".to_owned()));
-    // The rest of it has gone nowhere else.
+    // The rest of the body has not been taken for another request.
     assert_eq!(script.front.connect().get("/").status, 413);
     assert_eq!(script.connections(), 2);
 }

@@ -1,4 +1,4 @@
-//! What becomes of requests whose worker ends.
+//! Tests of requests whose worker ends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -99,7 +99,7 @@ fn one_whose_reply_had_begun_is_not_begun_again() {
 
 #[test]
 fn one_that_was_not_begun_goes_to_another() {
-    // Two ahead, whatever is known of the worker.
+    // The worker gets two requests ahead, whatever its latency estimate is.
     let limits = PoolLimits { min_ahead: 2, ..PoolLimits::default() };
     let mut front = Frontend::with(1, limits, Config::default());
     let held = front.ask("/hold");
@@ -145,7 +145,7 @@ fn a_reply_whose_head_is_too_large_is_a_502() {
 
 #[test]
 fn one_that_comes_back_too_often_is_a_503() {
-    // Nobody listens there, and nobody knows.
+    // No worker listens on these sockets any more, and the registry still has the workers.
     let mut front = Frontend::new(2);
     for worker in &front.workers {
         std::fs::remove_file(&worker.backend.socket).unwrap();

@@ -1,4 +1,4 @@
-//! Clients that come back to the worker that they began with.
+//! Tests of session affinity.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn sticky(workers: u32, session_affinity: SessionAffinity) -> Frontend {
     )
 }
 
-/// The pair of a `Set-Cookie`, if there is one of ours.
+/// Returns the name and value of the session cookie that a response sets, if it sets one.
 fn cookie(reply: &Response) -> Option<String> {
     let set = reply.header("set-cookie")?;
     Some(set.split(';').next().unwrap().to_owned())
@@ -32,7 +32,8 @@ fn ask(client: &mut Client, path: &str, headers: &str) -> Response {
     client.response_to("GET").unwrap()
 }
 
-/// Waits until every worker is free: else a busy one is passed over, whatever sessions the others have.
+/// Waits until every worker is idle. The balancer passes over busy workers, whatever the number of
+/// their sessions.
 fn at_rest(front: &Frontend) {
     wait_until("all are idle", || {
         front.workers.iter().all(|worker| worker.backend.scoreboard.read().is_idle(now()))
@@ -56,7 +57,7 @@ fn sessions_are_spread_and_none_is_at_the_wrong_worker() {
             let reply = ask(&mut client, "/slot", &headers);
             assert_eq!((reply.text(), reply.header("set-cookie")), (slot.clone(), None));
         }
-        // A page that is loaded again is no new client.
+        // A page that is loaded again is not counted as a new client.
         let again =
             ask(&mut client, "/slot", &format!("Cookie: {cookie}\r\nAccept: text/html\r\n"));
         assert_eq!((again.text(), again.header("set-cookie")), (slot.clone(), None));
@@ -68,7 +69,7 @@ fn sessions_are_spread_and_none_is_at_the_wrong_worker() {
     }
     assert_eq!(pages.values().copied().collect::<Vec<_>>(), [40, 40, 40]);
     wait_until("they count", || front.workers.iter().all(|worker| worker.backend.load().1 == 40));
-    // Of one worker all sessions end: new ones come to it.
+    // All sessions of one worker end, so new sessions go to that worker.
     sockets.retain(|(slot, _)| slot != "1");
     wait_until("they have gone", || front.workers[1].backend.load().1 == 0);
     for _ in 0..40 {
@@ -134,7 +135,7 @@ fn forged_cookies_are_as_none() {
             ask(&mut client, "/slot", &format!("Cookie: {forged}\r\nSec-Fetch-Mode: no-cors\r\n"));
         assert!(asset.status == 200 && cookie(&asset).is_some_and(|new| new != forged), "{forged}");
     }
-    // Both requests of each, but of those that have another name.
+    // Both requests of each forged cookie count, except those whose cookie has another name.
     assert_eq!(admin.metric("rookery_cookie_invalid_total"), Some(8.0));
     for known in [own.as_str(), "rookeries=1", "a=b"] {
         assert_eq!(ask(&mut client, "/slot", &format!("Cookie: {known}\r\n")).status, 200);
@@ -149,7 +150,7 @@ fn a_handshake_that_waits_holds_nobody_up() {
         max_sessions: 1,
         ..PoolLimits::default()
     };
-    // One worker has its session and time, the other has no session and no time.
+    // One worker has its maximum of sessions and is idle, and the other has no session and is busy.
     let (front, busy, held, _socket) = loop {
         let front = Frontend::with(2, limits(), Config::default());
         let mut socket = front.connect();
@@ -221,7 +222,7 @@ fn what_a_worker_that_drains_has_begun_stays_with_it() {
     let mut client = front.connect();
     let next = ask(&mut client, "/slot", &format!("{with}Accept: text/html\r\n"));
     assert!(next.text() != slot && cookie(&next).is_some(), "a new page is another's");
-    // And when it has ended.
+    // The same happens after the worker has ended.
     front.kill(at);
     let gone = ask(&mut client, session, &with);
     assert_eq!((gone.status, gone.text().contains("the session has ended")), (404, true));
@@ -304,7 +305,7 @@ fn workers_have_as_many_sessions_as_they_may_and_whoever_has_one_is_let_in() {
     assert_eq!((page.status, page.header("retry-after")), (503, Some("5")));
     assert!(page.text().contains("as many sessions as they may"), "{}", page.text());
     assert_eq!(front.connect().upgrade("/ws").status, 503);
-    // What is no session, and who has one.
+    // Requests that open no session, and those of clients that have a session, are served.
     assert_eq!(ask(&mut front.connect(), "/slot", "Sec-Fetch-Mode: no-cors\r\n").status, 200);
     for cookie in &cookies {
         assert_eq!(
@@ -315,7 +316,7 @@ fn workers_have_as_many_sessions_as_they_may_and_whoever_has_one_is_let_in() {
     sockets.pop();
     wait_until("there is room", || front.workers.iter().any(|worker| worker.backend.load().1 == 1));
     assert_eq!(front.connect().get("/slot").status, 200);
-    // That page's session is awaited.
+    // The session of that page has not been opened yet, and counts already.
     assert_eq!(front.connect().get("/slot").status, 503);
 }
 
@@ -340,7 +341,7 @@ fn websockets_are_sessions_also_where_nobody_comes_back() {
     assert_eq!(front.connect().get("/slot").status, 200);
     sockets.pop();
     wait_until("there is room", || front.workers.iter().any(|worker| worker.backend.load().1 == 0));
-    // A handshake that is refused takes no place.
+    // A handshake that is refused does not count as a session.
     for _ in 0..3 {
         assert_eq!(front.connect().upgrade("/refuse").status, 403);
     }
@@ -405,7 +406,7 @@ fn servers_of_one_host_do_not_take_each_others_cookie() {
         Frontend::with(2, limits, Config::default())
     };
     let fronts = [named("one"), named("two")];
-    // A browser's jar: it has one cookie of each name, whatever the port.
+    // The jar is like a browser's, which has one cookie of each name for all ports.
     let mut jar: HashMap<String, String> = HashMap::new();
     let mut slots = HashMap::new();
     for round in 0..4 {

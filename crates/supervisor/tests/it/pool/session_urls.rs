@@ -1,4 +1,5 @@
-//! Shiny's `w=`: what is of one page comes to the worker that made it, whatever the browser's cookie says.
+//! Tests of Shiny's URL parameter `w=`. A request that belongs to a page goes to the worker that
+//! made the page, whatever the browser's cookie says.
 
 use rookery_server::Config;
 use rookery_supervisor::{PoolLimits, WorkerId};
@@ -22,7 +23,8 @@ fn ask(client: &mut Client, path: &str, headers: &str) -> Response {
     client.response_to("GET").unwrap()
 }
 
-/// A page that is asked for: the cookie, and the place of the worker that made it.
+/// Requests a page. Returns the request header with its cookie, and the index of the worker that
+/// made the page.
 fn page(front: &Frontend) -> (String, usize) {
     let page = ask(&mut front.connect(), "/slot", "Accept: text/html\r\n");
     let cookie =
@@ -43,7 +45,8 @@ fn slot(front: &Frontend, at: usize) -> String {
     front.workers[at].backend.slot.to_string()
 }
 
-/// Whether no worker was asked.
+/// Returns true if the front end responded that the session has ended, without sending the request
+/// to a worker.
 fn has_ended(reply: &Response) -> bool {
     reply.status == 404 && reply.text().contains("the session has ended")
 }
@@ -86,11 +89,11 @@ fn of_two_pages_each_has_its_own() {
     let socket =
         front.connect().upgrade_with(&format!("/ws?w={}", id(&front, other)), &cookie, b"");
     assert_eq!(socket.header("x-slot"), Some(slot(&front, other).as_str()));
-    // A page's own address is the app's, and nobody is sent to a worker by a link.
+    // Navigation ignores the parameter, so that a link cannot choose the worker of a client.
     let url = format!("/slot?w={}", id(&front, other));
     let reply = ask(&mut front.connect(), &url, &format!("{cookie}Sec-Fetch-Mode: navigate\r\n"));
     assert_eq!(reply.text(), slot(&front, of_cookie));
-    // What names nobody is as nothing.
+    // An id that names no worker is ignored.
     for unknown in [WorkerId::new().unwrap().to_string(), "mine".to_owned(), String::new()] {
         let url = format!("{SESSION}?w={unknown}");
         let reply = ask(&mut front.connect(), &url, &cookie);
@@ -110,7 +113,7 @@ fn a_page_that_has_lost_its_session_does_not_go_back_to_a_worker_that_leaves() {
     let (cookie, old) = page(&front);
     front.registry.drain(&front.workers[old].backend);
     let (id, own) = (id(&front, old), slot(&front, old));
-    // Until then what is of it is its own.
+    // While the worker drains, requests of the page still go to it.
     let url = format!("{SESSION}?w={id}");
     assert_eq!(ask(&mut front.connect(), &url, "").header("x-slot"), Some(own.as_str()));
     assert_eq!(
@@ -132,7 +135,8 @@ fn a_page_that_has_lost_its_session_does_not_go_back_to_a_worker_that_leaves() {
     assert!(has_ended(&ask(&mut front.connect(), &url, "")));
     let socket = front.connect().upgrade_with(&format!("/ws?w={id}"), "", b"");
     assert_eq!((socket.status, socket.header("x-slot")), (101, again.header("x-slot")));
-    // One whose worker is there goes back to it: it was the network that failed.
+    // If the worker still runs, only the network has failed, and the WebSocket is opened at the
+    // same worker.
     for _ in 0..3 {
         let back = front.connect().upgrade_with("/ws?w=", &format!("Cookie: {new}\r\n"), b"");
         assert_eq!(
@@ -141,7 +145,7 @@ fn a_page_that_has_lost_its_session_does_not_go_back_to_a_worker_that_leaves() {
         );
     }
     assert_eq!(reconnects(), [Some(3.0), Some(1.0)]);
-    // What names nobody is back with whomever.
+    // A reconnect without an id and a cookie is served by any worker.
     assert_eq!(front.connect().upgrade_with("/ws?w=", "", b"").status, 101);
     assert_eq!(reconnects(), [Some(3.0), Some(2.0)]);
 }

@@ -1,4 +1,4 @@
-//! Static paths that workers have announced, and the server in front of them serves.
+//! Tests of static paths that workers have announced and that the front end serves.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::support::frontend::Frontend;
 use crate::support::running_supervisor::{Running, Wish};
 
-/// A folder with a file of this text.
+/// Creates a folder with a file of this text.
 fn folder(text: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.txt"), text).unwrap();
@@ -41,7 +41,7 @@ fn begun(front: &Frontend) -> usize {
     front.workers.iter().map(|worker| worker.gate.begun.load(Ordering::Relaxed)).sum()
 }
 
-/// The fake application answers what it does not know with 404 and the path.
+/// Returns true if the fake application responded, which sends 404 and the path for unknown paths.
 fn is_of_a_worker(reply: &Response) -> bool {
     reply.header("x-slot").is_some()
 }
@@ -92,7 +92,8 @@ fn options_of_a_path_are_kept_and_an_access_rule_is_not_bypassed() {
         assert_eq!(reply.header("x-own").is_some(), status == 200);
     }
     assert_eq!(begun(&front), 0);
-    // What is the app's by these rules is the app's: an exclusion, a miss that falls through, a WebSocket.
+    // The app serves what these rules leave to it, which are an exclusion, a missing file with
+    // fall-through, and a WebSocket.
     assert!(is_of_a_worker(&client.get("/s/app/a.txt")));
     client.send("GET /s/none HTTP/1.1\r\nHost: a\r\nX-Key: abc\r\n\r\n");
     assert!(is_of_a_worker(&client.response_to("GET").unwrap()));
@@ -110,7 +111,8 @@ fn a_reload_swaps_the_paths_together_with_the_workers() {
         if is_of_a_worker(&reply) { "a worker".to_owned() } else { reply.text() }
     };
     assert_eq!(text(&front, "/static/a.txt"), "old");
-    // Both generations serve: what differs between them goes to whichever worker the client has.
+    // While workers of both generations serve, a path that differs between them goes to the
+    // client's worker.
     for slot in 0..2 {
         front.join(slot);
         let backend = &front.workers.last().unwrap().backend;

@@ -1,4 +1,4 @@
-//! WebSockets through the pool.
+//! Tests of WebSockets through the pool.
 
 use rookery_test_support::wait_until;
 use std::sync::atomic::Ordering;
@@ -78,7 +78,8 @@ fn a_client_that_sends_more_than_is_taken_is_not_read() {
     let held = front.ask("/hold");
     wait_until("R is busy", || front.workers[0].backend.load().0 == 1);
     let writer = std::thread::spawn(move || {
-        // More than all buffers and queues on the way have room for, but for the worker's own.
+        // The messages exceed the capacity of all buffers and queues on the way, but not that of
+        // the worker.
         for at in 0..100 {
             client.message(1, &[&b"count"[..], &vec![b'x'; (1 << 20) + at]].concat());
         }

@@ -1,4 +1,5 @@
-//! The only worker accepts, and the front end whenever there is another or none.
+//! Tests of accepting connections: a single worker accepts them itself, and the front end accepts
+//! them while there is another number of workers.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ fn direct() -> Wish {
     Wish { workers: 1, is_direct: true, ..Wish::default() }
 }
 
-/// How many clients are served by which process, one connection each.
+/// Sends a request on a new connection and returns the body of the response.
 fn ask(running: &Running, path: &str) -> String {
     running.get(path).text()
 }
@@ -24,7 +25,8 @@ fn the_only_worker_accepts_and_the_front_end_sees_no_request() {
     let mut running = Running::new(direct());
     let pid = running.until_worker_accepts();
     let mut client = running.connect();
-    // A request that the supervisor passes on has its ticket; see `answer`.
+    // The worker never gets a request from the front end here, since such a request would count in
+    // the backend's load.
     for _ in 0..50 {
         assert_eq!(client.get("/pid").text(), pid.to_string());
     }
@@ -46,7 +48,7 @@ fn a_worker_that_crashes_resets_its_connections_and_nobody_who_connects_is_refus
     assert_eq!(client.get("/slot").text(), "0");
     send_signal(pid, libc::SIGKILL);
     assert!(!client.fill(), "its own connection ends with it");
-    // Whoever comes now waits for the next worker.
+    // A new connection waits for the next worker.
     for _ in 0..20 {
         assert_eq!(running.get("/slot").status, 200);
     }
@@ -69,7 +71,8 @@ fn a_reload_of_the_only_worker_fails_no_request_and_refuses_no_connection() {
                 let mut asked = 0;
                 let mut client = None;
                 while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
-                    // Half of them keep their connections for as long as they may, and half connect anew.
+                    // Half of the clients keep their connections, and the others connect again for
+                    // each request.
                     let open = client.get_or_insert_with(|| Client::connect(address));
                     let reply = open.get("/sleep/1");
                     assert_eq!(reply.status, 200, "{reply:?}");
@@ -115,7 +118,8 @@ fn the_front_end_accepts_while_the_old_worker_finishes_and_its_websockets_stay()
     assert_eq!(socket.frame_after_pings(), (1, b"still".to_vec()));
     while_(300);
     assert!(running.front_end_accepts(), "two generations live");
-    // A second reload hurries the first, whose WebSockets are closed then; here the page goes by itself.
+    // A second reload would close the WebSockets of the old worker. Here the client closes its
+    // WebSocket itself.
     drop(socket);
     wait_until("the old one has gone", || !lives(old));
     wait_until("the new one accepts", || !running.front_end_accepts());
@@ -143,7 +147,7 @@ fn a_second_worker_has_the_front_end_accept_until_it_is_given_up() {
     assert_eq!(kept.get("/slot").text(), "0");
     running.ask(SupervisorCommand::More);
     wait_until("the front end accepts", || running.front_end_accepts());
-    // A connection stays where it was accepted.
+    // A connection stays with the worker that accepted it.
     assert_eq!(kept.get("/pid").text(), first.to_string());
     wait_until("both serve", || running.pids().len() == 2);
     running.ask(SupervisorCommand::Fewer);
@@ -157,7 +161,7 @@ fn a_worker_that_stands_still_does_not_keep_others_from_being_accepted() {
     let running = Running::new(direct());
     let pid = running.until_worker_accepts();
     send_signal(pid, libc::SIGSTOP);
-    // It does not acknowledge that it stops.
+    // A stopped worker does not acknowledge that it stops accepting.
     wait_until("the front end accepts", || running.front_end_accepts());
     let mut client = running.connect();
     client.send("GET /pid HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -179,7 +183,7 @@ fn a_stop_finishes_what_the_worker_has_accepted_and_frees_the_address() {
     assert!(!idle.fill() && !client.fill());
     assert_eq!(running.outcome(), Outcome::Stopped);
     assert!(!lives(pid));
-    // Nobody has it any more.
+    // No process has the listening socket any more.
     assert!(std::net::TcpListener::bind(running.address).is_ok());
 }
 
@@ -249,7 +253,7 @@ fn a_page_of_a_direct_worker_finds_it_again_through_the_front_end_while_two_gene
     let old = running.until_worker_accepts();
     let page = running.get("/pid");
     let given = cookie(&page).expect("a client is given a cookie");
-    // It is given once, and the app does not see it.
+    // The cookie is set only once, and is hidden from the app.
     let again = ask_with(&running, "/headers", &given);
     assert_eq!(cookie(&again), None);
     assert!(
@@ -262,7 +266,8 @@ fn a_page_of_a_direct_worker_finds_it_again_through_the_front_end_while_two_gene
     running.ask(SupervisorCommand::Reload);
     wait_until("another serves", || running.registry.backends().len() == 2);
     wait_until("the front end accepts", || running.front_end_accepts());
-    // What belongs to the page is still had from the worker that rendered it, and a new page is not.
+    // Requests that belong to the page still go to the worker that rendered it, and a new page
+    // comes from the new worker.
     wait_until("the old one drains", || {
         running.registry.backends().iter().any(|it| it.availability() == Availability::Draining)
     });
@@ -272,7 +277,8 @@ fn a_page_of_a_direct_worker_finds_it_again_through_the_front_end_while_two_gene
     let of_front_end = cookie(&other).expect("a client is given a cookie");
     drop(socket);
     wait_until("the new one accepts", || !running.front_end_accepts());
-    // The cookie of the front end does no harm there, nor does that of a worker that has gone.
+    // A worker that accepts ignores the cookie of the front end, and that of a worker that has
+    // ended.
     for cookie_before in [of_front_end, given] {
         let reply = ask_with(&running, "/headers", &cookie_before);
         assert!(!reply.text().contains("rookery"), "{}", reply.text());
@@ -323,9 +329,10 @@ fn a_kill_at_any_step_of_a_change_of_generation_leaves_a_worker_that_accepts() {
         running.until_worker_accepts();
         let old = running.pids()[0];
         running.ask(SupervisorCommand::Reload);
-        // From before the front end accepts to after the new worker does.
+        // The steps cover the time from before the front end accepts until after the new worker
+        // does.
         while_(step * 15);
-        // The old one, or whichever has been started last.
+        // The victim is the old worker, or the worker that was started last.
         let victim = match running.pids().last() {
             Some(last) if step % 2 == 1 => *last,
             _ => old,

@@ -1,4 +1,4 @@
-//! What the supervisor tells of its workers.
+//! Tests of the supervisor's log lines about its workers.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ fn what_an_end_waits_for_is_told() {
 #[test]
 fn an_r_that_does_not_come_for_what_waits_for_it_is_replaced_and_another_answers() {
     let mode = |start| if start == 0 { "stalls" } else { "" };
-    // The request waits in the worker for as long as it takes until that is known.
+    // The request waits in the worker until the supervisor notices that R does not take it.
     let queue_timeout = Duration::from_secs(120);
     let running = Running::new(Wish { workers: 1, mode, queue_timeout, ..Wish::default() });
     let first = running.pids()[0];

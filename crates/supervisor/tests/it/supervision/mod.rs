@@ -1,4 +1,4 @@
-//! Tests of the supervisor: worker processes are started, watched, replaced and ended.
+//! Tests of the supervisor: starting, watching, replacing and ending worker processes.
 
 mod acceptor;
 mod log_lines;

@@ -1,4 +1,4 @@
-//! Rolling reloads.
+//! Tests of rolling reloads.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ fn a_reload_without_one_more_stops_at_the_first_that_does_not_start() {
             "Those that it has not come to serve on",
         ])
     });
-    // The one that did not start is tried again, and the other has been left alone.
+    // The worker that failed to start is started again, and the other old worker stays.
     wait_until("both serve", || running.pids().len() == 2);
     let kept = running.pids().iter().filter(|pid| before.contains(pid)).count();
     assert_eq!(kept, 1);
@@ -86,12 +86,12 @@ fn a_reload_without_one_more_stops_at_the_first_that_does_not_start() {
     });
 }
 
-/// A start that fails when there were two before it.
+/// Returns the mode of a start, which fails if there were two starts before it.
 fn only_two_start(starts: usize) -> &'static str {
     if starts < 2 { "" } else { "fails" }
 }
 
-/// Until some have failed to start; whoever serves answers meanwhile.
+/// Sends requests, which must succeed, until two more starts have failed.
 fn answers_while_starts_fail(running: &Running) {
     let most = running.beside.lock().unwrap().len() + 2;
     wait_until("others have failed", || {
@@ -108,7 +108,7 @@ fn without_one_more_the_last_that_serves_stays_however_often_a_broken_app_is_rel
     for _ in 0..2 {
         running.ask(SupervisorCommand::Reload);
         answers_while_starts_fail(&running);
-        // The last of them has ended by now, and the next is not due.
+        // After this time, the last failed start has ended, and the next one is not due.
         while_(300);
     }
     let pids = running.pids();
@@ -164,10 +164,10 @@ fn a_websocket_holds_a_worker_until_the_drain_is_over() {
     wait_until("the first has gone", || !lives(before[0]));
 }
 
-/// Long enough for any machine.
+/// A time that no test reaches, even on a slow machine.
 const HOURS: Option<Duration> = Some(Duration::from_secs(4 * 3600));
 
-/// Whether a WebSocket is open: what is sent comes back.
+/// Returns true if a WebSocket is open, so that the worker returns a message.
 fn echoes(client: &mut Client) -> bool {
     client.message(1, b"still there");
     client.frame_after_pings() == (1, b"still there".to_vec())
@@ -188,10 +188,10 @@ fn a_websocket_may_be_waited_for_longer_than_a_request() {
     assert_eq!(client.upgrade("/ws").status, 101);
     running.ask(SupervisorCommand::Reload);
     wait_until("another serves", || running.get("/pid").text() != before[0].to_string());
-    // It would have ended by now: without sessions it does.
+    // Without a WebSocket, the worker would have ended by now.
     std::thread::sleep(drain * 5);
     assert!(echoes(&mut client) && lives(before[0]));
-    // What they are waited for is over when the last has gone.
+    // The worker ends as soon as its last WebSocket is closed.
     drop(client);
     wait_until("the first has gone", || !lives(before[0]));
 }
@@ -289,7 +289,7 @@ fn a_reload_that_was_asked_for_since_outlives_the_failure_of_the_one_before() {
     let before = running.pids();
     running.ask(SupervisorCommand::Reload);
     while_(500);
-    // The app has been mended.
+    // From now on, starts of the app succeed.
     running.ask(SupervisorCommand::Reload);
     wait_until("both are others", || {
         let pids = running.pids();
@@ -310,9 +310,9 @@ fn a_reload_may_have_another_plan() {
     });
     wait_until("it is told", || is_told(&["reloaded: all workers are of generation 1"]));
     assert_eq!(running.get("/environment/ROOKERY_WORKER_COUNT").text(), "3");
-    // Timeouts are those of the new plan.
+    // The timeouts of the new configuration apply.
     assert_eq!(running.get("/sleep/600000").status, 504);
-    // A number that a signal has asked for stays unless the plan has another one than before.
+    // A number of workers that was set by a signal stays, unless the configured number changes.
     running.ask(SupervisorCommand::More);
     wait_until("there are four", || running.pids().len() == 4);
     running.change(Wish { workers: 3, ..Wish::default() });
@@ -328,17 +328,17 @@ fn a_reload_that_fails_leaves_the_number_of_workers() {
         let before = running.pids();
         running.change(Wish { workers, mode: |_| "fails", ..Wish::default() });
         wait_until("it has failed", || running.has_told(&["the reload has failed"]));
-        // A start more would be told by now.
+        // Another start would be logged within this time.
         while_(300);
         assert_eq!(running.pids(), before, "{workers}");
         assert!(!running.has_told(&["one worker"]), "{workers}");
-        // What is asked for next counts from there.
+        // The next change counts from the unchanged number of workers.
         running.change(Wish { workers, ..Wish::default() });
         wait_until("there are as many", || {
             running.pids().len() == workers as usize
                 && running.pids().iter().all(|pid| !before.contains(pid))
         });
-        // Each was started once.
+        // Each worker was started once.
         let ready = running.times_told(&["is ready"]);
         assert_eq!(ready, 3 + 3 + workers.saturating_sub(3) as usize, "{workers}");
     }
@@ -376,7 +376,7 @@ fn a_reload_that_mends_an_app_whose_workers_have_all_failed_is_told() {
     running.change(Wish { workers: 2, ..Wish::default() });
     wait_until("both serve", || running.pids().len() == 2);
     wait_until("it is told", || running.has_told(&["reloaded: all workers are of generation 1"]));
-    // Once.
+    // The reload is reported only once.
     while_(200);
     assert_eq!(running.times_told(&["reloaded: "]), 1);
 }

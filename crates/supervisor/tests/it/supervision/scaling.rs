@@ -1,11 +1,11 @@
-//! One worker more, and one less, while it serves.
+//! Tests of adding and removing a worker while the server runs.
 
 use rookery_supervisor::{Availability, SupervisorCommand};
 use rookery_test_support::wait_until;
 
 use crate::support::running_supervisor::{Load, Running, Wish, lives, send_signal};
 
-/// The epochs of those that are given requests, in order.
+/// Returns the epochs of the workers that get requests, in order.
 fn epochs(running: &Running) -> Vec<u64> {
     let mut epochs: Vec<u64> =
         running.registry.backends().iter().map(|backend| backend.epoch).collect();
@@ -13,7 +13,7 @@ fn epochs(running: &Running) -> Vec<u64> {
     epochs
 }
 
-/// The WebSockets of a start.
+/// Returns the number of WebSockets of the worker with this epoch.
 fn sessions(running: &Running, epoch: u64) -> usize {
     running.registry.backends().iter().find(|it| it.epoch == epoch).map_or(0, |it| it.load().1)
 }
@@ -27,7 +27,7 @@ fn one_more_serves_and_one_less_does_not_and_no_request_fails() {
     let before = running.pids();
     assert_eq!(running.get("/environment/ROOKERY_WORKER_COUNT").status, 200);
     running.ask(SupervisorCommand::Fewer);
-    // The youngest, since none has a session.
+    // The youngest worker is removed, since none has a session.
     wait_until("there are two", || epochs(&running) == [1, 2]);
     running.ask(SupervisorCommand::Fewer);
     wait_until("there is one", || epochs(&running) == [1]);
@@ -37,7 +37,7 @@ fn one_more_serves_and_one_less_does_not_and_no_request_fails() {
     wait_until("the others have ended", || {
         before.iter().all(|pid| last.contains(pid) || !lives(*pid))
     });
-    // The place of one that was given up is taken again.
+    // The slot of a removed worker is used again.
     running.ask(SupervisorCommand::More);
     wait_until("there are two again", || epochs(&running) == [1, 4]);
     running.ask(SupervisorCommand::Reload);
@@ -54,7 +54,7 @@ fn of_several_the_one_with_the_fewest_sessions_goes() {
         assert_eq!(page.upgrade("/ws").status, 101);
         page
     };
-    // The second goes where the first is not.
+    // The second WebSocket goes to the other worker.
     let all = || sessions(&running, 1) + sessions(&running, 2);
     let first = open();
     wait_until("it is counted", || all() == 1);

@@ -1,4 +1,4 @@
-//! Ends of workers that are the end of the server.
+//! Tests of ends of workers that end the server.
 
 use rookery_supervisor::{Exit, Outcome, SupervisorCommand};
 use rookery_test_support::wait_until;
@@ -26,7 +26,7 @@ fn a_worker_that_starts_another_server_in_place_of_one_that_it_has_stopped_serve
         Running::new(Wish { workers: 1, mode: |_| "starts another", ..Wish::default() });
     let first = running.get("/pid").text();
     for _ in 0..3 {
-        // It waits for the other server.
+        // The request waits until the worker has started the other server.
         assert_eq!(running.get("/pid").text(), first);
     }
     assert_eq!(running.stop(), Outcome::Stopped);
@@ -49,7 +49,8 @@ fn what_others_have_begun_is_answered_when_a_worker_has_finished() {
     wait_until("a worker has it", || {
         running.registry.backends().iter().any(|backend| backend.load().0 == 1)
     });
-    // The worker that finishes after its first request may be idle, whichever worker was ready first.
+    // Either worker may have been ready first. If the request went to the other one, the worker
+    // that finishes after its first request is idle, and gets this request.
     let backends = running.registry.backends();
     if backends.iter().any(|backend| backend.slot == 0 && backend.load().0 == 0) {
         running.get("/slot");

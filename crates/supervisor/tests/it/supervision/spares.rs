@@ -1,4 +1,4 @@
-//! Workers that wait, ready, and what is asked of new ones before they serve.
+//! Tests of spare workers, and of the warm-up of new workers.
 
 use rookery_supervisor::{Outcome, SupervisorCommand};
 use rookery_test_support::wait_until;
@@ -30,11 +30,11 @@ fn a_spare_takes_the_place_of_one_that_ends() {
 
 #[test]
 fn with_a_spare_nobody_waits_for_an_r_to_start() {
-    // What is started after the first two never becomes ready.
+    // All starts after the first two never become ready.
     let mode = |start| if start < 2 { "" } else { "never ready" };
     let running = Running::new(Wish { workers: 1, spares: 1, mode, ..Wish::default() });
     let serving = running.pids()[0];
-    // Until there is one.
+    // Waits until the spare has been started.
     wait_until("there is a spare", || {
         children().iter().filter(|pid| is_of(**pid, &running)).count() >= 2
     });
@@ -61,14 +61,15 @@ fn a_spare_that_was_stopped_when_it_was_wanted_serves_when_it_goes_on() {
     assert_eq!(running.get("/pid").text(), spare.to_string());
 }
 
-/// Whether a process is a worker of a supervisor's: its temporary files are in that folder.
+/// Returns true if a process is a worker of this supervisor, because its temporary files are in the
+/// supervisor's folder.
 fn is_of(pid: i32, running: &Running) -> bool {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let folder = running.folder.path().to_str().unwrap().as_bytes();
     environment.windows(folder.len()).any(|window| window == folder)
 }
 
-/// Processes that this one has started.
+/// Returns the child processes of this process.
 fn children() -> Vec<i32> {
     let own = std::process::id().to_string();
     let all = std::fs::read_dir("/proc").unwrap().flatten();
@@ -103,7 +104,8 @@ fn a_reload_replaces_spares_as_well() {
     }
     let seen = load.end();
     assert!(seen.iter().all(|status| matches!(status, 200 | 502)), "{seen:?}");
-    // What the one that was killed had begun; its handlers are quick, so one whose answer had not left as well.
+    // The killed worker had begun one request. Since its handlers are quick, the response to
+    // another one may also have been unsent.
     assert!(
         seen.iter().filter(|status| **status == 502).count() <= 2,
         "of the one that was killed"
@@ -135,7 +137,7 @@ fn a_worker_that_fails_in_it_does_not_serve() {
         "the warm-up of worker 0",
         "has failed, `/status/500` was answered with 500: it is ended"
     ]));
-    // Longer than a start may take.
+    // The warm-up takes longer than a start may take.
     let times = rookery_supervisor::Timeouts {
         start: std::time::Duration::from_secs(2),
         ..Default::default()

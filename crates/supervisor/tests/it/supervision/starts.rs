@@ -1,4 +1,4 @@
-//! How workers are started, and what they are given.
+//! Tests of starting workers, and of the environment that workers get.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn each_worker_has_its_own_and_nothing_else() {
     let temporary = client.get("/environment/TMPDIR").text();
     assert!(temporary.starts_with(running.folder.path().to_str().unwrap()), "{temporary}");
     assert_eq!(client.get("/environment/OMP_NUM_THREADS").status, 200);
-    // The standard three, and what lists them.
+    // The standard streams, and the descriptor of the program that lists the folder.
     let listed = client.get("/descriptors").text();
     assert_eq!(listed.lines().filter(|line| line.contains("->")).count(), 3, "{listed}");
     drop(client);
@@ -43,7 +43,7 @@ fn when_none_becomes_ready_that_is_the_end() {
 
 #[test]
 fn an_app_whose_first_starts_fail_is_served_when_a_retry_succeeds() {
-    // As one whose database is not up yet.
+    // The app fails at first, like one whose database is not running yet.
     let mode = |start| if start < 3 { "fails" } else { "" };
     let wish = Wish { workers: 1, start_retries: 3, mode, ..Wish::default() };
     let running = Running::new(wish);
@@ -64,7 +64,7 @@ fn a_start_is_retried_as_often_as_was_asked_for_and_no_more() {
 #[test]
 fn one_that_is_not_ready_in_time_is_started_again() {
     let times = Timeouts { start: Duration::from_secs(3), ..Timeouts::default() };
-    // The second is never ready, and whoever comes after it is.
+    // The second start never becomes ready, and the next one does.
     let mode = |start| if start == 1 { "never ready" } else { "" };
     let running = Running::new(Wish { times, mode, ..Wish::default() });
     assert!(is_told(&["was not ready within 3 s"]));
@@ -85,7 +85,8 @@ fn a_loop_of_ends_is_told_and_others_serve_on() {
 fn it_turns_as_often_as_whoever_watches_it_wants() {
     let running = Running::new(Wish { turns_every: Duration::from_millis(100), ..Wish::default() });
     while_(1000);
-    // Of thirty; a second each, and what workers say, are six. A machine that is busy may have others turn meanwhile.
+    // The expected number is thirty. With one iteration per second, and those that messages of
+    // workers cause, there would be six. A busy machine may delay iterations.
     wait_until("it turns so often", || {
         let before = running.turns();
         while_(3000);
@@ -100,7 +101,7 @@ fn one_that_cannot_be_replaced_is_tried_ever_more_seldom() {
     let running = Running::new(Wish { workers: 1, recycle, mode, ..Wish::default() });
     let pid = running.pids()[0];
     while_(12_000);
-    // After pauses of 1, 1, 2, 4 and 8 s.
+    // The attempts follow pauses of 1, 1, 2, 4 and 8 s.
     let tried = how_often(&format!("worker 0 ({pid}) is replaced: "));
     assert!((1..=6).contains(&tried), "{tried}");
     assert_eq!(running.get("/pid").text(), pid.to_string());
@@ -108,7 +109,7 @@ fn one_that_cannot_be_replaced_is_tried_ever_more_seldom() {
 
 #[test]
 fn where_that_is_wished_it_is_over_when_all_end_again_and_again() {
-    // The first two serve.
+    // The first two starts succeed.
     let mode = |start| if start < 2 { "" } else { "fails" };
     let mut running = Running::new(Wish { workers: 2, mode, fails_fast: true, ..Wish::default() });
     for pid in running.pids() {

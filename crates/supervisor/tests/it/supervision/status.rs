@@ -1,4 +1,4 @@
-//! What the admin listener says of workers that run, are busy, and have died.
+//! Tests of the admin listener's reports about workers that run, are busy or have crashed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn the_page_for_operators_names_every_metric_and_no_other() {
         .filter_map(|line| line.strip_prefix("# TYPE rookery_")?.split(' ').next())
         .collect();
     told.sort_unstable();
-    // What there is once it has started.
+    // This metric exists only once the supervisor has started.
     named.retain(|name| *name != "start_time_seconds");
     assert_eq!(named, told);
 }
@@ -115,7 +115,7 @@ fn it_is_ready_when_as_many_workers_are_as_have_to_be_and_says_as_wished_that_it
     });
     assert_eq!(admin.get("/-/ready").status, 503);
     assert_eq!(admin.get("/-/live").status, 200);
-    // What is not wanted need not be ready.
+    // The removed worker need not be ready.
     running.ask(SupervisorCommand::Fewer);
     wait_until("one is enough", || admin.get("/-/ready").status == 200);
     running.ask(SupervisorCommand::Stop);
@@ -130,7 +130,7 @@ fn a_spare_is_counted_as_one() {
     let admin = Admin::of(&running);
     wait_until("there are two", || admin.metric("rookery_workers{state=\"spare\"}") == Some(2.0));
     assert_eq!(admin.metric("rookery_workers{state=\"ready\"}"), Some(1.0));
-    // Every process is in some state.
+    // Each process is counted in exactly one state.
     let text = admin.get("/metrics").text();
     let values =
         text.lines().filter_map(|line| line.strip_prefix("rookery_workers{")?.split_once("} "));
@@ -160,7 +160,7 @@ fn an_end_is_told_with_its_reason_and_a_stopped_worker_as_suspended() {
     let second = i32::try_from(admin.worker(1)["pid"].as_i64().unwrap()).unwrap();
     send_signal(second, libc::SIGSTOP);
     wait_until("it is known", || admin.worker(1)["state"] == "suspended");
-    // Whoever stops one R has not stopped the server.
+    // A suspended worker does not make the server fail its readiness probe.
     assert_eq!(admin.get("/-/ready").status, 200);
     send_signal(second, libc::SIGCONT);
     wait_until("it is back", || admin.worker(1)["state"] == "ready");
@@ -261,10 +261,10 @@ fn it_serves_on_for_a_while_and_says_that_it_will_not_for_long() {
     wait_until("it is ready", || admin.get("/-/ready").status == 200);
     running.ask(SupervisorCommand::Stop);
     wait_until("it is ready no more", || admin.get("/-/ready").status == 503);
-    // Who has not heard yet comes on a new connection.
+    // A load balancer that has not noticed the probe may still open a connection.
     assert_eq!(running.get("/slot").status, 200);
     assert_eq!(running.outcome(), Outcome::Stopped);
-    // A second request to stop waits for nothing.
+    // A second request to stop skips the delay.
     let times = Timeouts { delay: Duration::from_secs(1000), ..Timeouts::default() };
     let mut running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     running.ask(SupervisorCommand::Stop);

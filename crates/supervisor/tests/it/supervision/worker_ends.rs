@@ -1,4 +1,4 @@
-//! How workers end, by themselves and when they are asked to.
+//! Tests of workers that end, by themselves or at the supervisor's request.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,8 @@ use crate::support::running_supervisor::{
 #[test]
 fn one_that_is_killed_is_started_again_and_no_other_request_fails() {
     let running = Running::new(Wish { workers: 3, ..Wish::default() });
-    // So long that a worker is given the next request when its reply has come.
+    // The requests take long enough for a worker to get the next request when it has responded to
+    // the last.
     let load = Load::start(running.address, 8, "/sleep/5");
     let mut kills = 0;
     for _ in 0..6 {
@@ -28,7 +29,7 @@ fn one_that_is_killed_is_started_again_and_no_other_request_fails() {
     let seen = load.end();
     let failed: Vec<_> = seen.iter().filter(|status| **status != 200).collect();
     assert!(seen.len() > 100, "{}", seen.len());
-    // The one that was begun.
+    // Only the request that R had begun fails at each kill.
     assert!(
         failed.len() <= kills && failed.iter().all(|status| **status == 502),
         "{failed:?} of {}",
@@ -150,7 +151,7 @@ fn nothing_is_left_of_many_ends() {
         assert_eq!(running.get("/pid").status, 200);
     }
     let folder = running.folder.path().join(run_folder(&running));
-    // The lock, and a socket and a folder for each.
+    // The lock file, and a socket and a folder for each of two workers.
     wait_until("what ended has been removed", || std::fs::read_dir(&folder).unwrap().count() == 5);
     assert_eq!(running.stop(), Outcome::Stopped);
 }

@@ -1,4 +1,4 @@
-//! Workers whose R process is busy with one task for too long.
+//! Tests of workers whose R process is busy with one task for too long.
 
 use std::time::Duration;
 
@@ -37,7 +37,8 @@ fn one_that_does_not_come_out_of_it_is_ended_and_its_client_gets_504() {
     let mut client = running.connect();
     let reply = client.get("/sleep/600000");
     assert_eq!((reply.status, reply.text().contains("took too long")), (504, true));
-    // The other one answers meanwhile, and nobody waits for the one that does not.
+    // The other worker responds meanwhile, and no request waits for the worker that does not
+    // respond.
     for _ in 0..20 {
         assert_eq!(running.get("/slot").status, 200);
     }
@@ -58,7 +59,7 @@ fn one_that_comes_out_of_it_serves_on() {
         Running::new(Wish { workers: 1, times: interrupting_after(500), ..Wish::default() });
     let before = running.pids();
     assert_eq!(running.get("/sleep/3000").status, 504);
-    // Waits for it, since there is no other.
+    // The request waits for this worker, since there is no other.
     assert_eq!(running.get("/pid").text(), before[0].to_string());
     wait_until("it is told", || {
         is_told(&[&before[0].to_string(), "has finished the task that took too long"])

@@ -60,7 +60,7 @@ impl Admin {
             .clone()
     }
 
-    /// The value of a metric, by its name and labels.
+    /// Returns the value of a metric, by its name and labels.
     pub(crate) fn metric(&self, name: &str) -> Option<f64> {
         let text = self.get("/metrics").text();
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;

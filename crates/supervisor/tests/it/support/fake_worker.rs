@@ -1,4 +1,5 @@
-//! A worker without R: a server on a Unix socket, whose application runs on one thread and writes the scoreboard, as R does.
+//! A worker without R, which is a server on a Unix socket. Its application runs on one thread and
+//! writes the scoreboard, as R does.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,14 +20,14 @@ impl AppWaker for NoWaker {
     fn wake(&self) {}
 }
 
-/// What tests hold a request with.
+/// A gate at which tests hold requests, and the counts of what the application has seen.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     opened: Mutex<bool>,
     changed: Condvar,
-    /// Requests that were begun.
+    /// The number of requests that the application has begun.
     pub(crate) begun: AtomicUsize,
-    /// Heads that were shown before their bodies.
+    /// The number of heads that the application has seen before their bodies.
     pub(crate) heads: AtomicUsize,
 }
 
@@ -46,12 +47,12 @@ impl Gate {
     }
 }
 
-/// What stands for the number of its process.
+/// Returns the number that stands for the process id of a fake worker.
 pub(crate) fn pid_of(slot: u32, epoch: u64) -> u32 {
     1000 * (slot + 1) + epoch as u32
 }
 
-/// See the module.
+/// A worker without R, in this process.
 pub(crate) struct FakeWorker {
     pub(crate) backend: Arc<Backend>,
     pub(crate) gate: Arc<Gate>,
@@ -66,7 +67,7 @@ impl FakeWorker {
         FakeWorker::with(folder, slot, epoch, ListenerConfig::default())
     }
 
-    /// One whose application sees heads: see [`head`].
+    /// Starts a worker whose application sees heads before bodies, as [`head`] describes.
     pub(crate) fn start_seeing_heads(folder: &Path, slot: u32, epoch: u64) -> FakeWorker {
         let site = ListenerConfig {
             sees_heads: true,
@@ -120,15 +121,17 @@ impl FakeWorker {
         }
     }
 
-    /// How many connections its server has.
+    /// Returns the number of open connections of the worker's server.
     pub(crate) fn connections(&self) -> usize {
         self.listener.as_ref().map_or(0, Listener::connections)
     }
 
-    /// Ends it as a SIGKILL would: its connections break, and what its application does is not seen.
+    /// Ends the worker as SIGKILL would end a process. Its connections break, and clients get no
+    /// more of its responses.
     pub(crate) fn die(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // Before the listener, whose end is in order.
+        // The server is dropped before the listener, which would otherwise close its connections
+        // gracefully.
         drop(self.server.take());
         drop(self.listener.take());
         self.gate.open();
@@ -163,7 +166,7 @@ pub(crate) fn answer(
             link.flush();
         }
         Event::Request(exchange) if exchange.is_client_disconnected() => {
-            // As R does with a request whose client has gone.
+            // R counts a request whose client has disconnected in the same way.
             scoreboard.count_taken();
             link.send(Command::Respond(exchange));
             link.flush();
@@ -173,11 +176,11 @@ pub(crate) fn answer(
             let call = exchange
                 .header(WORKER_HEADER.as_bytes())
                 .map(|value| WorkerHeader::parse(value).unwrap());
-            // A server that has a supervisor has taken the header out.
+            // A server that has a supervisor has removed the header from the request.
             let ticket =
                 call.as_ref().and_then(|call| call.ticket).or(Ticket::of_word(exchange.ticket()));
             if ticket.is_some_and(|ticket| !scoreboard.begin(ticket)) {
-                // As R does with a request that the supervisor has withdrawn.
+                // R returns a request that the supervisor has withdrawn in the same way.
                 link.send(Command::Respond(exchange));
                 return link.flush();
             }
@@ -188,7 +191,7 @@ pub(crate) fn answer(
                 reply(slot, gate, &mut exchange, call.as_ref());
                 scoreboard.count_done(now());
                 if ticket.is_none() {
-                    // Of a client of its own.
+                    // The request is from a client that has connected to the worker itself.
                     let (handed, begun) = exchange.queue_and_start_times();
                     scoreboard.request_counters().record_response(
                         exchange.response().status(),
@@ -219,7 +222,8 @@ pub(crate) fn answer(
     }
 }
 
-/// Refuses what is to be larger than 10 MB or comes in chunks, as Shiny does, and holds what is for `/hold-head`.
+/// Refuses bodies of more than 10 MB and chunked bodies, as Shiny does, and holds requests for
+/// `/hold-head` at the gate.
 fn head(link: &Link, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
     if exchange.path() == b"/hold-head" {
         gate.pass();
@@ -281,7 +285,7 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&WorkerHe
             exchange.push_response_header(b"X-Slot", slot.to_string().as_bytes()).unwrap();
             return;
         }
-        // This one among them.
+        // The count includes this request.
         "begun" => gate.begun.load(Ordering::Relaxed).to_string().into_bytes(),
         "pid" => std::process::id().to_string().into_bytes(),
         "environment" => std::env::var(rest).unwrap_or_default().into_bytes(),
@@ -292,12 +296,12 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&WorkerHe
             Vec::new()
         }
         "die" => {
-            // SAFETY: ends this process.
+            // SAFETY: the call passes no memory. The signal ends this process.
             unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
             Vec::new()
         }
         "child" => {
-            // One that its parent forgets.
+            // The worker does not wait for this child process.
             let script = ["-c", "sleep 1000 >/dev/null 2>&1 & echo $!"];
             let said = std::process::Command::new("/bin/sh").args(script).output().unwrap();
             said.stdout.trim_ascii().to_vec()
@@ -327,7 +331,8 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&WorkerHe
     exchange.set_response_body(&body);
 }
 
-/// As many pieces as the path says, the last of them when the gate is open.
+/// Sends a streamed response of the number of chunks that the path contains. The last chunk waits
+/// at the gate.
 fn pieces(link: &Link, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
     let count: usize = String::from_utf8_lossy(&exchange.path()[8..]).parse().unwrap();
     let stream = exchange.id();
@@ -351,7 +356,8 @@ fn pieces(link: &Link, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange:
     link.send(Command::EndStream { stream });
 }
 
-/// What this process was given: open descriptors above the standard three that a program of its would have.
+/// Returns the open descriptors of a program that this process starts, which are the standard three
+/// if nothing else is inherited.
 fn descriptors() -> String {
     let output =
         std::process::Command::new("/bin/sh").args(["-c", "ls -l /proc/$$/fd"]).output().unwrap();

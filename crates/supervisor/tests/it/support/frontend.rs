@@ -1,4 +1,4 @@
-//! The server in front of workers, and a client of plain sockets.
+//! The server in front of fake workers, and its clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::support::fake_worker::FakeWorker;
 
-/// See the module.
+/// A server in front of fake workers, with the pool as its application.
 pub(crate) struct Frontend {
     pub(crate) registry: Arc<BackendRegistry>,
     pub(crate) workers: Vec<FakeWorker>,
@@ -53,14 +53,14 @@ impl Frontend {
         front
     }
 
-    /// The lines of its access log from now on, as values.
+    /// Starts to record the lines of the access log, as values.
     pub(crate) fn log(&self) -> Log {
         let log = Arc::new(AccessLog::read());
         self.server.set_access_log(Some(Arc::clone(&log)));
         Log(log)
     }
 
-    /// One worker more.
+    /// Adds a worker.
     pub(crate) fn join(&mut self, slot: u32) {
         self.epochs += 1;
         let worker = FakeWorker::start(self.folder.path(), slot, self.epochs);
@@ -68,7 +68,7 @@ impl Frontend {
         self.workers.push(worker);
     }
 
-    /// One whose application sees heads.
+    /// Adds a worker whose application sees heads before bodies.
     pub(crate) fn join_seeing_heads(&mut self, slot: u32) {
         self.epochs += 1;
         let worker = FakeWorker::start_seeing_heads(self.folder.path(), slot, self.epochs);
@@ -76,7 +76,7 @@ impl Frontend {
         self.workers.push(worker);
     }
 
-    /// Kills a worker, and has that be known.
+    /// Kills a worker, and removes it from the registry.
     pub(crate) fn kill(&mut self, at: usize) {
         let mut worker = self.workers.remove(at);
         worker.die();
@@ -87,18 +87,18 @@ impl Frontend {
         Client::connect(self.address)
     }
 
-    /// Asks on a thread of its own.
+    /// Sends a request on a thread of its own.
     pub(crate) fn ask(&self, path: &str) -> std::thread::JoinHandle<Response> {
         let (mut client, path) = (self.connect(), path.to_owned());
         std::thread::spawn(move || client.get(&path))
     }
 }
 
-/// An access log that is read.
+/// A recorded access log.
 pub(crate) struct Log(Arc<AccessLog>);
 
 impl Log {
-    /// The next line.
+    /// Waits for the next line and returns it.
     pub(crate) fn line(&self) -> OwnedRecord {
         let mut line = None;
         wait_until("a line of the log", || {

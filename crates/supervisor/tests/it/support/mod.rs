@@ -1,4 +1,5 @@
-//! What several tests share: workers, the server in front of them, a running supervisor, and a client of the admin listener.
+//! Helpers of several tests: workers, the server in front of them, a running supervisor, and a
+//! client of the admin listener.
 
 pub(crate) mod admin;
 pub(crate) mod fake_worker;

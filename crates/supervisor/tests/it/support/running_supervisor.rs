@@ -1,4 +1,4 @@
-//! A supervisor that runs, with workers in processes.
+//! A running supervisor with worker processes.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,10 +20,11 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::support::worker_program::{MODE, command};
 
-/// What supervisors of this process have told, each on its thread.
+/// The events that supervisors of this process have reported, each with the thread of its
+/// supervisor.
 static TOLD: Mutex<Vec<(ThreadId, String)>> = Mutex::new(Vec::new());
 
-/// What tests choose.
+/// The configuration of a supervisor in a test.
 #[derive(Clone)]
 #[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
 pub(crate) struct Wish {
@@ -32,19 +33,19 @@ pub(crate) struct Wish {
     pub(crate) surges: bool,
     pub(crate) warmup: Vec<String>,
     pub(crate) times: Timeouts,
-    /// How long a request may wait, in the queue and in a worker.
+    /// The maximum time for which a request waits, in the queue and in a worker.
     pub(crate) queue_timeout: Duration,
     pub(crate) recycle: RecyclePolicy,
     pub(crate) start_retries: u32,
     pub(crate) restarts: bool,
     pub(crate) fails_fast: bool,
-    /// Whether the only worker accepts by itself.
+    /// Whether a single worker accepts connections itself.
     pub(crate) is_direct: bool,
-    /// How long the supervisor's thread is kept from its work after each event.
+    /// A delay of the supervisor's thread after each event.
     pub(crate) delay: Duration,
-    /// How often whoever watches wants it to turn.
+    /// The interval in which the supervisor's loop has to iterate, as for a watchdog.
     pub(crate) turns_every: Duration,
-    /// The mode of a start, by how many there were before.
+    /// The mode of a start, by the number of earlier starts.
     pub(crate) mode: fn(usize) -> &'static str,
 }
 
@@ -72,7 +73,7 @@ impl Default for Wish {
 struct Door {
     listener: Mutex<Option<Listener>>,
     is_ready: AtomicBool,
-    /// Whether the front end accepts.
+    /// Whether the front end accepts connections.
     accepts: AtomicBool,
     delay: Duration,
     turns_every: Duration,
@@ -113,12 +114,12 @@ impl Frontend for Door {
     }
 }
 
-/// Of this thread, those that have ended and have not been waited for among them.
+/// Returns the number of child processes that this thread has started, including zombies.
 fn processes() -> usize {
     std::fs::read_to_string("/proc/thread-self/children").unwrap().split_whitespace().count()
 }
 
-/// The plan of a wish, without its folder and listeners.
+/// Returns the supervisor's configuration for a test, without its folder and listeners.
 fn plan_of(wish: Wish, beside: Arc<Mutex<Vec<usize>>>) -> SupervisorConfig {
     let starts = Mutex::new(0);
     let make = move |_| -> Result<Command, String> {
@@ -148,12 +149,12 @@ fn plan_of(wish: Wish, beside: Arc<Mutex<Vec<usize>>>) -> SupervisorConfig {
     }
 }
 
-/// See the module.
+/// A running supervisor with worker processes, which ends when this value is dropped.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) registry: Arc<BackendRegistry>,
     pub(crate) folder: TempDir,
-    /// How many workers there were when each was started, those that were ending among them.
+    /// The number of workers that existed at each start, including those that were ending.
     pub(crate) beside: Arc<Mutex<Vec<usize>>>,
     door: Arc<Door>,
     requests: UnboundedSender<SupervisorCommand>,
@@ -162,12 +163,12 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts it, and waits until all its workers are ready.
+    /// Starts a supervisor, and waits until all its workers are ready.
     pub(crate) fn new(wish: Wish) -> Running {
         let workers = wish.workers as usize;
         let running = Running::start(wish);
         wait_until("they are ready", || running.registry.backends().len() == workers);
-        // It is told a moment after the last of them has joined.
+        // The event follows a moment after the last worker has been added.
         wait_until("it is said to be ready", || running.door.is_ready.load(Ordering::Relaxed));
         running
     }
@@ -219,7 +220,7 @@ impl Running {
         }
     }
 
-    /// Reloads with another plan.
+    /// Reloads with another configuration.
     pub(crate) fn change(&self, wish: Wish) {
         self.ask(SupervisorCommand::Change(Box::new(plan_of(wish, Arc::clone(&self.beside)))));
     }
@@ -245,12 +246,13 @@ impl Running {
         self.connect().get(path)
     }
 
-    /// Whether it has told something with these words; others of this process tell the same.
+    /// Returns true if this supervisor has reported an event that contains these words. Events of
+    /// other supervisors in this process do not count.
     pub(crate) fn has_told(&self, words: &[&str]) -> bool {
         self.times_told(words) > 0
     }
 
-    /// How often it has told something with these words.
+    /// Returns the number of this supervisor's events that contain these words.
     pub(crate) fn times_told(&self, words: &[&str]) -> usize {
         let own = self.supervisor.as_ref().unwrap().thread().id();
         let told = TOLD.lock().unwrap();
@@ -260,19 +262,20 @@ impl Running {
         told.iter().filter(is_it).count()
     }
 
-    /// Whether the front end accepts connections.
+    /// Returns true if the front end accepts connections.
     pub(crate) fn front_end_accepts(&self) -> bool {
         self.door.accepts.load(Ordering::Relaxed)
     }
 
-    /// Waits until the worker accepts, and returns its process.
+    /// Waits until the worker accepts connections, and returns its process id.
     pub(crate) fn until_worker_accepts(&self) -> i32 {
         wait_until("the worker accepts", || {
             let backends = self.registry.backends();
             if self.front_end_accepts() || backends.len() != 1 {
                 return false;
             }
-            // It is acknowledged when it serves one of its own.
+            // The supervisor knows that the worker accepts once the worker has a connection of its
+            // own.
             let mut client = self.connect();
             client.get("/pid");
             backends[0].connections() > 0
@@ -280,12 +283,12 @@ impl Running {
         self.pids()[0]
     }
 
-    /// How often the supervisor has turned.
+    /// Returns the number of iterations of the supervisor's loop.
     pub(crate) fn turns(&self) -> usize {
         self.door.turns.load(Ordering::Relaxed)
     }
 
-    /// The processes that answer.
+    /// Returns the process ids of the workers that get requests.
     pub(crate) fn pids(&self) -> Vec<i32> {
         self.registry
             .backends()
@@ -298,7 +301,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(supervisor) = self.supervisor.take() {
-            // Twice: at once.
+            // The second command makes the supervisor stop immediately.
             let _ = self.requests.send(SupervisorCommand::Stop);
             let _ = self.requests.send(SupervisorCommand::Stop);
             let _ = supervisor.join();
@@ -306,30 +309,32 @@ impl Drop for Running {
     }
 }
 
-/// Whether some supervisor has told something with these words: those of one test alone.
+/// Returns true if any supervisor has reported an event that contains these words, which must be
+/// unique to one test.
 pub(crate) fn is_told(words: &[&str]) -> bool {
     TOLD.lock().unwrap().iter().any(|(_, line)| words.iter().all(|word| line.contains(word)))
 }
 
-/// How often supervisors have told something with this word.
+/// Returns the number of events of all supervisors that contain this word.
 pub(crate) fn how_often(word: &str) -> usize {
     TOLD.lock().unwrap().iter().filter(|(_, line)| line.contains(word)).count()
 }
 
-/// Whether a process is there, and not merely to be waited for.
+/// Returns true if a process exists and is not a zombie.
 pub(crate) fn lives(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
 pub(crate) fn send_signal(pid: i32, signal: i32) {
-    // Anything less is a whole group.
+    // Ids of 1 and less do not name a single process that a test could have started.
     assert!(pid > 1);
-    // SAFETY: passes no memory.
+    // SAFETY: the call passes no memory.
     assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
 }
 
-/// Requests on and on, on threads of their own, and what became of them.
+/// Clients that send requests continuously on threads of their own, and record the statuses of the
+/// responses.
 pub(crate) struct Load {
     is_over: Arc<AtomicBool>,
     clients: Vec<JoinHandle<Vec<u16>>>,
@@ -354,14 +359,14 @@ impl Load {
         Load { is_over, clients }
     }
 
-    /// The status of each.
+    /// Stops the clients and returns the status of each response.
     pub(crate) fn end(self) -> Vec<u16> {
         self.is_over.store(true, Ordering::Relaxed);
         self.clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
     }
 }
 
-/// A while in which things happen.
+/// Sleeps, so that other threads and processes can make progress.
 pub(crate) fn while_(milliseconds: u64) {
     std::thread::sleep(Duration::from_millis(milliseconds));
 }

@@ -1,4 +1,4 @@
-//! A worker in a process of its own: this test program, started again.
+//! A worker in a process of its own, which runs this test program.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use rookery_worker_protocol::{Inherited, Message, RState, now};
 
 use crate::support::fake_worker::{Gate, answer};
 
-/// What the program is to do instead of serving.
+/// The environment variable with the mode of a worker process, in which tests make it fail.
 pub(crate) const MODE: &str = "FAKE_WORKER_MODE";
 
-/// The command that starts it.
+/// Returns the command that starts a worker process.
 pub(crate) fn command() -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([
@@ -31,7 +31,8 @@ pub(crate) fn command() -> Command {
 }
 
 /// Serves a folder at `/static` from now on if the request is `/static-is/` and the folder, and no
-/// folder if it is `/static-is-none`, as an R process does it: before it answers.
+/// folder if the request is `/static-is-none`. The path is announced before the response, as an R
+/// process does it.
 fn set_static_path(files: &StaticFiles, supervision: &Supervision, path: &[u8]) {
     let folder = path.strip_prefix(b"/static-is");
     let Some(folder) = folder.map(|folder| std::str::from_utf8(folder).unwrap()) else { return };
@@ -51,7 +52,8 @@ impl AppWaker for NoWaker {
 #[test]
 fn is_a_worker_when_it_is_started_as_one() {
     let mode = std::env::var(MODE).unwrap_or_default();
-    // SAFETY: the harness's threads read no environment, and have no descriptors that they were not given.
+    // SAFETY: the threads of the test harness do not read the environment, and use no descriptors
+    // but the standard streams.
     let Some(inherited) = (unsafe { Inherited::take() }).unwrap() else { return };
     match mode.as_str() {
         "slow" => std::thread::sleep(Duration::from_millis(500)),
@@ -65,7 +67,7 @@ fn is_a_worker_when_it_is_started_as_one() {
             std::thread::sleep(Duration::from_secs(1));
         },
         "deaf" => {
-            // SAFETY: plain calls.
+            // SAFETY: the call passes no memory, and no handler is installed.
             unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
         }
         _ => {}
@@ -97,7 +99,7 @@ fn is_a_worker_when_it_is_started_as_one() {
         scoreboard.set_r_state(RState::Idle, now());
         server.link().wait(Duration::from_millis(20));
         if mode == "stalls" {
-            // As if nothing had come.
+            // R in this mode never takes the events.
             continue;
         }
         while let Some(event) = server.link().next() {
@@ -106,13 +108,13 @@ fn is_a_worker_when_it_is_started_as_one() {
                 set_static_path(&files, &supervision, exchange.path());
             }
             answer(slot, server.link(), scoreboard, &gate, event);
-            // As an app that stops its server when it has answered, and starts another.
+            // The app stops its server after its response, and starts another one.
             if mode == "starts another" {
                 supervision.send(Message::Leaving).unwrap();
                 std::thread::sleep(Duration::from_millis(500));
                 supervision.send(Message::Ready { sees_heads: false, is_sticky: false }).unwrap();
             }
-            // As an app that calls `stopApp()` when it has answered.
+            // The app calls `stopApp()` after its response.
             if mode == "finishes later" {
                 is_over.store(true, Ordering::Relaxed);
             }
@@ -121,7 +123,7 @@ fn is_a_worker_when_it_is_started_as_one() {
     if mode == "finishes later" {
         supervision.send(Message::Leaving).unwrap();
         listener.drain();
-        // The reply is written by the server's own thread.
+        // A thread of the server writes the response meanwhile.
         std::thread::sleep(Duration::from_millis(200));
         listener.stop();
         std::process::exit(0);

@@ -255,7 +255,7 @@ impl<S: Adapter<Time = Duration, Payload = Vec<u8>>> Run<S> {
                 match event {
                     PeerEvent::Ping(_) | PeerEvent::Pong(_) => {}
                     PeerEvent::Violation { code, .. } => {
-                        expected.push(PeerEvent::Violation { code, reason: "" })
+                        expected.push(PeerEvent::Violation { code, reason: "" });
                     }
                     event => expected.push(event),
                 }

@@ -242,7 +242,7 @@ impl Oracle {
                 }
             }
             PeerEvent::Pong(payload) if *payload == self.pings.to_be_bytes() => {
-                self.answered = self.pings
+                self.answered = self.pings;
             }
             PeerEvent::Close(code) => {
                 if self.may_send() {

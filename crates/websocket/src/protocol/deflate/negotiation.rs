@@ -50,7 +50,7 @@ impl Level {
     }
 }
 
-/// What this side wants of permessage-deflate.
+/// The configuration of permessage-deflate for one side of a connection.
 ///
 /// ```
 /// use rookery_websocket::protocol::deflate::{DeflateConfig, Takeover, WindowBits};
@@ -253,7 +253,7 @@ impl DeflateConfig {
 
     fn grant(&self, offer: &Extension<'_>) -> Option<Agreed> {
         let offered = Parameters::read(offer)?;
-        // A client that does not name its window cannot be told to use a smaller one. A state of 32
+        // The response cannot limit the window of a client that does not name one. A state of 32
         // KiB reads any window.
         let client_bits = match offered.client_bits {
             ClientBits::Absent => WindowBits::MAX,

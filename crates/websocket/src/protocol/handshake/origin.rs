@@ -9,9 +9,10 @@ pub enum OriginPolicy {
     /// with the requests of any page.
     #[default]
     SameHost,
-    /// These hosts, as `host` or `host:port`, and the host of the request itself. `*.example.org`
-    /// means every name below it. The default port of the origin's scheme counts as none, here as
-    /// in the origin: `example.org:443` allows `https://example.org` and not `http://example.org`.
+    /// The given hosts, as `host` or `host:port`, and the host of the request itself.
+    /// `*.example.org` means every name below it. The default port of the origin's scheme is
+    /// ignored, here and in the origin: `example.org:443` allows `https://example.org` and not
+    /// `http://example.org`.
     Hosts(Vec<String>),
     /// Any origin.
     Any,

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub(crate) struct Wire {
     channels: [VecDeque<u8>; 2],
     is_closed: [bool; 2],
-    /// One byte for each read, write and end. When there are none left, everything passes at once.
+    /// A byte for each read, write and end. After the last one, everything passes at once.
     pub(crate) behaviour: VecDeque<u8>,
     pub(crate) has_failed: bool,
 }

@@ -25,14 +25,14 @@ pub(crate) enum Interned {
 }
 
 /// The maximum number of names that clients can choose in a process: `SYMBOL_COUNT` in
-/// request_strings.c without the known names.
+/// `request_strings.c` without the known names.
 pub(crate) const MAX_NAMES: usize = 4096;
 /// The maximum total length of these names. With R's copies and the last value of each, they take
 /// less than 8 MB.
 const MAX_TOTAL_BYTES: usize = 512 << 10;
 /// The maximum length of a name, because R refuses symbols of 10,000 bytes.
 const MAX_NAME_BYTES: usize = 9_990;
-/// The index of the first interned name, as in request_strings.c.
+/// The index of the first interned name, as in `request_strings.c`.
 const FIRST_INTERNED: i32 = 64;
 const _: () = assert!(KNOWN_HEADERS.len() <= FIRST_INTERNED as usize);
 
@@ -71,7 +71,7 @@ mod tests {
         for n in 0..1_000_000 {
             match names.intern(format!("HTTP_X_{n}").as_bytes()) {
                 Interned::Index(index) => {
-                    assert!((FIRST_INTERNED..FIRST_INTERNED + 4096).contains(&index))
+                    assert!((FIRST_INTERNED..FIRST_INTERNED + 4096).contains(&index));
                 }
                 Interned::FirstRefused => refused[0] += 1,
                 Interned::Refused => refused[1] += 1,
