@@ -71,7 +71,7 @@ fn a_client_that_half_closes_is_answered_however_long_it_takes() {
     std::thread::sleep(Duration::from_secs(5));
     answers.store(true, Ordering::Relaxed);
     assert_eq!(client.response().unwrap().body, b"Hello, World!");
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
 }
 
 #[test]

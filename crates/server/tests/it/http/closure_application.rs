@@ -59,7 +59,7 @@ fn a_message_comes_back_as_it_was() {
     assert_eq!(client.frame(), Some((2, vec![0, 255])));
     client.send(masked_frame(0x88, &[0x03, 0xE8]));
     assert_eq!(client.frame(), Some((8, vec![0x03, 0xE8])));
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
 }
 
 #[test]

@@ -195,7 +195,7 @@ fn equal_lengths_are_one_over_http_1_and_refused_over_http_2() {
             assert_eq!(reply.body, b"lengths 1 many 0 body 4", "{lengths}");
             assert_eq!(client.get("/").status, 200, "the connection goes on");
         } else {
-            assert!(client.is_closed(), "{lengths}");
+            assert!(client.wait_for_close(), "{lengths}");
         }
     }
     let mut peer = Peer::new(&app);
@@ -220,7 +220,7 @@ fn half_a_head_behind_a_request_has_the_time_of_a_head() {
         client.send(format!("{first}GET /b HTTP/1.1\r\nHost: a\r\nX: "));
         assert_eq!(client.response().unwrap().status, 200);
         assert_eq!(client.response().unwrap().status, 408);
-        assert!(client.is_closed());
+        assert!(client.wait_for_close());
     }
     assert_eq!(app.requests(), 2);
     // A head that arrives in time is answered, and the idle timeout is a separate one.

@@ -91,7 +91,7 @@ fn a_complete_request_followed_by_a_fin_is_answered() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     client.socket.shutdown(Shutdown::Write).unwrap();
     assert_eq!(client.response().unwrap().body, b"Hello, World!");
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn continue_is_said_when_the_body_is_wanted() {
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\nExpect: 100-continue\r\n\r\n");
     let reply = client.response().unwrap();
     assert_eq!((reply.status, reply.header("connection")), (413, Some("close")));
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn http_1_0_is_closed_unless_it_asks_to_be_kept() {
     let mut client = app.connect();
     client.send("GET / HTTP/1.0\r\n\r\n");
     assert_eq!(client.response().unwrap().body, b"Hello, World!");
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     let mut client = app.connect();
     for _ in 0..2 {
         client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
@@ -152,7 +152,7 @@ fn what_two_parsers_could_read_differently_is_refused_and_never_reaches_the_appl
         let reply = client.response().unwrap_or_else(|| panic!("{what}: no answer"));
         assert_eq!(reply.status, 400, "{what}: {reply:?}");
         assert_eq!(reply.header("connection"), Some("close"), "{what}");
-        assert!(client.is_closed(), "{what}");
+        assert!(client.wait_for_close(), "{what}");
     }
     // A body is never read as another request. Each of these gets one response, and the connection
     // ends.
@@ -257,7 +257,7 @@ fn the_application_decides_headers_and_the_server_framing() {
     assert_eq!(reply.header("x-custom"), Some("v"));
     let reply = client.get("/close");
     assert_eq!(reply.header("connection"), Some("close"));
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
 }
 
 #[test]

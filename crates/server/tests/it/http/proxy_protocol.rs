@@ -110,7 +110,7 @@ fn without_a_header_there_is_no_answer() {
     for wrong in &wrong {
         let mut client = app.connect();
         client.send(wrong);
-        assert!(client.is_closed(), "{wrong:?}");
+        assert!(client.wait_for_close(), "{wrong:?}");
     }
     wait_until("it is reported", || {
         app.server.reports().count(Rejection::Proxy) == wrong.len() as u64
@@ -125,7 +125,7 @@ fn a_header_has_the_time_of_a_handshake_and_an_end_in_it_is_the_end() {
     let began = Instant::now();
     let mut slow = app.connect();
     slow.send(&LINE[..20]);
-    assert!(slow.is_closed());
+    assert!(slow.wait_for_close());
     assert!(began.elapsed() > Duration::from_millis(390));
     wait_until("it has gone", || app.listener().connections() == 0);
     // The timeout is far longer than the test waits.
@@ -134,7 +134,7 @@ fn a_header_has_the_time_of_a_handshake_and_an_end_in_it_is_the_end() {
     let mut gone = app.connect();
     gone.send(&LINE[..20]);
     gone.socket.shutdown(std::net::Shutdown::Write).unwrap();
-    assert!(gone.is_closed());
+    assert!(gone.wait_for_close());
     wait_until("it has gone", || app.listener().connections() == 0);
 }
 
@@ -152,7 +152,7 @@ fn only_proxies_that_are_named_may_send_one() {
     let refusing = of("192.0.2.1");
     let mut client = refusing.connect();
     client.send(LINE);
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     let taking = of("127.0.0.0/8");
     let mut client = taking.connect();
     // The proxy's forwarding headers are trusted as well, although the connection now has the

@@ -159,7 +159,7 @@ fn over_tls_as_well_who_waits_is_gone_and_who_is_served_is_answered() {
         client.send(REQUEST);
         dropping.held.until_it_has(at + 1);
         end(&mut client);
-        assert!(client.is_closed(), "{at}");
+        assert!(client.wait_for_close(), "{at}");
         wait_until("it is told", || dropping.held.left.load(Ordering::Relaxed) == at + 1);
         let held = dropping.held.exchanges.lock().unwrap();
         assert!(

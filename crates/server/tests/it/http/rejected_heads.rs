@@ -22,7 +22,7 @@ fn a_host_that_is_none_is_refused() {
         client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         let reply = client.response().expect("an answer");
         assert_eq!((reply.status, reply.header("connection")), (400, Some("close")), "{host:?}");
-        assert!(client.is_closed(), "{host:?}");
+        assert!(client.wait_for_close(), "{host:?}");
     }
     assert_eq!(app.requests(), 0);
     #[rustfmt::skip]
@@ -109,7 +109,7 @@ fn the_host_of_an_absolute_target_is_the_host() {
             (400, Some("close")),
             "{target} {host:?}"
         );
-        assert!(client.is_closed(), "{target} {host:?}");
+        assert!(client.wait_for_close(), "{target} {host:?}");
     }
 }
 
@@ -181,7 +181,7 @@ fn transfer_codings_other_than_chunked_once_are_refused() {
             assert_eq!(app.requests() - before, usize::from(status == 200), "{lines:?} {also}");
             if status != 200 {
                 assert_eq!(reply.header("connection"), Some("close"), "{lines:?}");
-                assert!(client.is_closed(), "{lines:?}");
+                assert!(client.wait_for_close(), "{lines:?}");
             }
         }
     }

@@ -44,13 +44,13 @@ fn stopping_frees_the_port_and_ends_what_is_idle() {
         // The client replies to the close frame, as browsers do.
         let close = socket.frame().unwrap();
         socket.send(masked_frame(0x88, &close.1));
-        assert!(socket.is_closed());
+        assert!(socket.wait_for_close());
         close
     });
     app.stop();
     assert!(began.elapsed() < TEST_TIMEOUT);
     assert_eq!(stopping.join().unwrap(), (8, 1001u16.to_be_bytes().to_vec()));
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     std::net::TcpListener::bind(app.address).unwrap();
     app.await_event("closed 1001");
 }
@@ -65,8 +65,9 @@ fn a_reply_on_its_way_is_finished_before_the_end() {
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     app.await_event("request");
-    let reader =
-        std::thread::spawn(move || (client.response().unwrap().body.len(), client.is_closed()));
+    let reader = std::thread::spawn(move || {
+        (client.response().unwrap().body.len(), client.wait_for_close())
+    });
     std::thread::sleep(Duration::from_millis(20));
     app.stop();
     assert_eq!(reader.join().unwrap(), (3_000_000, true));
@@ -92,7 +93,7 @@ fn a_request_that_the_application_has_is_answered_after_the_stop() {
     goes.store(true, Ordering::Relaxed);
     let reply = client.response().unwrap();
     assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
 }
 
 #[test]
@@ -112,7 +113,7 @@ fn draining_refuses_the_new_and_finishes_the_old() {
     assert!(std::net::TcpStream::connect(app.address).is_err());
     goes.store(true, Ordering::Relaxed);
     assert_eq!(client.response().unwrap().header("connection"), Some("close"));
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     let until = Instant::now() + TEST_TIMEOUT;
     while app.listener().connections() > 0 {
         assert!(Instant::now() < until);

@@ -49,7 +49,7 @@ fn a_dropped_server_closes_what_the_application_owes() {
         wait_until("the request", || !server.link().is_empty());
         let kept = keeps_listener.then_some(listener);
         drop(server);
-        assert!(client.is_closed(), "keeps its listener: {keeps_listener}");
+        assert!(client.wait_for_close(), "keeps its listener: {keeps_listener}");
         drop(kept);
     }
 }
@@ -103,7 +103,7 @@ fn a_connection_that_gave_its_buffers_up_is_served_again_and_ends_when_it_is_tol
     drop(other);
     std::thread::sleep(Duration::from_millis(100));
     app.stop();
-    assert!(one.is_closed());
+    assert!(one.wait_for_close());
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_thread_that_dies_is_told_to_the_application_and_closes_its_sockets() {
     // The application does not take the request, so that the application's waker is called on the
     // I/O thread.
     wait_until("the failure", || link.has_failed());
-    assert!(socket.is_closed() && client.is_closed());
+    assert!(socket.wait_for_close() && client.wait_for_close());
     let began = Instant::now();
     let mut closed = Vec::new();
     while let Some(event) = link.next() {

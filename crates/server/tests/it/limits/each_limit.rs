@@ -130,7 +130,7 @@ fn head_time() {
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\n");
     assert_eq!(client.response().unwrap().status, 408);
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
 }
 
 #[test]
@@ -153,13 +153,13 @@ fn idle_time() {
     let mut client = app.connect();
     assert_eq!(client.get("/slow").status, 200);
     assert_eq!(client.get("/").status, 200);
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     // One connection sends nothing, and the other one stops within a body.
-    assert!(app.connect().is_closed());
+    assert!(app.connect().wait_for_close());
     let mut client = app.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234");
     assert_eq!(client.response().unwrap().status, 408);
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
 }
 
 #[test]

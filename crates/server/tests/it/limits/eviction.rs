@@ -37,7 +37,7 @@ fn a_newcomer_is_told_503_when_all_are_being_served() {
     let mut late = app.connect();
     let reply = late.response().unwrap();
     assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
-    assert!(late.is_closed());
+    assert!(late.wait_for_close());
     holds.store(false, Ordering::Relaxed);
     for client in &mut seated {
         assert_eq!(client.response().unwrap().status, 200);
@@ -72,9 +72,9 @@ fn a_newcomer_gets_the_seat_of_the_slowest() {
     for gone in 0..3 {
         newcomers.push(app.connect());
         match gone {
-            0 => assert!(silent.is_closed()),
+            0 => assert!(silent.wait_for_close()),
             1 => assert_eq!(half.response().unwrap().status, 408),
-            _ => assert!(idle.is_closed()),
+            _ => assert!(idle.wait_for_close()),
         }
         // The slot of the evicted connection is free.
         let until = Instant::now() + TEST_TIMEOUT;
@@ -102,7 +102,7 @@ fn connections_of_one_address() {
     let reply = third.response().unwrap();
     assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
     assert!(String::from_utf8_lossy(&reply.body).contains("from this address"));
-    assert!(third.is_closed());
+    assert!(third.wait_for_close());
     // A WebSocket occupies the slot of its handshake connection.
     assert_eq!(seated[0].upgrade("/ws").status, 101);
     assert_eq!(app.connect().response().unwrap().status, 503);

@@ -229,7 +229,7 @@ fn every_rejection_reaches_its_requests_hook_once() {
                     client.read
                 );
             }
-            Closed => assert!(client.is_closed(), "{rejection:?}"),
+            Closed => assert!(client.wait_for_close(), "{rejection:?}"),
             Dropped => drop(app.await_event("closed 1006")),
             Over2(_) => {}
         }

@@ -315,7 +315,7 @@ fn a_stop_ends_what_is_pushed_and_cuts_what_is_pulled() {
     read_to(&mut client, "one");
     app.stop();
     assert_eq!(client.response().unwrap().body, b"one", "ended in order");
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     app.await_event("departed Stop");
 
     let limits = Limits { stop_timeout: 10 * TEST_TIMEOUT, ..Limits::default() };
@@ -367,7 +367,7 @@ fn a_drain_waits_for_what_is_pulled() {
     open.give("two");
     open.end();
     assert_eq!(client.response().unwrap().body, b"onetwo");
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     app.await_event("departed Done");
 }
 

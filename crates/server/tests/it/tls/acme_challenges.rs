@@ -106,7 +106,7 @@ fn an_authority_is_answered_over_tls_and_others_are_served_meanwhile() {
     assert!(text.contains("DNS:app.example.org"), "{text}");
     // No request is answered on a connection for a challenge.
     shown.send("GET / HTTP/1.1\r\nHost: app.example.org\r\n\r\n");
-    assert!(shown.is_closed());
+    assert!(shown.wait_for_close());
     assert_eq!(app.requests(), 0);
     assert!(refused("localhost").contains("AccessDenied"), "no answer for it");
     // A client that offers HTTP gets the ordinary certificate, whatever else it offers.

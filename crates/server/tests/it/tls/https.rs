@@ -57,7 +57,7 @@ fn requests_over_both_versions_one_after_the_other() {
         assert_eq!(client.response().unwrap().status, 200);
         assert_eq!(client.response().unwrap().status, 200);
         // rustls distinguishes a close with `close_notify` from a truncated connection.
-        assert!(client.is_closed());
+        assert!(client.wait_for_close());
     }
     assert_eq!(app.requests(), 10);
 }
@@ -319,7 +319,7 @@ fn websockets() {
     client.send(masked_frame(0x81, b"close"));
     assert_eq!(client.frame(), Some((8, [&4000u16.to_be_bytes()[..], b"bye"].concat())));
     client.send(masked_frame(0x88, &4000u16.to_be_bytes()));
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     app.await_event("closed 4000");
 }
 
@@ -364,7 +364,7 @@ fn a_client_that_reads_late_gets_its_whole_reply() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     std::thread::sleep(Duration::from_millis(300));
     assert!(client.response().unwrap().body == body);
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn half_of_a_connection_may_be_closed() {
             b"Hello, World!",
             "with close_notify: {says_so}"
         );
-        assert!(client.is_closed());
+        assert!(client.wait_for_close());
     }
 }
 
@@ -469,7 +469,7 @@ fn a_request_in_the_clear_is_told_where_to_go() {
         let mut client = app.connect();
         client.send(request);
         let reply = client.response().expect("an answer");
-        assert!(client.is_closed());
+        assert!(client.wait_for_close());
         reply
     };
     let reply = answer("GET /a?b HTTP/1.1\r\nHost: example.org:8443\r\nCookie: secret\r\n\r\n");
@@ -561,9 +561,9 @@ fn stopping_says_goodbye() {
         app
     });
     // The close has a `close_notify`, because rustls reports a truncation as an error.
-    assert!(idle.is_closed());
+    assert!(idle.wait_for_close());
     assert_eq!(socket.frame(), Some((8, 1001u16.to_be_bytes().to_vec())));
     socket.send(masked_frame(0x88, &1001u16.to_be_bytes()));
-    assert!(socket.is_closed());
+    assert!(socket.wait_for_close());
     drop(stopping.join().unwrap());
 }

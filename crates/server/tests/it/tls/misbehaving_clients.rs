@@ -52,7 +52,7 @@ fn a_handshake_has_a_time() {
         }
     });
     for client in &mut clients {
-        assert!(client.is_closed());
+        assert!(client.wait_for_close());
     }
     assert!(began.elapsed() > Duration::from_millis(1990), "sooner than that");
     drop(clients);
@@ -145,7 +145,7 @@ fn records_that_are_none_are_answered_with_an_alert() {
     // An alert of the client also ends the connection.
     let mut client = app.connect();
     client.send([21, 3, 3, 0, 2, FATAL, 40]);
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     assert!(app.server.reports().count(Rejection::Handshake) >= 5);
     assert_eq!(app.secure().get("/").status, 200);
 }
@@ -300,7 +300,7 @@ fn handshakes_take_seats_and_give_them_up() {
     std::thread::sleep(Duration::from_millis(2500));
     let mut client = app.secure();
     assert_eq!(client.get("/").status, 200);
-    assert!(stuck[0].is_closed(), "the oldest has gone");
+    assert!(stuck[0].wait_for_close(), "the oldest has gone");
 }
 
 #[test]

@@ -172,6 +172,6 @@ fn it_takes_part_in_the_limits_and_ends_as_any_listener() {
     wait_until("nobody is let in", || std::net::TcpStream::connect(address).is_err());
     let stopped = thread::spawn(move || listener.stop());
     stopped.join().unwrap();
-    assert!(begun.is_closed());
+    assert!(begun.wait_for_close());
     assert_eq!(app.secure().get("/").status, 200);
 }

@@ -132,7 +132,7 @@ fn an_upload_that_is_cut_off_is_none() {
             if let Some(reply) = client.response() {
                 assert_eq!(reply.status, 400);
             }
-            assert!(client.is_closed());
+            assert!(client.wait_for_close());
         }
     }
     assert_eq!(app.requests(), 0);
@@ -158,7 +158,7 @@ fn who_says_that_it_sends_no_more_is_answered() {
         }
         client.socket.write_all(&out).unwrap();
         assert_eq!(client.response().unwrap().body, b"Hello, World!");
-        assert!(client.is_closed());
+        assert!(client.wait_for_close());
     }
 }
 
@@ -177,7 +177,7 @@ fn tls_within_tls_is_not_taken_for_tls_in_the_clear() {
     let mut client = app.secure();
     client.send([22, 3, 1, 0, 5, 1, 0, 0, 1, 3]);
     assert_eq!(client.response().expect("an answer").status, 400);
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     assert_eq!(app.server.reports().count(Rejection::TlsOnPlain), 0);
     assert_eq!(NOTICES.load(Ordering::SeqCst), 0, "told to give the server a certificate");
 }
@@ -283,7 +283,7 @@ fn a_stop_waits_for_who_reads_slowly_and_says_goodbye() {
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(client.response().unwrap().body.len(), 12 << 20);
     // rustls distinguishes a complete close from a truncation.
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     let app = stopping.join().unwrap();
     assert_eq!(app.server.budget().used(Share::Connections), 0);
 }

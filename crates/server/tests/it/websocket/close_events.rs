@@ -61,7 +61,7 @@ fn the_close_is_told_when_the_peers_frame_is_read_and_once() {
             break;
         }
     }
-    assert!(reads.is_closed());
+    assert!(reads.wait_for_close());
     while app.listener().connections() > 0 {
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -135,7 +135,7 @@ fn a_handshake_accepted_while_draining_gets_1001() {
         assert_eq!(client.response().unwrap().status, 101);
         assert_eq!(client.frame(), Some((8, 1001u16.to_be_bytes().to_vec())), "stops: {stops}");
         client.send(masked_frame(0x88, &1001u16.to_be_bytes()));
-        assert!(client.is_closed());
+        assert!(client.wait_for_close());
         assert_eq!(app.await_event("closed"), "closed 1001");
     }
 }

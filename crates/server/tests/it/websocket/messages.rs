@@ -33,7 +33,7 @@ fn frames_in_the_segment_of_the_handshake_are_delivered() {
     assert_eq!(client.frame(), Some((2, vec![0, 1, 2])));
     client.send(masked_frame(0x88, &[0x03, 0xE8]));
     assert_eq!(client.frame(), Some((8, vec![0x03, 0xE8])));
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     assert_eq!(app.await_event("closed"), "closed 1000");
 }
 
@@ -161,7 +161,7 @@ fn a_breach_of_the_protocol_is_closed_with_its_code() {
         let (opcode, payload) = client.frame().unwrap();
         assert_eq!((opcode, &payload[..2]), (8, &code.to_be_bytes()[..]), "{what}");
         client.send(masked_frame(0x88, &code.to_be_bytes()));
-        assert!(client.is_closed(), "{what}");
+        assert!(client.wait_for_close(), "{what}");
     }
 }
 
@@ -211,7 +211,7 @@ fn every_accepted_websocket_is_closed_once_however_it_ended() {
         (8, &b"bye"[..], &4000u16.to_be_bytes()[..])
     );
     closed.send(masked_frame(0x88, &payload[..2]));
-    assert!(closed.is_closed());
+    assert!(closed.wait_for_close());
     assert_eq!(app.await_event("closed 4000"), "closed 4000");
     assert_eq!(app.log.lock().unwrap().iter().filter(|line| line.starts_with("closed")).count(), 3);
 }
@@ -226,7 +226,7 @@ fn a_peer_that_never_answers_a_close_is_dropped() {
     client.upgrade("/ws");
     client.send(masked_frame(0x81, b"close"));
     assert_eq!(client.frame().unwrap().0, 8);
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     assert_eq!(app.await_event("closed"), "closed 1006");
 }
 
@@ -471,7 +471,7 @@ fn the_application_may_ping() {
     assert_eq!(client.frame().unwrap().0, 9);
     assert_eq!(client.frame().unwrap().0, 8);
     client.send(masked_frame(0x88, &1000u16.to_be_bytes()));
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     app.await_event("closed 1000");
 }
 

@@ -67,7 +67,7 @@ fn a_peer_that_reads_again_finds_whole_messages_and_1013() {
     }
     assert!(messages < 1000, "all of them were sent");
     client.send(masked_frame(0x88, &1013u16.to_be_bytes()));
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     assert_eq!(app.await_event("closed"), "closed 1013");
 }
 

@@ -245,7 +245,7 @@ fn messages_of_every_size_come_back_over_each_transport() {
         assert_eq!(client.frame(), Some((10, b"ping".to_vec())));
         client.send(masked_frame(0x88, b"\x03\xE8"));
         assert_eq!(client.frame(), Some((8, b"\x03\xE8".to_vec())));
-        assert!(client.is_closed());
+        assert!(client.wait_for_close());
     }
     let mut sockets = Sockets::at(over_tls.address);
     sockets.open(1);
@@ -300,7 +300,7 @@ fn what_is_no_frame_is_the_workers_to_refuse() {
         client.send(bytes);
         let (opcode, payload) = client.frame().unwrap();
         assert_eq!((opcode, u16::from_be_bytes([payload[0], payload[1]])), (8, code), "{bytes:x?}");
-        assert!(client.is_closed());
+        assert!(client.wait_for_close());
     }
     wait_until("none is left", || relayed.front.budget().used(Share::Connections) == 0);
 }
@@ -343,7 +343,7 @@ fn a_close_frame_goes_in_at_a_frames_end_wherever_the_bytes_are_cut() {
         assert_eq!(heard[..2], [0x88, 0x82]);
         worker.write_all(&close_of(1001)).unwrap();
         drop(worker);
-        assert!(client.is_closed(), "{at}");
+        assert!(client.wait_for_close(), "{at}");
         stopping.join().unwrap();
     }
 }

@@ -265,7 +265,7 @@ fn an_idle_connection_of_the_supervisor_is_kept() {
         App::with(Config { limits, ..Config::default() }, ListenerConfig::default(), echo(whose));
     let mut client = app.connect();
     get(&mut client, "");
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(get(&mut kept, "").0, 200);
     assert_eq!(get(&mut new, "").0, 200);

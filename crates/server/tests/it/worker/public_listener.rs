@@ -172,12 +172,12 @@ fn a_worker_that_retires_ends_connections_with_their_next_reply_and_keeps_websoc
     used.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let reply = slow.response().unwrap();
     assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
-    assert!(slow.is_closed());
+    assert!(slow.wait_for_close());
     let reply = used.response().unwrap();
     assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
-    assert!(used.is_closed());
+    assert!(used.wait_for_close());
     // An idle connection is closed after a while.
-    assert!(idle.is_closed());
+    assert!(idle.wait_for_close());
     socket.send(masked_frame(0x81, b"still here"));
     assert_eq!(socket.frame(), Some((1, b"still here".to_vec())));
     // Requests that the supervisor forwards are not affected.
