@@ -31,7 +31,7 @@ pub struct Limits {
     pub max_header_size: usize,
     /// The maximum number of header lines of a request. Status 431. Default 2,000, the most that
     /// clients of httpuv have been seen to send. Values over 24,576 have the same effect as 24,576,
-    /// the capacity of the header table. For a head with more than 100 lines, `max_client_memory`: memory for the
+    /// the capacity of the header table. For a head with more than 100 lines, memory for the
     /// maximum is allocated.
     pub max_headers: usize,
     /// The maximum size of a request head over HTTP/2, in bytes, plus 32 for each line (RFC 9113,
@@ -69,20 +69,20 @@ pub struct Limits {
     /// byte was received. Default 30 s.
     pub header_timeout: Duration,
     /// The minimum rate for a request head, in bytes per second. The client may fall behind the
-    /// rate for [`header_grace`](Self::header_grace). Status 408. 0 turns the check off. Default 32, so
-    /// that an ordinary head may take 30 s, but a client cannot use that time by sending single
-    /// bytes.
+    /// rate for [`header_grace`](Self::header_grace). Status 408. 0 turns the check off. Default
+    /// 32, so that an ordinary head may take 30 s, but a client cannot use that time by sending
+    /// single bytes.
     pub min_header_rate: u32,
     /// The maximum time for which a request head may make no progress. Default 10 s, enough for
     /// three lost segments.
     pub header_grace: Duration,
     /// The minimum rate for a request body, in bytes per second. The client may fall behind the
-    /// rate for [`idle_timeout`](Self::idle_timeout). Status 408. 0 turns the check off. Default 512, a
-    /// tenth of what a mobile phone with bad reception sends.
+    /// rate for [`idle_timeout`](Self::idle_timeout). Status 408. 0 turns the check off. Default
+    /// 512, a tenth of what a mobile phone with bad reception sends.
     pub min_body_rate: u32,
     /// The minimum rate at which a client must read a response, in bytes per second. The client may
-    /// fall behind the rate for [`idle_timeout`](Self::idle_timeout). The connection is closed. 0 turns
-    /// the check off. Default 512.
+    /// fall behind the rate for [`idle_timeout`](Self::idle_timeout). The connection is closed. 0
+    /// turns the check off. Default 512.
     pub min_response_rate: u32,
     /// The maximum time for which a connection may be idle between requests, or a body or a
     /// response may make no progress. The connection is closed. Default 120 s, twice the time for
@@ -113,13 +113,14 @@ pub struct Limits {
     /// message from the client, until the client has read half of that quarter. Responses that the
     /// application has not sent yet do not count. If an application sends, for each message, one of
     /// the same size, the queue never exceeds 12 MiB plus four times the largest message, with the
-    /// default of [`QueueLimits::ws_max_receive_queue_size`](rookery_exchange::QueueLimits::ws_max_receive_queue_size). A
-    /// smaller limit may therefore close the WebSocket of a client that behaves well.
+    /// default of
+    /// [`ws_max_receive_queue_size`](rookery_exchange::QueueLimits::ws_max_receive_queue_size).
+    /// A smaller limit may therefore close the WebSocket of a client that behaves well.
     pub ws_max_send_queue_size: usize,
     /// The minimum rate at which the client of a WebSocket must send the rest of a message and read
     /// queued messages, in bytes per second. The client may fall behind the rate for
-    /// [`ws_stall_timeout`](Self::ws_stall_timeout). Close code 1008, or the WebSocket is dropped if the client
-    /// does not read. 0 turns the check off. Default 512.
+    /// [`ws_stall_timeout`](Self::ws_stall_timeout). Close code 1008, or the WebSocket is dropped
+    /// if the client does not read. 0 turns the check off. Default 512.
     pub ws_min_rate: u32,
     /// The maximum time for which the client of a WebSocket may make no progress within a message
     /// or in reading queued messages. Default 15 minutes, so that a laptop whose lid was closed
@@ -131,8 +132,8 @@ pub struct Limits {
     /// The maximum time after a ping within which any byte must arrive from the client of a
     /// WebSocket, whose software responds to pings by itself. After that time the WebSocket is
     /// dropped, and the application receives the code 1006. Time in which the server does not read
-    /// does not count. Default 15 minutes, as for [`ws_stall_timeout`](Self::ws_stall_timeout), so that a
-    /// laptop whose lid is closed keeps its session.
+    /// does not count. Default 15 minutes, as for [`ws_stall_timeout`](Self::ws_stall_timeout), so
+    /// that a laptop whose lid is closed keeps its session.
     pub ws_ping_timeout: Duration,
     /// The maximum number of WebSockets that compress messages with context takeover, which needs
     /// 512 KiB for each. Messages of further WebSockets are compressed individually. Default 64.
@@ -193,8 +194,8 @@ impl Default for Limits {
     }
 }
 
-/// The shares of [`Limits::max_client_memory`] for different purposes, in percent. They prevent that one kind
-/// of attack uses the memory for all other work.
+/// The shares of [`Limits::max_client_memory`] for different purposes, in percent. They prevent
+/// that one kind of attack uses the memory for all other work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
     /// The share of connections, which use 32 KiB each (80 KiB with TLS) and more for longer heads.
@@ -208,7 +209,8 @@ pub struct Shares {
     pub messages: u8,
     /// The share of WebSocket messages that wait for the application. When it is used up, the
     /// server stops reading messages, as it does for
-    /// [`ws_max_receive_queue_size`](rookery_exchange::QueueLimits::ws_max_receive_queue_size). Default 5.
+    /// [`ws_max_receive_queue_size`](rookery_exchange::QueueLimits::ws_max_receive_queue_size).
+    /// Default 5.
     pub waiting: u8,
     /// The share of data that is queued for WebSockets and streamed responses. When it is used up,
     /// a WebSocket is closed with code 1013, and a streamed response is cut off. Default 20.

@@ -1,4 +1,5 @@
-//! The access log over real connections: one line for each request, whoever answered it.
+//! The access log over real connections: one line for each request, whichever part of the server
+//! has answered it.
 
 mod application;
 
@@ -16,11 +17,13 @@ use rookery_server::{Config, Listener, ListenerConfig, Server, TrustedProxies};
 
 use self::application::{Application, NoWaker};
 
-/// More than sockets take.
+/// A body that exceeds what the sockets buffer.
 static LARGE: [u8; 16 << 20] = [7; 16 << 20];
 
-/// A server whose application answers `/gone` not at all, `/large` with 16 MiB, `/slow` after 100 ms, a handshake with 101, `/pieces...` with its path
-/// in pieces, which it ends at `/pieces`, cuts off at `/pieces/cut`, and does not begin at `/pieces/none`, and the rest with the path.
+/// A server whose application behaves by path: it does not respond to `/gone`, responds to `/large`
+/// with 16 MiB and to `/slow` after 100 ms, accepts WebSockets, and responds to `/pieces...` with a
+/// stream. The stream ends at `/pieces`, is cut off at `/pieces/cut`, and has no chunk at
+/// `/pieces/none`. Other responses contain the path.
 struct Fixture {
     _app: Application,
     _listener: Listener,
@@ -89,7 +92,7 @@ impl Fixture {
         stream
     }
 
-    /// Sends bytes and reads to the end of the connection.
+    /// Sends bytes, and reads up to the end of the connection.
     fn send(&self, request: &str) -> String {
         let mut stream = self.connect();
         stream.write_all(request.as_bytes()).unwrap();
@@ -99,7 +102,7 @@ impl Fixture {
     }
 }
 
-/// The next `count` records.
+/// Returns the next `count` records.
 fn records(log: &AccessLog, count: usize) -> Vec<OwnedRecord> {
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut records = Vec::new();
@@ -121,7 +124,8 @@ fn text(bytes: &[u8]) -> &str {
 fn each_request_of_a_connection_has_its_line() {
     let log = Arc::new(AccessLog::read());
     let fixture = Fixture::new(&log);
-    // Pipelined, so that the next head is there before the reply before has been flushed.
+    // The requests are pipelined, so that the next head has arrived before the previous response
+    // was flushed.
     fixture.send(
         "GET /a?x=1 HTTP/1.1\r\nHost: h\r\n\r\nHEAD /bb HTTP/1.1\r\nHost: h\r\n\r\n\
          POST /slow HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc",
@@ -164,7 +168,8 @@ fn a_client_that_goes_away_is_logged_as_such() {
     let mut stream = fixture.connect();
     stream.write_all(b"GET /gone HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     std::thread::sleep(Duration::from_millis(50));
-    // With unsent bytes dropped this is a reset, which the server notices while the application works.
+    // Unsent bytes are dropped, so that the close is a reset, which the server notices while the
+    // application works.
     reset(stream);
     let records = records(&log, 1);
     assert_eq!((text(&records[0].path), records[0].status, records[0].bytes), ("/gone", 499, 0));
@@ -321,7 +326,7 @@ fn a_log_that_nobody_reads_costs_lines_and_holds_nobody_up() {
     let target = format!("/{}", "a".repeat(2000));
     let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
     let mut answer = vec![0; 4096];
-    // 3 MB of lines: the socket's buffer takes some hundred kilobytes, the log's one MiB.
+    // The lines have 3 MB. The socket buffers some hundred kilobytes, and the log 1 MiB.
     for _ in 0..1500 {
         client.write_all(request.as_bytes()).unwrap();
         let mut got = 0;
@@ -329,10 +334,11 @@ fn a_log_that_nobody_reads_costs_lines_and_holds_nobody_up() {
             got += client.read(&mut answer[got..]).unwrap();
         }
     }
-    // The last line is made after the client has read its answer: the server ends before its log does.
+    // The last line is written after the client has read its response. The server is dropped before
+    // its log.
     fixture.server.set_access_log(None);
     drop(fixture);
-    // It moves again, and says what it has lost.
+    // The output continues, and the log reports how many lines were lost.
     let reading = std::thread::spawn(move || {
         let mut lines = String::new();
         reader.read_to_string(&mut lines).unwrap();
@@ -349,11 +355,11 @@ fn a_log_that_nobody_reads_costs_lines_and_holds_nobody_up() {
     assert!(written < 1400, "{written} lines were kept");
 }
 
-/// Closes a connection with a RST instead of a FIN.
+/// Closes a connection by a reset instead of a FIN.
 fn reset(stream: TcpStream) {
     use std::os::fd::AsRawFd as _;
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    // SAFETY: an open socket, and a linger structure of the length given.
+    // SAFETY: The descriptor is an open socket, and the size is that of the linger struct.
     let set = unsafe {
         libc::setsockopt(
             stream.as_raw_fd(),

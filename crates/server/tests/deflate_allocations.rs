@@ -1,5 +1,6 @@
-//! What a compressed WebSocket message allocates at steady state, read and sent: nothing. Its states of zlib are lent by the thread, or
-//! kept with the connection; its bytes are in buffers that stay.
+//! Compressed WebSocket messages allocate nothing at steady state, neither when they are read nor
+//! when they are sent. The thread lends zlib's states, or the connection keeps them, and the
+//! buffers are kept.
 
 mod application;
 
@@ -21,7 +22,8 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 const WARM: usize = 100;
 const COUNTED: usize = 400;
 
-/// Frames of compressed messages of a client's: each has to be written once, in this order.
+/// Returns frames of compressed messages of a client. Each frame has to be sent once, in this
+/// order.
 fn messages(len: usize, takeover: Takeover, count: usize) -> Vec<Vec<u8>> {
     let config = DeflateConfig::default().takeover(takeover);
     let agreed = config.choose(b"permessage-deflate").unwrap();
@@ -60,7 +62,7 @@ fn open(address: std::net::SocketAddr) -> TcpStream {
     socket
 }
 
-/// Sends each message after the answer to the one before, which has to be compressed as well.
+/// Sends each message after the response to the previous one, which must be compressed as well.
 fn exchange(socket: &mut TcpStream, messages: &[Vec<u8>]) {
     let mut payload = Vec::new();
     for message in messages {
@@ -106,7 +108,7 @@ fn a_compressed_message_allocates_nothing() {
                 _ => {}
             }
         });
-        // Below the size from which on another thread compresses.
+        // The messages are smaller than those that another thread compresses.
         for len in [600, 4000, 60_000] {
             let messages = messages(len, takeover, WARM + COUNTED);
             let mut socket = open(listener.local_addr().unwrap());
@@ -114,7 +116,7 @@ fn a_compressed_message_allocates_nothing() {
             let before = allocator::process::allocations();
             exchange(&mut socket, &messages[WARM..]);
             let spent = allocator::process::allocations() - before;
-            // A timer's wheel, or the runtime's queue, may grow once.
+            // A timer wheel or the runtime's queue may grow once.
             assert!(
                 spent <= 4,
                 "{len} bytes, {takeover:?}: {spent} allocations in {COUNTED} messages"

@@ -1,4 +1,4 @@
-//! What an exchange, a rejection and a WebSocket message allocate on the I/O thread at steady state: nothing.
+//! Requests, rejections and WebSocket messages allocate nothing on the I/O thread at steady state.
 
 mod application;
 
@@ -15,7 +15,8 @@ use self::application::{Application, NoWaker};
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Sends `request` `n` times, each after the answer to the one before, whose length does not change.
+/// Sends `request` `n` times, each after the response to the previous one. All responses have the
+/// same length.
 fn ask(socket: &mut TcpStream, request: &[u8], answer_len: usize, n: usize) {
     let mut buffer = [0; 4096];
     for _ in 0..n {
@@ -62,11 +63,11 @@ fn steady_state_allocates_nothing() {
     let hello = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nX-Request-Id: 0123456789\r\nContent-Length: 13\r\n\r\nHello, World!"
         .len()
         + date;
-    // hyper itself allocates for each request header whose name is not standard.
+    // hyper itself allocates for each request header with a name that is not standard.
     let get = b"GET /a/path?and=query HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n";
     let post = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n0123456789";
     let frame = [0x82, 0x84, 0, 0, 0, 0, 1, 2, 3, 4];
-    // hyper's channel from a connection to the body of a request is one allocation.
+    // hyper's channel between a connection and a request body is one allocation.
     for (what, request, answer_len, allowed) in
         [("GET", &get[..], hello, 0), ("POST", post, hello, 1), ("a message", &frame, 6, 0)]
     {
@@ -87,7 +88,7 @@ fn steady_state_allocates_nothing() {
         let before = allocator::process::allocations();
         ask(&mut socket, request, answer_len, 2000);
         let spent = allocator::process::allocations() - before;
-        // A timer's wheel, or the runtime's queue, may grow once.
+        // A timer wheel or the runtime's queue may grow once.
         assert!(spent <= allowed * 2000 + 4, "{what}: {spent} allocations in 2,000");
     }
     drop(app);

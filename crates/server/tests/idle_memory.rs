@@ -1,4 +1,4 @@
-//! What an idle WebSocket, and an idle connection that is kept alive, hold on the heap.
+//! The heap memory of an idle WebSocket and of an idle keep-alive connection.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -22,7 +22,7 @@ const UPGRADE: &[u8] =
 const LARGE: &[u8] = b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// Connects and reads up to the end of the answer's head.
+/// Connects, sends a request, and reads the head of the response.
 fn ask(address: SocketAddr, request: &[u8]) -> TcpStream {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.write_all(request).unwrap();
@@ -35,7 +35,7 @@ fn ask(address: SocketAddr, request: &[u8]) -> TcpStream {
     socket
 }
 
-/// The bytes that live, once they no longer change.
+/// Returns the bytes that are allocated, once their number no longer changes.
 fn settled() -> usize {
     let until = Instant::now() + Duration::from_secs(60);
     let mut seen = (0, Instant::now());
@@ -52,7 +52,8 @@ fn settled() -> usize {
     }
 }
 
-/// Opens many, and closes them: what each holds, and what it leaves.
+/// Opens and closes many connections. Returns the bytes that each holds, and those that remain of
+/// each.
 fn measure(open: impl Fn() -> TcpStream) -> (usize, usize) {
     const COUNT: usize = 500;
     drop(open());
@@ -67,7 +68,7 @@ fn certificates(name: &str) -> std::path::PathBuf {
     rookery_test_support::tls_file(name)
 }
 
-/// What TLS is spoken with, and a client's side of it.
+/// Returns the TLS configurations of the server and of a client.
 fn tls() -> (Tls, Arc<ClientConfig>) {
     let pair = CertificatePair {
         certificate: Pem::File(certificates("localhost.pem")),
@@ -85,7 +86,8 @@ fn tls() -> (Tls, Arc<ClientConfig>) {
     (Tls::new(settings, |_| ()).unwrap(), Arc::new(client))
 }
 
-/// As `ask`, over TLS. The client's own side is forgotten: what is left is the server's.
+/// Connects with TLS and sends a request. The client's session is leaked before the measurement, so
+/// that only the server's memory is measured.
 fn ask_over_tls(address: SocketAddr, config: &Arc<ClientConfig>, request: &[u8]) -> TcpStream {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.set_nodelay(true).unwrap();
@@ -102,7 +104,7 @@ fn ask_over_tls(address: SocketAddr, config: &Arc<ClientConfig>, request: &[u8])
     socket
 }
 
-/// The first half of what a client says first.
+/// Sends the first half of a TLS handshake.
 fn half_a_hello(address: SocketAddr, config: &Arc<ClientConfig>) -> TcpStream {
     let mut socket = TcpStream::connect(address).unwrap();
     let name = ServerName::try_from("localhost").unwrap();
@@ -114,7 +116,8 @@ fn half_a_hello(address: SocketAddr, config: &Arc<ClientConfig>) -> TcpStream {
 
 #[test]
 fn what_is_idle_holds_little_and_what_has_gone_nothing() {
-    // Ticks of 10 ms: a connection gives its buffers up after two. What exchanges keep has a limit, and is not looked at.
+    // A tick lasts 10 ms, and a connection releases its buffers after two ticks. The pool of
+    // exchanges is bounded and not measured.
     let limits =
         Limits { ws_close_timeout: Duration::from_millis(40), pool_bytes: 0, ..Limits::default() };
     let config = Config { limits, ..Config::default() };
@@ -126,13 +129,14 @@ fn what_is_idle_holds_little_and_what_has_gone_nothing() {
     let listener =
         server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
     let address = listener.local_addr().unwrap();
-    // With the memory of its HTTP task a WebSocket was 2,400; with hyper's buffers a connection was 13,000.
+    // The limits have reasons: a WebSocket that kept the memory of its HTTP task would hold 2,400
+    // bytes, and a connection with hyper's buffers 13,000 bytes.
     for (what, request, allowed) in [("WebSocket", UPGRADE, 1_400), ("connection", REQUEST, 2_000)]
     {
         let (each, left) = measure(|| ask(address, request));
         println!("an idle {what} holds {each} bytes");
         assert!(each < allowed, "an idle {what} holds {each} bytes");
-        // Its part of the tables, which are kept.
+        // Only the connection's part of the tables remains.
         assert!(left < 100, "a {what} that has gone holds {left} bytes");
     }
     let (tls, client) = tls();
@@ -152,7 +156,7 @@ fn what_is_idle_holds_little_and_what_has_gone_nothing() {
         assert!(each < allowed, "an idle {what} holds {each} bytes");
         assert!(left < 100, "a {what} that has gone holds {left} bytes");
     }
-    // More than the sockets' buffers take: all of them wait at once.
+    // The responses exceed what the sockets buffer, so that all of them wait at the same time.
     let before = settled();
     let sockets: Vec<TcpStream> = (0..16).map(|_| ask(address, LARGE)).collect();
     settled();

@@ -1,4 +1,4 @@
-//! What a stream of events that is silent holds on the heap.
+//! The heap memory of a silent stream of server-sent events.
 
 mod application;
 

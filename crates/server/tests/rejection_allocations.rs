@@ -1,4 +1,4 @@
-//! What a rejection costs on its way to its request's hook: no allocation.
+//! A rejection allocates nothing on its way to the error hook of its request.
 
 use std::sync::Arc;
 

@@ -1,6 +1,8 @@
-//! An honest client among 10,000 slow ones that hold every seat, in the clear and over TLS.
+//! Clients that behave well are served although 10,000 slow clients occupy all connection slots,
+//! with and without TLS.
 //!
-//! `cargo test --release -p rookery-server --test slow_clients -- --nocapture` prints how long it waits.
+//! `cargo test --release -p rookery-server --test slow_clients -- --nocapture` prints how long they
+//! wait.
 
 mod application;
 
@@ -19,19 +21,20 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use self::application::{Application, NoWaker};
 
-/// Where the attacker's process finds the server, and how many connections it makes.
+/// The variable that tells the attacking process the address of the server and the number of
+/// connections.
 const TARGET: &str = "ROOKERY_SLOW_PEERS";
 
-/// The crowds come one after the other: a process may not have descriptors for both.
+/// The tests run one after the other, because the process may not have enough descriptors for both.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Requests of the honest client, each on a connection of its own.
+/// The number of requests of the well-behaved client, each on a connection of its own.
 const REQUESTS: usize = 300;
 
-/// How many descriptors this process may have, after raising it as far as it goes.
+/// Raises the limit of descriptors to its maximum, and returns it.
 fn descriptors() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a valid rlimit to write to and to read from.
+    // SAFETY: The pointers are those of a limit that may be read and written.
     unsafe {
         libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
         limit.rlim_cur = limit.rlim_max;
@@ -65,14 +68,15 @@ fn session(config: &Arc<ClientConfig>) -> ClientConnection {
     ClientConnection::new(Arc::clone(config), ServerName::try_from("localhost").unwrap()).unwrap()
 }
 
-/// The first thing that a client of TLS says.
+/// Returns the first message of a TLS client.
 fn hello() -> Vec<u8> {
     let mut hello = Vec::new();
     session(&client_config()).write_tls(&mut hello).unwrap();
     hello
 }
 
-/// One request on a new connection, with a handshake where there is a configuration for it: how long it took.
+/// Sends a request on a new connection, with TLS if there is a configuration. Returns how long the
+/// response took.
 fn ask(address: SocketAddr, tls: Option<&Arc<ClientConfig>>) -> Duration {
     let began = Instant::now();
     let socket = TcpStream::connect(address).unwrap();
@@ -92,7 +96,7 @@ fn exchange(mut stream: impl Read + Write) -> String {
     answer
 }
 
-/// The median and the 99th percentile.
+/// Returns the median and the 99th percentile of the response times.
 fn quantiles(address: SocketAddr, tls: Option<&Arc<ClientConfig>>) -> (Duration, Duration) {
     let mut times: Vec<Duration> = (0..REQUESTS)
         .map(|_| {
@@ -104,12 +108,12 @@ fn quantiles(address: SocketAddr, tls: Option<&Arc<ClientConfig>>) -> (Duration,
     (times[REQUESTS / 2], times[REQUESTS * 99 / 100])
 }
 
-/// The other process; it ends with the test, however that ends.
+/// The attacking process. It is killed when the test ends in any way.
 struct Attackers(Child);
 
 impl Drop for Attackers {
     fn drop(&mut self) {
-        // Failing means that it has ended.
+        // The call fails if the process has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -127,10 +131,10 @@ fn an_honest_client_is_answered_among_10_000_handshakes_that_never_end() {
 
 fn among_slow_ones(site: ListenerConfig, tls: Option<&Arc<ClientConfig>>) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    // Of the server's process; the attackers' is another one.
+    // The limit is that of the server's process; the attackers have a process of their own.
     let seats = Limits::default().max_connections.min(descriptors().saturating_sub(200));
-    // A small machine has room for fewer connections, and their seats are taken then: not what is shown here.
-    // Nor is how fast they come again: what a handshake costs is measured elsewhere.
+    // A small machine has memory for fewer connections, and evicts them for that reason, which this
+    // test is not about. It is not about the cost of handshakes by returning clients either.
     let handshake_time = Duration::from_secs(120);
     let limits = Limits {
         max_connections: seats,
@@ -170,12 +174,15 @@ fn among_slow_ones(site: ListenerConfig, tls: Option<&Arc<ClientConfig>>) {
     println!("alone:         median {:?}, p99 {:?} of {REQUESTS}", alone.0, alone.1);
     println!("among the slow: median {:?}, p99 {:?} of {REQUESTS}", crowded.0, crowded.1);
     assert!(held + held / 10 >= seats, "the slow ones have left: nothing was shown");
-    // That it is 250 ms on a quiet machine is for whoever runs this to see; that nobody waits until slow ones have to go is for here.
+    // On a quiet machine the response takes 250 ms, which is printed. The test only asserts that no
+    // request waits until the timeout of slow clients.
     assert!(crowded.1 < Limits::default().header_timeout, "p99 {:?}", crowded.1);
 }
 
-/// The attackers: a third never speak, a third send a byte of a head each second, a third a byte of a body. Over TLS the second third sends
-/// its hello in such bytes, and the last has sent it and says nothing to what it is answered. Those that are thrown out come again.
+/// Attacks the server: a third of the connections send nothing, a third send a byte of a head each
+/// second, and a third a byte of a body. With TLS the second third sends its first handshake
+/// message byte by byte, and the last third does not respond to the server's. Connections that are
+/// closed are opened again.
 #[test]
 #[ignore = "a part of the test above, in a process of its own"]
 fn attack() {
@@ -210,7 +217,8 @@ fn attack() {
             let is_open = place.as_mut().is_some_and(|socket| {
                 let mut bytes = [0; 4096];
                 let is_there = match socket.read(&mut bytes) {
-                    // The server's part of a handshake; anything else that it says is a farewell.
+                    // The server has sent its handshake message. Any other bytes announce the end
+                    // of the connection.
                     Ok(n) => n > 0 && is_tls && at % 3 == 2,
                     Err(error) => error.kind() == ErrorKind::WouldBlock,
                 };

@@ -1,4 +1,5 @@
-//! The standard streams of a process when nobody reads them: this test program, started again.
+//! The standard streams of a process when nobody reads them. The test program starts itself again
+//! in a certain mode.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use rookery_server::output;
 use rookery_test_support::TEST_TIMEOUT;
 
-/// What the program is to do when it is started again.
+/// The variable with the mode in which the program was started again.
 const MODE: &str = "ROOKERY_OUTPUT_MODE";
 
 #[test]
@@ -33,16 +34,16 @@ fn does_what_it_was_started_again_for() {
     }
 }
 
-/// A pipe, and both its ends.
+/// Returns both ends of a new pipe.
 fn pipe() -> (File, OwnedFd) {
     let mut ends = [-1; 2];
-    // SAFETY: room for two descriptors.
+    // SAFETY: The array has room for two descriptors.
     assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
-    // SAFETY: just made, and owned by nobody else.
+    // SAFETY: The descriptors were just made, and are owned by nothing else.
     unsafe { (File::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) }
 }
 
-/// Runs this program in a mode, and returns how it ended.
+/// Runs this program in a mode, and returns its exit status.
 fn run(mode: &str, stderr: OwnedFd) -> ExitStatus {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["does_what_it_was_started_again_for", "--exact", "--nocapture"]);
@@ -61,13 +62,13 @@ fn run(mode: &str, stderr: OwnedFd) -> ExitStatus {
     }
 }
 
-/// A pipe that is full, so that whoever writes to it blocks.
+/// Returns a full pipe, so that writing to it blocks.
 fn full_pipe() -> (File, OwnedFd) {
     use std::os::fd::AsRawFd as _;
     let (reader, writer) = pipe();
     let mut file = File::from(writer);
     let set = |flags: libc::c_int| {
-        // SAFETY: flags of a descriptor that is open.
+        // SAFETY: The descriptor is open, and only its flags are changed.
         assert_eq!(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) }, 0);
     };
     set(libc::O_NONBLOCK);

@@ -1,4 +1,5 @@
-//! What static files allocate: nothing where the application answers, and nothing where the file is in memory.
+//! Requests for static files allocate nothing if the application responds, or if the file is in
+//! memory.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -44,7 +45,7 @@ fn requests_for_the_application_allocate_nothing() {
             ("/lib".into(), StaticPath { path: "/srv".into(), overrides: fallthrough }),
         ])
         .unwrap();
-    // The first look of a thread at a snapshot makes the thread's own slot for it.
+    // The first access of a thread to the map of static paths allocates the thread's own slot.
     decide("/");
     for target in targets {
         assert!(matches!(decide(target), (Route::Application, 0)), "{target}");
@@ -85,7 +86,7 @@ fn a_file_in_memory_allocates_nothing() {
         }
     };
     ask(&request(""), 1);
-    // By then it is old enough to be kept.
+    // The file is then old enough to be cached.
     std::thread::sleep(Duration::from_millis(2500));
     for more in
         ["", "Accept-Encoding: gzip\r\n", "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT\r\n"]
@@ -94,12 +95,12 @@ fn a_file_in_memory_allocates_nothing() {
         let before = allocator::process::allocations();
         ask(&request(more), 1000);
         let spent = allocator::process::allocations() - before;
-        // The device is asked about anew each minute, and a timer's wheel may grow.
+        // The server checks each minute whether the device is local, and a timer wheel may grow.
         assert!(spent <= 32, "{more:?}: {spent} allocations in 1,000");
     }
 }
 
-/// Reads a reply, whose length is told unless it is a 304.
+/// Reads a response, which has a Content-Length unless it is a 304.
 fn read_reply(socket: &mut TcpStream) {
     let mut buffer = [0; 16384];
     let mut got = 0;

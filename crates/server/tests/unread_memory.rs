@@ -1,4 +1,5 @@
-//! What peers that never read make the server hold: the budget counts every byte of it, and a WebSocket is read no further.
+//! The memory that clients which never read make the server hold. The budget counts all of it, and
+//! the server stops reading their WebSockets.
 
 mod application;
 
@@ -18,13 +19,14 @@ use self::application::{Application, NoWaker};
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// What is not counted because it is of a constant size: scratch buffers, buffers kept for reuse, tables and threads.
+/// The bytes that are not counted because their number is constant: scratch buffers, pooled
+/// buffers, tables and threads.
 const CONSTANT: usize = 6 << 20;
 
-/// The bytes of a large reply.
+/// The bytes of a large response.
 const LARGE: usize = 5_000_000;
 
-/// The allocator counts for all tests together: they come one after the other.
+/// The allocator counts for the whole process, so that the tests run one after the other.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Whether the application copies what it sends into the server, or lends its own memory.
@@ -34,12 +36,13 @@ enum Sends {
     Lends,
 }
 
-/// Memory that is lent until the server gives the token back, which is its address: it is freed then.
+/// Lends memory to the server. The token is the address of the memory, which is freed when the
+/// server returns the token.
 fn lend(link: &Link, bytes: Vec<u8>) -> Lease {
     let bytes: &'static mut [u8] = Box::leak(bytes.into_boxed_slice());
     let (len, start) = (bytes.len(), NonNull::from(&mut *bytes).cast::<u8>());
     LENT.lock().unwrap_or_else(PoisonError::into_inner).push((start.as_ptr() as usize, len));
-    // SAFETY: it is freed by `take_back` alone, which is given the token.
+    // SAFETY: Only `take_back` frees the memory, when it gets the token.
     unsafe { Lease::new(start, len, start.as_ptr() as u64, link.releases()) }
 }
 
@@ -52,7 +55,7 @@ fn take_back(link: &Link) {
     for token in tokens {
         let at = lent.iter().position(|(start, _)| *start as u64 == token).expect("it was lent");
         let (start, len) = lent.swap_remove(at);
-        // SAFETY: it was leaked with this length, and nobody has it any more.
+        // SAFETY: The memory was leaked with this length, and nothing refers to it any more.
         drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(start as *mut u8, len)) });
     }
 }
@@ -65,7 +68,7 @@ struct Echo {
 }
 
 impl Echo {
-    /// An application that sends each message back, and answers requests with a large reply.
+    /// Starts an application that echoes each message, and responds to requests with a large body.
     fn new(sends: Sends) -> Echo {
         let limits = Limits { max_client_memory: Some(2 << 30), ..Limits::default() };
         let server = Server::new(Config { limits, ..Config::default() }, Box::new(NoWaker));
@@ -101,7 +104,7 @@ impl Echo {
             }
         });
         let mut echo = Echo { _application: application, listener, server, before: 0 };
-        // What is made once is there.
+        // The first request makes the server allocate what it keeps for its whole life.
         drop(echo.ask(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
         echo.before = Echo::settled();
         echo
@@ -125,7 +128,7 @@ impl Echo {
         socket
     }
 
-    /// The bytes that live, once they no longer change.
+    /// Returns the bytes that are allocated, once their number no longer changes.
     fn settled() -> usize {
         let until = Instant::now() + TEST_TIMEOUT;
         let mut seen = (0, Instant::now());
@@ -144,7 +147,8 @@ impl Echo {
         Share::ALL.iter().map(|share| self.server.budget().used(*share)).sum()
     }
 
-    /// Asserts that all that is held is counted, with `uncounted` bytes that have a limit of their own.
+    /// Asserts that the budget counts all memory, except `uncounted` bytes, which have a limit of
+    /// their own.
     fn assert_counted(&self, what: &str, uncounted: usize) -> usize {
         let held = Echo::settled().saturating_sub(self.before);
         let used = self.used();
@@ -153,10 +157,10 @@ impl Echo {
     }
 }
 
-/// Has the client's system take less of what the client does not read.
+/// Makes the receive buffer of the client's socket small.
 fn take_little(socket: &TcpStream) {
     let small: libc::c_int = 64 << 10;
-    // SAFETY: an open socket and a valid option of the size said.
+    // SAFETY: The descriptor is an open socket, and the size is that of the option's value.
     unsafe {
         libc::setsockopt(
             std::os::fd::AsRawFd::as_raw_fd(socket),
@@ -168,7 +172,7 @@ fn take_little(socket: &TcpStream) {
     }
 }
 
-/// Sends `bytes` as far as they are taken: how many that is. Nothing is taken for a while behind them.
+/// Sends `bytes` until the server takes no more for a while. Returns how many were sent.
 fn send_while_taken(socket: &mut TcpStream, bytes: &[u8]) -> usize {
     socket.set_write_timeout(Some(Duration::from_millis(700))).unwrap();
     let mut sent = 0;
@@ -184,7 +188,7 @@ fn send_while_taken(socket: &mut TcpStream, bytes: &[u8]) -> usize {
     sent
 }
 
-/// A masked message; its mask is zero.
+/// Returns a masked message. Its mask is zero.
 fn message(len: usize) -> Vec<u8> {
     let mut frame = match u16::try_from(len) {
         Ok(len) => [&[0x82, 0xFE][..], &len.to_be_bytes()].concat(),
@@ -195,7 +199,7 @@ fn message(len: usize) -> Vec<u8> {
     frame
 }
 
-/// What a client that never reads would send.
+/// The bytes that a client which never reads would send.
 const ALL: usize = 96 << 20;
 
 const UPGRADE: &[u8] =
@@ -213,7 +217,7 @@ fn a_websocket_whose_peer_never_reads_is_counted_and_read_no_further() {
         let echo = Echo::new(sends);
         let mut socket = echo.ask(UPGRADE);
         let bytes = message(len).repeat(ALL / len);
-        // It is the client's, and made before.
+        // The buffer belongs to the client, and was allocated before.
         let held_by_client = bytes.capacity();
         let sent = send_while_taken(&mut socket, &bytes);
         let waiting = rookery_exchange::QueueLimits::default().ws_max_receive_queue_size;
@@ -221,7 +225,7 @@ fn a_websocket_whose_peer_never_reads_is_counted_and_read_no_further() {
         let held = echo.assert_counted(&format!("{sends:?} {len}"), waiting);
         assert!(sent < ALL / 2, "{sends:?} {len}: {sent} bytes were read");
         assert!(held < 40 << 20, "{sends:?} {len}: {held} bytes are held");
-        // Who reads again gets all of it, whatever it sends meanwhile.
+        // A client that reads again gets everything, whatever it sends meanwhile.
         let mut reads = socket.try_clone().unwrap();
         let reader = std::thread::spawn(move || {
             let (mut left, mut buffer) =
@@ -256,7 +260,7 @@ fn bodies_that_stop_half_way_are_counted_in_memory_and_in_files() {
             })
             .collect();
         let held = echo.assert_counted(&format!("bodies of {len}"), 0);
-        // A file holds what is large.
+        // Large bodies are spooled to a file.
         assert!(held < 10 * (2 << 20) + CONSTANT, "{held}");
         drop(sockets);
     }
@@ -269,7 +273,7 @@ fn replies_that_nobody_reads_are_counted_whether_they_are_copied_or_lent() {
         let echo = Echo::new(sends);
         let sockets: Vec<TcpStream> =
             (0..10).map(|_| echo.ask(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")).collect();
-        // An exchange that is kept for reuse may have held one.
+        // An exchange in the pool may hold one such body.
         let held = echo.assert_counted(&format!("{sends:?}"), 0);
         assert!(held > 5 * LARGE, "{held}: nothing is shown");
         drop(sockets);

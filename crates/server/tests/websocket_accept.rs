@@ -1,4 +1,5 @@
-//! What an application sends while it accepts a WebSocket arrives, in order, after the handshake.
+//! Messages that an application sends while it accepts a WebSocket arrive in order after the
+//! handshake.
 
 mod application;
 
@@ -21,7 +22,7 @@ fn a_greeting_sent_with_the_handshake_is_not_lost() {
         let Event::Request(mut exchange) = event else { return };
         let socket = exchange.id();
         exchange.begin_response(101);
-        // All before the I/O thread is woken: it finds them in one batch.
+        // All commands are sent before the I/O thread is woken, so that it finds them in one batch.
         link.send(Command::Respond(exchange));
         for text in ["first", "second"] {
             let payload = Payload::Pooled(text.as_bytes().to_vec());

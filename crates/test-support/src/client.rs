@@ -233,8 +233,9 @@ impl Client {
         self.read.drain(..len).collect()
     }
 
-    /// Returns true if the server has closed the connection, with a FIN or a reset.
-    pub fn is_closed(&mut self) -> bool {
+    /// Waits until the server closes the connection, with a FIN or a reset. Returns false if the server
+    /// sends something instead.
+    pub fn wait_for_close(&mut self) -> bool {
         assert!(self.read.is_empty(), "unread: {:?}", String::from_utf8_lossy(&self.read));
         !self.fill()
     }

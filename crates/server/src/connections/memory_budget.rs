@@ -9,7 +9,8 @@ use rookery_exchange::{Budget, Share};
 
 use crate::config::Limits;
 
-/// Makes the budget of a server, which is [`Limits::max_client_memory`] divided by [`Limits::shares`].
+/// Makes the budget of a server, which is [`Limits::max_client_memory`] divided by
+/// [`Limits::shares`].
 pub(crate) fn budget(limits: &Limits) -> Arc<Budget> {
     let shares = &limits.shares;
     let part = |percent| part(total(limits), percent);

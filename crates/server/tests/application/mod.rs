@@ -1,4 +1,4 @@
-//! An application in place of R's: it takes what the server has for it and does what the test says.
+//! An application in place of R. It takes the server's events and does what the test wants.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use rookery_exchange::{AppWaker, Event, Link};
 use rookery_server::Server;
 
-/// Of an application that looks by itself.
+/// The waker of an application that polls its queue.
 pub(crate) struct NoWaker;
 
 impl AppWaker for NoWaker {
@@ -22,7 +22,7 @@ pub(crate) struct Application {
 }
 
 impl Application {
-    /// Calls `handle` with each event of the server's.
+    /// Calls `handle` with each event of the server.
     pub(crate) fn start(
         server: &Server,
         mut handle: impl FnMut(&Link, Event) + Send + 'static,
@@ -47,7 +47,7 @@ impl Drop for Application {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         let ended = self.thread.take().map(JoinHandle::join);
-        // The test's own failure is the one to be seen.
+        // A failure of the test itself is more useful than that of the application's thread.
         if !std::thread::panicking() {
             ended.unwrap().unwrap();
         }

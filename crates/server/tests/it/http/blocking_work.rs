@@ -1,4 +1,4 @@
-//! What takes long happens on other threads than the one that serves everybody.
+//! Work that takes long is done on other threads than the I/O thread.
 
 use std::io::Read as _;
 
@@ -6,14 +6,15 @@ use rookery_server::Limits;
 
 use crate::support::{App, in_own_process};
 
-/// Processor time of this process's threads of a name, in ticks of the system's clock.
+/// Returns the processor time of this process's threads with a name, in clock ticks.
 fn ticks(name: &str) -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let stats =
         tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("stat")).ok());
     stats
         .filter_map(|stat| {
-            // `pid (name) state ...`: user and system time are the 12th and 13th after the name.
+            // The line has the form `pid (name) state ...`. The user time and the system time are
+            // the 12th and 13th field after the name.
             let (before, after) = stat.rsplit_once(") ")?;
             let fields: Vec<&str> = after.split(' ').collect();
             let time = |at: usize| fields[at].parse::<u64>().unwrap();
@@ -27,7 +28,7 @@ fn pages_are_compressed_on_another_thread_and_keep_their_length() {
     if !in_own_process!() {
         return;
     }
-    // Text that takes long: words in no order.
+    // Text that is slow to compress, because its words are random.
     let mut state = 1u32;
     let page: String = (0..12_000)
         .map(|_| {

@@ -1,4 +1,5 @@
-//! Clients that leave while the application works, and those that only say that they have said all.
+//! Clients that disconnect while the application works, and clients that only close their sending
+//! side.
 
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
@@ -14,10 +15,11 @@ use crate::support::{App, TEST_TIMEOUT, echo, hello, wait_until};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// An application that works until its client has gone, or it is told to answer.
+/// Starts an application that works until its client has disconnected, or until it is told to
+/// respond.
 fn worker(answers: &Arc<AtomicBool>) -> App {
     let answers = Arc::clone(answers);
-    // Probes come every second then.
+    // With this timeout the system sends keep-alive probes every second.
     let limits = Limits { idle_timeout: Duration::from_secs(8), ..Limits::default() };
     App::with(
         Config { limits, ..Config::default() },
@@ -41,9 +43,9 @@ fn until_idle(app: &App) {
 fn a_close_is_noticed_when_the_peers_system_has_forgotten_the_connection() {
     let app = worker(&Arc::default());
     let mut client = app.connect();
-    // A minute, unless a client asks for less.
+    // The system forgets the closed connection after a minute, unless a client sets a shorter time.
     let second: libc::c_int = 1;
-    // SAFETY: an open socket, and a value of the length said.
+    // SAFETY: The descriptor is an open socket, and the size is that of the option's value.
     let set = unsafe {
         let size = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap();
         let fd = client.socket.as_raw_fd();
@@ -52,7 +54,7 @@ fn a_close_is_noticed_when_the_peers_system_has_forgotten_the_connection() {
     assert_eq!(set, 0);
     client.send(REQUEST);
     app.await_event("request");
-    // An ordinary close: all that came has been read.
+    // The client has read everything, so that its close is a FIN and no reset.
     drop(client);
     until_idle(&app);
 }
@@ -65,11 +67,11 @@ fn a_client_that_half_closes_is_answered_however_long_it_takes() {
     client.send(REQUEST);
     client.socket.shutdown(Shutdown::Write).unwrap();
     app.await_event("request");
-    // Probes go by, and its system answers them.
+    // The system of the client responds to the keep-alive probes meanwhile.
     std::thread::sleep(Duration::from_secs(5));
     answers.store(true, Ordering::Relaxed);
     assert_eq!(client.response().unwrap().body, b"Hello, World!");
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
 }
 
 #[test]
@@ -79,7 +81,7 @@ fn on_a_unix_socket_a_close_is_told_from_a_half_close() {
     let answers = Arc::new(AtomicBool::new(false));
     let app = worker(&answers);
     let listener = app.server.listen_unix(&path, None, ListenerConfig::default()).unwrap();
-    // At once, and after a half-close.
+    // The client closes at once, or after a half-close.
     for half_closes in [false, true] {
         let mut client = UnixStream::connect(&path).unwrap();
         client.write_all(REQUEST).unwrap();

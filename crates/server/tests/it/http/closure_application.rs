@@ -1,4 +1,4 @@
-//! A server that answers on its I/O thread, by a closure.
+//! A server whose application is a closure that runs on the I/O thread.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use rookery_server::{Config, Limits, Listener, ListenerConfig, Server};
 
 use crate::support::{Client, masked_frame};
 
-/// The body that came, behind its path.
+/// Responds with the path and the body.
 fn echo(exchange: &mut Exchange) {
     let path = exchange.path().to_vec();
     let mut body = [path.as_slice(), &vec![0; exchange.body().len() as usize]].concat();
@@ -59,7 +59,7 @@ fn a_message_comes_back_as_it_was() {
     assert_eq!(client.frame(), Some((2, vec![0, 255])));
     client.send(masked_frame(0x88, &[0x03, 0xE8]));
     assert_eq!(client.frame(), Some((8, vec![0x03, 0xE8])));
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
 }
 
 #[test]

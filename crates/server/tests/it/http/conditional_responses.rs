@@ -1,4 +1,4 @@
-//! What is said of a representation: by HEAD, by a 304, and by a 412 where it is not the one that was meant.
+//! Headers of HEAD, 304 and 412 responses, compared with those of the 200.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use crate::support::http2::{Answer, Two, to};
 use crate::support::tls::{settings, site};
 use crate::support::{App, Client, Response, echo};
 
-/// Files at `/s`, and an application that answers with bodies of every size.
+/// A server with files at `/s`, and an application that responds with bodies of several sizes.
 struct Served {
     app: App,
     dir: tempfile::TempDir,
@@ -57,7 +57,7 @@ impl Served {
     }
 }
 
-/// Has a file have been changed an hour ago.
+/// Sets the modification time of a file to an hour ago.
 fn age(path: &std::path::Path) {
     let hour_ago = SystemTime::now() - Duration::from_secs(3600);
     File::options().write(true).open(path).unwrap().set_modified(hour_ago).unwrap();
@@ -68,7 +68,7 @@ fn ask(client: &mut Client, method: &str, path: &str, more: &str) -> Response {
     client.response_to(method).unwrap()
 }
 
-/// The headers but for those that are of the message.
+/// Returns the headers, except those that differ from message to message.
 fn of_reply(reply: &Response) -> BTreeMap<String, String> {
     let lines = reply.head.lines().skip(1).filter_map(|line| line.split_once(": "));
     lines
@@ -91,7 +91,8 @@ fn head_says_what_get_sends() {
         ["/s/raw.bin", "/s/empty.txt", "/s/none", "/10", "/3000", "/20000", "/300000"]
             .map(String::from),
     );
-    // Twice: the first time a file is read, the second time it is in memory; and each of the two comes first once.
+    // A file is read the first time, and comes from memory the second time. Each method comes first
+    // once.
     for order in [["HEAD", "GET"], ["GET", "HEAD"]] {
         for path in &paths {
             for encoding in ["", "Accept-Encoding: gzip\r\n"] {
@@ -113,7 +114,7 @@ fn head_says_what_get_sends() {
             }
         }
     }
-    // And that is something.
+    // The comparison would be useless without compression.
     let head = ask(&mut client, "HEAD", "/s/small.txt", "Accept-Encoding: gzip\r\n");
     assert_eq!(
         (head.header("content-encoding"), head.header("vary")),
@@ -203,7 +204,7 @@ fn a_download_of_another_version_fails_before_it_goes_on() {
                 }
             }
         }
-        // A new version comes between the two halves.
+        // The file changes between the two parts of the download.
         let file = served.dir.path().join(path.strip_prefix("/s/").unwrap());
         fs::write(&file, vec![b'z'; whole.body.len()]).unwrap();
         let rest = format!("Range: bytes=10-\r\nIf-Match: {tag}\r\n");
@@ -226,10 +227,10 @@ fn a_412_and_a_416_of_a_file_are_not_compressed_and_keep_its_strong_tag() {
         assert!(tag.starts_with('"'), "{tag}");
         for (status, name, value) in [(412, "if-match", "\"x\""), (416, "range", "bytes=9999999-")]
         {
-            // A range means nothing to HEAD (RFC 9110, 14.2).
+            // A range has no meaning for HEAD (RFC 9110, 14.2).
             let methods = if status == 412 { &["GET", "HEAD"][..] } else { &["GET"] };
             for method in methods {
-                // The second time the file may be in memory.
+                // The second response may come from memory.
                 for _ in 0..2 {
                     let lines = format!("{name}: {value}\r\nAccept-Encoding: gzip\r\n");
                     let reply = ask(&mut client, method, path, &lines);

@@ -1,4 +1,5 @@
-//! Edges of HTTP that a strict server and an honest client meet, over both versions.
+//! Edge cases of HTTP that a strict server and an ordinary client may meet, over HTTP/1.1 and
+//! HTTP/2.
 
 use std::time::Duration;
 
@@ -11,10 +12,11 @@ use crate::support::http2::{
 use crate::support::tls::app;
 use crate::support::{App, TEST_TIMEOUT, hello, in_own_process};
 
-/// Says how many header lines of each of these names the application has, and how many bytes of a body.
+/// Responds with the number of lines of certain headers that the application sees, and the size of
+/// the body.
 fn count(exchange: &mut Exchange) {
     let lines = |name: &[u8]| exchange.headers().filter(|header| header.name == name).count();
-    // Lines of one name are one to the application.
+    // The application sees lines with the same name as one header.
     let many =
         exchange.header(b"x-many").map_or(0, |value| value.split(|byte| *byte == b',').count());
     let text = format!(
@@ -75,14 +77,14 @@ fn trailers_with_pseudo_header_fields_are_malformed() {
             peer.send(frame(kind::DATA, 0, 1, b"Hello"));
             peer.send(frames);
             assert_eq!(peer.outcome(1), expected, "{how} {fields:?}");
-            // The connection goes on.
+            // The connection continues.
             peer.ask(3, GET);
             assert_eq!(peer.outcome(3), Heard::Status(200), "{how} {fields:?}");
             let served = 1 + usize::from(expected == Heard::Status(200));
             assert_eq!(app.requests() - before, served, "{how} {fields:?}");
         }
     }
-    // Over HTTP/1.1 a name with a colon is none.
+    // Over HTTP/1.1 a name with a colon is invalid.
     let mut client = app.secure();
     let before = app.requests();
     client.send("POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -105,7 +107,7 @@ fn a_head_within_its_limits_may_come_in_frames_of_a_byte() {
             let end = if pieces.peek().is_none() { END_HEADERS } else { 0 };
             all.extend(frame(kind::CONTINUATION, end, 1, piece));
         }
-        // In pieces that are no frames.
+        // The head is sent in parts that do not match the frames.
         for part in all.chunks(777) {
             peer.send(part);
         }
@@ -151,7 +153,8 @@ fn continuation_without_end_is_refused_whatever_its_frames_carry() {
             }
             peer.goodbye()
         });
-        // A pseudo-header field behind an ordinary one resets the stream, and what follows breaks the protocol.
+        // A pseudo-header field after an ordinary field resets the stream, and what follows
+        // violates the protocol.
         assert!(
             matches!(goodbye, Some(code::ENHANCE_YOUR_CALM | code::PROTOCOL_ERROR)),
             "{len} bytes: {goodbye:?}"
@@ -192,7 +195,7 @@ fn equal_lengths_are_one_over_http_1_and_refused_over_http_2() {
             assert_eq!(reply.body, b"lengths 1 many 0 body 4", "{lengths}");
             assert_eq!(client.get("/").status, 200, "the connection goes on");
         } else {
-            assert!(client.is_closed(), "{lengths}");
+            assert!(client.wait_for_close(), "{lengths}");
         }
     }
     let mut peer = Peer::new(&app);
@@ -217,10 +220,10 @@ fn half_a_head_behind_a_request_has_the_time_of_a_head() {
         client.send(format!("{first}GET /b HTTP/1.1\r\nHost: a\r\nX: "));
         assert_eq!(client.response().unwrap().status, 200);
         assert_eq!(client.response().unwrap().status, 408);
-        assert!(client.is_closed());
+        assert!(client.wait_for_close());
     }
     assert_eq!(app.requests(), 2);
-    // One that goes on in time is answered, and idleness has its own time.
+    // A head that arrives in time is answered, and the idle timeout is a separate one.
     let mut client = app.connect();
     client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\nHo");
     assert_eq!(client.response().unwrap().status, 200);

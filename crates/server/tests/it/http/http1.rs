@@ -1,4 +1,4 @@
-//! HTTP/1.1 as clients see it.
+//! HTTP/1.1 requests and responses, as clients see them.
 
 use std::net::Shutdown;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use rookery_server::Limits;
 
 use crate::support::{App, Client, hello};
 
-/// Answers with what it was asked: method, path, query, headers, and the body's length and place.
+/// Responds with the request: its method, path, query and headers, and the length and storage of
+/// its body.
 fn mirror(exchange: &mut Exchange) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let place = match exchange.body().source() {
@@ -73,7 +74,7 @@ fn a_request_split_at_every_byte_is_the_same_request() {
     for at in 1..request.len() {
         let mut client = app.connect();
         client.send(&request[..at]);
-        // Two segments: what was sent is on its way before the rest is.
+        // The pause makes the rest of the request arrive in another segment.
         std::thread::sleep(Duration::from_millis(1));
         client.send(&request[at..]);
         assert_eq!(body(&client.response().unwrap()), expected, "split at {at}");
@@ -90,7 +91,7 @@ fn a_complete_request_followed_by_a_fin_is_answered() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     client.socket.shutdown(Shutdown::Write).unwrap();
     assert_eq!(client.response().unwrap().body, b"Hello, World!");
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
 }
 
 #[test]
@@ -101,11 +102,12 @@ fn continue_is_said_when_the_body_is_wanted() {
     assert_eq!(client.response().unwrap().status, 100);
     client.send("abc");
     assert!(body(&client.response().unwrap()).starts_with("POST /  3 memory"));
-    // Too large by its own word: refused before a byte of it was sent.
+    // The announced length exceeds the limit, so that the request is rejected before its body was
+    // sent.
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\nExpect: 100-continue\r\n\r\n");
     let reply = client.response().unwrap();
     assert_eq!((reply.status, reply.header("connection")), (413, Some("close")));
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
 }
 
 #[test]
@@ -114,7 +116,7 @@ fn http_1_0_is_closed_unless_it_asks_to_be_kept() {
     let mut client = app.connect();
     client.send("GET / HTTP/1.0\r\n\r\n");
     assert_eq!(client.response().unwrap().body, b"Hello, World!");
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     let mut client = app.connect();
     for _ in 0..2 {
         client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
@@ -150,9 +152,10 @@ fn what_two_parsers_could_read_differently_is_refused_and_never_reaches_the_appl
         let reply = client.response().unwrap_or_else(|| panic!("{what}: no answer"));
         assert_eq!(reply.status, 400, "{what}: {reply:?}");
         assert_eq!(reply.header("connection"), Some("close"), "{what}");
-        assert!(client.is_closed(), "{what}");
+        assert!(client.wait_for_close(), "{what}");
     }
-    // What a body contains is never a second request: one answer each, and the end.
+    // A body is never read as another request. Each of these gets one response, and the connection
+    // ends.
     for request in [
         format!(
             "{head}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -254,7 +257,7 @@ fn the_application_decides_headers_and_the_server_framing() {
     assert_eq!(reply.header("x-custom"), Some("v"));
     let reply = client.get("/close");
     assert_eq!(reply.header("connection"), Some("close"));
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
 }
 
 #[test]

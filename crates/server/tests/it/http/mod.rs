@@ -1,4 +1,4 @@
-//! HTTP/1.1, and what is the same over both versions of HTTP.
+//! HTTP/1.1, and behaviour that is the same over HTTP/1.1 and HTTP/2.
 
 mod blocking_work;
 mod client_disconnects;

@@ -1,4 +1,4 @@
-//! Listeners whose connections begin with the header of the PROXY protocol.
+//! Listeners whose connections begin with a PROXY protocol header.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::support::{App, Client, TEST_TIMEOUT, echo, wait_until};
 
 const LINE: &str = "PROXY TCP4 192.0.2.7 198.51.100.1 12345 443\r\n";
 
-/// Says whose the request is, and how it came.
+/// Responds with the client's address, the local address and the scheme.
 fn whose(exchange: &mut Exchange) {
     let end =
         |end: Option<std::net::SocketAddr>| end.map_or_else(String::new, |end| end.to_string());
@@ -41,7 +41,7 @@ fn body(client: &mut Client) -> String {
     String::from_utf8(client.response().expect("a reply").body).unwrap()
 }
 
-/// A header of version 2 for a client 192.0.2.7:12345 of 198.51.100.1:443.
+/// Returns a version 2 header for the client 192.0.2.7:12345 of 198.51.100.1:443.
 fn binary(command: u8) -> Vec<u8> {
     let ends = [192, 0, 2, 7, 198, 51, 100, 1, 0x30, 0x39, 1, 0xBB];
     [&b"\r\n\r\n\0\r\nQUIT\n"[..], &[command, 0x11, 0, 12], &ends].concat()
@@ -52,7 +52,7 @@ fn a_proxy_names_the_client() {
     let app = app();
     let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     for header in [LINE.as_bytes().to_vec(), binary(0x21)] {
-        // With the request in the same segment, and cut in two anywhere.
+        // The header is sent with the request in the same segment, or is split at any byte.
         for at in 0..=header.len() {
             let mut client = app.connect();
             let all = [&header[..], get.as_bytes()].concat();
@@ -62,7 +62,7 @@ fn a_proxy_names_the_client() {
             }
             client.send(&all[at..]);
             assert_eq!(body(&mut client), "192.0.2.7:12345 198.51.100.1:443 false", "cut at {at}");
-            // It is said once.
+            // The header applies to all requests of the connection.
             client.send(get);
             assert_eq!(body(&mut client), "192.0.2.7:12345 198.51.100.1:443 false");
         }
@@ -97,7 +97,8 @@ fn the_header_comes_before_tls() {
 #[test]
 fn without_a_header_there_is_no_answer() {
     let app = app();
-    // None, wrong ones, a line that does not end in time, and more of version 2 than is taken.
+    // The header is missing, invalid, a line that does not end in time, or a longer header of
+    // version 2 than is accepted.
     let wrong = [
         b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
         b"PROXY TCP4 nobody\r\n".to_vec(),
@@ -109,7 +110,7 @@ fn without_a_header_there_is_no_answer() {
     for wrong in &wrong {
         let mut client = app.connect();
         client.send(wrong);
-        assert!(client.is_closed(), "{wrong:?}");
+        assert!(client.wait_for_close(), "{wrong:?}");
     }
     wait_until("it is reported", || {
         app.server.reports().count(Rejection::Proxy) == wrong.len() as u64
@@ -124,16 +125,16 @@ fn a_header_has_the_time_of_a_handshake_and_an_end_in_it_is_the_end() {
     let began = Instant::now();
     let mut slow = app.connect();
     slow.send(&LINE[..20]);
-    assert!(slow.is_closed());
+    assert!(slow.wait_for_close());
     assert!(began.elapsed() > Duration::from_millis(390));
     wait_until("it has gone", || app.listener().connections() == 0);
-    // Far longer than is waited for here.
+    // The timeout is far longer than the test waits.
     let limits = Limits { tls_handshake_timeout: 10 * TEST_TIMEOUT, ..Limits::default() };
     let app = app_with(limits, ListenerConfig::default());
     let mut gone = app.connect();
     gone.send(&LINE[..20]);
     gone.socket.shutdown(std::net::Shutdown::Write).unwrap();
-    assert!(gone.is_closed());
+    assert!(gone.wait_for_close());
     wait_until("it has gone", || app.listener().connections() == 0);
 }
 
@@ -151,10 +152,11 @@ fn only_proxies_that_are_named_may_send_one() {
     let refusing = of("192.0.2.1");
     let mut client = refusing.connect();
     client.send(LINE);
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     let taking = of("127.0.0.0/8");
     let mut client = taking.connect();
-    // Its word is taken for the scheme as well, though the client is another by then.
+    // The proxy's forwarding headers are trusted as well, although the connection now has the
+    // client's address.
     client.send(format!("{LINE}GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: https\r\n\r\n"));
     assert_eq!(body(&mut client), "192.0.2.7:12345 198.51.100.1:443 true");
 }

@@ -1,4 +1,4 @@
-//! Requests that wait within an application, which has not passed them on to anybody, and whose clients send a FIN.
+//! Requests that wait within the application, and whose clients send a FIN.
 
 use std::collections::VecDeque;
 use std::net::{Shutdown, SocketAddr};
@@ -13,13 +13,13 @@ use rookery_test_support::tls::client_config;
 use crate::support::tls::{settings, site};
 use crate::support::{Client, hello, wait_until};
 
-/// What an application and its test have in common.
+/// The state that an application and its test share.
 #[derive(Default)]
 struct Held {
     #[expect(clippy::vec_box, reason = "they go back as they came")]
     exchanges: Mutex<Vec<Box<Exchange>>>,
     waker: Mutex<Option<Arc<dyn IoWaker>>>,
-    /// Whether what comes waits.
+    /// Whether new requests wait.
     waits: AtomicBool,
     drops: AtomicBool,
     answers: AtomicBool,
@@ -37,7 +37,7 @@ impl Held {
     }
 }
 
-/// Holds all requests until it is told to answer.
+/// An application that keeps all requests until it is told to respond.
 struct Holding(Arc<Held>);
 
 impl Application for Holding {
@@ -132,7 +132,8 @@ impl Fixture {
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// A FIN of TCP alone, which a client that has died sends as well; and the end that TLS has of its own, with and without one of TCP.
+/// Returns the ways in which a client may end: by a TCP FIN only, which the system of a client that
+/// crashed sends as well, and by a TLS close notification with and without a FIN.
 fn ends() -> [fn(&mut Client); 3] {
     fn notify(client: &mut Client) {
         let tls = client.tls.as_mut().unwrap();
@@ -158,7 +159,7 @@ fn over_tls_as_well_who_waits_is_gone_and_who_is_served_is_answered() {
         client.send(REQUEST);
         dropping.held.until_it_has(at + 1);
         end(&mut client);
-        assert!(client.is_closed(), "{at}");
+        assert!(client.wait_for_close(), "{at}");
         wait_until("it is told", || dropping.held.left.load(Ordering::Relaxed) == at + 1);
         let held = dropping.held.exchanges.lock().unwrap();
         assert!(
@@ -174,7 +175,7 @@ fn over_tls_as_well_who_waits_is_gone_and_who_is_served_is_answered() {
             client.send(REQUEST);
             keeping.held.until_it_has(1);
             end(&mut client);
-            // Some looks go by.
+            // The server checks the connection several times meanwhile.
             std::thread::sleep(Duration::from_millis(1500));
             keeping.held.answer();
             assert_eq!(client.response().unwrap().body, b"Hello, World!", "{waits} {drops}");

@@ -1,4 +1,5 @@
-//! Heads that are refused, and headers whose reading decides who answers.
+//! Heads that are rejected, and headers that decide whether a static file or the application
+//! responds.
 
 use rookery_exchange::Exchange;
 use rookery_server::static_files::{
@@ -21,7 +22,7 @@ fn a_host_that_is_none_is_refused() {
         client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         let reply = client.response().expect("an answer");
         assert_eq!((reply.status, reply.header("connection")), (400, Some("close")), "{host:?}");
-        assert!(client.is_closed(), "{host:?}");
+        assert!(client.wait_for_close(), "{host:?}");
     }
     assert_eq!(app.requests(), 0);
     #[rustfmt::skip]
@@ -59,7 +60,7 @@ fn a_target_of_an_authority_alone_is_refused() {
     }
 }
 
-/// What the application sees of a request: its path and its Host.
+/// Responds with the path and the Host that the application sees.
 fn path_and_hosts(exchange: &mut Exchange) {
     let mut seen = exchange.path().to_vec();
     for header in exchange.headers().filter(|header| header.name == b"host") {
@@ -88,7 +89,8 @@ fn the_host_of_an_absolute_target_is_the_host() {
         client.send(format!("{line}\r\n{host}\r\n"));
         assert_eq!(String::from_utf8(client.response().unwrap().body).unwrap(), seen, "{line}");
     }
-    // The target does not excuse a Host that RFC 9112 asks for, and its authority must be a host as well.
+    // A request with an absolute target still needs the Host header that RFC 9112 requires, and the
+    // authority must be a host as well.
     for (target, host) in [
         ("http://a/", ""),
         ("http://a/", "Host: a\r\nHost: a\r\n"),
@@ -107,7 +109,7 @@ fn the_host_of_an_absolute_target_is_the_host() {
             (400, Some("close")),
             "{target} {host:?}"
         );
-        assert!(client.is_closed(), "{target} {host:?}");
+        assert!(client.wait_for_close(), "{target} {host:?}");
     }
 }
 
@@ -141,7 +143,8 @@ fn a_static_files_rule_sees_the_host_of_an_absolute_target() {
 fn transfer_codings_other_than_chunked_once_are_refused() {
     let app = App::new(Limits::default(), hello);
     for (lines, status) in [
-        // Of RFC 9112: 501 is 6.1 (a coding that is not understood), the rest 6.1 (twice), 6.3 (not last), 7.1 (parameters).
+        // The sections of RFC 9112 are 6.1 for 501 (a coding that is not understood), 6.1 (chunked
+        // twice), 6.3 (chunked not last) and 7.1 (parameters).
         (&["chunked"][..], 200),
         (&["Chunked"], 200),
         (&[" , chunked"], 200),
@@ -178,7 +181,7 @@ fn transfer_codings_other_than_chunked_once_are_refused() {
             assert_eq!(app.requests() - before, usize::from(status == 200), "{lines:?} {also}");
             if status != 200 {
                 assert_eq!(reply.header("connection"), Some("close"), "{lines:?}");
-                assert!(client.is_closed(), "{lines:?}");
+                assert!(client.wait_for_close(), "{lines:?}");
             }
         }
     }
@@ -210,7 +213,7 @@ fn only_a_websocket_bypasses_static_files() {
         assert_eq!(client.response().unwrap().body, b"from the file", "{upgrade}");
     }
     assert_eq!(app.requests(), 0);
-    // What opens a WebSocket is the application's.
+    // Requests that open a WebSocket go to the application.
     assert_eq!(client.upgrade("/ws").status, 101);
 }
 
@@ -242,6 +245,7 @@ fn head_tells_a_length_only_where_there_is_one() {
         assert_eq!(head.header("content-length"), Some(&*get.body.len().to_string()));
         assert_eq!(head.header("content-encoding"), get.header("content-encoding"));
     }
-    // GET without a body tells that it is empty: a client that keeps the connection would wait for it.
+    // A response to GET without a body needs a Content-Length of 0, because a client that keeps the
+    // connection would wait for the body.
     assert_eq!(client.get("/none").header("content-length"), Some("0"));
 }

@@ -1,4 +1,4 @@
-//! The folder of spooled bodies: small, missing, and what is said of it.
+//! The folder of spooled bodies: too small, missing, and the log lines about it.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::support::{App, echo, hello, wait_until};
 
 const MIB: usize = 1 << 20;
 
-/// A server whose bodies of more than 1,000 bytes go to `folder`.
+/// Starts a server that spools bodies of more than 1,000 bytes to `folder`.
 fn app_spooling_to(folder: &Path, notice: fn(&str)) -> App {
     let limits = Limits { body_buffer_size: 1000, ..Limits::default() };
     let site = ListenerConfig {
@@ -23,7 +23,8 @@ fn app_spooling_to(folder: &Path, notice: fn(&str)) -> App {
 fn upload(app: &App, len: usize) -> u16 {
     let mut client = app.connect();
     client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n"));
-    // Refused in the middle, writing may fail; the answer is there all the same.
+    // Writing may fail if the server rejects the body before its end. The response can be read
+    // nevertheless.
     let _ = std::io::Write::write_all(&mut client.socket, &vec![b'a'; len]);
     client.response().unwrap().status
 }
@@ -61,7 +62,7 @@ fn a_small_tmpfs_takes_uploads_up_to_a_tenth_of_it() {
     let app = app_spooling_to(disk.0.path(), |line| SAID.lock().unwrap().push(line.to_owned()));
     assert_eq!(upload(&app, 8 * MIB), 200);
     assert!(SAID.lock().unwrap().is_empty());
-    // 14.4 MiB may be taken.
+    // The reserve is a tenth, so that 14.4 MiB can be used.
     assert_eq!(upload(&app, 15 * MIB), 507);
     assert_eq!(app.server.reports().count(Rejection::DiskFull), 1);
     let said = SAID.lock().unwrap().clone();
@@ -70,7 +71,7 @@ fn a_small_tmpfs_takes_uploads_up_to_a_tenth_of_it() {
         said[0].contains(disk.0.path().to_str().unwrap()) && said[0].contains("must stay free"),
         "{said:?}"
     );
-    // What was refused is given back, once a thread has closed its file.
+    // The space of the rejected body is free once a thread has closed its file.
     wait_until("room again", || upload(&app, 8 * MIB) == 200);
 }
 

@@ -1,4 +1,4 @@
-//! Static files over real connections: whoever reads them, what the client gets is the same.
+//! Static files over real connections. Clients get the same bytes whichever thread reads the file.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -13,7 +13,7 @@ use rookery_server::{Config, Limits, ListenerConfig};
 
 use crate::support::{App, Client, Response, echo, hello, in_own_process, wait_until};
 
-/// A folder that is served at `/s`, and at `/f` with misses for the application.
+/// A folder that is served at `/s`, and at `/f` with `fallthrough`.
 struct Folder {
     app: App,
     dir: tempfile::TempDir,
@@ -47,7 +47,7 @@ impl Folder {
         fs::write(self.path(name), bytes).unwrap();
     }
 
-    /// A file that nothing has happened to for an hour, as far as its time of modification says.
+    /// Writes a file with a modification time an hour ago.
     fn write_old(&self, name: &str, bytes: &[u8]) {
         self.write(name, bytes);
         let old = SystemTime::now() - Duration::from_secs(3600);
@@ -55,12 +55,12 @@ impl Folder {
     }
 }
 
-/// Waits until what has been written is kept when it is asked for.
+/// Waits until the files that were written are old enough to be cached when they are requested.
 fn settle() {
     std::thread::sleep(Duration::from_millis(2500));
 }
 
-/// Bytes in no order, the same each time.
+/// Returns pseudo-random bytes, which are always the same.
 fn bytes(len: usize) -> Vec<u8> {
     let mut state = 1u32;
     (0..len)
@@ -79,7 +79,7 @@ fn ask(client: &mut Client, method: &str, target: &str, more: &str) -> Response 
     reply
 }
 
-/// What may be asked of a file; the last is no file.
+/// Requests for files. The last one is for a file that does not exist.
 const REQUESTS: [(&str, &str, &str); 14] = [
     ("GET", "/s/page.html", ""),
     ("GET", "/s/page.html", "Accept-Encoding: gzip\r\n"),
@@ -97,7 +97,8 @@ const REQUESTS: [(&str, &str, &str); 14] = [
     ("GET", "/s/missing", ""),
 ];
 
-/// What each of the requests is answered the first time, and then from what is at hand.
+/// Returns the responses to each of the requests: the first one, and those after the file may have
+/// been cached.
 fn answers(folder: &Folder) -> Vec<[Response; 4]> {
     let mut page = b"<p>".to_vec();
     page.extend(bytes(20_000).into_iter().map(|byte| b'a' + byte % 7));
@@ -162,7 +163,7 @@ fn a_kernel_without_these_calls_gives_the_same_answers() {
     }
     let folder = Folder::new();
     let before = answers(&folder);
-    // The last one forbids what the others are tried with.
+    // The last combination forbids the call by which the others are tested.
     for call in
         [libc::SYS_preadv2, libc::SYS_sendfile, CACHESTAT, libc::SYS_statx, libc::SYS_openat2]
     {
@@ -171,7 +172,7 @@ fn a_kernel_without_these_calls_gives_the_same_answers() {
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 forbid(call);
-                // Another server, none of whose files is kept.
+                // A new server has no cached files.
                 let app = App::with(
                     Config::default(),
                     ListenerConfig { files, ..ListenerConfig::default() },
@@ -202,12 +203,14 @@ fn files_of(folder: &Folder) -> StaticFiles {
 
 const CACHESTAT: libc::c_long = 451;
 
-/// Makes a system call fail in this thread and those it starts, as in a sandbox that does not know it.
+/// Makes a system call fail in this thread and in threads that it starts, as in a sandbox that does
+/// not know the call.
 fn forbid(call: libc::c_long) {
     const RETURN_ENOSYS: u32 = 0x0005_0000 | libc::ENOSYS as u32;
     const ALLOW: u32 = 0x7FFF_0000;
     let step = |code: u32, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf, k };
-    // If the number of the call is another one, the next step is left out.
+    // The filter compares the number of the call, and skips the next instruction if it is another
+    // one.
     let mut program = [
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
         step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, u32::try_from(call).unwrap()),
@@ -215,13 +218,13 @@ fn forbid(call: libc::c_long) {
         step(libc::BPF_RET | libc::BPF_K, 0, ALLOW),
     ];
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: no pointer but that of the filter, which the kernel copies.
+    // SAFETY: The only pointer is that of the filter, which the kernel copies.
     let done = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) == 0
     };
     assert!(done, "{}", std::io::Error::last_os_error());
-    // SAFETY: nothing that could be read or written to is passed.
+    // SAFETY: The arguments are invalid, so that nothing is read or written.
     let told = unsafe { libc::syscall(call, -1, 0, 0, 0, 0) };
     assert_eq!((told, std::io::Error::last_os_error().raw_os_error()), (-1, Some(libc::ENOSYS)));
 }
@@ -270,7 +273,8 @@ fn a_large_file_arrives_byte_by_byte_and_with_what_is_asked_for_behind_it() {
     folder.write("small.txt", b"small");
     let mut client = folder.app.connect();
     for _ in 0..3 {
-        // At once, so that several files are queued for one connection, with heads between them.
+        // The requests are sent at once, so that several files are queued for one connection, with
+        // heads between them.
         let get =
             |target: &str, more: &str| format!("GET {target} HTTP/1.1\r\nHost: a\r\n{more}\r\n");
         client.send(
@@ -309,10 +313,11 @@ fn a_file_that_an_application_sends_arrives_as_it_is() {
     }
 }
 
-/// Bytes that the sockets between a server and a client that does not read hold, and more.
+/// A size that exceeds what the sockets buffer if the client does not read.
 const UNREAD: usize = 24 << 20;
 
-/// What a client gets that reads only after `change` was made to the file that it is being sent.
+/// Returns what a client receives that reads only after `change` was made to the file, and the
+/// original content.
 fn changed_while_sent(change: impl FnOnce(&Folder)) -> (Vec<u8>, Vec<u8>) {
     let folder = Folder::new();
     let content = bytes(UNREAD);
@@ -359,7 +364,8 @@ fn the_log_counts_the_bytes_of_large_files() {
     ask(&mut client, "GET", "/s/large.bin", "");
     ask(&mut client, "HEAD", "/s/large.bin", "");
     ask(&mut client, "GET", "/s/large.bin", "Range: bytes=5-3000004\r\n");
-    // And one that leaves in the middle of it: what its socket and ours have taken counts, and no more.
+    // The client disconnects in the middle of the file. The log counts only what both sockets have
+    // taken.
     folder.write("unread.bin", &bytes(UNREAD));
     client.send("GET /s/unread.bin HTTP/1.1\r\nHost: a\r\n\r\n");
     while client.read.len() < 1 << 16 {
@@ -392,7 +398,7 @@ fn a_client_that_does_not_read_a_large_file_is_given_up() {
     );
     let mut slow = app.connect();
     slow.send("GET /s/a.bin HTTP/1.1\r\nHost: a\r\n\r\n");
-    // Others are served meanwhile.
+    // Other clients are served meanwhile.
     let mut other = app.connect();
     assert_eq!(other.get("/").body, b"Hello, World!");
     wait_until("both have been given up", || app.listener().connections() == 0);

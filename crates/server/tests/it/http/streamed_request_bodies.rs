@@ -1,4 +1,4 @@
-//! Bodies of requests that go to the application in pieces.
+//! Request bodies that the application receives in chunks.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -12,32 +12,32 @@ use rookery_server::{Config, Limits, ListenerConfig};
 
 use crate::support::{App, Client, TEST_TIMEOUT, wait_until};
 
-/// What the application has of a body.
+/// What the application has received of a body.
 #[derive(Default)]
 struct Received {
     exchange: Option<Box<Exchange>>,
     bytes: Vec<u8>,
 }
 
-/// How an application deals with bodies.
+/// The behaviour of an application that receives bodies.
 #[derive(Default)]
 pub(crate) struct Rules {
-    /// Whether it deals with no piece for now.
+    /// Whether the application consumes no chunks for now.
     pub(crate) holds: AtomicBool,
-    /// What waits for that.
+    /// The chunks that were not consumed for that reason.
     held: Mutex<Vec<(ExchangeId, usize)>>,
-    /// Bytes of a body from which on it is refused with 413.
+    /// The size from which on a body is rejected with 413.
     most: usize,
 }
 
 impl Rules {
-    /// The chunks that wait: the request of each and its length.
+    /// The chunks that were not consumed, with their request and length.
     pub(crate) fn held(&self) -> std::sync::MutexGuard<'_, Vec<(ExchangeId, usize)>> {
         self.held.lock().unwrap()
     }
 }
 
-/// Answers with how many bytes came, and their sum.
+/// Starts an application that responds with the number of chunks and the sum of their bytes.
 fn receiving(limits: Limits, rules: &Arc<Rules>) -> App {
     receiving_at(limits, rules, ListenerConfig::default())
 }
@@ -142,7 +142,8 @@ fn no_more_is_read_ahead_than_256_kib() {
     let sends = std::thread::spawn(move || writer.write_all(&body).unwrap());
     let waiting = || rules.held.lock().unwrap().iter().map(|(_, len)| len).sum::<usize>();
     wait_until("it has read ahead", || waiting() >= 256 << 10);
-    // Longer than a client may stand still: it is the application that does.
+    // The pause exceeds the client's idle timeout, which does not apply, because the server waits
+    // for the application.
     std::thread::sleep(Duration::from_secs(5));
     assert!(waiting() < (256 << 10) + (512 << 10), "{}", waiting());
     assert!(app.server.budget().used(Share::Requests) >= 256 << 10);

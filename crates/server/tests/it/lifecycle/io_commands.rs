@@ -1,4 +1,4 @@
-//! Orders to the I/O thread from other threads, however it ends.
+//! Commands to the I/O thread from other threads, whichever way the thread ends.
 
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -7,7 +7,8 @@ use rookery_server::{Config, Limits, ListenerConfig, Server};
 
 use crate::support::{TEST_TIMEOUT, hello};
 
-/// Runs servers whose pulses are taken by several threads while they end by `end`, and waits for all of these threads.
+/// Runs servers while several threads send commands to each, ends them by `end`, and waits for all
+/// of these threads.
 fn while_asked(rounds: usize, end: impl Fn(Server)) {
     const ASKING: usize = 4;
     for _ in 0..rounds {
@@ -18,7 +19,8 @@ fn while_asked(rounds: usize, end: impl Fn(Server)) {
         let (told, tells) = channel();
         for _ in 0..ASKING {
             let (pulse, told) = (listener.liveness_probe(), told.clone());
-            // Not joined: one that waits for ever is what is to be seen.
+            // The threads are not joined, because a thread that waits forever is the failure that
+            // the test looks for.
             std::thread::spawn(move || {
                 while pulse.connections().is_some() {}
                 let _ = told.send(());

@@ -1,4 +1,4 @@
-//! Starting, stopping, and what listeners are.
+//! Starting and stopping listeners, and the kinds of listeners.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -22,8 +22,8 @@ fn threads() -> usize {
         .count()
 }
 
-/// The number of this server's threads, once it is `wanted` or a minute has passed: the kernel lists a thread for a moment after
-/// it was joined, longer when the machine is busy.
+/// Returns the number of this server's threads, once it is `wanted` or a minute has passed. The
+/// kernel lists a thread for a moment after it was joined, and for longer on a busy machine.
 fn threads_settle_at(wanted: usize) -> usize {
     let deadline = Instant::now() + TEST_TIMEOUT;
     while threads() != wanted && Instant::now() < deadline {
@@ -41,16 +41,16 @@ fn stopping_frees_the_port_and_ends_what_is_idle() {
     socket.upgrade("/ws");
     let began = Instant::now();
     let stopping = std::thread::spawn(move || {
-        // The peer answers the close, as browsers do.
+        // The client replies to the close frame, as browsers do.
         let close = socket.frame().unwrap();
         socket.send(masked_frame(0x88, &close.1));
-        assert!(socket.is_closed());
+        assert!(socket.wait_for_close());
         close
     });
     app.stop();
     assert!(began.elapsed() < TEST_TIMEOUT);
     assert_eq!(stopping.join().unwrap(), (8, 1001u16.to_be_bytes().to_vec()));
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     std::net::TcpListener::bind(app.address).unwrap();
     app.await_event("closed 1001");
 }
@@ -65,8 +65,9 @@ fn a_reply_on_its_way_is_finished_before_the_end() {
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     app.await_event("request");
-    let reader =
-        std::thread::spawn(move || (client.response().unwrap().body.len(), client.is_closed()));
+    let reader = std::thread::spawn(move || {
+        (client.response().unwrap().body.len(), client.wait_for_close())
+    });
     std::thread::sleep(Duration::from_millis(20));
     app.stop();
     assert_eq!(reader.join().unwrap(), (3_000_000, true));
@@ -92,7 +93,7 @@ fn a_request_that_the_application_has_is_answered_after_the_stop() {
     goes.store(true, Ordering::Relaxed);
     let reply = client.response().unwrap();
     assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
 }
 
 #[test]
@@ -112,7 +113,7 @@ fn draining_refuses_the_new_and_finishes_the_old() {
     assert!(std::net::TcpStream::connect(app.address).is_err());
     goes.store(true, Ordering::Relaxed);
     assert_eq!(client.response().unwrap().header("connection"), Some("close"));
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     let until = Instant::now() + TEST_TIMEOUT;
     while app.listener().connections() > 0 {
         assert!(Instant::now() < until);
@@ -136,7 +137,7 @@ fn a_busy_port_says_what_to_do() {
 fn a_unix_socket_is_served_replaced_when_stale_and_removed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    // A socket file that nobody listens on any more.
+    // The socket file has no listener any more.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let app = App::new(Limits::default(), hello);
     let listener = app.server.listen_unix(&path, Some(0o077), ListenerConfig::default()).unwrap();
@@ -148,11 +149,11 @@ fn a_unix_socket_is_served_replaced_when_stale_and_removed() {
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with("\r\n\r\nHello, World!"), "{answer}");
-    // One that is listened on is not taken away.
+    // A socket file with a listener is not replaced.
     assert!(app.server.listen_unix(&path, None, ListenerConfig::default()).is_err());
     listener.stop();
     assert!(!path.exists());
-    // A file that is no socket is not touched.
+    // A file that is no socket is not replaced.
     std::fs::write(&path, "mine").unwrap();
     assert!(app.server.listen_unix(&path, None, ListenerConfig::default()).is_err());
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
@@ -176,7 +177,7 @@ fn ipv6_is_served() {
 
 #[test]
 fn a_hundred_starts_and_stops_leave_no_thread() {
-    // In a process of its own: other tests run servers of theirs at the same time.
+    // The test runs in its own process because other tests run servers at the same time.
     if !in_own_process!() {
         return;
     }
@@ -197,18 +198,18 @@ fn a_hundred_starts_and_stops_leave_no_thread() {
 
 #[test]
 fn running_out_of_descriptors_does_not_spin() {
-    // In a process of its own, whose limit is lowered.
+    // The test runs in its own process because it lowers a limit.
     if !in_own_process!() {
         return;
     }
     let app = App::new(Limits::default(), hello);
     let mut seated = app.connect();
     assert_eq!(seated.get("/").status, 200);
-    // The connections below come from this process as well; the server is left none.
+    // The clients are in this process as well, so that the server has no descriptors left.
     let mut clients: Vec<std::net::TcpStream> = Vec::new();
     let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
     let limit = libc::rlimit { rlim_cur: open + 20, rlim_max: open + 20 };
-    // SAFETY: a valid limit.
+    // SAFETY: The pointer is that of a valid limit.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
     while let Ok(client) = std::net::TcpStream::connect(app.address) {
         clients.push(client);
@@ -217,16 +218,17 @@ fn running_out_of_descriptors_does_not_spin() {
     let before = cpu_ticks();
     std::thread::sleep(Duration::from_secs(1));
     let spent = cpu_ticks() - before;
-    // A spinning thread would spend about 100 ticks of 10 ms.
+    // A thread that spins would use about 100 ticks of 10 ms.
     assert!(spent < 50, "{spent} ticks of processor time while out of descriptors");
     assert_eq!(seated.get("/").status, 200);
     clients.clear();
     assert_eq!(app.connect().get("/").status, 200);
 }
 
-/// Processor time of this process, in hundredths of a second. Without a descriptor: there is none left.
+/// Returns the processor time of this process in hundredths of a second. No descriptor is left to
+/// read it from a file.
 fn cpu_ticks() -> i64 {
-    // SAFETY: a usage of zeros is one, and getrusage fills it.
+    // SAFETY: A struct of zeros is valid, and getrusage fills it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
@@ -243,7 +245,7 @@ fn accepted_sockets_lie_above_those_select_can_look_at() {
     assert_eq!(client.get("/").status, 200);
     let port = client.socket.local_addr().unwrap().port();
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a valid limit to write to.
+    // SAFETY: The pointer is that of a limit, which may be written.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
     if limit.rlim_cur <= 1024 {
         return;
@@ -255,9 +257,10 @@ fn accepted_sockets_lie_above_those_select_can_look_at() {
     assert!(served.is_some_and(|fd| fd >= 1024), "{served:?}");
 }
 
-/// The port of the peer of a TCP socket.
+/// Returns the peer's port of a TCP socket.
 fn peer_port(fd: i32) -> Option<u16> {
-    // SAFETY: an address of zeros is one, and getpeername fails on what is no socket.
+    // SAFETY: An address of zeros is valid, and getpeername fails for a descriptor that is no
+    // socket.
     unsafe {
         let mut address: libc::sockaddr_in = std::mem::zeroed();
         let mut len = libc::socklen_t::try_from(size_of::<libc::sockaddr_in>()).unwrap();

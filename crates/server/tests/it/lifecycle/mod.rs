@@ -1,4 +1,4 @@
-//! Starting and stopping servers and listeners.
+//! The start and the end of servers, listeners and their threads.
 
 mod io_commands;
 mod listeners;

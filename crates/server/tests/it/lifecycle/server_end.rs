@@ -1,4 +1,5 @@
-//! The ends of servers and of their thread, foreseen and not.
+//! The ends of servers and of their I/O thread: by a stop, by a panic, and if the thread cannot be
+//! started.
 
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,7 +15,8 @@ use rookery_server::{Config, Limits, ListenError, ListenerConfig, Server};
 use crate::application::NoWaker;
 use crate::support::{App, Client, TEST_TIMEOUT, hello, in_own_process, wait_until};
 
-/// Is called on the I/O thread, a millisecond after a request found the application busy.
+/// A waker that is called on the I/O thread, a millisecond after a request has found the
+/// application busy.
 struct OnIoThread(Box<dyn Fn() + Send + Sync>);
 
 impl AppWaker for OnIoThread {
@@ -25,14 +27,14 @@ impl AppWaker for OnIoThread {
 
 fn limit() -> libc::rlimit {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a valid limit to write to.
+    // SAFETY: The pointer is that of a limit, which may be written.
     assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) }, 0);
     limit
 }
 
 fn set_limit(soft: u64, hard: u64) {
     let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
-    // SAFETY: a valid limit.
+    // SAFETY: The pointer is that of a valid limit.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
 }
 
@@ -47,7 +49,7 @@ fn a_dropped_server_closes_what_the_application_owes() {
         wait_until("the request", || !server.link().is_empty());
         let kept = keeps_listener.then_some(listener);
         drop(server);
-        assert!(client.is_closed(), "keeps its listener: {keeps_listener}");
+        assert!(client.wait_for_close(), "keeps its listener: {keeps_listener}");
         drop(kept);
     }
 }
@@ -72,7 +74,8 @@ fn stopping_does_not_wait_for_who_was_refused_and_does_not_read() {
         }),
     );
     let mut client = app.connect();
-    // Refused by its head: the body is not read, and the client does not read the answer.
+    // The request is rejected by its head. The server does not read the body, and the client does
+    // not read the response.
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n");
     client.socket.read_exact(&mut [0; 12]).unwrap();
     let began = Instant::now();
@@ -82,7 +85,7 @@ fn stopping_does_not_wait_for_who_was_refused_and_does_not_read() {
 
 #[test]
 fn a_connection_that_gave_its_buffers_up_is_served_again_and_ends_when_it_is_told() {
-    // Ticks of 10 ms, of which two are enough.
+    // A tick lasts 10 ms, and two ticks are enough.
     let limits = Limits { ws_close_timeout: Duration::from_millis(40), ..Limits::default() };
     let mut app = App::new(limits, hello);
     let (mut one, mut other) = (app.connect(), app.connect());
@@ -92,7 +95,7 @@ fn a_connection_that_gave_its_buffers_up_is_served_again_and_ends_when_it_is_tol
         }
         std::thread::sleep(Duration::from_millis(pause));
     }
-    // In pieces, with the next behind it.
+    // The request arrives in two parts, and another request follows.
     one.send("GET /a HT");
     std::thread::sleep(Duration::from_millis(100));
     one.send("TP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -100,7 +103,7 @@ fn a_connection_that_gave_its_buffers_up_is_served_again_and_ends_when_it_is_tol
     drop(other);
     std::thread::sleep(Duration::from_millis(100));
     app.stop();
-    assert!(one.is_closed());
+    assert!(one.wait_for_close());
 }
 
 #[test]
@@ -121,7 +124,7 @@ fn connections_are_counted_when_they_are_accepted() {
     let mut first = Client::connect(address);
     first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     wait_until("the I/O thread is held", || waits.load(Ordering::Relaxed));
-    // They wait to be accepted, all of them.
+    // All clients wait to be accepted.
     let mut clients: Vec<Client> = (0..60).map(|_| Client::connect(address)).collect();
     goes.store(true, Ordering::Relaxed);
     for client in &clients {
@@ -153,7 +156,7 @@ fn a_thread_that_cannot_start_is_an_error() {
         let result = server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default());
         drop(taken);
         match result {
-            // The socket could be bound; the rest of what a thread needs could not be had.
+            // The socket could be bound, but another resource of the thread was not available.
             Err(error @ ListenError::Thread(_)) => heard = error.to_string(),
             Err(_) => assert!(left < 2, "with {left} descriptors left"),
             Ok(listener) => {
@@ -198,9 +201,10 @@ fn a_thread_that_dies_is_told_to_the_application_and_closes_its_sockets() {
     breaks.store(true, Ordering::Relaxed);
     let mut client = Client::connect(address);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    // Nobody takes the request: the application's waker is called, on the I/O thread.
+    // The application does not take the request, so that the application's waker is called on the
+    // I/O thread.
     wait_until("the failure", || link.has_failed());
-    assert!(socket.is_closed() && client.is_closed());
+    assert!(socket.wait_for_close() && client.wait_for_close());
     let began = Instant::now();
     let mut closed = Vec::new();
     while let Some(event) = link.next() {
@@ -243,7 +247,7 @@ fn the_limit_on_descriptors_is_raised_as_far_as_the_connections_need() {
     };
     assert_eq!(server(100), (1024 + 256 + 200).min(hard));
     assert_eq!(server(1000), (1024 + 256 + 2000).min(hard));
-    // Never lowered, and no further than it may be.
+    // The limit is never lowered, and is raised up to the hard limit.
     assert_eq!(server(10), (1024 + 256 + 2000).min(hard));
     assert_eq!(server(usize::MAX), hard);
 }
@@ -273,7 +277,7 @@ fn a_unix_socket_never_has_wider_permissions_than_asked() {
     }
     is_over.store(true, Ordering::Relaxed);
     assert_eq!(watch.join().unwrap() & 0o077, 0);
-    // What the process's umask would take away is there when it was asked for.
+    // The socket file has the requested mode, whatever the umask of the process.
     for mask in [0, 0o022, 0o117, 0o777] {
         let listener = server.listen_unix(&path, Some(mask), ListenerConfig::default()).unwrap();
         assert_eq!(mode(&path), Some(0o777 & !mask));

@@ -1,4 +1,5 @@
-//! Deadlines hold for every connection, whatever others do and whatever the peer sends in place of a request.
+//! Deadlines hold for every connection, whatever other connections do, and whatever a client sends
+//! in place of a request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use crate::support::http2::{GET, Heard, Peer, frame, kind, setting};
 use crate::support::tls::{settings, site};
 use crate::support::{App, Client, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 
-/// An application that deals with no message while it is busy, and that one message makes wait.
+/// An application that takes no messages while it is busy. A message makes it busy.
 struct Busy {
     app: App,
     is_busy: Arc<AtomicBool>,
@@ -43,7 +44,7 @@ impl Busy {
         self.is_busy.store(is_busy, Ordering::Relaxed);
     }
 
-    /// Whether half a head is given up in time, on a connection that is opened now.
+    /// Asserts that an incomplete head on a new connection is rejected in time.
     fn assert_deadlines(&self) {
         let mut late = self.app.secure();
         late.send("GET / HTTP/1.1\r\n");
@@ -67,7 +68,7 @@ fn short_heads() -> Limits {
     Limits { header_timeout: Duration::from_millis(400), ..Limits::default() }
 }
 
-/// Messages of a WebSocket whose second is not read.
+/// Returns messages for a WebSocket, of which the application does not take the second.
 fn messages(count: usize) -> Vec<u8> {
     masked_frame(0x81, b"x").repeat(count)
 }
@@ -84,7 +85,7 @@ fn a_websocket_over_http2_that_is_paused_when_its_connection_goes_leaves_deadlin
     drop(sockets);
     wait_until("its connection goes", || busy.app.listener().connections() == 0);
     let _another = busy.app.secure();
-    // Long enough for a sweep that finds nobody.
+    // The pause is long enough for a sweep of an empty table.
     std::thread::sleep(Duration::from_millis(500));
     busy.assert_deadlines();
     wait_until("the stream has gone", || busy.app.server.budget().used(Share::Messages) == 0);
@@ -119,7 +120,7 @@ fn what_came_before_the_end_of_a_paused_websocket_is_delivered_for_as_long_as_it
     client.send(messages(COUNT));
     busy.app.await_event("message");
     client.socket.shutdown(std::net::Shutdown::Write).unwrap();
-    // Some ticks, at each of which it is looked at.
+    // The WebSocket is swept at some ticks.
     busy.assert_deadlines();
     busy.be(false);
     assert_eq!(busy.app.await_event("closed"), "closed 1006");
@@ -161,7 +162,7 @@ fn an_http2_connection_without_a_stream_is_idle_whatever_frames_it_sends() {
 
 #[test]
 fn a_newcomer_gets_the_place_of_a_connection_that_only_pings() {
-    // Ticks of 100 ms.
+    // A tick lasts 100 ms.
     let limits = Limits {
         max_connections: 3,
         ws_ping_interval: Duration::from_millis(400),
@@ -196,17 +197,17 @@ fn an_http1_connection_is_idle_whatever_blank_lines_it_sends() {
     let until = Instant::now() + TEST_TIMEOUT;
     while app.listener().connections() > 0 {
         assert!(Instant::now() < until, "blank lines keep it");
-        // Failing means that the server has closed it.
+        // Writing fails if the server has closed the connection.
         let _ = std::io::Write::write_all(&mut client.socket, b"\r\n");
         std::thread::sleep(Duration::from_millis(20));
     }
-    // Nobody asked anything, so nothing is said.
-    assert!(client.is_closed());
+    // The client sent no request, so that the server closes the connection without a response.
+    assert!(client.wait_for_close());
 }
 
 #[test]
 fn a_request_behind_blank_lines_is_answered_whenever_it_comes() {
-    // Ticks of 10 ms: buffers are given up after two of them.
+    // A tick lasts 10 ms, and connections release their buffers after two ticks.
     let app = App::new(
         Limits { ws_close_timeout: Duration::from_millis(40), ..Limits::default() },
         hello,
@@ -219,14 +220,14 @@ fn a_request_behind_blank_lines_is_answered_whenever_it_comes() {
             std::thread::sleep(Duration::from_millis(pause));
             client.send(lines);
             std::thread::sleep(Duration::from_millis(pause));
-            // With the next request, and before it.
+            // The empty lines precede the next request, and may be in its segment.
             client.send(format!("{lines}GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
             assert_eq!(client.response().expect("an answer").status, 200, "{pause} {lines:?}");
         }
     }
 }
 
-/// What a peer of the model is.
+/// A client of the model.
 enum Open {
     Http1(Client),
     Http2(Peer),
@@ -234,7 +235,8 @@ enum Open {
     Socket2(Sockets),
 }
 
-/// Opens, pauses, closes and ticks in an order of `seed`; deadlines hold at any time, and nothing is left at the end.
+/// Opens, pauses and closes connections and lets ticks pass in an order that depends on `seed`.
+/// Asserts that deadlines hold at any time, and that nothing remains at the end.
 fn in_any_order(seed: u64) {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut below = |below: usize| {
@@ -286,7 +288,7 @@ fn in_any_order(seed: u64) {
                 }
                 _ => {}
             },
-            // Ticks of 100 ms.
+            // A tick lasts 100 ms.
             7 => std::thread::sleep(Duration::from_millis(below(250) as u64)),
             _ => busy.assert_deadlines(),
         }

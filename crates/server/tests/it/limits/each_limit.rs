@@ -1,4 +1,4 @@
-//! Every limit, exceeded over a real socket.
+//! Exceeds each limit over a real socket.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ fn head_bytes() {
     let app = App::new(Limits { max_header_size: 16 << 10, ..Limits::default() }, hello);
     let get = |len: usize| {
         let mut client = app.connect();
-        // Reset while writing counts as refused too.
+        // A reset during the write also counts as a rejection.
         let _ = client.socket.write_all(
             format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(len)).as_bytes(),
         );
@@ -54,7 +54,8 @@ fn header_lines() {
     }
 }
 
-/// The table of headers has a largest size of its own, and must not be made for a limit without end.
+/// hyper's table of headers has a maximum size of its own, and cannot be made for an unlimited
+/// number.
 #[test]
 fn header_lines_without_a_limit() {
     let limits = Limits { max_headers: usize::MAX, max_header_size: 1 << 20, ..Limits::default() };
@@ -77,7 +78,8 @@ fn body_bytes() {
         "a".repeat(1000)
     ));
     assert_eq!(client.response().unwrap().status, 200);
-    // By its length before it came, and by what came.
+    // A body is rejected by its announced length before it arrives, or by the bytes that have
+    // arrived.
     for request in [
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n".to_owned(),
         format!(
@@ -116,7 +118,7 @@ fn head_time() {
     let mut client = app.connect();
     let began = Instant::now();
     client.send("GET / HTTP/1.1\r\n");
-    // Trickling does not buy time.
+    // Single bytes do not extend the time.
     while began.elapsed() < TEST_TIMEOUT {
         std::thread::sleep(Duration::from_millis(30));
         if client.socket.write_all(b"X: a\r\n").is_err() {
@@ -128,19 +130,19 @@ fn head_time() {
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\n");
     assert_eq!(client.response().unwrap().status, 408);
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
 }
 
 #[test]
 fn idle_time() {
     let limits = Limits {
         idle_timeout: Duration::from_secs(1),
-        // The time of a connection on which nothing is ever sent.
+        // The timeout also applies to a connection on which nothing is sent.
         header_timeout: Duration::from_millis(1500),
         ..Limits::default()
     };
     let app = App::new(limits, |exchange| {
-        // The application has all the time it wants.
+        // The application may take any time.
         std::thread::sleep(Duration::from_millis(if exchange.path() == b"/slow" {
             2500
         } else {
@@ -151,13 +153,13 @@ fn idle_time() {
     let mut client = app.connect();
     assert_eq!(client.get("/slow").status, 200);
     assert_eq!(client.get("/").status, 200);
-    assert!(client.is_closed());
-    // A connection on which nothing is ever sent, and a body that stops coming.
-    assert!(app.connect().is_closed());
+    assert!(client.wait_for_close());
+    // One connection sends nothing, and the other one stops within a body.
+    assert!(app.connect().wait_for_close());
     let mut client = app.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234");
     assert_eq!(client.response().unwrap().status, 408);
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
 }
 
 #[test]
@@ -196,7 +198,8 @@ fn the_queue_of_requests() {
     let mut first = app.connect();
     first.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
     app.await_event("request /held");
-    // The application is busy with the first; four wait; the others are told to come again.
+    // The application is busy with the first request, four requests wait, and the others are
+    // rejected with a Retry-After.
     let mut clients: Vec<Client> = (0..8).map(|_| app.connect()).collect();
     for client in &mut clients {
         client.send("GET /queued HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -213,7 +216,7 @@ fn the_queue_of_requests() {
         assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
     }
     assert_eq!(first.response().unwrap().status, 200);
-    // A connection that was told so is not lost.
+    // Connections with a rejected request stay usable.
     assert!(clients.iter_mut().all(|client| client.get("/again").status == 200));
 }
 
@@ -254,10 +257,10 @@ fn a_request_whose_client_has_been_reset_is_not_for_the_application() {
     );
 }
 
-/// Closes so that the peer sees a reset.
+/// Closes the socket so that the server receives a reset.
 pub(crate) fn reset(socket: TcpStream) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    // SAFETY: an open socket and a valid option of the size said.
+    // SAFETY: The descriptor is an open socket, and the size is that of the option's value.
     unsafe {
         libc::setsockopt(
             std::os::fd::AsRawFd::as_raw_fd(&socket),
@@ -289,7 +292,7 @@ fn body_memory() {
 
 #[test]
 fn frames_of_a_message() {
-    // The fewest, however small the largest message is.
+    // The minimum applies however small the maximum message is.
     let app = App::new(Limits { ws_max_message_size: 1000, ..Limits::default() }, hello);
     for (more, is_refused) in [(4094, false), (4095, true)] {
         let mut client = app.connect();
@@ -317,12 +320,12 @@ fn what_is_read_after_a_refusal() {
         assert_eq!(client.response().unwrap().status, 413);
         (app, client)
     };
-    // Bytes: what is read, and what the sockets' buffers take.
+    // The limit in bytes is what the server reads and what the sockets buffer.
     let (_app, mut client) = refused(TEST_TIMEOUT);
     let piece = vec![0; 1 << 20];
     let sent = (0..100).take_while(|_| client.socket.write_all(&piece).is_ok()).count();
     assert!((8..60).contains(&sent), "{sent} MiB");
-    // Time.
+    // The limit in time.
     let (app, mut client) = refused(Duration::from_millis(200));
     let until = Instant::now() + TEST_TIMEOUT;
     while app.listener().connections() > 0 {
@@ -371,7 +374,7 @@ fn the_application_has_a_time() {
         let reply = client.get("/slow");
         assert_eq!(reply.status, 504);
         assert!(since.elapsed() >= Duration::from_secs(1), "{:?}", since.elapsed());
-        // The connection goes on, and the answer that comes late is nobody's.
+        // The connection continues, and the late response is discarded.
         let mut late = held.lock().unwrap().pop().unwrap();
         assert!(late.is_client_disconnected());
         hello(&mut late);
@@ -379,7 +382,7 @@ fn the_application_has_a_time() {
         app.server.link().flush();
         assert_eq!(client.get("/").body, b"Hello, World!");
     }
-    // The next request, which is there already, makes no difference.
+    // A next request that was already sent makes no difference.
     client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.response().unwrap().status, 504);
     assert_eq!(client.response().unwrap().status, 200);

@@ -1,4 +1,4 @@
-//! How many connections there may be, and who gives a seat up.
+//! The maximum number of connections, and the eviction of the slowest.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rookery_server::{Limits, Rejection};
 
 use crate::support::{App, Client, TEST_TIMEOUT, hello, wait_until};
 
-/// Answers at once, but for `/held`.
+/// Starts an application that responds at once, except to `/held`.
 fn held(limits: Limits) -> (App, Arc<AtomicBool>) {
     let holds = Arc::new(AtomicBool::new(true));
     let held = Arc::clone(&holds);
@@ -37,7 +37,7 @@ fn a_newcomer_is_told_503_when_all_are_being_served() {
     let mut late = app.connect();
     let reply = late.response().unwrap();
     assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
-    assert!(late.is_closed());
+    assert!(late.wait_for_close());
     holds.store(false, Ordering::Relaxed);
     for client in &mut seated {
         assert_eq!(client.response().unwrap().status, 200);
@@ -46,7 +46,7 @@ fn a_newcomer_is_told_503_when_all_are_being_served() {
 
 #[test]
 fn a_newcomer_gets_the_seat_of_the_slowest() {
-    // A tick is 50 ms: those that wait below have been slow for more than one.
+    // A tick lasts 50 ms, so that the connections below are slow for more than one tick.
     let limits = Limits {
         max_connections: 4,
         ws_close_timeout: Duration::from_millis(200),
@@ -66,16 +66,17 @@ fn a_newcomer_gets_the_seat_of_the_slowest() {
     served.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
     app.await_event("request /held");
     std::thread::sleep(Duration::from_millis(500));
-    // One after the other: the one that never spoke, the half head, and the one between two requests.
+    // The connections are evicted in this order: the one that never sent anything, the one with
+    // half a head, and the one between two requests.
     let mut newcomers = Vec::new();
     for gone in 0..3 {
         newcomers.push(app.connect());
         match gone {
-            0 => assert!(silent.is_closed()),
+            0 => assert!(silent.wait_for_close()),
             1 => assert_eq!(half.response().unwrap().status, 408),
-            _ => assert!(idle.is_closed()),
+            _ => assert!(idle.wait_for_close()),
         }
-        // The seat that was given up is free.
+        // The slot of the evicted connection is free.
         let until = Instant::now() + TEST_TIMEOUT;
         while app.listener().connections() > 4 {
             assert!(Instant::now() < until);
@@ -101,15 +102,15 @@ fn connections_of_one_address() {
     let reply = third.response().unwrap();
     assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
     assert!(String::from_utf8_lossy(&reply.body).contains("from this address"));
-    assert!(third.is_closed());
-    // A WebSocket counts as what it was.
+    assert!(third.wait_for_close());
+    // A WebSocket occupies the slot of its handshake connection.
     assert_eq!(seated[0].upgrade("/ws").status, 101);
     assert_eq!(app.connect().response().unwrap().status, 503);
     drop(seated);
     let until = Instant::now() + TEST_TIMEOUT;
     loop {
         let mut client = app.connect();
-        // Turned away while those before have not been missed yet.
+        // The connection is rejected while those before it are not counted as slow yet.
         let _ = client.socket.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         if client.response().is_some_and(|reply| reply.status == 200) {
             break;
@@ -120,7 +121,7 @@ fn connections_of_one_address() {
 
 #[test]
 fn who_has_just_been_answered_keeps_the_seat() {
-    // A tick is a second.
+    // A tick lasts a second.
     let app = App::new(Limits { max_connections: 1, ..Limits::default() }, hello);
     let mut seated = app.connect();
     for _ in 0..5 {
@@ -128,7 +129,7 @@ fn who_has_just_been_answered_keeps_the_seat() {
         assert_eq!(seated.get("/").status, 200);
         let status = app.connect().response().map(|reply| reply.status);
         if answered.elapsed() > Duration::from_millis(500) {
-            // On a machine that is busy that was long ago.
+            // On a busy machine the connection may have been slow for long, so that it was evicted.
             seated = app.connect();
             wait_until("there is room", || app.listener().connections() <= 1);
             continue;

@@ -1,4 +1,4 @@
-//! Every limit, and the test that exceeds it over a socket.
+//! The table of all limits, with the test that exceeds each of them over a socket.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,8 +6,9 @@ use std::path::Path;
 
 use rookery_server::{Limits, Shares};
 
-/// How the limit's row in docs/SECURITY-MODEL.md begins (nothing for what is no limit on a peer), the fields that set it,
-/// the file of the test, and its name.
+/// A limit: the beginning of its row in docs/SECURITY-MODEL.md (empty if it does not limit
+/// clients), the fields of the configuration that set it, the file of the test, and the name of the
+/// test.
 type Row = (&'static str, &'static [&'static str], &'static str, &'static str);
 
 const IT: &str = "crates/server/tests/it/";
@@ -297,7 +298,7 @@ const TABLE: &[Row] = &[
         "websocket/messages.rs",
         "a_peer_that_answers_no_ping_is_dropped_and_any_byte_is_an_answer",
     ),
-    // No limits on a peer.
+    // The following settings do not limit clients.
     ("", &["ws_ping_interval"], "websocket/messages.rs", "a_silent_connection_is_pinged"),
     (
         "",
@@ -307,7 +308,7 @@ const TABLE: &[Row] = &[
     ),
 ];
 
-/// The names of a struct's fields, as its `Debug` has them.
+/// Returns the field names of a struct from its `Debug` text.
 fn fields(debug: &str, prefix: &str) -> Vec<String> {
     let own = debug.lines().filter(|line| line.starts_with("    ") && !line.starts_with("     "));
     own.filter_map(|line| Some(format!("{prefix}{}", line.trim().split_once(": ")?.0))).collect()
@@ -328,7 +329,7 @@ fn every_field_of_the_limits_has_a_test() {
     are_the_same(wanted.iter().map(String::as_str), TABLE.iter().flat_map(|row| row.1).copied());
 }
 
-/// What is limited, and what the table has a test for.
+/// Asserts that all limits have a row in the table, and that the table has no other rows.
 fn are_the_same<'a>(limited: impl Iterator<Item = &'a str>, tested: impl Iterator<Item = &'a str>) {
     let (limited, tested): (BTreeSet<&str>, BTreeSet<&str>) = (limited.collect(), tested.collect());
     let without: Vec<_> = limited.difference(&tested).collect();
@@ -356,7 +357,7 @@ fn every_limit_of_the_security_model_has_a_test() {
         .map(|row| row.trim_start_matches("| ").split(" | ").next().unwrap())
         .collect();
     assert!(rows.len() > 25, "{rows:?}");
-    // The longest beginning that fits is the one that is meant.
+    // Several entries may match the beginning of a row. The longest one is meant.
     let named = || TABLE.iter().map(|it| it.0).filter(|name| !name.is_empty());
     let meant =
         rows.iter().map(|row| named().filter(|name| row.starts_with(name)).max().unwrap_or(row));

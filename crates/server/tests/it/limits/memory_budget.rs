@@ -1,4 +1,4 @@
-//! What peers make the server hold, past each share of the budget.
+//! Clients exceed each share of the memory budget.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use rookery_server::{Config, Limits, ListenerConfig, Rejection, Shares};
 
 use crate::support::{App, Client, TEST_TIMEOUT, hello, masked_frame, wait_until};
 
-/// 40 MiB for peers: 8 for connections, queues and replies each, 6 for requests and messages.
+/// Returns limits with a budget of 40 MiB: 8 MiB each for connections, queues and responses, and 6
+/// MiB each for requests and messages.
 fn small() -> Limits {
     Limits { max_client_memory: Some(40 << 20), ..Limits::default() }
 }
@@ -19,7 +20,7 @@ fn used(app: &App, share: Share) -> usize {
     app.server.budget().used(share)
 }
 
-/// Waits until a share has at most `bytes`.
+/// Waits until at most `bytes` of a share are used.
 fn await_used(app: &App, share: Share, bytes: usize) {
     let until = Instant::now() + TEST_TIMEOUT;
     while used(app, share) > bytes {
@@ -28,7 +29,7 @@ fn await_used(app: &App, share: Share, bytes: usize) {
     }
 }
 
-/// What a share has when it has at most `bytes` and is the same 200 ms later.
+/// Returns the used bytes of a share once they are at most `bytes` and have not changed for 200 ms.
 fn settled(app: &App, share: Share, bytes: usize) -> usize {
     let until = Instant::now() + TEST_TIMEOUT;
     loop {
@@ -42,7 +43,8 @@ fn settled(app: &App, share: Share, bytes: usize) -> usize {
     }
 }
 
-/// What has been said to those that something was said to: the beginning of it, which stays unread.
+/// Returns the first bytes that were sent to each client that was sent anything. The bytes stay
+/// unread.
 fn heard<const LEN: usize>(clients: &[Client]) -> Vec<[u8; LEN]> {
     let of_one = |client: &Client| {
         let mut said = [0; LEN];
@@ -54,7 +56,7 @@ fn heard<const LEN: usize>(clients: &[Client]) -> Vec<[u8; LEN]> {
     clients.iter().filter_map(of_one).collect()
 }
 
-/// Waits until the server has refused so many.
+/// Waits until the server has rejected this number of requests for lack of memory.
 fn await_overloads(app: &App, count: u64) {
     let until = Instant::now() + TEST_TIMEOUT;
     while app.server.reports().count(Rejection::Overload) < count {
@@ -65,7 +67,7 @@ fn await_overloads(app: &App, count: u64) {
 
 fn post(client: &mut Client, len: usize, sent: usize) {
     client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n"));
-    // Reset while writing counts as refused.
+    // A reset during the write also counts as a rejection.
     let _ = client.socket.write_all(&vec![b'a'; sent]);
 }
 
@@ -80,7 +82,7 @@ fn half_sent_bodies() {
     }
     await_overloads(&app, 4);
     await_used(&app, Share::Requests, limit);
-    // Who holds little is served: the largest gives way.
+    // A client that holds little is served, because the client that holds the most is evicted.
     for len in [5000, 50_000, 300_000] {
         let mut honest = app.connect();
         post(&mut honest, len, len);
@@ -111,7 +113,7 @@ fn a_body_in_chunks_of_a_byte_costs_no_more_than_its_bytes() {
     let reply = String::from_utf8(client.response().unwrap().body).unwrap();
     let (len, capacity) = reply.split_once(' ').unwrap();
     assert_eq!(len, "100000");
-    // A span each would be 16 bytes more for each.
+    // A table entry for each byte would take another 16 bytes.
     assert!(capacity.parse::<usize>().unwrap() < 4 * 100_000, "{capacity}");
 }
 
@@ -120,7 +122,7 @@ fn long_heads() {
     let limits = Limits { shares: Shares { connections: 5, ..Shares::default() }, ..small() };
     let app = App::new(limits, hello);
     let limit = app.server.budget().limit(Share::Connections);
-    // 2 MiB: 64 connections, or some 20 of them with half a head of 70 KB.
+    // The share has 2 MiB: for 64 connections, or for about 20 of them with half a head of 70 KB.
     let mut slow: Vec<Client> = (0..40).map(|_| app.connect()).collect();
     for client in &mut slow {
         let head = format!("GET / HTTP/1.1\r\nX: {}", "a".repeat(70_000));
@@ -136,7 +138,7 @@ fn long_heads() {
 
 #[test]
 fn connections_that_are_all_being_served() {
-    // Of 32 KiB each.
+    // Each connection takes 32 KiB.
     let limits = Limits { max_client_memory: Some(3 * (32 << 10) * 5), ..Limits::default() };
     let goes = Arc::new(AtomicBool::new(false));
     let go = Arc::clone(&goes);
@@ -188,7 +190,7 @@ fn half_sent_messages() {
 
 #[test]
 fn queues_of_peers_that_do_not_read() {
-    // 16 MiB for queues, which one of 15 MB fills.
+    // The share of queues has 16 MiB, which one queue of 15 MB fills.
     let app = App::with(
         Config {
             limits: Limits { max_client_memory: Some(80 << 20), ..small() },
@@ -201,7 +203,7 @@ fn queues_of_peers_that_do_not_read() {
                 link.send(Command::Respond(exchange));
             }
             Event::Message { socket, payload, .. } => {
-                // More than the sockets' buffers take, for those that ask for it.
+                // On request, the responses exceed what the sockets buffer.
                 let count = if payload.as_bytes() == b"much" { 150 } else { 1 };
                 for _ in 0..count {
                     let payload = Payload::Pooled(vec![0; 100_000]);
@@ -232,7 +234,7 @@ fn queues_of_peers_that_do_not_read() {
 fn replies_that_are_not_read() {
     let app = pages();
     let limit = app.server.budget().limit(Share::Replies);
-    // Each counts as a quarter of the share at most: there is room for four.
+    // Each response counts with at most a quarter of the share, so that four fit.
     let mut slow: Vec<Client> = (0..6).map(|_| app.connect()).collect();
     for (at, client) in slow.iter_mut().enumerate() {
         client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -241,7 +243,7 @@ fn replies_that_are_not_read() {
         }
     }
     assert_eq!(used(&app, Share::Replies), limit);
-    // A page of ordinary size costs the newest of the large ones.
+    // A page of ordinary size evicts the newest of the large responses.
     let mut honest = app.connect();
     assert_eq!(honest.get("/").body.len(), 20_000);
     await_used(&app, Share::Replies, limit / 4 * 3);
@@ -311,7 +313,7 @@ fn reading_stops(config: Config) {
     client.upgrade("/ws");
     client.socket.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     let message = masked_frame(0x82, &vec![1; 60_000]);
-    // 2 MiB, and what the sockets' buffers take: less than 60 MB.
+    // The share has 2 MiB. With what the sockets buffer, that is less than 60 MB.
     let sent = (0..1000).take_while(|_| client.socket.write_all(&message).is_ok()).count();
     holds.store(false, Ordering::Relaxed);
     assert!(sent < 1000, "the server read on");
@@ -321,7 +323,7 @@ fn reading_stops(config: Config) {
 fn the_pool_of_exchanges() {
     let limit = 256 << 10;
     let app = App::new(Limits { pool_bytes: limit, ..Limits::default() }, |exchange| {
-        // All are in flight at once.
+        // The requests are all in flight at once.
         std::thread::sleep(Duration::from_millis(20));
         hello(exchange);
     });
@@ -334,12 +336,12 @@ fn the_pool_of_exchanges() {
     }
     let pooled = used(&app, Share::Pool);
     assert!(pooled > 50_000 && pooled <= limit, "{pooled}");
-    // What is taken out is not counted any more, and comes back.
+    // An exchange that was taken out of the pool no longer counts, and returns to the pool later.
     assert_eq!(clients[0].get("/").status, 200);
     assert!(used(&app, Share::Pool) <= limit);
 }
 
-/// Answers `/large` with 30 MB, everything else with 20 KB.
+/// Starts an application that responds to `/large` with 30 MB, and to everything else with 20 KB.
 fn pages() -> App {
     let page = vec![b'x'; 30_000_000];
     App::new(Limits { max_client_memory: Some(200 << 20), ..Limits::default() }, move |exchange| {
@@ -364,7 +366,7 @@ fn replies_behind_which_the_body_of_the_next_request_trickles() {
         assert!(Instant::now() < until, "{:?}", app.server.budget());
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Until the body of the second request is what is waited for.
+    // Waits until the server waits for the body of the second request.
     std::thread::sleep(Duration::from_millis(300));
     let mut honest = app.connect();
     assert_eq!(honest.get("/").status, 200, "four peers keep everybody else from replies");
@@ -372,7 +374,8 @@ fn replies_behind_which_the_body_of_the_next_request_trickles() {
     await_used(&app, Share::Replies, 0);
 }
 
-/// As many listeners as there are threads for files, each with a folder whose complaint holds its thread up.
+/// Starts as many listeners as there are threads for files. The spool folder of each listener makes
+/// its thread wait in the function for log lines.
 fn stalled_disk(app: &App, notice: fn(&str)) -> (Vec<rookery_server::Listener>, Vec<Client>) {
     let mut listeners = Vec::new();
     let mut clients = Vec::new();
@@ -392,7 +395,7 @@ fn stalled_disk(app: &App, notice: fn(&str)) -> (Vec<rookery_server::Listener>, 
 fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone() {
     static HOLDS: AtomicBool = AtomicBool::new(true);
     static STALLED: AtomicUsize = AtomicUsize::new(0);
-    /// A test that fails must not wait for the threads.
+    /// Releases the threads when a test fails.
     struct Release;
     impl Drop for Release {
         fn drop(&mut self) {
@@ -400,7 +403,8 @@ fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone()
         }
     }
     let page = b"compress me ".repeat(50_000);
-    // 18 MiB for requests: room for the four that hold the threads up, and some more.
+    // The share of requests has 18 MiB: for the four requests whose threads wait, and for some
+    // more.
     let limits = Limits { max_client_memory: Some(120 << 20), ..Limits::default() };
     let app = App::new(limits, move |exchange| {
         exchange.begin_response(200);
@@ -422,7 +426,7 @@ fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone()
         assert!(Instant::now() < until, "{STALLED:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Compressors, of a large reply and of a small one.
+    // The first response needs a large compressor, and the second one a small one.
     for (path, held) in [("/", 512 << 10), ("/small", 30_000)] {
         let asked = used(&app, Share::Compressors);
         let mut client = app.connect();
@@ -433,9 +437,9 @@ fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone()
             assert!(Instant::now() < until, "{:?}", app.server.budget());
             std::thread::sleep(Duration::from_millis(1));
         }
-        // With a reset, which is noticed whatever the server does.
+        // The close is a reset, which the server notices in any state.
         let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-        // SAFETY: an open socket and a valid option of the size said.
+        // SAFETY: The descriptor is an open socket, and the size is that of the option's value.
         unsafe {
             libc::setsockopt(
                 std::os::fd::AsRawFd::as_raw_fd(&client.socket),
@@ -449,20 +453,22 @@ fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone()
         std::thread::sleep(Duration::from_millis(200));
         assert_eq!(used(&app, Share::Compressors), asked + held, "{path}");
     }
-    // Uploads: each has a megabyte in a batch that waits. What they fill is the share, not the memory.
+    // Each upload has a megabyte in a batch that waits for a thread. Together they exceed the
+    // share, but not the memory.
     for _ in 0..20 {
         let mut client = app.connect();
         post(&mut client, 2_000_000, 1_500_000);
     }
     await_overloads(&app, 1);
-    // Those that were told to go are counted until they have gone. What of theirs waits for the disk stays.
+    // Evicted requests count until they have released their memory. Batches that wait for the disk
+    // are not released.
     let limit = app.server.budget().limit(Share::Requests);
     let held = settled(&app, Share::Requests, limit);
     assert!(held > limit / 2 && held <= limit, "{held} of {limit}");
     drop((release, stalled));
     await_used(&app, Share::Requests, 0);
     await_used(&app, Share::Compressors, 0);
-    // All is as before.
+    // The server works as before.
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n");
     assert_eq!(client.response().unwrap().header("content-encoding"), Some("gzip"));
@@ -507,12 +513,12 @@ fn a_websocket_that_has_gone_holds_nothing_while_the_application_is_busy() {
         assert!(Instant::now() < until, "nothing queued");
         std::thread::sleep(Duration::from_millis(1));
     }
-    // The application takes none of these, so the server waits for room.
+    // The application does not take these messages, so that the server stops reading.
     for _ in 0..3 {
         client.send(masked_frame(0x81, b"more"));
         std::thread::sleep(Duration::from_millis(50));
     }
-    // With the reply unread: a reset.
+    // The response is unread, so that the close is a reset.
     drop(client);
     await_used(&app, Share::Queues, 0);
     holds.store(false, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! Peers that keep every deadline by a byte at a time, and peers that are only slow.
+//! Minimum rates: clients that would meet each deadline by single bytes, and clients that are
+//! merely slow.
 
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use rookery_server::{Limits, Rejection};
 
 use crate::support::{App, Client, TEST_TIMEOUT, hello, masked_frame};
 
-/// Sends `piece` every 20 ms until the server has had enough; says whether it had.
+/// Sends `piece` every 20 ms until the server closes the connection. Returns true if it does.
 fn trickle(client: &mut Client, piece: &[u8], is_over: impl Fn() -> bool) -> bool {
     let until = Instant::now() + TEST_TIMEOUT;
     while Instant::now() < until {
@@ -28,9 +29,10 @@ fn the_deadline_of_a_head_starts_when_the_connection_is_accepted() {
         ..Limits::default()
     };
     let app = App::new(limits, hello);
-    // Nobody asked anything, so nothing is answered: a browser opens connections in advance.
-    assert!(app.connect().is_closed());
-    // After a reply a connection may be idle for longer than a head may take.
+    // The client has sent nothing, as browsers do that open connections in advance. The connection
+    // is closed without a response.
+    assert!(app.connect().wait_for_close());
+    // After a response a connection may be idle for longer than a head may take.
     let mut client = app.connect();
     assert_eq!(client.get("/").status, 200);
     std::thread::sleep(Duration::from_millis(2500));
@@ -61,7 +63,8 @@ fn the_rate_of_a_head_counts_from_its_first_byte_on() {
         ..Limits::default()
     };
     let app = App::new(limits, hello);
-    // What a browser opens in advance has the whole time for a head; what has sent a byte is asked for the rest.
+    // The minimum rate does not apply to a connection without any byte of a head, which has all of
+    // the time for a head.
     let (mut spare, mut slow) = (app.connect(), app.connect());
     slow.send("G");
     assert_eq!(slow.response().unwrap().status, 408);
@@ -85,7 +88,8 @@ fn a_body_has_a_rate() {
     assert_eq!(app.requests(), 0);
 }
 
-/// Reads `piece` bytes every 20 ms, in a small buffer; the bytes read until the end, and how long it once did not read at the most.
+/// Reads `piece` bytes every 20 ms, with a small receive buffer. Returns the number of bytes, and
+/// the longest time in which nothing could be read.
 fn sip(client: &mut Client, piece: usize) -> (usize, Duration) {
     let (mut buffer, mut total) = (vec![0; piece], 0);
     let (mut since, mut longest) = (Instant::now(), Duration::ZERO);
@@ -121,7 +125,7 @@ fn reading_has_a_rate() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let until = Instant::now() + TEST_TIMEOUT;
     let mut buffer = [0; 10_000];
-    // Far below the rate, and never without progress.
+    // The client reads far below the minimum rate, but always makes progress.
     while app.listener().connections() > 0 {
         assert!(Instant::now() < until, "still there");
         let _ = client.socket.read(&mut buffer);
@@ -131,7 +135,8 @@ fn reading_has_a_rate() {
 
 #[test]
 fn who_keeps_the_rate_of_reading_is_served_although_the_sockets_buffer_stands_still_for_long() {
-    // About 400 KB/s: the buffer (2.5 to 4 MB, of which a third has to be free) takes nothing for seconds at a time.
+    // The client reads about 400 KB/s. The socket's buffer has 2.5 to 4 MB, and accepts more only
+    // when a third of it is free, so that nothing is written for seconds at a time.
     let limits = Limits {
         min_response_rate: 1000,
         idle_timeout: Duration::from_millis(1500),
@@ -147,7 +152,7 @@ fn who_keeps_the_rate_of_reading_is_served_although_the_sockets_buffer_stands_st
         if read > 6_000_000 {
             return;
         }
-        // A machine that is busy may not let it read for so long that it does not keep the rate.
+        // On a busy machine the client may not be scheduled for so long that it misses the rate.
         assert!(
             longest > idle_time / 2,
             "cut off after {read} bytes, of which each came within {longest:?}"
@@ -192,7 +197,7 @@ fn a_websocket_that_reads_nothing_has_its_own_time() {
     client.upgrade("/ws");
     let sent = Instant::now();
     client.send(masked_frame(0x82, &vec![7; 20_000_000]));
-    // Longer than `idle_timeout`; what the server has to say fits no buffer.
+    // The pause is longer than `idle_timeout`, and the message exceeds what the sockets buffer.
     std::thread::sleep(Duration::from_secs(1));
     let unread = app.server.reports().count(Rejection::Unread);
     assert!(unread == 0 || sent.elapsed() > Duration::from_secs(2));
@@ -201,7 +206,8 @@ fn a_websocket_that_reads_nothing_has_its_own_time() {
     assert_eq!(app.server.reports().count(Rejection::Unread), 1);
 }
 
-/// A WebSocket that is sent 6 MB for each message of its, and closed after one that says so.
+/// Starts an application that sends 6 MB over a WebSocket for each message, and closes it when the
+/// message says so.
 fn sender(limits: Limits) -> App {
     App::with(
         rookery_server::Config { limits, ..rookery_server::Config::default() },
@@ -238,7 +244,7 @@ fn a_websocket_that_keeps_the_rate_is_sent_all_although_the_sockets_buffer_stand
                 ..Limits::default()
             },
         ),
-        // What was sent before the close frame is read before it is answered.
+        // The client reads what was sent before the close frame before it replies to that frame.
         (b"close", Limits { ws_close_timeout: Duration::from_millis(1500), ..Limits::default() }),
     ] {
         let app = sender(limits);

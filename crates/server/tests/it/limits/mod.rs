@@ -1,4 +1,4 @@
-//! The limits that clients cannot exceed.
+//! The limits that clients cannot exceed, and the responses to clients that try.
 
 mod deadlines;
 pub(crate) mod each_limit;

@@ -1,4 +1,4 @@
-//! Rejections are thrown to the hook of their request: once, and with its id.
+//! Each rejection is thrown once to the error hook of its request, with the request's id.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -12,25 +12,26 @@ use crate::support::http2::{
 use crate::support::tls::{settings, site};
 use crate::support::{App, TEST_TIMEOUT, echo, hello, masked_frame};
 
-/// How a peer learns of a rejection.
+/// The way in which a client is notified of a rejection.
 #[derive(Debug)]
 enum Told {
     Status(u16),
     CloseCode(u16),
-    /// By an alert of TLS (RFC 8446, 6), and a close.
+    /// By a TLS alert (RFC 8446, 6), and a close.
     Alert,
     /// By a close.
     Closed,
-    /// Over HTTP/2: with a status, or by a close.
+    /// Over HTTP/2, with a status or by a close.
     Over2(Option<u16>),
-    /// Not at all: it does not read.
+    /// Not at all, because the client does not read.
     Dropped,
 }
 
 use Told::{Alert, CloseCode, Closed, Dropped, Over2, Status};
 
-/// What brings each rejection about: the limits, and what a client sends; a WebSocket's, after its handshake. A rejection
-/// without a row does not compile: their number is the length.
+/// Returns the limits, and the bytes by which a client causes each rejection. Bytes that concern a
+/// WebSocket are sent after its handshake. A rejection without a row is a compile error, because
+/// the length of the array is the number of rejections.
 fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
     let usual = Limits::default;
     let soon = Duration::from_millis(200);
@@ -140,7 +141,7 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
             post("Content-Length: 500000\r\n", &"a".repeat(400_000)),
             Status(503),
         ),
-        // A record of the handshake with a message that there is not.
+        // A handshake record with a message of an unknown type.
         (Rejection::Handshake, usual(), vec![22, 3, 1, 0, 4, 99, 0, 0, 0], Alert),
         (Rejection::PlainOnTls, usual(), get("Host: a\r\n"), Status(400)),
         (Rejection::Proxy, usual(), get("Host: a\r\n"), Closed),
@@ -161,7 +162,7 @@ fn every_rejection_reaches_its_requests_hook_once() {
             !std::mem::replace(&mut shown[rejection.index()], true),
             "{rejection:?} has two rows"
         );
-        // No room in the queue, for the one that is about it.
+        // The queue has no capacity in the row about the full queue.
         let requests = if rejection == Rejection::Busy { 0 } else { 100 };
         let queue =
             rookery_exchange::QueueLimits { max_queued_requests: requests, ..Default::default() };
@@ -212,7 +213,7 @@ fn every_rejection_reaches_its_requests_hook_once() {
         if matches!(told, CloseCode(_) | Dropped) {
             assert_eq!(client.upgrade("/ws").status, 101);
         }
-        // Refused while it is being written is refused as well.
+        // The server may reject the bytes while they are being written.
         let _ = client.socket.write_all(&sent);
         match told {
             Status(status) => {
@@ -228,7 +229,7 @@ fn every_rejection_reaches_its_requests_hook_once() {
                     client.read
                 );
             }
-            Closed => assert!(client.is_closed(), "{rejection:?}"),
+            Closed => assert!(client.wait_for_close(), "{rejection:?}"),
             Dropped => drop(app.await_event("closed 1006")),
             Over2(_) => {}
         }
@@ -236,10 +237,10 @@ fn every_rejection_reaches_its_requests_hook_once() {
     }
 }
 
-/// Waits for the report, the only one, whose id is above the last.
+/// Waits for the only report, whose id must be greater than the last one.
 fn is_reported(reports: &Reports<Rejection>, rejection: Rejection, last: &mut u64) {
     let until = Instant::now() + TEST_TIMEOUT;
-    // It is counted first, and lies in the queue a moment later.
+    // A rejection is counted shortly before its report is queued.
     let report = loop {
         if let Some(report) = reports.take() {
             break report;
@@ -256,7 +257,7 @@ fn is_reported(reports: &Reports<Rejection>, rejection: Rejection, last: &mut u6
 
 #[test]
 fn under_load_each_request_keeps_its_own_id_and_no_hook_is_counted() {
-    // That the hook's count stays two is asserted by the server itself, for each request, in debug builds.
+    // In debug builds the server itself asserts that the reference count of each hook stays two.
     let app = App::new(Limits::default(), |exchange| {
         let id = exchange.id();
         exchange.begin_response(500);

@@ -1,4 +1,5 @@
-//! What waits to be written: marks, bounds, and what it is charged to.
+//! Back-pressure on streamed responses: high and low marks, limits, and the charges for what waits
+//! to be written.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,7 +23,7 @@ fn who_is_pulled_is_not_asked_while_64_kib_wait() {
     let mut client = app.connect();
     client.send(GET);
     let wants = || app.log.lock().unwrap().iter().filter(|line| *line == "want").count();
-    // The sockets' buffers take some megabytes; then nothing is asked for any more.
+    // Once the sockets' buffers of some megabytes are full, the server pulls no more chunks.
     let mut before = 0;
     wait_until("it stops asking", || {
         std::thread::sleep(Duration::from_millis(100));
@@ -43,7 +44,7 @@ fn who_goes_on_by_itself_is_not_asked_meanwhile() {
     let (app, opened) = pulling(Limits::default(), |open, n| match n {
         0 => drop(open.give_and("a", true)),
         1 => {
-            // The last one says so, and is followed by a question.
+            // The last chunk says that no more follow, so that the server pulls again.
             open.give_and("d", true);
             open.give("e");
         }
@@ -56,7 +57,7 @@ fn who_goes_on_by_itself_is_not_asked_meanwhile() {
     wait_until("it is asked", || wants() == 1);
     for piece in ["b", "c"] {
         assert_eq!(open.give_and(piece, true), ChunkAdmission::Continue);
-        // All that was given is written, and there is room.
+        // All chunks are written, so that there is capacity.
         wait_until("it is written", || open.stream.flow.waiting() == 0);
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(wants(), 1);
@@ -72,7 +73,8 @@ fn marks_tell_the_application_to_wait_and_to_go_on() {
     let (mut client, open) = ask(&app, &opened, GET);
     assert_eq!(open.give(vec![1; 1000]), ChunkAdmission::Continue);
     let mut given = 1000;
-    // Until neither sockets nor server take more: what was given in one go waits, whatever they took of it.
+    // Pushes until neither the sockets nor the server take more. What was pushed at once waits,
+    // however much the sockets have taken.
     while open.stream.flow.waiting() < (1 << 20) {
         assert_eq!(open.give(vec![1; 1 << 20]), ChunkAdmission::Pause);
         given += 1 << 20;
@@ -112,7 +114,7 @@ fn who_takes_less_than_is_made_is_cut() {
 fn small_pieces_cost_no_more_than_their_bytes() {
     let (app, opened) = pushing(Limits::default());
     let (mut client, open) = ask(&app, &opened, GET);
-    // First what the sockets take.
+    // Fills the buffers of the sockets.
     while open.stream.flow.waiting() < (1 << 20) {
         open.give(vec![1; 1 << 20]);
         std::thread::sleep(Duration::from_millis(20));
@@ -136,7 +138,7 @@ fn a_piece_that_was_asked_for_is_taken_however_large_it_is() {
         if *total > LARGE {
             return open.end();
         }
-        // Small ones until the client is behind.
+        // The chunks are small until the client is behind.
         let len = if waits && n > 0 { LARGE } else { 40 << 10 };
         assert_ne!(open.give(vec![0; len]), ChunkAdmission::ClientTooSlow);
         *total += len;
@@ -150,7 +152,7 @@ fn a_piece_that_was_asked_for_is_taken_however_large_it_is() {
 
 #[test]
 fn what_waits_is_charged_and_the_largest_goes_when_there_is_no_room() {
-    // A fifth of it is for what waits: 12.8 MiB.
+    // The share of queues is a fifth of the budget: 12.8 MiB.
     let limits = Limits { max_client_memory: Some(64 << 20), ..Limits::default() };
     let (app, opened) = pushing(limits);
     let budget = Arc::clone(app.server.budget());

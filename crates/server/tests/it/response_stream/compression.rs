@@ -1,4 +1,4 @@
-//! Streams that are compressed: what is, and that nothing is held back for it.
+//! Compressed streams: which streams are compressed, and that compression delays no chunk.
 
 use std::io::Write as _;
 use std::sync::mpsc::Receiver;
@@ -27,7 +27,7 @@ fn image(exchange: &mut Exchange) {
     exchange.push_response_header(b"Content-Type", b"image/png").unwrap();
 }
 
-/// What a client has that decodes what has come so far: of a head, and chunks behind it.
+/// Returns what a client can decode of the head and the chunks that it has received.
 fn decoded(read: &[u8]) -> Vec<u8> {
     let start = read.windows(4).position(|window| window == b"\r\n\r\n").expect("a head") + 4;
     let mut rest = &read[start..];
@@ -62,7 +62,7 @@ fn a_piece_can_be_decoded_before_the_next_is_made() {
         let (mut client, open) = ask(&app, &opened, GET);
         let mut whole = Vec::new();
         if rules.is_events {
-            // Before there is an event.
+            // The comment precedes the first event.
             whole.extend_from_slice(b":\n\n");
             read_decoded(&mut client, &whole);
         }
@@ -77,7 +77,7 @@ fn a_piece_can_be_decoded_before_the_next_is_made() {
             head.contains("content-encoding: gzip") && head.contains("vary: accept-encoding"),
             "{head}"
         );
-        // What is larger is compressed on another thread.
+        // Larger chunks are compressed on another thread.
         let large: Vec<u8> = (0..300_000u32).map(|n| (n % 91) as u8).collect();
         open.give(large.clone());
         whole.extend_from_slice(&large);
@@ -100,7 +100,7 @@ fn what_is_pulled_is_compressed_in_bounded_memory() {
     let rules = StreamOptions { is_compressible: true, ..PULLED };
     let pull = |open: &Open, n: usize| {
         if n < PIECES {
-            // Neither all alike, nor noise.
+            // The bytes are neither all equal nor random.
             let piece: Vec<u8> = (0..HIGH_MARK).map(|at| ((at * (n + 7)) >> 3) as u8).collect();
             assert!(matches!(open.give(piece), ChunkAdmission::Continue | ChunkAdmission::Pause));
         } else {
@@ -155,7 +155,7 @@ fn what_is_not_to_be_compressed_is_not() {
         (COMPRESSED, ok, old),
         (COMPRESSED, image, GET),
         (COMPRESSED, events, GET),
-        // With a length.
+        // The response has a Content-Length.
         (COMPRESSED, ten, GET),
     ] {
         let (app, opened) = pushing(rules, head);
@@ -178,7 +178,7 @@ fn no_more_than_32_streams_are_compressed_at_a_time() {
     };
     let compressed: Vec<bool> = open.iter_mut().map(is_compressed).collect();
     assert_eq!(compressed.iter().filter(|is| **is).count(), 32);
-    // With the end of one there is a place again.
+    // When a stream ends, another one can be compressed.
     for (_, stream) in open.drain(..) {
         stream.end();
     }

@@ -1,4 +1,5 @@
-//! Pieces, the head before them, and how a client knows where they end.
+//! The framing of streamed responses: chunks, the head before them, and how a client recognises the
+//! end.
 
 use std::io::{ErrorKind, Read as _};
 use std::sync::{Arc, Mutex};
@@ -83,7 +84,8 @@ fn what_was_sent_behind_a_stream_is_served_however_much_it_is() {
         }
     });
     let mut client = app.connect();
-    // A head of many bytes has hyper read as many at a time: more than its first buffer takes lie there behind it.
+    // A long head makes hyper read as many bytes at a time, so that more requests than its first
+    // buffer holds are read after the head.
     let long = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Long: {}\r\n\r\n", "x".repeat(20 << 10));
     let other = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Long: {}\r\n\r\n", "y".repeat(900));
     client.send(long + &other.repeat(25) + "GET /plain HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -127,10 +129,11 @@ fn a_large_piece_is_not_copied_or_reordered() {
     assert_eq!(&body[5_000_000..], b"end");
 }
 
-/// Less than a head waits for its first piece.
+/// A time that is shorter than a head waits for the first chunk.
 const AT_ONCE: Duration = Duration::from_millis(900);
 
-/// Whether it does not take as long as what waits for a head does: once in so many times, since the machine may be busy.
+/// Returns true if `what` is faster than that once in twenty attempts. A single attempt may be slow
+/// on a busy machine.
 fn is_at_once(mut what: impl FnMut()) -> bool {
     (0..20).any(|_| {
         let since = Instant::now();
@@ -142,7 +145,7 @@ fn is_at_once(mut what: impl FnMut()) -> bool {
 #[test]
 fn the_head_leaves_with_the_first_piece() {
     let (app, opened) = pushing(Limits::default());
-    // A machine that is busy may let that time go by.
+    // On a busy machine the time may pass before the chunk is sent.
     let is_in_one_write = (0..20).any(|_| {
         let since = Instant::now();
         let (mut client, open) = ask(&app, &opened, GET);

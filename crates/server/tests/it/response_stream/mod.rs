@@ -1,4 +1,4 @@
-//! Replies that come in pieces: each rule of theirs over a real socket.
+//! Streamed responses, whose bodies the application sends in chunks.
 
 use std::io::{ErrorKind, Read as _};
 use std::sync::mpsc::{Receiver, channel};
@@ -28,7 +28,7 @@ const PUSHED: StreamOptions = StreamOptions {
 };
 const PULLED: StreamOptions = StreamOptions { is_pulled: true, ..PUSHED };
 
-/// A stream as the application has it.
+/// The application's side of a stream.
 #[derive(Clone)]
 struct Open {
     id: StreamId,
@@ -37,12 +37,14 @@ struct Open {
 }
 
 impl Open {
-    /// As an application gives a piece: counted first, and sent if it is to be.
+    /// Sends a chunk as an application does: it is counted first, and sent if the result allows
+    /// that.
     fn give(&self, bytes: impl Into<Vec<u8>>) -> ChunkAdmission {
         self.give_and(bytes, false)
     }
 
-    /// Gives a piece, and may go on without being asked.
+    /// Sends a chunk. `goes_on` says that the application will push another one without being
+    /// asked.
     fn give_and(&self, bytes: impl Into<Vec<u8>>, goes_on: bool) -> ChunkAdmission {
         let bytes = bytes.into();
         let given = self.stream.flow.admit(bytes.len());
@@ -75,10 +77,11 @@ impl Open {
     }
 }
 
-/// What is answered to the `n`th question for a piece, from 0 on.
+/// A function that responds to the `n`th pull, counted from 0.
 type Pull = Box<dyn FnMut(&Open, usize) + Send>;
 
-/// An application whose replies are streams, but that of `/plain`. `head` begins the reply.
+/// Starts an application that responds with streams, except to `/plain`. `head` begins each
+/// response.
 fn streaming(
     config: Config,
     rules: StreamOptions,
@@ -135,7 +138,7 @@ fn pulling(
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const GET_10: &str = "GET / HTTP/1.0\r\n\r\n";
 
-/// Asks for a stream, which the application has opened when this returns.
+/// Sends a request for a stream. When this returns, the application has opened the stream.
 fn ask(app: &App, opened: &Receiver<Open>, request: &str) -> (Client, Open) {
     let mut client = app.connect();
     client.send(request);
@@ -143,7 +146,7 @@ fn ask(app: &App, opened: &Receiver<Open>, request: &str) -> (Client, Open) {
     (client, open)
 }
 
-/// Everything up to the end, and whether that was a FIN.
+/// Reads up to the end of the connection. Returns the bytes, and whether the end was a FIN.
 fn rest(client: &mut Client) -> (Vec<u8>, bool) {
     let mut all = std::mem::take(&mut client.read);
     let mut buffer = vec![0; 65536];
@@ -157,7 +160,7 @@ fn rest(client: &mut Client) -> (Vec<u8>, bool) {
     }
 }
 
-/// Reads until `text` has come.
+/// Reads until `text` was received.
 fn read_to(client: &mut Client, text: &str) {
     while !client.read.windows(text.len()).any(|window| window == text.as_bytes()) {
         assert!(client.fill(), "no {text:?} in {:?}", String::from_utf8_lossy(&client.read));

@@ -1,4 +1,4 @@
-//! Events: their beginning, their comments and their stops are the server's.
+//! Server-sent events: the server adds the first comment, heartbeats, and the last event.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ fn events_begin_at_once_and_are_kept_alive_without_the_application() {
     let (app, opened) = streaming(Config::default(), EVENTS, ok, Box::new(|_, _| unreachable!()));
     let since = Instant::now();
     let (mut client, open) = ask(&app, &opened, GET);
-    // A head, and what makes a proxy pass it on.
+    // The head is followed by a comment, which makes proxies forward the response.
     read_to(&mut client, "\r\n\r\n3\r\n:\n\n\r\n");
     read_to(&mut client, ":\n\n\r\n3\r\n:\n\n\r\n3\r\n:\n\n\r\n");
     assert!(since.elapsed() >= Duration::from_millis(1500), "{:?}", since.elapsed());

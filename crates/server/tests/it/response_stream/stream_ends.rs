@@ -1,4 +1,5 @@
-//! How streams end: errors, clients that go, time, stops; and what they leave behind.
+//! The ends of streamed responses: errors, disconnected clients, timeouts and stops, and that all
+//! memory is released.
 
 use std::io::Read as _;
 use std::net::Shutdown;
@@ -40,9 +41,9 @@ fn an_application_may_have_another_status_for_that() {
     open.cut(StreamEnd::Error, "502 Bad Gateway: gone\n");
     let reply = client.response().unwrap();
     assert_eq!((reply.status, reply.body.as_slice()), (502, &b"502 Bad Gateway: gone\n"[..]));
-    // It is no failure of the application's here, and none is reported.
+    // The application has not failed in this case, so no failure is reported.
     assert_eq!(app.server.reports().count(Rejection::Application), 0);
-    // Once something has been sent, it is cut off.
+    // A response that has been begun is cut off.
     client.send(GET);
     let open = opened.recv_timeout(TEST_TIMEOUT).unwrap();
     open.give("abc");
@@ -56,17 +57,17 @@ fn a_fin_behind_the_end_does_not_keep_the_last_piece_back() {
     let (app, opened) = pushing(Limits::default());
     let (mut client, open) = ask(&app, &opened, GET);
     let mut given = 0;
-    // Until the sockets take no more, and a part of the last one waits.
+    // Pushes until the sockets take no more, so that a part of the last chunk waits.
     while open.stream.flow.waiting() == 0 {
         open.give(vec![b'x'; 64 << 10]);
         given += 64 << 10;
         std::thread::sleep(Duration::from_millis(20));
     }
     open.end();
-    // The server has to know of the end first, on a machine with other work to do.
+    // Waits until the server has noticed the end, also on a busy machine.
     std::thread::sleep(Duration::from_secs(2));
     client.socket.shutdown(Shutdown::Write).unwrap();
-    // A tick, in which the FIN is seen.
+    // Waits for a tick, at which the FIN is noticed.
     std::thread::sleep(Duration::from_millis(1500));
     let (bytes, is_fin) = rest(&mut client);
     assert!(is_fin && bytes.ends_with(b"\r\n0\r\n\r\n"), "{} bytes", bytes.len());
@@ -85,7 +86,7 @@ fn an_error_after_the_head_is_a_cut_behind_what_was_written() {
         let (app, opened) =
             streaming(Config::default(), PUSHED, head, Box::new(|_, _| unreachable!()));
         let (mut client, open) = ask(&app, &opened, request);
-        // More than the socket takes at once: it is written first, all of it.
+        // The chunk exceeds what the socket takes at once. All of it is written before the end.
         assert_eq!(open.give(vec![b'x'; 6 << 20]), ChunkAdmission::Pause);
         read_to(&mut client, "\r\n\r\n");
         open.give("last");
@@ -124,7 +125,7 @@ fn an_error_waits_no_longer_for_a_client_that_does_not_read() {
 
 #[test]
 fn a_client_that_goes_is_noticed() {
-    // What is left of the client: a FIN alone leaves the socket.
+    // The function returns what remains of the client. After a FIN the socket remains.
     type Go = fn(Client) -> Option<Client>;
     let ways: [Go; 3] = [
         |client| {
@@ -132,7 +133,8 @@ fn a_client_that_goes_is_noticed() {
             Some(client)
         },
         |_| None,
-        // Behind the next request, which is not read before the stream has ended.
+        // The FIN follows another request, which the server does not read before the stream has
+        // ended.
         |mut client| {
             client.send(GET);
             client.socket.shutdown(Shutdown::Write).unwrap();
@@ -163,7 +165,7 @@ fn a_reset_is_noticed_while_much_waits() {
     let (client, open) = ask(&app, &opened, GET);
     open.give(vec![1; 10 << 20]);
     wait_until("the socket is full", || app.server.budget().used(Share::Queues) > 0);
-    // With unread bytes a close is a reset.
+    // The client has unread bytes, so that its close is a reset.
     drop(client);
     app.await_event("departed Client");
     wait_until("nothing is charged", || app.server.budget().used(Share::Queues) == 0);
@@ -247,13 +249,15 @@ fn a_reset_behind_the_next_request_is_noticed() {
     app.await_event("departed Client");
 }
 
-/// An option of the server's side of a client's connection: both are of this process.
+/// Returns a socket option of the server's side of a client's connection. Both sides belong to this
+/// process.
 #[cfg(target_os = "linux")]
 fn option_of(client: &Client, option: libc::c_int) -> libc::c_int {
     use std::os::fd::FromRawFd as _;
     let address = client.socket.local_addr().unwrap();
     let is_peers = |fd: libc::c_int| {
-        // SAFETY: only asked for its peer, and not closed; what is no socket has none.
+        // SAFETY: The descriptor is only asked for its peer address, and is not closed. The call
+        // fails for a descriptor that is no socket.
         let socket = std::mem::ManuallyDrop::new(unsafe { std::net::TcpStream::from_raw_fd(fd) });
         socket.peer_addr().is_ok_and(|peer| peer == address)
     };
@@ -262,7 +266,7 @@ fn option_of(client: &Client, option: libc::c_int) -> libc::c_int {
         descriptors.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
     let fd = numbers.into_iter().find(|fd| is_peers(*fd)).unwrap();
     let (mut value, mut len) = (0, size_of::<libc::c_int>() as libc::socklen_t);
-    // SAFETY: `value` is as long as `len` says.
+    // SAFETY: `value` has the size that `len` says.
     let done = unsafe {
         libc::getsockopt(fd, libc::IPPROTO_TCP, option, (&raw mut value).cast(), &raw mut len)
     };
@@ -270,7 +274,8 @@ fn option_of(client: &Client, option: libc::c_int) -> libc::c_int {
     value
 }
 
-/// No FIN comes of a peer that has lost its network: only what it does not acknowledge tells.
+/// A client that has lost its network sends no FIN. The server can notice that only by missing
+/// acknowledgements.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_stream_to_a_peer_that_vanished_does_not_wait_for_the_systems_patience() {
@@ -310,7 +315,7 @@ fn a_stop_ends_what_is_pushed_and_cuts_what_is_pulled() {
     read_to(&mut client, "one");
     app.stop();
     assert_eq!(client.response().unwrap().body, b"one", "ended in order");
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     app.await_event("departed Stop");
 
     let limits = Limits { stop_timeout: 10 * TEST_TIMEOUT, ..Limits::default() };
@@ -362,7 +367,7 @@ fn a_drain_waits_for_what_is_pulled() {
     open.give("two");
     open.end();
     assert_eq!(client.response().unwrap().body, b"onetwo");
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     app.await_event("departed Done");
 }
 
@@ -432,7 +437,7 @@ fn many_streams_that_end_in_every_way_leave_nothing_charged() {
     }
 }
 
-/// Reads on until the server ends the connection, or has nothing more to say.
+/// Reads until the server closes the connection or sends nothing more.
 fn rest_by_line(client: &mut Client) {
     client.socket.set_read_timeout(Some(Duration::from_millis(30))).unwrap();
     let mut buffer = vec![0; 1 << 20];
@@ -448,7 +453,7 @@ impl Reset for std::net::TcpStream {
         let linger = libc::linger { l_onoff: 1, l_linger: 0 };
         let size = size_of::<libc::linger>() as libc::socklen_t;
         let fd = std::os::fd::AsRawFd::as_raw_fd(self);
-        // SAFETY: the descriptor is open, and the value as long as said.
+        // SAFETY: The descriptor is open, and the value has the given size.
         let set = unsafe {
             libc::setsockopt(
                 fd,

@@ -1,4 +1,5 @@
-//! What an authority that issues certificates is answered, beside all others.
+//! TLS-ALPN-01 and HTTP-01 challenges: what an ACME authority gets, and what all other clients get
+//! meanwhile.
 
 use std::sync::Arc;
 
@@ -19,7 +20,8 @@ fn offering(protocols: &[&[u8]]) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// An application whose certificate comes from an authority, to a file in `folder`, and the listener in the clear beside it.
+/// Starts an application whose certificate is issued by an authority and stored in a file in
+/// `folder`, and a listener for plaintext HTTP.
 fn served(folder: &tempfile::TempDir, challenges: &Challenges) -> (App, Listener, Tls) {
     let file = folder.path().join("certificate.pem");
     let pair = CertificatePair { certificate: Pem::File(file.clone()), key: Pem::File(file) };
@@ -54,7 +56,8 @@ fn there_is_no_tls_until_there_is_a_certificate() {
     let trusting = Arc::new(client_config(None));
     let refused = Client::connect_tls(app.address, &trusting, "localhost").expect_err("an alert");
     assert!(refused.to_string().contains("AccessDenied"), "{refused}");
-    // Who comes in the clear is sent on all the same, to hosts that there is to be one for.
+    // Requests over plaintext HTTP are redirected before the certificate exists, but only those for
+    // hosts that will have one.
     for (host, status) in [("APP.example.org", 308), ("example.org", 421), ("127.0.0.1", 308)] {
         let mut client = Client::connect(listener.local_addr().unwrap());
         client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
@@ -101,18 +104,19 @@ fn an_authority_is_answered_over_tls_and_others_are_served_meanwhile() {
         .output();
     let text = String::from_utf8(openssl.unwrap().stdout).unwrap();
     assert!(text.contains("DNS:app.example.org"), "{text}");
-    // Nothing is said in it.
+    // No request is answered on a connection for a challenge.
     shown.send("GET / HTTP/1.1\r\nHost: app.example.org\r\n\r\n");
-    assert!(shown.is_closed());
+    assert!(shown.wait_for_close());
     assert_eq!(app.requests(), 0);
     assert!(refused("localhost").contains("AccessDenied"), "no answer for it");
-    // Whoever speaks HTTP is given the certificate, whatever else is offered.
+    // A client that offers HTTP gets the ordinary certificate, whatever else it offers.
     for protocols in [&[&b"http/1.1"[..], b"acme-tls/1"][..], &[b"http/1.1"], &[]] {
         let mut client = Client::connect_tls(app.address, &offering(protocols), "localhost");
         if let Ok(client) = &mut client {
             assert_eq!(client.get("/").status, 200, "{protocols:?}");
         }
-        // One that offers both is no browser, and no authority either.
+        // A client that offers only the challenge protocol and a second one is neither a browser
+        // nor an authority.
         assert_eq!(client.is_ok(), protocols.len() < 2, "{protocols:?}");
     }
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Certificates: which one a client is given, what is wrong with one, whose a client's is, and how they are changed while
-//! the server runs.
+//! Certificates of the server: the choice by name, errors in the files, client certificates, and
+//! changes while the server runs.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -25,7 +25,7 @@ fn server(settings: TlsSettings) -> App {
     App::with(Config::default(), site(settings), echo(hello))
 }
 
-/// The certificate that a client was given.
+/// Returns the certificate that the server sent.
 fn given(client: &Client) -> Vec<u8> {
     client.tls.as_ref().unwrap().peer_certificates().unwrap()[0].to_vec()
 }
@@ -49,7 +49,7 @@ fn a_certificate_is_chosen_by_the_name_that_is_asked_for() {
         ("example.test", "other"),
         ("a.wild.test", "other"),
         ("rsa.test", "rsa"),
-        // Nobody's: the first.
+        // No certificate has the name, so the first one is used.
         ("wild.test", "localhost"),
         ("a.b.wild.test", "localhost"),
         ("unknown.test", "localhost"),
@@ -59,7 +59,7 @@ fn a_certificate_is_chosen_by_the_name_that_is_asked_for() {
         assert!(given(&client) == certificate(expected), "{name}");
         assert_eq!(client.get("/").status, 200);
     }
-    // With the chain, and by clients that look.
+    // The chain is complete, so that clients that verify it accept the certificate.
     for name in ["localhost", "example.test", "a.wild.test", "rsa.test"] {
         let client =
             Client::connect_tls(app.address, &Arc::new(client_config(None)), name).unwrap();
@@ -176,7 +176,7 @@ fn a_client_shows_who_it_is() {
         )
     };
     let ask = |app: &App, identity| -> Result<String, String> {
-        // What is wrong with its certificate a client of TLS 1.3 hears after its handshake.
+        // With TLS 1.3 a client receives the rejection of its certificate after the handshake.
         let mut client =
             Client::connect_tls(app.address, &Arc::new(client_config(identity)), "localhost")
                 .map_err(|error| error.to_string())?;
@@ -231,7 +231,7 @@ fn a_client_that_comes_back_with_a_ticket_is_who_it_was() {
             assert_eq!(client.tls.as_ref().unwrap().handshake_kind(), Some(kind));
         }
     }
-    // Signed by the right one, and for servers.
+    // The certificate has the right issuer, but is only for servers.
     let config = Arc::new(client_config(Some("other")));
     let refused = Client::connect_tls(app.address, &config, "localhost").and_then(|mut client| {
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -246,7 +246,7 @@ fn hex(bytes: &[u8]) -> String {
     digits.concat()
 }
 
-// ---- what is wrong with one ----
+// ---- errors in the files ----
 
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -254,7 +254,7 @@ fn note(line: &str) {
     SAID.lock().unwrap().push(line.to_owned());
 }
 
-/// What is said of a pair: the error, or nothing.
+/// Returns the error for a pair of files, or an empty text.
 fn fault(certificate: &Path, key: &Path) -> String {
     let pair =
         CertificatePair { certificate: Pem::File(certificate.into()), key: Pem::File(key.into()) };
@@ -350,7 +350,7 @@ fn every_fault_names_the_file_and_the_remedy() {
     assert!(said.contains("client.key contains no certificate, but: PRIVATE KEY"), "{said}");
 }
 
-/// Where a thread may be another than its process.
+/// On Linux a thread can have another file-system user than its process.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_file_that_may_not_be_read_is_named_with_the_user() {
@@ -360,7 +360,8 @@ fn a_file_that_may_not_be_read_is_named_with_the_user() {
     fs::set_permissions(&key, fs::Permissions::from_mode(0o0)).unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let looking = std::thread::spawn(move || {
-        // SAFETY: a number, which changes who this thread is to the file system, and no other thread: root reads everything.
+        // SAFETY: The call has only a number as its argument. It changes the file-system user of
+        // this thread, because root could read every file.
         unsafe { libc::setfsuid(65_534) };
         assert!(fs::read(&key).is_err(), "this user reads everything");
         fault(&tls_file("localhost.pem"), &key)
@@ -425,7 +426,7 @@ fn a_key_that_others_read_or_change_is_spoken_of() {
     for (mode, expected) in [
         (0o600, None),
         (0o400, None),
-        // How Debian lets the servers of its group `ssl-cert` have them.
+        // Debian gives the servers in the group `ssl-cert` access in this way.
         (0o640, None),
         (0o644, Some("can be read by everybody (mode 0644)")),
         (0o604, Some("can be read by everybody (mode 0604)")),
@@ -451,9 +452,9 @@ fn a_key_that_others_read_or_change_is_spoken_of() {
     }
 }
 
-// ---- changing them ----
+// ---- changes of the files ----
 
-/// A pair in a folder of its own, to be changed.
+/// A certificate and its key in a folder of their own, to be changed by the test.
 struct Files {
     _folder: tempfile::TempDir,
     certificate: PathBuf,
@@ -474,7 +475,7 @@ impl Files {
         Files::replace(&self.key, &format!("{name}.key"));
     }
 
-    /// As who renews certificates does: by renaming.
+    /// Replaces a file by renaming, as programs that renew certificates do.
     fn replace(path: &Path, name: &str) {
         let next = path.with_extension("next");
         fs::copy(tls_file(name), &next).unwrap();
@@ -508,7 +509,8 @@ fn a_reload_changes_what_new_connections_are_given_and_drops_none() {
     assert_eq!(open.get("/").status, 200);
     socket.send(masked_frame(0x81, b"still here"));
     assert_eq!(socket.frame(), Some((1, b"still here".to_vec())));
-    // One of the two, rubbish, and nothing: what was there stays.
+    // If only one of the two files was renewed, or a file is invalid or missing, the previous
+    // certificate stays.
     Files::replace(&files.certificate, "rsa.pem");
     assert!(
         tls.reload().unwrap_err().to_string().contains("has only one of the two been renewed?")
@@ -539,7 +541,7 @@ fn other_files_replace_those_that_were_served_unless_they_cannot_be_read() {
     tls.replace(files.settings()).unwrap();
     assert!(given(&connect()) == certificate("other"));
     assert_eq!(open.get("/").status, 200);
-    // The new files are those that are reloaded.
+    // Later reloads read the new files.
     files.become_pair("rsa");
     tls.reload().unwrap();
     assert!(given(&connect()) == certificate("rsa"));
@@ -600,7 +602,7 @@ fn files_that_change_are_noticed() {
     let told =
         |words: &str| TOLD.lock().unwrap().iter().filter(|line| line.contains(words)).count();
     assert!(is("localhost"));
-    // A bad pair first: it is said once, and the next good one is taken.
+    // An invalid pair is reported once, and the next valid pair is used.
     Files::replace(&files.certificate, "other.pem");
     wait_until("the bad pair is told", || told("keep using the previous certificate") == 1);
     assert!(is("localhost"));
@@ -610,7 +612,7 @@ fn files_that_change_are_noticed() {
     assert_eq!(told("keep using the previous certificate"), 1);
 }
 
-/// As certbot does: paths that stay, links to what is newest, and folders that do.
+/// certbot keeps the paths of the files, which are links to the newest files.
 #[test]
 fn links_that_lead_elsewhere_are_noticed() {
     let folder = tempfile::tempdir().unwrap();
@@ -660,7 +662,7 @@ fn who_is_not_trusted_any_more_does_not_come_back_with_a_ticket() {
     assert!(matches!(refused, Err(_) | Ok(Err(_))), "it came back");
 }
 
-// ---- a certificate to develop with ----
+// ---- the development certificate ----
 
 #[test]
 fn the_certificate_to_develop_with_is_one_that_openssl_takes() {
@@ -669,7 +671,7 @@ fn the_certificate_to_develop_with_is_one_that_openssl_takes() {
     let openssl = |arguments: &[&str]| {
         let output = Command::new("openssl").args(arguments).arg(&made.file).output().ok()?;
         assert!(output.status.success(), "{output:?}");
-        // OpenSSL 3.2 and later write names without spaces around the equals sign.
+        // Versions of OpenSSL before 3.2 write names with spaces around the equals sign.
         Some(String::from_utf8_lossy(&output.stdout).replace(" = ", "="))
     };
     let Some(text) = openssl(&["x509", "-noout", "-text", "-fingerprint", "-sha256", "-in"]) else {

@@ -1,4 +1,4 @@
-//! Programs that everybody has, and what each of them is to find over TLS and HTTP/2.
+//! Common client programs (curl, openssl, nghttp) over TLS and HTTP/2.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use rookery_test_support::tls_file;
 use crate::support::tls::{app, settings, site};
 use crate::support::{App, echo, hello};
 
-/// What a program says, on both its outputs; `None` when it is not here.
+/// Returns what a program writes to both its outputs, or `None` if it is not installed.
 fn said(program: &str, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null());
@@ -22,7 +22,8 @@ fn said(program: &str, arguments: &[&str]) -> Option<String> {
     Some(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
 
-/// What curl says of the server's `/`, and behind it the version and the status.
+/// Returns the response to a request by curl for `/`, followed by the version of HTTP and the
+/// status.
 fn curl(app: &App, arguments: &[&str]) -> Option<String> {
     let port = app.address.port();
     let (resolve, ca) = (format!("localhost:{port}:127.0.0.1"), path("ca.pem"));
@@ -35,7 +36,7 @@ fn path(name: &str) -> String {
     tls_file(name).display().to_string()
 }
 
-/// Says who the client is, and by what it came.
+/// Responds with the client's certificate and the scheme.
 fn who(exchange: &mut Exchange) {
     let subject = exchange.client().map_or("nobody", |client| client.subject.as_str()).to_owned();
     let scheme = if exchange.is_https() { "https" } else { "http" };
@@ -75,7 +76,7 @@ fn curl_reads_why_it_is_refused_over_http_2() {
     let of = |file: &Path| format!("@{}", file.display());
     let Some(found) = curl(&app, &["--http2", "--data-binary", &of(&large)]) else { return };
     assert_eq!(found, "413 Content Too Large\n 2 413");
-    // h2 itself answers, and without a body.
+    // h2 rejects the request itself, without a body.
     let found = curl(&app, &["--http2", "-H", &of(&line)]).unwrap();
     assert_eq!(found, " 2 431");
     assert_eq!(app.requests(), 0);
@@ -105,7 +106,7 @@ fn openssl_resumes_and_sends_nothing_early() {
             return None;
         };
         let text = [output.stdout, output.stderr].concat();
-        // OpenSSL 3.2 and later write names without spaces around the equals sign.
+        // Versions of OpenSSL before 3.2 write names with spaces around the equals sign.
         Some(String::from_utf8_lossy(&text).replace(" = ", "="))
     };
     for version in ["-tls1_3", "-tls1_2"] {
@@ -117,7 +118,7 @@ fn openssl_resumes_and_sends_nothing_early() {
         let again = s_client(&[version, "-servername", "localhost", "-sess_in", &session]).unwrap();
         assert!(again.contains("Reused, TLSv1") && again.contains("Hello, World!"), "{again}");
     }
-    // A ticket of ours lets nothing come before the handshake, which could be sent again by anybody (RFC 8470).
+    // The server's tickets do not allow early data, which anyone could replay (RFC 8470).
     s_client(&["-tls1_3", "-servername", "localhost", "-sess_out", &session]).unwrap();
     let early =
         ["-tls1_3", "-servername", "localhost", "-sess_in", &session, "-early_data", &request];
@@ -126,7 +127,8 @@ fn openssl_resumes_and_sends_nothing_early() {
         found.contains("Early data was not sent") || found.contains("Early data was rejected"),
         "{found}"
     );
-    // By the name that it says, and the protocols that it offers.
+    // The certificate is chosen by the client's server name, and the protocol from those that it
+    // offers.
     let found = s_client(&["-servername", "example.test"]).unwrap();
     assert!(found.contains("subject=CN=other"), "{found}");
     let found = s_client(&["-servername", "localhost", "-alpn", "h2,http/1.1"]).unwrap();

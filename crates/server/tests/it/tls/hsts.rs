@@ -1,4 +1,5 @@
-//! `Strict-Transport-Security`: in every reply over TLS to a name, and in no other.
+//! `Strict-Transport-Security` is in each response over TLS to a host name, and in no other
+//! response.
 
 use std::fs;
 
@@ -30,7 +31,7 @@ fn app_with(hsts: Option<Hsts>, files: StaticFiles) -> App {
 
 const MINUTE: Hsts = Hsts { max_age: 60, include_subdomains: false, preload: false };
 
-/// What a reply says, once at the most.
+/// Returns the header of a response, which must occur at most once.
 fn told(reply: &Response) -> Option<String> {
     let all: Vec<_> = reply
         .head
@@ -83,7 +84,7 @@ fn refusals_say_it() {
     for (request, status) in [
         ("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n\r\n", 413),
         ("CONNECT a:1 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-        // Not read, so that nothing is known of its host but what TLS was told.
+        // The head cannot be parsed, so that the host is known only from TLS.
         ("NONSENSE\r\n\r\n", 400),
     ] {
         let reply = refused(request);

@@ -1,4 +1,4 @@
-//! HTTPS: what works in the clear works over TLS.
+//! HTTP over TLS. The tests repeat over TLS what works over plaintext HTTP.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
@@ -20,7 +20,7 @@ use rustls::{ClientConfig, ProtocolVersion};
 use crate::support::tls::{app, settings, site};
 use crate::support::{App, Client, Response, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 
-/// Bytes that are the same nowhere.
+/// Returns bytes that do not repeat.
 fn bytes(len: usize) -> Vec<u8> {
     let mut state = 1u32;
     std::iter::repeat_with(|| {
@@ -31,7 +31,7 @@ fn bytes(len: usize) -> Vec<u8> {
     .collect()
 }
 
-/// A client of one version alone.
+/// Returns the configuration of a client that supports only one version of TLS.
 fn only(version: &'static rustls::SupportedProtocolVersion) -> Arc<ClientConfig> {
     Arc::new(client_config_with_versions(None, &[version]))
 }
@@ -50,14 +50,14 @@ fn requests_over_both_versions_one_after_the_other() {
         for _ in 0..3 {
             assert_eq!(client.get("/").body, b"Hello, World!");
         }
-        // Two in one record.
+        // Two requests are sent in one TLS record.
         client.send(
             "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
         );
         assert_eq!(client.response().unwrap().status, 200);
         assert_eq!(client.response().unwrap().status, 200);
-        // rustls tells a clean end, with `close_notify`, from a cut.
-        assert!(client.is_closed());
+        // rustls distinguishes a close with `close_notify` from a truncated connection.
+        assert!(client.wait_for_close());
     }
     assert_eq!(app.requests(), 10);
 }
@@ -135,7 +135,7 @@ fn large_bodies_both_ways() {
         exchange.set_response_body(&body);
     });
     let mut client = app.secure();
-    // In memory, and spooled.
+    // The bodies are kept in memory or spooled, depending on their length.
     for len in [1, 16_384, 200_000, body.len()] {
         client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n"));
         client.send(&body[..len]);
@@ -212,7 +212,7 @@ fn replies_in_pieces() {
                 });
             }
             if is_cut {
-                // What has not begun is answered with an error.
+                // A response that has not been begun becomes an error response.
                 link.flush();
                 wait_until("all has been written", || stream.flow.waiting() == 0);
             }
@@ -231,7 +231,8 @@ fn replies_in_pieces() {
     for _ in 0..2 {
         assert!(client.get("/").body == pieces);
     }
-    // A stream that fails ends without `close_notify`: what came of it does not look whole.
+    // A stream that fails ends without `close_notify`, so that the client does not take it for
+    // complete.
     client.send("GET /cut HTTP/1.0\r\nHost: a\r\n\r\n");
     let mut tls = client.tls.take().unwrap();
     let mut stream = rustls::Stream::new(&mut *tls, &mut client.socket);
@@ -270,7 +271,8 @@ fn an_application_may_be_silent_after_a_client_was_slow() {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             };
-            // Until the last of it cannot leave, for the client does not read.
+            // The application sends until the server cannot write any more, because the client does
+            // not read.
             while stream.flow.waiting() == 0 {
                 give(vec![b'x'; 8 << 10]);
             }
@@ -306,7 +308,7 @@ fn replies_are_compressed() {
 fn websockets() {
     let app = app(Limits::default(), hello);
     let mut client = app.secure();
-    // The first message comes in the record of the handshake.
+    // The first message arrives in the TLS record of the handshake request.
     assert_eq!(client.upgrade_with("/ws", "", &masked_frame(0x81, b"first")).status, 101);
     assert_eq!(client.frame(), Some((1, b"first".to_vec())));
     let large = bytes(1_000_000);
@@ -317,7 +319,7 @@ fn websockets() {
     client.send(masked_frame(0x81, b"close"));
     assert_eq!(client.frame(), Some((8, [&4000u16.to_be_bytes()[..], b"bye"].concat())));
     client.send(masked_frame(0x88, &4000u16.to_be_bytes()));
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     app.await_event("closed 4000");
 }
 
@@ -342,7 +344,7 @@ fn a_websocket_that_reads_late_gets_everything() {
     );
     let mut client = app.secure();
     client.upgrade_with("/ws", "", &masked_frame(0x82, b"go"));
-    // More than both sockets' buffers take.
+    // The messages exceed what both sockets buffer.
     std::thread::sleep(Duration::from_millis(300));
     for at in 0..200u8 {
         assert!(client.frame() == Some((2, vec![at; 100_000])), "{at}");
@@ -362,7 +364,7 @@ fn a_client_that_reads_late_gets_its_whole_reply() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     std::thread::sleep(Duration::from_millis(300));
     assert!(client.response().unwrap().body == body);
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
 }
 
 #[test]
@@ -385,7 +387,7 @@ fn half_of_a_connection_may_be_closed() {
             b"Hello, World!",
             "with close_notify: {says_so}"
         );
-        assert!(client.is_closed());
+        assert!(client.wait_for_close());
     }
 }
 
@@ -413,9 +415,9 @@ fn a_client_that_goes_is_noticed_while_the_application_works() {
     let mut client = app.secure();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     app.await_event("request");
-    // Zero seconds of linger: a reset.
+    // A linger time of zero seconds makes the close a reset.
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    // SAFETY: an open socket, and a linger of the size said.
+    // SAFETY: The descriptor is an open socket, and the size is that of the linger struct.
     let set = unsafe {
         libc::setsockopt(
             std::os::fd::AsRawFd::as_raw_fd(&client.socket),
@@ -453,7 +455,7 @@ fn a_session_is_resumed() {
     let mut kinds = Vec::new();
     for _ in 0..2 {
         let mut client = Client::connect_tls(app.address, &config, "localhost").unwrap();
-        // The tickets come with the first reply at the latest.
+        // The session tickets arrive with the first response at the latest.
         client.get("/");
         kinds.push(client.tls.as_ref().unwrap().handshake_kind().unwrap());
     }
@@ -467,7 +469,7 @@ fn a_request_in_the_clear_is_told_where_to_go() {
         let mut client = app.connect();
         client.send(request);
         let reply = client.response().expect("an answer");
-        assert!(client.is_closed());
+        assert!(client.wait_for_close());
         reply
     };
     let reply = answer("GET /a?b HTTP/1.1\r\nHost: example.org:8443\r\nCookie: secret\r\n\r\n");
@@ -479,7 +481,7 @@ fn a_request_in_the_clear_is_told_where_to_go() {
         body,
         format!("400 Bad Request: this port speaks HTTPS: https://{}/\n", app.address)
     );
-    // In pieces, and with a body behind it that nobody reads.
+    // The request arrives in parts, and is followed by a body that nobody reads.
     let mut client = app.connect();
     for piece in ["P", "OST /x HT", "TP/1.1\r\nHo", "st: b\r\n", "Content-Length: 100000\r\n\r\n"] {
         client.send(piece);
@@ -558,10 +560,10 @@ fn stopping_says_goodbye() {
         app.stop();
         app
     });
-    // An error would be a cut: rustls tells.
-    assert!(idle.is_closed());
+    // The close has a `close_notify`, because rustls reports a truncation as an error.
+    assert!(idle.wait_for_close());
     assert_eq!(socket.frame(), Some((8, 1001u16.to_be_bytes().to_vec())));
     socket.send(masked_frame(0x88, &1001u16.to_be_bytes()));
-    assert!(socket.is_closed());
+    assert!(socket.wait_for_close());
     drop(stopping.join().unwrap());
 }

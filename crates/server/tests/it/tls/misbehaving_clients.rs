@@ -1,4 +1,4 @@
-//! Peers that speak TLS badly, slowly, or not to the end.
+//! Clients that violate the TLS protocol, are slow, or do not complete the handshake.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -15,14 +15,15 @@ use rookery_test_support::tls_file;
 use crate::support::tls::{app, settings, site};
 use crate::support::{Client, TEST_TIMEOUT, hello, wait_until};
 
-/// What a client says first.
+/// Returns the first message of a client.
 fn client_hello() -> Vec<u8> {
     let mut bytes = Vec::new();
     tls_session(&Arc::new(client_config(None)), "localhost").write_tls(&mut bytes).unwrap();
     bytes
 }
 
-/// The alert that the server ends with, as level and description; nothing when it only closes.
+/// Returns the level and the description of the alert with which the server closes the connection,
+/// or `None` if it closes without an alert.
 fn alert(client: &mut Client) -> Option<[u8; 2]> {
     while client.fill() {}
     let read = std::mem::take(&mut client.read);
@@ -37,7 +38,8 @@ fn a_handshake_has_a_time() {
     let app = app(limits, hello);
     let hello = client_hello();
     let began = Instant::now();
-    // Nothing, half of it, and a byte at a time: the time is that of the whole.
+    // The clients send nothing, half of the message, and single bytes. The timeout is for the whole
+    // handshake.
     let mut clients = [app.connect(), app.connect(), app.connect()];
     clients[1].send(&hello[..hello.len() / 2]);
     let mut drip = clients[2].socket.try_clone().unwrap();
@@ -50,12 +52,12 @@ fn a_handshake_has_a_time() {
         }
     });
     for client in &mut clients {
-        assert!(client.is_closed());
+        assert!(client.wait_for_close());
     }
     assert!(began.elapsed() > Duration::from_millis(1990), "sooner than that");
     drop(clients);
     dripping.join().unwrap();
-    // Who has shaken hands has the time of a head, and then that of being idle.
+    // After the handshake the timeout for a head applies, and then the idle timeout.
     let mut client = app.secure();
     std::thread::sleep(Duration::from_secs(3));
     assert_eq!(client.get("/").status, 200);
@@ -135,20 +137,21 @@ fn records_that_are_none_are_answered_with_an_alert() {
         ),
     ] {
         let mut client = app.connect();
-        // It may be refused before it has all been sent.
+        // The server may reject the bytes before all of them were sent.
         let _ = client.socket.write_all(&sent);
         let found = alert(&mut client);
         assert_eq!(found, description.map(|description| [FATAL, description]), "{what}");
     }
-    // The peer's own alert is the end as well.
+    // An alert of the client also ends the connection.
     let mut client = app.connect();
     client.send([21, 3, 3, 0, 2, FATAL, 40]);
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     assert!(app.server.reports().count(Rejection::Handshake) >= 5);
     assert_eq!(app.secure().get("/").status, 200);
 }
 
-/// A hello of an older version, as OpenSSL 1.0 sent it: TLS 1.0 has 1, TLS 1.1 has 2.
+/// Returns the first message of a client with an older version of TLS, as sent by OpenSSL 1.0. The
+/// minor version of TLS 1.0 is 1, that of TLS 1.1 is 2.
 fn old_hello(minor: u8) -> Vec<u8> {
     let suites = [0xC0, 0x13, 0xC0, 0x14, 0x00, 0x2F, 0x00, 0x35];
     let mut body = vec![3, minor];
@@ -170,7 +173,8 @@ fn versions_that_have_been_given_up_are_refused() {
     for minor in [0, 1, 2] {
         let mut client = app.connect();
         client.send(old_hello(minor));
-        // handshake_failure: rustls misses the signature algorithms first, which only TLS 1.2 has.
+        // The alert is `handshake_failure`, because rustls first misses the signature algorithms,
+        // which were introduced by TLS 1.2.
         assert_eq!(alert(&mut client), Some([2, 40]), "3.{minor}");
     }
 }
@@ -185,11 +189,11 @@ fn who_goes_in_the_middle_of_the_handshake_is_forgotten() {
         drop(client);
     }
     wait_until("all have gone", || app.listener().connections() == 0);
-    // It has changed its mind, and done nothing wrong.
+    // A client that closes the connection has not violated the protocol.
     assert_eq!(app.server.reports().count(Rejection::Handshake), 0);
 }
 
-/// Runs `openssl s_client` against the server, with `input` behind its handshake.
+/// Runs `openssl s_client` against the server. `input` is sent after the handshake.
 fn s_client(address: std::net::SocketAddr, arguments: &[&str], input: &[u8]) -> Option<String> {
     let mut command = Command::new("openssl");
     command.args(["s_client", "-connect", &address.to_string(), "-CAfile"]).arg(tls_file("ca.pem"));
@@ -199,7 +203,7 @@ fn s_client(address: std::net::SocketAddr, arguments: &[&str], input: &[u8]) -> 
         println!("NOT TESTED: there is no openssl");
         return None;
     };
-    // One that has failed reads nothing.
+    // A program whose handshake failed does not read its input.
     let _ = client.stdin.take().unwrap().write_all(input);
     let output = client.wait_with_output().unwrap();
     Some(format!(
@@ -240,7 +244,7 @@ fn openssl_is_served() {
 #[test]
 fn renegotiation_is_refused() {
     let app = app(Limits::default(), hello);
-    // A line with an R alone has s_client ask for it.
+    // `s_client` requests a renegotiation when it reads a line with only an R.
     let mut command = Command::new("openssl");
     command
         .args(["s_client", "-connect", &app.address.to_string(), "-tls1_2", "-CAfile"])
@@ -254,7 +258,7 @@ fn renegotiation_is_refused() {
     let mut stdin = client.stdin.take().unwrap();
     let said = || String::from_utf8_lossy(&std::fs::read(heard.path()).unwrap()).into_owned();
     wait_until("its handshake", || said().contains("Verify return code"));
-    // It takes the line for a command when it comes in a read of its own.
+    // `s_client` takes the line for a command only if it reads the line separately.
     stdin.write_all(b"R\n").unwrap();
     wait_until("it is refused", || {
         said().contains("RENEGOTIATING") && said().contains("no renegotiation")
@@ -274,7 +278,7 @@ fn curl_is_served() {
     command.args(["-w", " %{http_version} %{ssl_verify_result}", &url]);
     let Ok(output) = command.output() else { return println!("NOT TESTED: there is no curl") };
     assert_eq!(String::from_utf8_lossy(&output.stdout), "Hello, World! 1.1 0", "{output:?}");
-    // It names the version to TLS as well.
+    // The option also makes curl offer this version in TLS.
     let output = command.arg("--http1.0").output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "Hello, World! 1 0", "{output:?}");
 }
@@ -292,11 +296,11 @@ fn handshakes_take_seats_and_give_them_up() {
         })
         .collect();
     wait_until("all are there", || app.listener().connections() == 4);
-    // A handshake that stands still for more than a tick is the slowest.
+    // A handshake without progress for more than a tick makes its connection the slowest one.
     std::thread::sleep(Duration::from_millis(2500));
     let mut client = app.secure();
     assert_eq!(client.get("/").status, 200);
-    assert!(stuck[0].is_closed(), "the oldest has gone");
+    assert!(stuck[0].wait_for_close(), "the oldest has gone");
 }
 
 #[test]
@@ -309,7 +313,7 @@ fn a_crowd_is_taken_in_and_who_does_not_go_on_keeps_nobody_out() {
     let app = app(limits, hello);
     let mut open = app.secure();
     let hello = client_hello();
-    // Silent, in the middle of what it says first, and behind the server's answer to that.
+    // The clients stop before, within, or after their first message.
     let lens = [0, hello.len() / 2, hello.len()].into_iter().cycle().take(30);
     let stuck: Vec<Client> = lens
         .map(|len| {
@@ -361,16 +365,16 @@ fn many_handshakes_that_never_end_hold_what_they_are_charged() {
     let stuck: Vec<TcpStream> = (0..COUNT)
         .map(|_| {
             let mut socket = TcpStream::connect(address).unwrap();
-            // Who is refused has been told already.
+            // The server may already have closed the connection of a rejected client.
             let _ = socket.write_all(&hello[..hello.len() - 1]);
             socket
         })
         .collect();
-    // A fifth of 100 MiB, at 80 KiB each.
+    // The share is a fifth of 100 MiB, and each connection takes 80 KiB.
     let room = (20 << 20) / (80 << 10);
     wait_until("as many as there is room for", || listener.connections() == room);
     assert!(server.budget().used(Share::Connections) <= 20 << 20);
-    // The newest that stand still make room for another, which is answered.
+    // The newest connections without progress are evicted for another one, which is served.
     std::thread::sleep(Duration::from_millis(2500));
     let mut client = Client::connect_tls(address, &Arc::new(client_config(None)), "localhost")
         .expect("a handshake");

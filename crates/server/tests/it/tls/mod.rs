@@ -1,4 +1,4 @@
-//! HTTPS: certificates, handshakes, and what listeners with TLS add to responses.
+//! HTTPS: certificates, handshakes, challenges, and what listeners with TLS add to responses.
 
 mod acme_challenges;
 mod certificates;

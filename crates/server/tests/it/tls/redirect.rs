@@ -1,4 +1,4 @@
-//! Requests in the clear that are sent on to HTTPS.
+//! The redirect of plaintext HTTP requests to HTTPS.
 
 use std::sync::Arc;
 use std::thread;
@@ -8,7 +8,8 @@ use rookery_server::{Config, Limits, Listener, ListenerConfig, Redirect, Rejecti
 use crate::support::tls::{settings, site};
 use crate::support::{App, Client, Response, echo, hello, wait_until};
 
-/// An application over HTTPS, and the listener beside it that sends requests on as if to port `port`, or to the application's own.
+/// Starts an application with TLS, and a listener for plaintext HTTP that redirects to `port`, or
+/// to the application's own port.
 fn beside(limits: Limits, names: &[&str], port: Option<u16>) -> (App, Listener) {
     let site = site(settings(names));
     let tls = site.tls.clone().unwrap();
@@ -60,7 +61,7 @@ fn a_request_is_sent_on_with_path_and_query() {
         );
         assert_eq!(reply.header("strict-transport-security"), None);
     }
-    // With another method, and as it is for HEAD; a body is not waited for.
+    // Other methods are redirected as well, also HEAD. The server does not wait for a body.
     let head = ask(&listener, "HEAD /h HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!((head.status, head.body.len()), (308, 0));
     let options = ask(&listener, "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -72,7 +73,7 @@ fn a_request_is_sent_on_with_path_and_query() {
         "GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n\r\n";
     assert_eq!(ask(&listener, upgrade).status, 308);
     assert_eq!(app.requests(), 0);
-    // It is there, and the connection is kept otherwise.
+    // The body was received, so that the connection is kept.
     let mut client = Client::connect(listener.local_addr().unwrap());
     for _ in 0..2 {
         client.send(get("/", "localhost"));
@@ -144,7 +145,8 @@ fn it_takes_part_in_the_limits_and_ends_as_any_listener() {
     let address = listener.local_addr().unwrap();
     let long = ask(&listener, &get(&format!("/{}", "a".repeat(40_000)), "localhost"));
     assert_eq!(long.status, 431);
-    // One seat is that of an application's client, and what is idle gives its seat up: no more than two are there.
+    // One connection slot is used by a client of the application. Idle connections are evicted, so
+    // that at most two exist.
     let mut secure = app.secure();
     assert_eq!(secure.get("/").status, 200);
     let mut clients: Vec<Client> = (0..4)
@@ -160,7 +162,7 @@ fn it_takes_part_in_the_limits_and_ends_as_any_listener() {
     assert!(
         clients.iter_mut().any(|client| client.response().is_some_and(|reply| reply.status == 308))
     );
-    // What has begun is answered when it drains, and nobody is let in any more.
+    // Requests in progress are answered during a drain, and no new connections are accepted.
     drop(clients);
     wait_until("they have gone", || listener.connections() == 0);
     let mut begun = Client::connect(address);
@@ -170,6 +172,6 @@ fn it_takes_part_in_the_limits_and_ends_as_any_listener() {
     wait_until("nobody is let in", || std::net::TcpStream::connect(address).is_err());
     let stopped = thread::spawn(move || listener.stop());
     stopped.join().unwrap();
-    assert!(begun.is_closed());
+    assert!(begun.wait_for_close());
     assert_eq!(app.secure().get("/").status, 200);
 }

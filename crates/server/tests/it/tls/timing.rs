@@ -1,4 +1,5 @@
-//! TLS and time: peers that read late and catch up, ends at every moment, and what is behind them.
+//! The timing of TLS connections: clients that read late, ends of the connection at any moment, and
+//! the data after them.
 
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
@@ -18,7 +19,8 @@ use crate::support::{App, Client, TEST_TIMEOUT, echo, hello, masked_frame, wait_
 
 #[test]
 fn a_websocket_may_be_idle_when_it_has_caught_up() {
-    // A Unix socket takes the same every time: for some of these sizes all but the last record.
+    // A Unix socket buffers the same amount every time. For some of these sizes, everything but the
+    // last record fits.
     let sizes = || (0..24).map(|at| (64 << 10) + at * (12 << 10));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
@@ -58,7 +60,7 @@ fn a_websocket_may_be_idle_when_it_has_caught_up() {
     }
     std::thread::sleep(Duration::from_millis(200));
     for (client, size) in clients.iter_mut().zip(sizes()) {
-        // The head of a frame of 64 KiB or more has 10 bytes.
+        // The header of a frame of 64 KiB or more has 10 bytes.
         let mut left = size + 10;
         while left > 0 {
             left -= client.read(&mut buffer).unwrap();
@@ -68,7 +70,7 @@ fn a_websocket_may_be_idle_when_it_has_caught_up() {
     assert_eq!(listener.connections(), clients.len(), "dropped while nothing waited for it");
 }
 
-/// A record that nobody has sealed.
+/// A TLS record that was not encrypted.
 const GARBAGE: [u8; 37] = {
     let mut record = [7; 37];
     [record[0], record[1], record[2], record[3], record[4]] = [23, 3, 3, 0, 32];
@@ -130,7 +132,7 @@ fn an_upload_that_is_cut_off_is_none() {
             if let Some(reply) = client.response() {
                 assert_eq!(reply.status, 400);
             }
-            assert!(client.is_closed());
+            assert!(client.wait_for_close());
         }
     }
     assert_eq!(app.requests(), 0);
@@ -141,7 +143,8 @@ fn who_says_that_it_sends_no_more_is_answered() {
     let app = app(Limits::default(), hello);
     let mut client = app.secure();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    // In one segment with the request, without a FIN, and as the last of the handshake's flight.
+    // The record follows the request in the same segment, follows without a FIN, or is the last of
+    // the handshake.
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
         let config =
             Arc::new(rookery_test_support::tls::client_config_with_versions(None, &[version]));
@@ -155,7 +158,7 @@ fn who_says_that_it_sends_no_more_is_answered() {
         }
         client.socket.write_all(&out).unwrap();
         assert_eq!(client.response().unwrap().body, b"Hello, World!");
-        assert!(client.is_closed());
+        assert!(client.wait_for_close());
     }
 }
 
@@ -174,12 +177,12 @@ fn tls_within_tls_is_not_taken_for_tls_in_the_clear() {
     let mut client = app.secure();
     client.send([22, 3, 1, 0, 5, 1, 0, 0, 1, 3]);
     assert_eq!(client.response().expect("an answer").status, 400);
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     assert_eq!(app.server.reports().count(Rejection::TlsOnPlain), 0);
     assert_eq!(NOTICES.load(Ordering::SeqCst), 0, "told to give the server a certificate");
 }
 
-/// What a client says first, in a record; with names of protocols to make it long.
+/// Returns the first message of a client in one TLS record. Many protocol names make it long.
 fn long_hello(len: usize) -> Vec<u8> {
     let mut config = client_config(None);
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -206,7 +209,7 @@ fn a_hello_that_is_split_anywhere() {
     }
 }
 
-/// rustls keeps 64 KiB of a message with what it is wrapped in.
+/// rustls buffers at most 64 KiB of a handshake message, including its record headers.
 #[test]
 fn a_hello_in_records_of_a_byte() {
     let app = app(Limits::default(), hello);
@@ -214,7 +217,7 @@ fn a_hello_in_records_of_a_byte() {
         let bytes = long_hello(len);
         let records: Vec<u8> = bytes[5..].iter().flat_map(|byte| [22, 3, 1, 0, 1, *byte]).collect();
         let mut client = app.connect();
-        // It may be refused before it has all been sent.
+        // The server may close the connection before all bytes were sent.
         let _ = client.socket.write_all(&records);
         let mut first = [0; 6];
         let is_answered =
@@ -233,7 +236,7 @@ fn keys_that_change_all_the_time() {
         client.tls.as_mut().unwrap().refresh_traffic_keys().unwrap();
         assert_eq!(client.get("/").status, 200);
     }
-    // Without anything between, and never reading: it ends.
+    // A client that sends without pauses and never reads is disconnected.
     let mut client = app.secure();
     for _ in 0..1000 {
         let tls = client.tls.as_mut().unwrap();
@@ -279,15 +282,15 @@ fn a_stop_waits_for_who_reads_slowly_and_says_goodbye() {
     });
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(client.response().unwrap().body.len(), 12 << 20);
-    // rustls tells a clean end from a cut.
-    assert!(client.is_closed());
+    // rustls distinguishes a complete close from a truncation.
+    assert!(client.wait_for_close());
     let app = stopping.join().unwrap();
     assert_eq!(app.server.budget().used(Share::Connections), 0);
 }
 
 #[test]
 fn another_is_answered_among_handshakes() {
-    // Twice what may be under way at once, and more.
+    // The number is more than twice the limit of concurrent handshakes.
     const CROWD: usize = 700;
     let app = app(Limits::default(), hello);
     let bytes = long_hello(100);

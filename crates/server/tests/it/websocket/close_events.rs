@@ -1,4 +1,4 @@
-//! When the application hears of the end of a WebSocket.
+//! The events by which the application is notified of the end of a WebSocket.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use rookery_server::{Config, Limits, ListenerConfig};
 
 use crate::support::{App, Handler, echo, hello, masked_frame};
 
-/// Accepts WebSockets and sends each message back ten times.
+/// Returns a handler that accepts WebSockets and sends each message back ten times.
 fn tenfold() -> Handler {
     Box::new(|link, event| match event {
         Event::Request(mut exchange) => {
@@ -32,7 +32,7 @@ fn closes(app: &App) -> Vec<String> {
 
 #[test]
 fn the_close_is_told_when_the_peers_frame_is_read_and_once() {
-    // The answer to the close lies behind what the peer does not read.
+    // The reply to the close frame is queued after messages that the client does not read.
     let limits = Limits { ws_close_timeout: Duration::from_secs(300), ..Limits::default() };
     let app =
         App::with(Config { limits, ..Config::default() }, ListenerConfig::default(), tenfold());
@@ -41,7 +41,7 @@ fn the_close_is_told_when_the_peers_frame_is_read_and_once() {
     for client in [&mut reads, &mut dies] {
         client.upgrade("/ws");
         client.send(masked_frame(0x82, &vec![1; 4 << 20]));
-        // The others wait behind it: more than the sockets' buffers hold.
+        // The other messages are queued: they exceed what the sockets buffer.
         assert_eq!(client.frame().unwrap().1.len(), 4 << 20);
         client.send(masked_frame(0x88, &[0x03, 0xE8]));
     }
@@ -49,7 +49,8 @@ fn the_close_is_told_when_the_peers_frame_is_read_and_once() {
         app.await_event("closed 1000");
         std::thread::sleep(Duration::from_millis(2));
     }
-    // One transport dies, the other ends in order: neither is told again.
+    // One transport breaks, and the other one is closed properly. The application gets no second
+    // event.
     drop(dies);
     while let Some((opcode, payload)) = reads.frame() {
         assert!(
@@ -60,12 +61,12 @@ fn the_close_is_told_when_the_peers_frame_is_read_and_once() {
             break;
         }
     }
-    assert!(reads.is_closed());
+    assert!(reads.wait_for_close());
     while app.listener().connections() > 0 {
         std::thread::sleep(Duration::from_millis(2));
     }
     assert_eq!(closes(&app), ["closed 1000", "closed 1000"]);
-    // Nothing is told of a WebSocket that has been closed.
+    // The application gets no event after the close event.
     assert_eq!(app.log.lock().unwrap().last().unwrap(), "closed 1000");
 }
 
@@ -74,7 +75,7 @@ fn the_close_is_told_once_when_the_transport_dies_before_it() {
     let app = App::new(Limits::default(), hello);
     let mut client = app.connect();
     client.upgrade("/ws");
-    // The application's close, to which no answer comes.
+    // The application closes the WebSocket, and the client does not reply.
     client.send(masked_frame(0x81, b"close"));
     assert_eq!(client.frame().unwrap().0, 8);
     drop(client);
@@ -134,7 +135,7 @@ fn a_handshake_accepted_while_draining_gets_1001() {
         assert_eq!(client.response().unwrap().status, 101);
         assert_eq!(client.frame(), Some((8, 1001u16.to_be_bytes().to_vec())), "stops: {stops}");
         client.send(masked_frame(0x88, &1001u16.to_be_bytes()));
-        assert!(client.is_closed());
+        assert!(client.wait_for_close());
         assert_eq!(app.await_event("closed"), "closed 1001");
     }
 }

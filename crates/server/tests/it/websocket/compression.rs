@@ -1,4 +1,4 @@
-//! WebSockets whose messages are compressed.
+//! WebSockets with compressed messages (RFC 7692).
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -15,7 +15,8 @@ use crate::support::{App, Client, Handler, TEST_TIMEOUT, echo, hello, masked_fra
 const PLAIN: WebSocketCompression =
     WebSocketCompression { level: 2, threshold: 512, keeps_window: false };
 
-/// Accepts WebSockets with `compression`, and leaves all else to `handler`.
+/// Returns a handler that accepts WebSockets with `compression`, and leaves all other events to
+/// `handler`.
 pub(crate) fn compressing(compression: WebSocketCompression, mut handler: Handler) -> Handler {
     Box::new(move |link, event| match event {
         Event::Request(mut exchange) if exchange.is_upgrade() => {
@@ -32,7 +33,7 @@ fn app(limits: Limits, compression: WebSocketCompression) -> App {
     App::with(config, ListenerConfig::default(), compressing(compression, echo(hello)))
 }
 
-/// A client that takes part.
+/// A client that negotiates compression.
 pub(crate) struct Peer {
     client: Client,
     pub(crate) answer: Option<String>,
@@ -40,7 +41,7 @@ pub(crate) struct Peer {
     inflater: Inflater,
 }
 
-/// A client's side of what a server that wants all answers to `offer`.
+/// Returns the client's side of what a server with all options negotiates for `offer`.
 fn agreed(offer: &str, takeover: Takeover) -> (Agreed, DeflateConfig) {
     let config = DeflateConfig::default().takeover(takeover);
     (config.choose(offer.as_bytes()).unwrap(), config)
@@ -66,7 +67,7 @@ impl Peer {
         Peer { client, answer, deflater, inflater: Inflater::new(takeover) }
     }
 
-    /// A message on the wire.
+    /// Returns a message as it is sent.
     fn encode(&mut self, payload: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let mask = Some(MaskKey([1, 2, 3, 4]));
@@ -86,7 +87,9 @@ impl Peer {
         self.client.send(bytes);
     }
 
-    /// A message or another frame that is no ping, which a machine that is busy gives the time for: its opcode, its bytes on the wire if it was compressed, and its payload.
+    /// Reads the next frame that is no ping; a busy machine gives the server the time to send
+    /// pings. Returns the opcode, the bytes on the wire if the message was compressed, and the
+    /// payload.
     pub(crate) fn frame(&mut self) -> Option<(u8, Option<usize>, Vec<u8>)> {
         while self.client.read.is_empty() {
             if !self.client.fill() {
@@ -109,7 +112,7 @@ impl Peer {
     }
 }
 
-/// Text that shrinks to a tenth or so.
+/// Returns text that compresses to about a tenth.
 pub(crate) fn text(len: usize) -> Vec<u8> {
     let mut text: Vec<u8> = Vec::with_capacity(len + 40);
     let mut n = 7_u32;
@@ -121,7 +124,7 @@ pub(crate) fn text(len: usize) -> Vec<u8> {
     text
 }
 
-/// Bytes that do not compress.
+/// Returns bytes that do not compress.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x2545_F491_4F6C_DD1D_u64;
     let step = |_| {
@@ -151,7 +154,7 @@ fn compressed_messages_of_every_size_come_back_in_order() {
             .collect();
         let bytes: Vec<u8> = messages.iter().flat_map(|message| peer.encode(message)).collect();
         let mut writer = peer.client.socket.try_clone().unwrap();
-        // Both sides write much: one of them has to read meanwhile.
+        // Both sides send much, so that the client has to read meanwhile.
         let writer = std::thread::spawn(move || writer.write_all(&bytes).unwrap());
         for (at, message) in messages.iter().enumerate() {
             let (opcode, compressed, payload) = peer.frame().unwrap();
@@ -236,12 +239,13 @@ fn nothing_is_compressed_unless_both_want_it() {
         assert_eq!(peer.answer, None);
         peer.client.send(masked_frame(0x82, &text(4096)));
         assert_eq!(peer.frame(), Some((2, None, text(4096))));
-        // RSV1 means nothing then.
+        // The bit RSV1 has no meaning without compression.
         peer.send(&text(4096));
         let (opcode, _, payload) = peer.frame().unwrap();
         assert_eq!((opcode, &payload[..2]), (8, &1002u16.to_be_bytes()[..]));
     }
-    // zlib cannot write with a window of 8 bits: such a client is read, and sent plain messages.
+    // zlib cannot compress with a window of 8 bits. The messages of such a client are decompressed,
+    // and the client gets uncompressed messages.
     let mut narrow = Peer::open(&willing, "permessage-deflate; server_max_window_bits=8");
     assert!(narrow.answer.as_ref().unwrap().contains("server_max_window_bits=8"));
     narrow.send(&text(100_000));
@@ -249,7 +253,7 @@ fn nothing_is_compressed_unless_both_want_it() {
     assert!(WindowBits::new(8).is_some());
 }
 
-/// A compressed message of `len` zeros.
+/// Returns a compressed message of `len` zeros.
 fn bomb(peer: &mut Peer, len: usize) -> Vec<u8> {
     let message = peer.encode(&vec![0; len]);
     assert!(message.len() < len / 500, "{}", message.len());
@@ -272,7 +276,7 @@ fn a_bomb_is_stopped_at_the_limit_of_a_message() {
 
 #[test]
 fn what_has_been_inflated_of_messages_is_charged() {
-    // 6 MiB for messages.
+    // The share of messages has 6 MiB.
     let app = app(Limits { max_client_memory: Some(40 << 20), ..Limits::default() }, PLAIN);
     let limit = app.server.budget().limit(Share::Messages);
     let mut slow: Vec<Peer> = (0..6).map(|_| Peer::open(&app, "permessage-deflate")).collect();
@@ -283,7 +287,7 @@ fn what_has_been_inflated_of_messages_is_charged() {
     let began = Instant::now();
     while app.server.reports().count(Rejection::Overload) < 4 {
         let used = app.server.budget().used(Share::Messages);
-        // One more step, and a vector that doubles.
+        // The limit may be exceeded by one step of decompression, which doubles a vector.
         assert!(used <= 2 * limit, "{used}");
         assert!(began.elapsed() < TEST_TIMEOUT, "{:?}", app.server.budget());
         std::thread::sleep(Duration::from_millis(2));
@@ -291,7 +295,7 @@ fn what_has_been_inflated_of_messages_is_charged() {
     let mut honest = Peer::open(&app, "permessage-deflate");
     honest.send(&text(300_000));
     assert_eq!(honest.frame().unwrap().2.len(), 300_000);
-    // One that has sent the beginning of a message holds an inflater, if nothing else.
+    // A client that has sent the beginning of a message holds a decompressor.
     drop(slow);
     wait_until("nothing is charged", || app.server.budget().used(Share::Messages) == 0);
     let begun = honest.encode(&text(30_000));
@@ -337,7 +341,7 @@ fn few_windows_are_kept_and_they_are_charged() {
     wait_until("a window is free", || app.server.budget().used(Share::Compressors) == 512 << 10);
     let again = Peer::open(&app, "permessage-deflate");
     assert!(is_kept(&again));
-    // A client that wants no takeover takes no window.
+    // A client without context takeover needs no window between messages.
     let offer = "permessage-deflate; server_no_context_takeover; client_no_context_takeover";
     let used = app.server.budget().used(Share::Compressors);
     let _plain = Peer::open(&app, offer);

@@ -1,4 +1,4 @@
-//! WebSockets as clients see them.
+//! Messages, pings and close frames of WebSockets, as clients see them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use rookery_server::{Config, Limits, ListenerConfig, OriginPolicy};
 
 use crate::support::{App, Handler, TEST_TIMEOUT, echo, hello, masked_frame};
 
-/// Accepts each WebSocket, and does `then` with it at once.
+/// Returns a handler that accepts each WebSocket, and calls `then` with it at once.
 fn accepting(then: fn(&Link, u64)) -> Handler {
     Box::new(move |link, event| {
         let Event::Request(mut exchange) = event else { return };
@@ -33,7 +33,7 @@ fn frames_in_the_segment_of_the_handshake_are_delivered() {
     assert_eq!(client.frame(), Some((2, vec![0, 1, 2])));
     client.send(masked_frame(0x88, &[0x03, 0xE8]));
     assert_eq!(client.frame(), Some((8, vec![0x03, 0xE8])));
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     assert_eq!(app.await_event("closed"), "closed 1000");
 }
 
@@ -161,13 +161,13 @@ fn a_breach_of_the_protocol_is_closed_with_its_code() {
         let (opcode, payload) = client.frame().unwrap();
         assert_eq!((opcode, &payload[..2]), (8, &code.to_be_bytes()[..]), "{what}");
         client.send(masked_frame(0x88, &code.to_be_bytes()));
-        assert!(client.is_closed(), "{what}");
+        assert!(client.wait_for_close(), "{what}");
     }
 }
 
 #[test]
 fn a_message_comes_in_as_many_frames_as_its_bytes_may_need() {
-    // One for each 64 bytes of the largest message.
+    // The number of frames is limited to one for each 64 bytes of the maximum message.
     const MOST: usize = (1 << 20) / 64;
     let app = App::new(Limits { ws_max_message_size: 1 << 20, ..Limits::default() }, hello);
     for (frames, is_taken) in [(MOST, true), (MOST + 1, false)] {
@@ -191,7 +191,8 @@ fn a_message_comes_in_as_many_frames_as_its_bytes_may_need() {
 #[test]
 fn every_accepted_websocket_is_closed_once_however_it_ended() {
     let app = App::new(Limits::default(), hello);
-    // A FIN without a close frame, a close without a code, and a close by the application.
+    // The WebSockets end by a FIN without a close frame, by a close frame without a code, and by
+    // the application.
     let mut broken = app.connect();
     broken.upgrade("/ws");
     drop(broken);
@@ -210,7 +211,7 @@ fn every_accepted_websocket_is_closed_once_however_it_ended() {
         (8, &b"bye"[..], &4000u16.to_be_bytes()[..])
     );
     closed.send(masked_frame(0x88, &payload[..2]));
-    assert!(closed.is_closed());
+    assert!(closed.wait_for_close());
     assert_eq!(app.await_event("closed 4000"), "closed 4000");
     assert_eq!(app.log.lock().unwrap().iter().filter(|line| line.starts_with("closed")).count(), 3);
 }
@@ -225,7 +226,7 @@ fn a_peer_that_never_answers_a_close_is_dropped() {
     client.upgrade("/ws");
     client.send(masked_frame(0x81, b"close"));
     assert_eq!(client.frame().unwrap().0, 8);
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     assert_eq!(app.await_event("closed"), "closed 1006");
 }
 
@@ -237,7 +238,7 @@ fn a_silent_connection_is_pinged() {
     );
     let mut client = app.connect();
     client.upgrade("/ws");
-    // Numbered, so that an answer tells which one it is to.
+    // The pings are numbered, so that a pong shows which ping it belongs to.
     assert_eq!(client.frame(), Some((9, vec![0, 0, 0, 1])));
     assert_eq!(client.frame(), Some((9, vec![0, 0, 0, 2])));
 }
@@ -253,7 +254,8 @@ fn a_peer_that_answers_no_ping_is_dropped_and_any_byte_is_an_answer() {
     silent.upgrade("/ws");
     let mut talks = app.connect();
     talks.upgrade("/ws");
-    // One message, a byte at a time and never whole, for longer than the other has.
+    // The client sends a message one byte at a time, and never completes it, for longer than the
+    // other client's timeout.
     let message = masked_frame(0x81, &[b'a'; 100]);
     let began = Instant::now();
     let mut sent = 0;
@@ -297,7 +299,8 @@ fn a_pause_of_the_application_is_no_silence_of_the_peer() {
     );
     let mut client = app.connect();
     client.upgrade("/ws");
-    // The application is busy with the first while the second waits: so nothing more is read, the answers to pings neither.
+    // The application processes the first message while the second one waits. The server reads
+    // nothing meanwhile, not even pongs.
     client.send(
         [masked_frame(0x81, b"1"), masked_frame(0x81, b"2"), masked_frame(0x81, b"3")].concat(),
     );
@@ -339,7 +342,7 @@ fn a_page_of_another_origin_is_refused_before_the_application_is_asked() {
         ));
         assert_eq!(client.response().unwrap().status, status, "{policy:?} {origin}");
         assert_eq!(app.requests(), usize::from(status == 101), "{policy:?} {origin}");
-        // Requests that open no WebSocket are not looked at.
+        // The origin of requests that open no WebSocket is not checked.
         let mut client = app.connect();
         client.send(format!("GET / HTTP/1.1\r\nHost: here\r\n{origin}\r\n"));
         assert_eq!(client.response().unwrap().status, 200);
@@ -354,10 +357,12 @@ fn a_peer_that_pings_and_never_reads_does_not_fill_memory() {
     client.shrink_receive_buffer();
     client.upgrade("/ws");
     let pings = masked_frame(0x89, &[b'p'; 125]).repeat(1000);
-    // Megabytes of pongs, one by one: with everything checked and little processor that takes long.
+    // The client sends megabytes of pongs one by one. In a debug build on a small machine that
+    // takes long.
     let until = Instant::now() + 6 * TEST_TIMEOUT;
     client.socket.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
-    // Until the server has given it up: it writes nothing, so it stands still.
+    // The server has given up the client once writing fails. It writes nothing meanwhile, so the
+    // client makes no progress.
     while std::io::Write::write_all(&mut client.socket, &pings).is_ok() && Instant::now() < until {}
     app.await_event("closed 1006");
 }
@@ -383,7 +388,7 @@ fn the_application_hears_why_a_websocket_was_closed() {
         assert_eq!(client.frame(), Some((8, 4001u16.to_be_bytes().to_vec())));
         app.await_event(&format!("closed 4001 {shown:?} true"));
     }
-    // A close frame behind a breach of the protocol says nothing.
+    // A close frame after a violation of the protocol is ignored.
     let mut client = app.connect();
     client.upgrade("/ws");
     client.send([masked_frame(0x83, b""), masked_frame(0x88, b"\x03\xe8late")].concat());
@@ -392,7 +397,8 @@ fn the_application_hears_why_a_websocket_was_closed() {
     assert!(app.log.lock().unwrap().iter().all(|line| !line.contains("late")));
 }
 
-/// A counting application that sends until it is told to wait, waits until it is told to go on, and so on.
+/// An application that counts what it sends: it sends until it is told to wait, and continues when
+/// it is told to.
 #[test]
 fn an_application_that_counts_waits_and_is_told_to_go_on() {
     const ROUNDS: usize = 5;
@@ -404,7 +410,8 @@ fn an_application_that_counts_waits_and_is_told_to_go_on() {
             let mut waits = rounds > ROUNDS;
             while !waits {
                 waits = backlog.count_sent(100_000) == Some(false);
-                // Past a megabyte by one message at most, however fast the client takes them meanwhile.
+                // The limit of a megabyte may be exceeded by one message, however fast the client
+                // reads.
                 assert!(backlog.waiting() <= (1 << 20) + 100_000, "{}", backlog.waiting());
                 let payload = Payload::Pooled(vec![7; 100_000]);
                 link.send(Command::Send { socket, kind: MessageKind::Binary, payload });
@@ -464,7 +471,7 @@ fn the_application_may_ping() {
     assert_eq!(client.frame().unwrap().0, 9);
     assert_eq!(client.frame().unwrap().0, 8);
     client.send(masked_frame(0x88, &1000u16.to_be_bytes()));
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     app.await_event("closed 1000");
 }
 
@@ -491,7 +498,7 @@ fn reading_pauses_while_the_application_does_not_take_messages() {
     client.socket.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     let mut sent = 0;
     let mut partly = 0;
-    // Until the sockets' buffers are full: the server has stopped reading.
+    // Writing blocks when the server has stopped reading and the sockets' buffers are full.
     'full: while sent < 2000 {
         partly = 0;
         while partly < message.len() {
@@ -505,7 +512,7 @@ fn reading_pauses_while_the_application_does_not_take_messages() {
     assert!(sent < 2000, "the server read on");
     holds.store(false, Ordering::Relaxed);
     client.socket.set_write_timeout(None).unwrap();
-    // The echoes have to be read for the server to go on.
+    // The server continues to read only if the client reads the echoes.
     for _ in 0..sent {
         assert_eq!(client.frame().unwrap().1.len(), 60_000);
     }

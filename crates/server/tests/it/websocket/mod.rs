@@ -1,4 +1,4 @@
-//! WebSockets.
+//! WebSockets over HTTP/1.1.
 
 mod close_events;
 pub(crate) mod compression;

@@ -1,4 +1,4 @@
-//! What waits to be sent to a WebSocket whose peer reads slowly or not at all.
+//! The send queue of a WebSocket whose client reads slowly or not at all.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 
 use crate::support::{App, Handler, masked_frame};
 
-/// Accepts WebSockets and answers each message by `answer`.
+/// Returns a handler that accepts WebSockets and responds to each message by `answer`.
 fn on_message(mut answer: impl FnMut(&Link, u64) + Send + 'static) -> Handler {
     Box::new(move |link, event| match event {
         Event::Request(mut exchange) => {
@@ -67,7 +67,7 @@ fn a_peer_that_reads_again_finds_whole_messages_and_1013() {
     }
     assert!(messages < 1000, "all of them were sent");
     client.send(masked_frame(0x88, &1013u16.to_be_bytes()));
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     assert_eq!(app.await_event("closed"), "closed 1013");
 }
 
@@ -81,7 +81,7 @@ fn a_message_larger_than_the_queue_is_sent_whole() {
     let mut client = app.connect();
     client.upgrade("/ws");
     client.send(masked_frame(0x81, b"a large one"));
-    // The server has queued both by now, and the peer reads only then.
+    // The client reads only after the server has queued both messages.
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(client.frame().unwrap().1.len(), 30_000_000);
     assert_eq!(client.frame().unwrap().1.len(), 1000);

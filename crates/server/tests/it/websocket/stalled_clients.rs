@@ -1,4 +1,4 @@
-//! Peers of WebSockets that are not read for a while, because the application or the peer itself is slow.
+//! WebSockets that are not read for a while, because the application or the client is slow.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
@@ -14,8 +14,8 @@ const UPGRADE: &[u8] =
     b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
-/// A client that has sent everything and its FIN has it delivered, although that takes longer than `ws_stall_timeout`, as long
-/// as the application goes on with it.
+/// All messages of a client that has sent everything and a FIN are delivered, although that takes
+/// longer than `ws_stall_timeout`, as long as the application makes progress.
 #[test]
 fn what_came_before_a_fin_is_delivered_to_a_slow_application_that_goes_on() {
     const COUNT: usize = 75;
@@ -43,7 +43,7 @@ fn what_came_before_a_fin_is_delivered_to_a_slow_application_that_goes_on() {
     let len = client.read(&mut head).unwrap();
     assert!(head[..len].starts_with(b"HTTP/1.1 101"));
     let large: libc::c_int = 4 << 20;
-    // SAFETY: an open socket and a valid option of the size said.
+    // SAFETY: The descriptor is an open socket, and the size is that of the option's value.
     unsafe {
         let (option, len) =
             ((&raw const large).cast(), libc::socklen_t::try_from(size_of_val(&large)).unwrap());
@@ -57,8 +57,8 @@ fn what_came_before_a_fin_is_delivered_to_a_slow_application_that_goes_on() {
     crate::support::wait_until("all messages", || messages() == COUNT);
 }
 
-/// The client reads once it has written a whole message, and the server has more to send than the
-/// client's system takes: neither waits for the other.
+/// The client reads only after it has written a whole message, and the server has more to send than
+/// the client's system buffers. Neither may wait for the other.
 #[test]
 fn a_message_that_has_begun_is_read_to_its_end_while_its_client_reads_nothing() {
     const PUSHED: usize = 20 << 20;
@@ -81,7 +81,7 @@ fn a_message_that_has_begun_is_read_to_its_end_while_its_client_reads_nothing() 
         client.upgrade("/ws");
         client.send(masked_frame(0x82, b"push"));
         app.await_event("message");
-        // The server is behind with what it sends.
+        // The server is behind with sending.
         std::thread::sleep(Duration::from_millis(300));
         client.socket.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
         let mut left = UPLOADED;

@@ -1,4 +1,4 @@
-//! WebSockets whose other end is another process: bytes are passed on as they are.
+//! WebSockets whose upstream is another process. The server forwards their bytes unchanged.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -25,10 +25,11 @@ use crate::support::tls::{settings, site};
 use crate::support::{App, Client, Handler, TEST_TIMEOUT, echo, hello, masked_frame, wait_until};
 use crate::websocket::compression::{Peer, compressing, text};
 
-/// How the other end is come by: its socket, headers of its answer, and what it has said behind that.
+/// A function that connects to the upstream. It returns the socket, headers for the response, and
+/// bytes that the upstream has sent after its own response.
 type Reach = Box<dyn Fn(&Exchange) -> (Plain, Vec<(String, String)>, Vec<u8>)>;
 
-/// Accepts every WebSocket, for another process.
+/// An application that accepts every WebSocket for an upstream.
 struct Relaying {
     reach: Reach,
     waker: Arc<dyn IoWaker>,
@@ -101,7 +102,7 @@ impl Application for Relaying {
     fn on_wake(&self) {}
 }
 
-/// A server in front of another, whose application is what tests see.
+/// A server in front of another one, which has the application.
 struct Relayed {
     // It goes first: connections to the other are its.
     _listener: Listener,
@@ -126,13 +127,13 @@ impl Relayed {
         Relayed { _listener: listener, front, inner, address, _beneath: beneath, _folder: folder }
     }
 
-    /// As `App`, where clients connect to it.
+    /// Connects a client, as `App::connect` does.
     fn client(&self) -> Client {
         Client::connect(self.address)
     }
 }
 
-/// Opens the other half at a server beneath.
+/// Returns a function that performs the handshake with a server on a Unix socket.
 fn handshake(path: PathBuf) -> Reach {
     Box::new(move |exchange| {
         let mut socket = Plain::connect(&path).unwrap();
@@ -158,10 +159,10 @@ fn handshake(path: PathBuf) -> Reach {
     })
 }
 
-/// Has the system take less of what is not read at the other end.
+/// Makes the receive buffer of a socket small.
 fn take_little(socket: &Plain) {
     let small: libc::c_int = 16 << 10;
-    // SAFETY: an open socket and a valid option of the size said.
+    // SAFETY: The descriptor is an open socket, and the size is that of the option's value.
     unsafe {
         libc::setsockopt(
             std::os::fd::AsRawFd::as_raw_fd(socket),
@@ -173,7 +174,7 @@ fn take_little(socket: &Plain) {
     }
 }
 
-/// A server in front of processes that are sockets with a script.
+/// Starts a server whose upstreams are sockets that the test reads and writes.
 fn scripted(limits: Limits, said: &'static [u8]) -> (Server, Listener, Receiver<Plain>) {
     scripted_at(limits, ListenerConfig::default(), said)
 }
@@ -229,7 +230,7 @@ fn messages_of_every_size_come_back_over_each_transport() {
         "localhost",
     );
     for mut client in [plain.client(), secure.unwrap()] {
-        // What comes with the handshake is passed on behind it.
+        // Data that follow the handshake request are forwarded after it.
         assert_eq!(
             client.upgrade_with("/ws", "", &masked_frame(0x81, b"with the handshake")).status,
             101
@@ -244,7 +245,7 @@ fn messages_of_every_size_come_back_over_each_transport() {
         assert_eq!(client.frame(), Some((10, b"ping".to_vec())));
         client.send(masked_frame(0x88, b"\x03\xE8"));
         assert_eq!(client.frame(), Some((8, b"\x03\xE8".to_vec())));
-        assert!(client.is_closed());
+        assert!(client.wait_for_close());
     }
     let mut sockets = Sockets::at(over_tls.address);
     sockets.open(1);
@@ -278,7 +279,7 @@ fn what_extends_it_is_agreed_on_by_the_two() {
         let (opcode, on_the_wire, message) = peer.frame().unwrap();
         assert!(opcode == 2 && on_the_wire.is_some() && message == text(len), "{len}");
     }
-    // It refers back, which takes a window that is kept at both ends.
+    // The messages use context takeover, for which both ends keep a window.
     assert!(peer.answer.is_some_and(|answer| !answer.contains("no_context_takeover")));
 }
 
@@ -286,7 +287,8 @@ fn what_extends_it_is_agreed_on_by_the_two() {
 fn what_is_no_frame_is_the_workers_to_refuse() {
     let relayed = Relayed::new(Limits::default(), ListenerConfig::default(), echo(hello));
     for (bytes, code) in [
-        // Without a mask; reserved; text that is none; a length that is none.
+        // The frames are unmasked, have a reserved opcode, have text that is not UTF-8, and have an
+        // invalid length.
         (&b"\x81\x01a"[..], 1002),
         (b"\x83\x80\0\0\0\0", 1002),
         (b"\x81\x81\0\0\0\0\xFF", 1007),
@@ -298,7 +300,7 @@ fn what_is_no_frame_is_the_workers_to_refuse() {
         client.send(bytes);
         let (opcode, payload) = client.frame().unwrap();
         assert_eq!((opcode, u16::from_be_bytes([payload[0], payload[1]])), (8, code), "{bytes:x?}");
-        assert!(client.is_closed());
+        assert!(client.wait_for_close());
     }
     wait_until("none is left", || relayed.front.budget().used(Share::Connections) == 0);
 }
@@ -326,21 +328,22 @@ fn a_close_frame_goes_in_at_a_frames_end_wherever_the_bytes_are_cut() {
             assert!(client.fill());
         }
         let stopping = std::thread::spawn(move || listener.stop());
-        // With the rest of the frame, and with what has no place behind the close frame.
+        // The upstream sends the rest of the frame, and another frame, which must not follow the
+        // close frame.
         worker.write_all(&[&frame[at..], &frame].concat()).unwrap();
         assert!(client.frame() == Some((1, vec![b'x'; 300])), "{at}");
         let told = client.frame();
-        // What had come before it was known that it is to end is passed on.
+        // A frame that arrived before the server knew that the WebSocket ends is forwarded.
         let told = if told == Some((1, vec![b'x'; 300])) { client.frame() } else { told };
         assert_eq!(told, Some((8, b"\x03\xE9".to_vec())), "{at}");
-        // The client's answer is the worker's to hear.
+        // The client's close frame is forwarded to the worker.
         client.send(masked_frame(0x88, b"\x03\xE9"));
         let mut heard = [0; 8];
         worker.read_exact(&mut heard).unwrap();
         assert_eq!(heard[..2], [0x88, 0x82]);
         worker.write_all(&close_of(1001)).unwrap();
         drop(worker);
-        assert!(client.is_closed(), "{at}");
+        assert!(client.wait_for_close(), "{at}");
         stopping.join().unwrap();
     }
 }
@@ -351,15 +354,16 @@ fn a_worker_that_ends_is_told_of_where_that_can_be_said() {
     for (said, frames) in [
         (&b""[..], &[(8, &b"\x03\xF4the worker has ended"[..])][..]),
         (b"\x81\x01a", &[(1, b"a"), (8, b"\x03\xF4the worker has ended")]),
-        // Between the fragments of a message a close frame may stand.
+        // A close frame may be sent between the fragments of a message.
         (b"\x01\x01a", &[(1, b"a"), (8, b"\x03\xF4the worker has ended")]),
-        // It has said so itself; the first of these in other words than the client is to hear.
+        // The worker has sent a close frame itself. The first of these differs from what the client
+        // gets.
         (b"\x88\x02\x03\xE9", &[(8, b"\x03\xF4")]),
         (b"\x88\x02\x03\xE8", &[(8, b"\x03\xE8")]),
-        // In the midst of a frame, and of a header.
+        // The upstream ends within the payload of a frame, and within a header.
         (b"\x81\x05ab", &[]),
         (b"\x81", &[]),
-        // What is no frame.
+        // The upstream sends an invalid frame.
         (b"\x83\x00", &[(3, b"")]),
     ] {
         let (mut client, mut worker) = open(&listener, &receiver, b"");
@@ -376,7 +380,7 @@ fn a_worker_that_ends_is_told_of_where_that_can_be_said() {
 fn each_side_hears_of_the_others_end() {
     let (server, listener, receiver) = scripted(Limits::default(), b"");
     let mut byte = [0; 16];
-    // A FIN, behind what was said before it; and no word at all.
+    // The upstream ends with a FIN after other data, or without any data.
     for says in [true, false] {
         let (mut client, mut worker) = open(&listener, &receiver, b"");
         if says {
@@ -390,7 +394,7 @@ fn each_side_hears_of_the_others_end() {
         drop(worker);
     }
     wait_until("both have left", || server.budget().used(Share::Connections) == 0);
-    // One that never closes its side is not waited for.
+    // The server does not wait for an upstream that never closes its side.
     let limits = Limits { ws_close_timeout: Duration::from_millis(100), ..Limits::default() };
     let (server, listener, receiver) = scripted(limits, b"");
     let (mut client, worker) = open(&listener, &receiver, b"");
@@ -403,7 +407,7 @@ fn each_side_hears_of_the_others_end() {
     drop(worker);
 }
 
-/// Bytes that two sockets, their systems and two buffers between them hold at the most here.
+/// The maximum number of bytes that two sockets and the buffers between them hold in these tests.
 const LITTLE: usize = 16 << 20;
 
 #[test]
@@ -411,7 +415,8 @@ fn who_does_not_take_what_comes_is_waited_for_and_given_up() {
     let limits =
         Limits { ws_stall_timeout: Duration::from_secs(2), ws_min_rate: 0, ..Limits::default() };
     let (server, listener, receiver) = scripted(limits, b"");
-    // A worker that does not read: its client is not read, and that is no fault of the client's.
+    // The worker does not read, so the server does not read the client. The client is not
+    // disconnected for that.
     let (client, worker) = open(&listener, &receiver, b"");
     client.socket.set_write_timeout(Some(Duration::from_secs(4))).unwrap();
     let (mut socket, mut sent) = (client.socket.try_clone().unwrap(), 0);
@@ -428,7 +433,8 @@ fn who_does_not_take_what_comes_is_waited_for_and_given_up() {
     let mut heard = vec![0; sent];
     worker.read_exact(&mut heard).unwrap();
     drop((client, worker, socket));
-    // A client that does not read: its worker is not read, until the client has had its time.
+    // The client does not read, so the server does not read the worker, until the client's time is
+    // over.
     let (client, mut worker) = open(&listener, &receiver, b"");
     let mut sent = 0;
     let error = loop {
@@ -449,7 +455,7 @@ fn who_does_not_take_what_comes_is_waited_for_and_given_up() {
 
 #[test]
 fn without_room_for_what_waits_it_ends_and_others_do_not() {
-    // Too little for what some of them keep.
+    // The share is less than some of the tunnels hold.
     let shares = Shares { connections: 50, queues: 1, ..Shares::default() };
     let limits = Limits { max_client_memory: Some(2 << 20), shares, ..Limits::default() };
     let (server, listener, receiver) = scripted(limits, b"");
@@ -464,7 +470,7 @@ fn without_room_for_what_waits_it_ends_and_others_do_not() {
         .collect();
     wait_until("one is ended", || {
         for (_, worker) in &held {
-            // As much as it takes.
+            // The worker reads everything.
             let mut worker = worker;
             while worker.write(&frame).is_ok() {}
         }
@@ -486,17 +492,17 @@ fn behind_a_close_frame_put_in_nothing_comes_also_when_the_client_has_ended_its_
     let mut heard = Vec::new();
     worker.read_to_end(&mut heard).unwrap();
     assert_eq!(heard[..2], [0x88, 0x82]);
-    // Its answer to that, and what it had to say before it knew.
+    // The worker's close frame, and data that it sent before it knew of the end.
     let _ = worker.write_all(&[text_of(b"late"), close_of(1001)].concat());
     drop(worker);
     assert_eq!(client.frame(), None);
     stopping.join().unwrap();
 }
 
-/// Sends more than a worker that reads nothing takes.
+/// Sends more than a worker that does not read can buffer.
 fn flood(client: &mut Client) {
     client.socket.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
-    // It fails as soon as nobody takes more.
+    // Writing fails as soon as the server closes the connection.
     let _ = client.socket.write_all(&masked_frame(0x82, &vec![7; 32 << 20]));
 }
 
@@ -510,11 +516,12 @@ fn a_client_that_goes_is_noticed_while_its_worker_reads_nothing() {
     wait_until("the reset is noticed", || listener.connections() == 0);
     assert_eq!(server.budget().used(Share::Messages), 0);
     drop(worker);
-    // The end of what it sends leaves the worker time.
+    // The client's FIN does not end the tunnel, so that the worker has more time.
     let limits = Limits { ws_stall_timeout: Duration::from_millis(200), ..Limits::default() };
     let (_server, listener, receiver) = scripted(limits, b"");
     let (mut client, worker) = open(&listener, &receiver, b"");
-    // More than the worker's socket takes, and less than the system takes besides: an end behind that would not arrive.
+    // The message exceeds what the worker's socket buffers, and is less than the system buffers in
+    // addition. Otherwise the FIN after it would not arrive.
     client.send(masked_frame(0x82, &vec![7; 100_000]));
     assert_eq!(listener.connections(), 1);
     client.socket.shutdown(std::net::Shutdown::Write).unwrap();
@@ -530,13 +537,13 @@ fn a_stream_whose_connection_goes_is_noticed_while_its_worker_reads_nothing() {
     let mut sockets = Sockets::at(address);
     sockets.open(1);
     let worker = receiver.recv_timeout(TEST_TIMEOUT).unwrap();
-    // Within the window of a stream, and more than the worker's socket takes.
+    // The message fits into the window of a stream, and exceeds what the worker's socket buffers.
     sockets.send(1, &masked_frame(0x82, &vec![7; 200_000]));
     wait_until("it is paused", || server.budget().used(Share::Messages) > 50_000);
     drop(sockets);
     wait_until("nobody is left", || server.budget().used(Share::Connections) == 0);
     assert_eq!(server.budget().used(Share::Messages), 0);
-    // Deadlines are in force for whoever comes now.
+    // The deadlines of new connections are enforced.
     let config = Arc::new(rookery_test_support::tls::client_config(None));
     let mut late = crate::support::Client::connect_tls(address, &config, "localhost").unwrap();
     late.send("GET / HTTP/1.1\r\n");

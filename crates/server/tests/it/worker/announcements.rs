@@ -50,7 +50,7 @@ fn confirm(control: &ControlChannel, is_over: &AtomicBool) -> usize {
 fn static_paths_are_announced_when_they_change() {
     let worker = worker();
     let files = StaticFiles::new();
-    // None, as if nothing had been said.
+    // There are no static paths, so that nothing is announced.
     worker.supervision.announce(&files);
     worker.is_pinged(1);
     announce(&worker.supervision, &files, "/a");
@@ -75,7 +75,7 @@ fn each_change_is_waited_for_with_one_round_trip_and_no_change_with_none() {
         for at in 0..CHANGES {
             announce(&worker.supervision, &files, &format!("/{at}"));
             assert_eq!(worker.supervision.wait_until_applied(), Confirmation::Applied);
-            // The same again.
+            // The static paths are the same as before.
             worker.supervision.announce(&files);
             assert_eq!(worker.supervision.wait_until_applied(), Confirmation::Applied);
         }
@@ -95,9 +95,9 @@ fn the_wait_for_a_supervisor_that_does_not_read_is_limited_and_not_repeated() {
         announce(&worker.supervision, &files, &format!("/{at}"));
         assert_eq!(worker.supervision.wait_until_applied(), Confirmation::NotAwaited);
     }
-    // A wait for each would be half an hour.
+    // Waiting for each confirmation would take half an hour.
     assert!(began.elapsed() < TEST_TIMEOUT);
-    // It reads again, and all is as before.
+    // The supervisor reads again, and announcements are confirmed as before.
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| confirm(&worker.control, &is_over));
@@ -118,7 +118,7 @@ fn a_confirmation_of_an_earlier_change_is_not_one_of_the_last() {
     let files = StaticFiles::new();
     announce(&worker.supervision, &files, "/a");
     announce(&worker.supervision, &files, "/b");
-    // The first, and one that was never sent.
+    // The supervisor confirms the first announcement, and one that was never sent.
     worker.control.send(Message::Applied(1)).unwrap();
     worker.control.send(Message::Applied(3)).unwrap();
     assert_eq!(worker.supervision.wait_until_applied(), Confirmation::TimedOut);
@@ -138,7 +138,7 @@ fn nobody_waits_for_a_supervisor_that_has_gone_or_is_not_heard() {
     announce(&worker.supervision, &files, "/a");
     assert_eq!(worker.supervision.wait_until_applied(), Confirmation::NotAwaited);
     worker.server.watch_supervisor(Arc::clone(&worker.supervision)).unwrap();
-    // It goes while it is waited for.
+    // The supervisor closes the channel while the worker waits.
     let supervision = Arc::clone(&worker.supervision);
     let waiting = std::thread::spawn(move || supervision.wait_until_applied());
     let (nobody, _) = ControlChannel::pair().unwrap();
@@ -153,14 +153,15 @@ fn an_announcement_that_met_a_full_channel_is_sent_when_there_is_room() {
     const MOST: usize = 100;
     let worker = worker();
     let files = StaticFiles::new();
-    // Each of nearly the size that a message may have, and more of them than a socket holds.
+    // Each announcement nearly has the maximum size of a message, and together they exceed what a
+    // socket buffers.
     let long = format!("/{}", "x".repeat(60_000));
     for round in 0..2 {
         for at in 0..MOST {
             files.replace([(format!("/{round}-{at}"), static_path(&long))]).unwrap();
             worker.supervision.announce(&files);
         }
-        // Without a ping: it is enough to read.
+        // The supervisor sends no ping; reading from the channel is sufficient.
         let last = [format!("/{round}-{}", MOST - 1)];
         let (mut heard, mut keys) = (0, Vec::new());
         while keys != last {

@@ -1,4 +1,4 @@
-//! A server in a worker: on a socket that it was given, heard and read by a supervisor.
+//! A server in a worker, which has a control channel to its supervisor and inherited sockets.
 
 mod announcements;
 mod public_listener;
@@ -25,9 +25,9 @@ use rookery_worker_protocol::{
 use crate::application::{Application, NoWaker};
 use crate::support::{App, Client, TEST_TIMEOUT, echo, wait_until};
 
-/// Both sides of a worker.
+/// A worker, and its supervisor's side.
 pub(crate) struct Worker {
-    // What it serves goes before the server.
+    // The application is dropped before the server.
     application: Option<Application>,
     pub(crate) listener: Option<Listener>,
     pub(crate) server: Server,
@@ -47,7 +47,7 @@ impl Worker {
         Worker::with(config, handler, PublicSockets::default())
     }
 
-    /// One that has inherited public listeners.
+    /// Starts a worker that has inherited public listeners.
     pub(crate) fn with(
         config: Config,
         handler: impl FnMut(&rookery_exchange::Link, Event) + Send + 'static,
@@ -69,7 +69,7 @@ impl Worker {
             cookie: None,
         };
         let supervision = Arc::new(Supervision::new(inherited, move |request| {
-            // A test that is over does not listen.
+            // The receiver no longer exists when the test is over.
             let _ = asks.send(request);
         }));
         let server = Server::new(config, Box::new(NoWaker));
@@ -97,11 +97,11 @@ impl Worker {
     pub(crate) fn connect(&self) -> Client {
         let socket = UnixStream::connect(&self.path).unwrap();
         socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-        // What is read and written is the same.
+        // `Client` has a TCP socket, which is read and written in the same way as a Unix socket.
         Client { socket: TcpStream::from(OwnedFd::from(socket)), tls: None, read: Vec::new() }
     }
 
-    /// What comes over the control channel.
+    /// Receives the next message or end of the control channel.
     pub(crate) fn told(&self) -> Received {
         let mut told = Received::Nothing;
         wait_until("nothing is told", || {
@@ -124,7 +124,7 @@ impl Drop for Worker {
     }
 }
 
-/// Says whose the request is, what it is called, and what the application sees of the headers.
+/// Responds with the client, the request id, and the headers that the application sees.
 fn whose(exchange: &mut Exchange) {
     let end = |end: Option<SocketAddr>| end.map_or_else(|| "-".to_owned(), |end| end.to_string());
     let client =
@@ -171,7 +171,7 @@ fn call() -> WorkerHeader {
 fn the_supervisor_says_of_each_request_whose_it_is() {
     let worker = Worker::new(Config::default(), echo(whose));
     let mut client = worker.connect();
-    // What the client says of itself is in the request as well, and is not believed.
+    // The client's own headers are in the request as well, but are not trusted.
     let lines = "X-Forwarded-Proto: http\r\nX-Request-Id: theirs\r\n";
     let said = format!("{WORKER_HEADER}: {}\r\n{lines}", call());
     let word = Ticket::new(3, 1).unwrap().word();
@@ -184,11 +184,11 @@ fn the_supervisor_says_of_each_request_whose_it_is() {
             )
         )
     );
-    // The next over the same connection is somebody else's, and of the one before nothing is left.
+    // The next request on the same connection is from another client, and has nothing of the first.
     let (_, body) = get(&mut client, &format!("{WORKER_HEADER}: {}\r\n", WorkerHeader::default()));
     assert!(body.starts_with("- - false 0 ") && !body.contains("abc-1"), "{body}");
     assert!(body.ends_with("\nhost"), "{body}");
-    // Nothing is said: a person at the socket.
+    // Without a worker header the request is from a person who uses the socket directly.
     let (_, body) = get(&mut client, "X-Request-Id: theirs\r\nX-Forwarded-Proto: https\r\n");
     assert!(body.starts_with("- - false 0 ") && !body.contains("theirs"), "{body}");
 }
@@ -212,7 +212,7 @@ fn nobody_else_is_believed() {
     let (_, body) = get(&mut app.connect(), &format!("{WORKER_HEADER}: {}\r\n", call()));
     assert!(body.starts_with("127.0.0.1:") && body.contains(" false 0 "), "{body}");
     assert!(body.ends_with("\nhost rookery-call"), "{body}");
-    // A proxy over a Unix socket is no supervisor.
+    // A proxy that connects by a Unix socket is no supervisor.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let site = ListenerConfig {
@@ -228,7 +228,7 @@ fn nobody_else_is_believed() {
     assert!(body.starts_with("- - false 0 "), "{body}");
 }
 
-/// What it adds to a head that is as large as may be does not make it too large.
+/// The worker header does not count against the maximum size of a head.
 #[test]
 fn a_head_may_be_larger_by_what_the_supervisor_says() {
     let limits = Limits { max_header_size: 16 << 10, max_headers: 120, ..Limits::default() };
@@ -244,13 +244,14 @@ fn a_head_may_be_larger_by_what_the_supervisor_says() {
     let (status, body) = get(&mut worker.connect(), &format!("{lines}{WORKER_HEADER}: {said}\r\n"));
     assert_eq!(status, 200, "{body}");
     assert!(body.starts_with("192.0.2.7:12345 "), "{body}");
-    // A client that says the same is told that it is too much.
+    // The same header from a client counts, so that the head is rejected.
     let app =
         App::with(Config { limits, ..Config::default() }, ListenerConfig::default(), echo(whose));
     assert_eq!(get(&mut app.connect(), &format!("{lines}{WORKER_HEADER}: {said}\r\n")).0, 431);
 }
 
-/// What a supervisor keeps for the next request is not closed in its face.
+/// Connections of the supervisor have no idle timeout, because the supervisor keeps them for the
+/// next request.
 #[test]
 fn an_idle_connection_of_the_supervisor_is_kept() {
     let short = Duration::from_millis(50);
@@ -259,12 +260,12 @@ fn an_idle_connection_of_the_supervisor_is_kept() {
     let mut kept = worker.connect();
     get(&mut kept, "");
     let mut new = worker.connect();
-    // A client's is closed meanwhile.
+    // A client's idle connection is closed.
     let app =
         App::with(Config { limits, ..Config::default() }, ListenerConfig::default(), echo(whose));
     let mut client = app.connect();
     get(&mut client, "");
-    assert!(client.is_closed());
+    assert!(client.wait_for_close());
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(get(&mut kept, "").0, 200);
     assert_eq!(get(&mut new, "").0, 200);
@@ -311,10 +312,10 @@ fn what_the_supervisor_asks_is_heard_with_and_without_listeners() {
     worker.listener.take().unwrap().stop();
     ask(&worker, Message::Stop, SupervisorRequest::Stop);
     worker.is_pinged(7);
-    // What only a worker says.
+    // A message that only a worker may send ends the control channel.
     worker.control.send(Message::Leaving).unwrap();
     worker.is_pinged(8);
-    // Its end is heard once.
+    // The end of the channel is reported once.
     let (nobody, _) = ControlChannel::pair().unwrap();
     drop(std::mem::replace(&mut worker.control, nobody));
     assert_eq!(worker.asked.recv_timeout(TEST_TIMEOUT), Ok(SupervisorRequest::Disconnected));
@@ -331,12 +332,12 @@ fn who_is_not_attended_any_more_is_not_answered() {
     worker.control.send(Message::Ping(2)).unwrap();
     assert_eq!(get(&mut worker.connect(), "").0, 200);
     assert_eq!(worker.control.receive(), Received::Nothing);
-    // By the same thread, which has a listener: what was asked meanwhile is heard.
+    // The thread that has a listener receives the messages that were sent meanwhile.
     worker.server.watch_supervisor(Arc::clone(&worker.supervision)).unwrap();
     assert_eq!(worker.told(), Received::Message(Message::Pong(2)));
 }
 
-/// What connects while nobody accepts waits for the next listener.
+/// Connections that arrive while nobody accepts wait for the next listener.
 #[test]
 fn the_socket_outlives_a_listener() {
     let mut worker = Worker::new(Config::default(), echo(whose));
@@ -351,7 +352,7 @@ fn the_socket_outlives_a_listener() {
 
 #[test]
 fn the_scoreboard_counts_what_is_handed_over_and_the_open_websockets() {
-    // Requests wait until the test says so.
+    // The requests wait until the test continues.
     let held = Arc::new(Mutex::new(Vec::new()));
     let handler = {
         let held = Arc::clone(&held);
@@ -382,7 +383,8 @@ fn the_scoreboard_counts_what_is_handed_over_and_the_open_websockets() {
     wait_until("it is there", || held.lock().unwrap().len() == 1);
     let exchange = held.lock().unwrap().pop().unwrap();
     assert_eq!(worker.board.read().handed, 3);
-    // Nobody takes what comes now: one waits, and the other is refused and not counted.
+    // The application takes no requests any more. One request waits, and the other is rejected and
+    // not counted.
     drop(worker.application.take());
     let mut waits = worker.connect();
     waits.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -392,8 +394,9 @@ fn the_scoreboard_counts_what_is_handed_over_and_the_open_websockets() {
     worker.server.link().send(Command::Respond(exchange));
 }
 
-/// What the application sees of requests with bodies, one line for each event. It refuses what is above 100 bytes or comes in chunks, and
-/// has what is sent to `/pieces` come in pieces.
+/// Returns a handler that records what the application sees of requests with bodies, one line for
+/// each event. It rejects bodies of more than 100 bytes and chunked bodies, and streams those that
+/// are sent to `/pieces`.
 fn with_heads(
     seen: Arc<Mutex<Vec<String>>>,
 ) -> impl FnMut(&rookery_exchange::Link, Event) + Send + 'static {
@@ -446,7 +449,7 @@ fn with_heads(
     }
 }
 
-/// A worker whose application sees heads, with what it has seen.
+/// Starts a worker whose application sees heads. Returns it with the recorded events.
 fn worker_with_heads() -> (Worker, Arc<Mutex<Vec<String>>>) {
     let seen = Arc::default();
     let limits = Limits { max_body_size: 10 << 30, ..Limits::default() };
@@ -457,7 +460,7 @@ fn worker_with_heads() -> (Worker, Arc<Mutex<Vec<String>>>) {
     (worker, seen)
 }
 
-/// A reply, and what the worker says to its supervisor in it.
+/// Sends a request, and returns the status and the worker's header about the body.
 fn post(client: &mut Client, path: &str, body: BodyState, lines: &str) -> (u16, Option<String>) {
     let said = WorkerHeader { body, ..call() };
     client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\n{WORKER_HEADER}: {said}\r\n{lines}"));
@@ -482,13 +485,14 @@ fn a_head_is_shown_alone_and_once() {
         assert_eq!(answer, (status, said.map(str::to_owned)), "{announced:?}");
         assert_eq!(seen(), [line]);
     }
-    // With its body it is not shown again, unless nobody has said that it was.
+    // A request that arrives with its body is not shown as a head first, unless the header says
+    // that the application has not seen the head.
     let with = "Content-Length: 7\r\n\r\n1234567";
     assert_eq!(post(&mut client, "/", BodyState::HeadSeen, with), (200, None));
     assert_eq!(seen(), ["request 7 - 7"]);
     assert_eq!(post(&mut client, "/", BodyState::Included, with), (200, None));
     assert_eq!(seen(), ["head 7 - 0", "request 7 - 7"]);
-    // What is above the server's own limit is none of the application's.
+    // A body that exceeds the server's own limit is not shown to the application.
     let most = later(BodyLength::Bytes(11 << 30));
     assert_eq!(post(&mut worker.connect(), "/", most, "\r\n"), (413, None));
     assert_eq!(seen(), [""; 0]);
@@ -502,7 +506,7 @@ fn a_head_whose_body_is_to_come_in_pieces_is_shown_again_with_it() {
     assert_eq!(post(&mut client, "/pieces", alone, "\r\n"), (204, Some(HEAD_UNDECIDED.to_owned())));
     wait_until("its end is not told", || seen.lock().unwrap().len() == 2);
     assert_eq!(*seen.lock().unwrap(), ["head 7 - 0", "end Client"]);
-    // The connection is in step, and the exchange has come back.
+    // The connection is usable, and the exchange was returned to the pool.
     assert_eq!(post(&mut client, "/", alone, "\r\n"), (204, Some(HEAD_ACCEPTED.to_owned())));
 }
 

@@ -1,4 +1,5 @@
-//! A worker that accepts on the public listeners of its supervisor, while it is told to.
+//! A worker that accepts connections on its supervisor's public listeners while the supervisor
+//! allows it.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -33,13 +34,13 @@ impl Public {
         OwnedFd::from(self.socket.try_clone().unwrap())
     }
 
-    /// What a worker inherits that is given this alone.
+    /// Returns what a worker inherits that gets only this listener.
     fn alone(&self) -> PublicSockets {
         PublicSockets { sockets: vec![self.copy()], redirects: Vec::new() }
     }
 }
 
-/// Says whether a request came from the supervisor, and waits in `/slow`.
+/// Responds with whether the request came from the supervisor. The response to `/slow` is delayed.
 fn who(exchange: &mut Exchange) {
     let is_slow = exchange.path() == b"/slow";
     if is_slow {
@@ -63,7 +64,7 @@ fn says(worker: &Worker, message: Message, answer: Message) {
     assert_eq!(worker.told(), Received::Message(answer));
 }
 
-/// Has a worker accept; the number is of no interest.
+/// Makes a worker accept connections. The number of the message does not matter.
 fn accepts(worker: &Worker) {
     says(worker, Message::Accept(1), Message::Accepting(1));
 }
@@ -74,26 +75,26 @@ fn connections_wait_in_the_queue_until_the_worker_is_told_to_accept() {
     let worker = worker(&public);
     let mut early = Client::connect(public.address);
     early.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    // It waits for whoever accepts, and is served by neither before.
+    // The connection waits in the socket's queue, and is not accepted yet.
     assert!(early.frame_within(Duration::from_millis(200)).is_none());
     accepts(&worker);
     assert_eq!(early.response().unwrap().body, b"true false");
     assert_eq!(worker.board.read().connections, 1);
-    // What only a supervisor says is a header like any other.
+    // The worker header has no meaning in a request of a client.
     early.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{WORKER_HEADER}: x\r\n\r\n"));
     assert_eq!(early.response().unwrap().body, b"true true");
     says(&worker, Message::StopAccepting(2), Message::NotAccepting(2));
-    // Now the supervisor accepts on the same socket.
+    // The supervisor accepts connections on the same socket.
     let late = Client::connect(public.address);
     wait_until("the supervisor accepts", || public.socket.accept().is_ok());
-    // A connection stays where it was accepted.
+    // A connection stays with the process that has accepted it.
     assert_eq!(early.get("/").body, b"true false");
     drop((early, late));
     wait_until("none is left", || worker.board.read().connections == 0);
-    // And back once more.
+    // The worker accepts again.
     says(&worker, Message::Accept(3), Message::Accepting(3));
     assert_eq!(Client::connect(public.address).get("/").body, b"true false");
-    // Beside it the supervisor's own socket works as ever.
+    // The worker's own socket for the supervisor works as before.
     assert_eq!(worker.connect().get("/").body, b"false false");
 }
 
@@ -122,7 +123,7 @@ fn nobody_is_lost_while_two_processes_take_turns_at_accepting() {
         front.set_accepting(true);
         std::thread::sleep(Duration::from_millis(2));
     }
-    // All 1,200 have been answered, by the one or the other.
+    // All 1,200 requests were answered by one of the two processes.
     let by_worker: usize = clients.into_iter().map(|client| client.join().unwrap()).sum();
     assert!(by_worker > 0 && by_worker < 1200, "{by_worker}");
 }
@@ -132,16 +133,16 @@ fn a_worker_without_a_listener_refuses_to_accept() {
     let public = Public::new();
     let mut worker = worker(&public);
     accepts(&worker);
-    // R ends its server.
+    // R stops its server.
     worker.listener.take().unwrap().stop();
     says(&worker, Message::Accept(2), Message::NotAccepting(2));
     let _waits = Client::connect(public.address);
     wait_until("the supervisor accepts", || public.socket.accept().is_ok());
-    // And begins another.
+    // R starts another server.
     worker.listen(ListenerConfig::default());
     says(&worker, Message::Accept(3), Message::Accepting(3));
     assert_eq!(Client::connect(public.address).get("/").status, 200);
-    // One that has inherited none never can.
+    // A worker that has inherited no public listener never accepts on one.
     let none = Worker::with(Config::default(), echo(hello), PublicSockets::default());
     says(&none, Message::Accept(1), Message::NotAccepting(1));
 }
@@ -165,20 +166,21 @@ fn a_worker_that_retires_ends_connections_with_their_next_reply_and_keeps_websoc
         worker.board.read().connections == 4 && worker.board.read().handed == 5
     });
     worker.control.send(Message::Retire(KEEP_WEBSOCKETS)).unwrap();
-    // The socket is closed: what connects now is the supervisor's, whatever is said.
+    // The worker has closed the socket, so that new connections are accepted by the supervisor,
+    // whatever the worker is told.
     says(&worker, Message::Accept(9), Message::NotAccepting(9));
     used.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let reply = slow.response().unwrap();
     assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
-    assert!(slow.is_closed());
+    assert!(slow.wait_for_close());
     let reply = used.response().unwrap();
     assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
-    assert!(used.is_closed());
-    // One that is not used ends by itself after a while.
-    assert!(idle.is_closed());
+    assert!(used.wait_for_close());
+    // An idle connection is closed after a while.
+    assert!(idle.wait_for_close());
     socket.send(masked_frame(0x81, b"still here"));
     assert_eq!(socket.frame(), Some((1, b"still here".to_vec())));
-    // What the supervisor passes on is not affected.
+    // Requests that the supervisor forwards are not affected.
     assert_eq!(relayed.get("/").header("connection"), None);
     wait_until("the WebSocket alone is left", || worker.board.read().connections == 1);
     worker.control.send(Message::Retire(200)).unwrap();
@@ -194,12 +196,12 @@ fn after_the_end_of_the_supervisor_nothing_is_accepted_and_the_address_stays_tak
     let mut client = Client::connect(public.address);
     assert_eq!(client.get("/").status, 200);
     let address = public.address;
-    // The supervisor is killed: all that it has is closed.
+    // The supervisor was killed, so that its side of all channels is closed.
     let (nobody, _) = rookery_worker_protocol::ControlChannel::pair().unwrap();
     drop(public);
     drop(std::mem::replace(&mut worker.control, nobody));
     assert_eq!(worker.asked.recv_timeout(TEST_TIMEOUT), Ok(SupervisorRequest::Disconnected));
-    // The worker finishes what it has, and no successor binds meanwhile.
+    // The worker finishes its requests, and no other process can bind the address meanwhile.
     assert_eq!(TcpListener::bind(address).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
     let _late = TcpStream::connect(address).unwrap();
     assert_eq!(client.get("/").status, 200);
