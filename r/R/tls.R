@@ -408,7 +408,7 @@ reload_all_tls <- function() {
     tryCatch(
       {
         if (server$reload_tls()) {
-          cat("rookery: TLS: the certificates have been read anew\n", file = stderr())
+          cat("rookery: TLS: the certificates have been read again\n", file = stderr())
         }
       },
       error = function(error) {

@@ -5,7 +5,7 @@ test_that("a port in use is reported with httpuv's message", {
   said <- stderr_of(expect_error(
     startServer("127.0.0.1", server$getPort(), list()), "Failed to create server"
   ))
-  expect_match(said, "^createTcpServer: address already in use: another server listens on 127.0.0.1:[0-9]+")
+  expect_match(said, "^createTcpServer: address already in use: 127.0.0.1:[0-9]+ is used by another server")
   path <- withr::local_tempfile()
   pipe <- startPipeServer(path, NULL, list())
   withr::defer(pipe$stop())

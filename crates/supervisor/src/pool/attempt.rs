@@ -244,14 +244,15 @@ impl Attempt<'_> {
                 changed.await;
             }
         };
-        tokio::select! {
-            // If a timeout and a response are both available, the timeout takes precedence. R is
-            // interrupted after a timeout, and the response to an interrupt does not come from the
-            // app.
+        let response = tokio::select! {
             biased;
-            failure = given_up => Err(failure),
+            failure = given_up => return Err(failure),
             response = sending => response,
-        }
+        };
+        // The timeout takes precedence over a response that has arrived before this task was
+        // notified of it. The supervisor records the timeout before it interrupts R, and what R
+        // responds to an interrupt is not the app's response.
+        if self.has_timed_out() { Err(Failure::Timeout) } else { response }
     }
 
     /// Returns the reason to stop waiting for the worker, if there is one: R has begun the request
@@ -260,10 +261,15 @@ impl Attempt<'_> {
     fn give_up_reason(&self) -> Option<Failure> {
         let entry = &self.backend.entry;
         if entry.scoreboard.has_begun(self.ticket) {
-            return entry.has_timed_out(self.ticket).then_some(Failure::Timeout);
+            return self.has_timed_out().then_some(Failure::Timeout);
         }
         let is_late = self.begin_deadline.is_some_and(|deadline| Instant::now() >= deadline);
         (is_late && entry.scoreboard.withdraw(self.ticket)).then_some(Failure::NotBegun)
+    }
+
+    /// Returns true if R had begun the request when the worker exceeded the worker timeout.
+    fn has_timed_out(&self) -> bool {
+        self.backend.entry.has_timed_out(self.ticket)
     }
 
     async fn forward(&self, exchange: Box<Exchange>, mut connection: WorkerConnection, head: Head) {
