@@ -1,5 +1,6 @@
-//! Answers every request over HTTPS, by HTTP/2 or HTTP/1.1, with a certificate that is made for it, and echoes the messages of WebSockets over
-//! both. What tests/conformance plays against the server meets this one.
+//! Answers every request over HTTPS, by HTTP/2 or HTTP/1.1, with a certificate that is made for it,
+//! and echoes the messages of WebSockets over both. What tests/conformance plays against the server
+//! meets this one.
 //!
 //! ```sh
 //! cargo run --release -p rookery-server --example https_server -- 127.0.0.1:8443 /tmp/certificate

@@ -233,8 +233,8 @@ impl Client {
         self.read.drain(..len).collect()
     }
 
-    /// Waits until the server closes the connection, with a FIN or a reset. Returns false if the server
-    /// sends something instead.
+    /// Waits until the server closes the connection, with a FIN or a reset. Returns false if the
+    /// server sends something instead.
     pub fn wait_for_close(&mut self) -> bool {
         assert!(self.read.is_empty(), "unread: {:?}", String::from_utf8_lossy(&self.read));
         !self.fill()

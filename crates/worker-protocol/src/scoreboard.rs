@@ -431,8 +431,8 @@ impl Scoreboard {
         add(&self.io.0.handed, 1);
     }
 
-    /// Reverts [`count_handed`](Self::count_handed) for a request that was not passed to R because the queue is
-    /// full. Called on the I/O thread.
+    /// Reverts [`count_handed`](Self::count_handed) for a request that was not passed to R because
+    /// the queue is full. Called on the I/O thread.
     pub fn uncount_handed(&self) {
         add(&self.io.0.handed, u64::MAX);
     }

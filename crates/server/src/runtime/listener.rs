@@ -84,9 +84,9 @@ impl Listener {
     }
 
     /// Stops the listener. Responses that are being sent may take
-    /// [`stop_timeout`](crate::Limits::stop_timeout), and WebSockets are closed with code 1001. A request
-    /// that the application is still working on gets its response when that is ready. The port is
-    /// free when this function returns.
+    /// [`stop_timeout`](crate::Limits::stop_timeout), and WebSockets are closed with code 1001. A
+    /// request that the application is still working on gets its response when that is ready. The
+    /// port is free when this function returns.
     pub fn stop(mut self) {
         self.stop_once();
     }

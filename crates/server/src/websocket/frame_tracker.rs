@@ -34,7 +34,7 @@ enum CodeProgress {
 }
 
 impl FrameTracker {
-    /// Returns true if the bytes so far end at a frame boundary.
+    /// Returns true if the received bytes end at a frame boundary.
     pub(super) fn is_at_frame_boundary(&self) -> bool {
         self.payload_left == 0 && self.header_len == 0 && !self.is_lost
     }

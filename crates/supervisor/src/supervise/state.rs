@@ -334,7 +334,7 @@ impl<'a> Supervisor<'a> {
                 worker.backend.set_sees_heads(sees_heads);
                 if self.plan.warmup.is_empty() {
                     worker.phase = WorkerPhase::Ready;
-                    self.is_ready(epoch);
+                    self.on_ready(epoch);
                 } else {
                     worker.warm_up(&self.plan.warmup, &self.events);
                 }
@@ -394,7 +394,7 @@ impl<'a> Supervisor<'a> {
                 for remark in remarks {
                     self.tell(&format!("the warm-up of {name}: {remark}"));
                 }
-                self.is_ready(epoch);
+                self.on_ready(epoch);
             }
             WarmupResult::Failed(why) => {
                 worker.leaves = Some("warmup");
@@ -406,9 +406,9 @@ impl<'a> Supervisor<'a> {
 
     /// Puts a worker that has become ready into service or reserve, and drains the worker that it
     /// replaces.
-    fn is_ready(&mut self, epoch: u64) {
+    fn on_ready(&mut self, epoch: u64) {
         let worker = &self.workers[&epoch];
-        self.history.is_ready(worker);
+        self.history.on_ready(worker);
         let slot = worker.start.slot;
         let place = &self.slots[slot as usize];
         let old = place.current.filter(|_| place.successor == Some(epoch));

@@ -50,7 +50,8 @@ fn what_r_was_busy_with_is_summed() {
     scoreboard.set_r_state(RState::Busy, ms(1_000));
     assert_eq!(sums(&scoreboard, 1_000), [0, 0]);
     assert_eq!(sums(&scoreboard, 1_004), [4, 0]);
-    // A request of 7 ms, behind it something of 2, a wait of 100, messages of 30 in two, and another request of 1.
+    // A request of 7 ms, behind it something of 2, a wait of 100, messages of 30 in two, and
+    // another request of 1.
     scoreboard.set_r_state(RState::Busy, ms(1_010));
     scoreboard.count_done(ms(1_017));
     assert_eq!(sums(&scoreboard, 1_017), [17, 17]);

@@ -67,8 +67,9 @@ impl Supervisor<'_> {
             }
             if worker.phase == WorkerPhase::Ready && worker.stalled.look(&scoreboard, now, time) {
                 (self.plan.tell)(&format!(
-                    "the R of worker {number} ({pid}) waits, and {} for it, of {} that it was handed and {} that it has come \
-                     for: a fault of Rookery's, please report it. It is killed, and another has what it had not begun",
+                    "the R process of worker {number} ({pid}) is idle with {} waiting for it \
+                     (passed to it: {}, taken: {}). This is a bug in Rookery, please report it. \
+                     The worker is killed, and its waiting requests go to another worker",
                     several(scoreboard.queued(), "request"),
                     scoreboard.handed,
                     scoreboard.taken

@@ -107,7 +107,7 @@ impl Supervisor<'_> {
         let route = worker.backend.load.routes.last_begun(&worker.backend.scoreboard);
         // Early, because requests that the worker had in flight wait for this.
         self.registry.remove(&worker.backend);
-        let reason = self.history.has_ended(&worker, exit);
+        let reason = self.history.on_exit(&worker, exit);
         let now = Instant::now();
         self.outputs.extend(worker.clean_up().into_iter().map(|output| (output, now)));
         if let RunState::Ending(_) = self.course {
@@ -143,7 +143,7 @@ impl Supervisor<'_> {
             return self
                 .tell(&format!("worker {number} ({}) {exit}; {what}. It had {had}", worker.pid));
         }
-        if self.has_ended_first(&worker, exit) {
+        if self.end_replacement(&worker, exit) {
             self.slots[slot as usize].start_at = Some(now);
             return self.tell_of_end(&worker, &ended);
         }

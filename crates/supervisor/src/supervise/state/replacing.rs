@@ -134,7 +134,7 @@ impl Supervisor<'_> {
     /// Returns true if the ended `worker` was drained for a replacement that can start now.
     /// Otherwise, if `worker` was itself the replacement, ends the replacement, and fails the
     /// reload that it was part of.
-    pub(super) fn has_ended_first(&mut self, worker: &WorkerProcess, exit: Exit) -> bool {
+    pub(super) fn end_replacement(&mut self, worker: &WorkerProcess, exit: Exit) -> bool {
         let slot = worker.start.slot;
         let Some(reason) = self.replacements.current_of(slot) else { return false };
         if worker.leaves == Some(reason.name()) {
@@ -188,9 +188,11 @@ impl Supervisor<'_> {
         place.replacing.1 = Some(now + pause.time);
         match self.replacements.finish(slot) {
             // A later reload has been requested and continues, since it may load a repaired app.
-            Some(ReplaceReason::Reload) if worker.start.generation < self.generation => self.tell(&format!(
-                "{what}. The one from before serves on, until the reload that has been asked for since comes to it"
-            )),
+            Some(ReplaceReason::Reload) if worker.start.generation < self.generation => {
+                self.tell(&format!(
+                    "{what}. The previous worker keeps serving until the next reload replaces it"
+                ))
+            }
             Some(ReplaceReason::Reload) => {
                 self.tell(&format!("the reload has failed: {what}. Those from before serve on"));
                 self.fail_reload(what);

@@ -72,13 +72,13 @@ impl ReportHistory {
     }
 
     /// Counts a worker that has become ready, and the duration of its start.
-    pub(super) fn is_ready(&mut self, worker: &WorkerProcess) {
+    pub(super) fn on_ready(&mut self, worker: &WorkerProcess) {
         self.readied.0 += 1;
         self.readied.1 += worker.began.elapsed().as_secs_f64();
     }
 
     /// Records the end of a worker and returns its reason.
-    pub(super) fn has_ended(&mut self, worker: &WorkerProcess, exit: Exit) -> &'static str {
+    pub(super) fn on_exit(&mut self, worker: &WorkerProcess, exit: Exit) -> &'static str {
         let reason = match worker.leaves {
             // R's `quit()` also announces that the worker stops, even when its exit status is an
             // error.

@@ -66,6 +66,6 @@ fn an_r_that_does_not_come_for_what_waits_for_it_is_replaced_and_another_answers
     let reply = running.get("/pid");
     assert_eq!((reply.status, reply.text() == first.to_string()), (200, false));
     assert!(is_told(&[&format!(
-        "the R of worker 0 ({first}) waits, and 1 request for it, of 1 that it was handed and 0"
+        "the R process of worker 0 ({first}) is idle with 1 request waiting for it (passed to it: 1, taken: 0)"
     )]));
 }
