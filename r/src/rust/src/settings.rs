@@ -159,7 +159,7 @@ mod tests {
         assert!(
             String::from_utf8(read_file(&path, true).into_bytes())
                 .unwrap()
-                .contains("line 2, column 7: the file is not text in UTF-8.")
+                .contains("line 2, column 7: the file is not valid UTF-8: save it in UTF-8.")
         );
         assert!(
             lines_of("engine: rookery\napp: a.R\noptions: {tls: {hsts: 1}}\n")
