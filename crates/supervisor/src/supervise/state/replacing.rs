@@ -191,7 +191,7 @@ impl Supervisor<'_> {
             Some(ReplaceReason::Reload) if worker.start.generation < self.generation => {
                 self.tell(&format!(
                     "{what}. The previous worker keeps serving until the next reload replaces it"
-                ))
+                ));
             }
             Some(ReplaceReason::Reload) => {
                 self.tell(&format!("the reload has failed: {what}. Those from before serve on"));
