@@ -4,9 +4,10 @@
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of descriptors that a [`ForkRegistry`] can hold, which takes 8 KiB of bits. Linux
-/// assigns higher numbers only if the hard limit was raised and all lower numbers are in use.
-const MAX_DESCRIPTORS: usize = 65_536;
+/// The number of descriptors that a [`ForkRegistry`] can hold. Linux assigns no higher numbers
+/// unless `fs.nr_open` was raised. The bits take 128 KiB of address space, of which only the pages
+/// for numbers in use take memory.
+const MAX_DESCRIPTORS: usize = 1 << 20;
 
 /// A set of descriptors that a forked child closes. The set is an array of bits, because a forked
 /// child must not take a lock or allocate memory.
@@ -33,6 +34,10 @@ impl ForkRegistry {
     /// Closes all descriptors of the set, in a forked child. Takes no lock and allocates nothing.
     pub fn close_all(&self) {
         for (word, bits) in self.0.iter().enumerate() {
+            // Only words with bits are written, because writing would allocate their pages.
+            if bits.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
             let mut bits = bits.swap(0, Ordering::Relaxed);
             while bits != 0 {
                 let fd = word * 64 + bits.trailing_zeros() as usize;

@@ -228,7 +228,7 @@ fn a_restart_loop_orders_once() {
     let line = wait_for_line("six.example.org", "the last attempt to get a certificate");
     assert!(
         line.contains(" failed or was interrupted; the next attempt is in ")
-            && line.contains("HTTPS is refused"),
+            && line.contains("HTTPS connections are refused"),
         "{line}"
     );
 }
