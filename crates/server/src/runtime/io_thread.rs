@@ -101,6 +101,9 @@ pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
+        // Tasks that other threads have woken run first. By default they wait for 31 polls of
+        // tasks that this thread has woken, such as an HTTP/2 connection that reads without pause.
+        .global_queue_interval(1)
         .max_blocking_threads(BLOCKING_THREADS)
         .thread_keep_alive(BLOCKING_IDLE)
         .thread_name("rookery-disk")

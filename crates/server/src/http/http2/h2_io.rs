@@ -1,7 +1,7 @@
 //! The transport of a connection, as h2 reads and writes it.
 
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
@@ -32,11 +32,8 @@ impl AsyncRead for H2Io {
                 return Poll::Ready(Ok(()));
             }
             if session.has_read_enough() {
-                // A plain wake would put this task before the streams that another thread has
-                // woken, because tokio looks at those only when no task that this thread has woken
-                // is left. Their frames would accumulate, and h2 closes a connection with too many
-                // of them. Dropping `yield_now` does not cancel its wake.
-                return pin!(tokio::task::yield_now()).poll(cx).map(Ok);
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
             let before = buffer.filled().len();
             ready!(connection.transport.borrow_mut().poll_read_buf(cx, buffer))?;
