@@ -208,7 +208,8 @@ impl Settings {
             }
             // No retries for an app under development, whose mistake should be reported at once.
             "start_retries" => Value::Number(if self.flag("reload") { 0.0 } else { 3.0 }),
-            // A short time for an app under development, whose new version should be served at once.
+            // A short time for an app under development, whose new version should be served at
+            // once.
             "drain" => Value::Number(if self.flag("reload") { 1.0 } else { 60.0 }),
             "drain_sessions" => return self.value("drain"),
             _ => return None,
