@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::kind::{Raw, Value};
 use crate::setting::{Default, Section, Setting, Shown};
 use crate::table;
+use crate::text_forms::UNIX;
 use crate::value_parser::InvalidValue;
 
 /// The source of a value. The variants are in the order of precedence.
@@ -87,7 +88,7 @@ impl GivenValue {
     }
 
     /// Returns a message about the value that names its position.
-    fn message(&self, message: &str) -> String {
+    pub(crate) fn message(&self, message: &str) -> String {
         match &self.place {
             Some(place) => format!("In {place}: {message}"),
             None => message.to_owned(),
@@ -100,15 +101,6 @@ impl GivenValue {
 pub struct Settings {
     given: BTreeMap<&'static str, GivenValue>,
     overridden: Vec<GivenValue>,
-}
-
-/// A conflict between settings.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Conflict {
-    /// The source of the setting that conflicts with others.
-    pub source: Source,
-    /// A sentence about the conflict.
-    pub message: String,
 }
 
 impl Settings {
@@ -199,8 +191,29 @@ impl Settings {
         match setting.default {
             Default::Nothing => None,
             Default::Is(text) => setting.read(&Raw::from(text)).ok(),
-            Default::Derived { value, .. } => value(self),
+            Default::Derived(_) => self.derived_default(name),
         }
+    }
+
+    /// Returns a default that depends on other settings; `None` for one that the server or R
+    /// determines when it starts.
+    fn derived_default(&self, name: &str) -> Option<Value> {
+        Some(match name {
+            "port" => Value::Number(if self.is_given("domain") { 443.0 } else { 8000.0 }),
+            // Port 80 for a server with a certificate for a public name on the default port.
+            "redirect_from" => {
+                let is_socket = self.text("host").is_some_and(|host| host.starts_with(UNIX));
+                let is_usual = self.is_given("domain") && !self.is_given("port") && !is_socket;
+                if is_usual { Value::Number(80.0) } else { Value::Word("none") }
+            }
+            // No retries for an app under development, whose mistake should be reported at once.
+            "start_retries" => Value::Number(if self.flag("reload") { 0.0 } else { 3.0 }),
+            // A short time for an app under development, whose new version should be served at
+            // once.
+            "drain" => Value::Number(if self.flag("reload") { 1.0 } else { 60.0 }),
+            "drain_sessions" => return self.value("drain"),
+            _ => return None,
+        })
     }
 
     /// Returns true for a flag that is on.
@@ -230,39 +243,6 @@ impl Settings {
         }
     }
 
-    /// Checks the settings for conflicts.
-    ///
-    /// # Errors
-    /// Fails with the first conflict.
-    pub fn check(&self) -> Result<(), Conflict> {
-        for given in self.given.values() {
-            let conflict = |message: String| Conflict {
-                source: given.source,
-                message: given.message(&message),
-            };
-            let show = |name: &&str| given.source.show(table::row(name));
-            let needs = given.setting.needs;
-            if !needs.is_empty() && !needs.iter().any(|name| self.is_given(name)) {
-                let needed: Vec<String> = needs.iter().map(show).collect();
-                return Err(conflict(format!("{} needs {}.", given.name(), needed.join(" or "))));
-            }
-            let is_on = given.value != Value::Flag(false);
-            let mut others = given.setting.excludes.iter().filter_map(|name| self.given(name));
-            if let Some(other) = others.find(|other| is_on && other.value != Value::Flag(false)) {
-                let message = format!(
-                    "{} and {} cannot be used together: leave one of them out.",
-                    given.name(),
-                    other.name()
-                );
-                return Err(conflict(message));
-            }
-            if let Some(rule) = given.setting.rule {
-                rule(self, given).map_err(conflict)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Returns messages about environment variables that override a different value in
     /// `_server.yml`. In earlier releases the file had precedence.
     pub fn notes(&self) -> Vec<String> {
@@ -290,13 +270,6 @@ mod tests {
 
     fn given(source: Source, name: &str, text: &str) -> GivenValue {
         GivenValue::parse(table::row(name), &Raw::from(text), source).unwrap()
-    }
-
-    fn conflict(given: &[(Source, &str, &str)]) -> String {
-        let given = given.iter().map(|(source, name, text)| self::given(*source, name, text));
-        Settings::combine(given)
-            .check()
-            .map_or_else(|conflict| conflict.message, |()| "fine".to_owned())
     }
 
     #[test]
@@ -354,42 +327,6 @@ mod tests {
     }
 
     #[test]
-    fn messages_about_conflicts_use_the_spelling_of_the_source() {
-        use Source::{CommandLine, Environment, File};
-        for (settings, message) in [
-            (&[(CommandLine, "hsts", "300")][..], "`--hsts` needs `--tls-cert` or `--domain`."),
-            (&[(File, "hsts", "300")], "`tls.hsts:` needs `tls.cert:` or `tls.acme.domain:`."),
-            (&[(Environment, "tls_key", "k")], "`ROOKERY_TLS_KEY` needs `ROOKERY_TLS_CERT`."),
-            (&[(CommandLine, "http2", "off")], "`--no-http2` needs `--tls-cert` or `--domain`."),
-            (
-                &[(CommandLine, "tls", "dev"), (CommandLine, "tls_cert", "c")],
-                "`--tls` and `--tls-cert` cannot be used together: leave one of them out.",
-            ),
-            (
-                &[(CommandLine, "domain", "a.org"), (CommandLine, "tls_cert", "c")],
-                "`--tls-cert` and `--domain` cannot be used together: leave one of them out.",
-            ),
-            (
-                &[(CommandLine, "tls_cert", "c"), (CommandLine, "tls_client_auth", "optional")],
-                "`--tls-client-auth` needs `--tls-client-ca`.",
-            ),
-            (&[(CommandLine, "tls_cert", "c"), (CommandLine, "hsts", "300")], "fine"),
-            (&[(CommandLine, "email", "a@b")], "`--email` needs `--domain`."),
-            (
-                &[
-                    (File, "domain", "a.org"),
-                    (File, "acme_staging", "yes"),
-                    (File, "acme_directory", "https://acme.test"),
-                ],
-                "`tls.acme.staging:` and `tls.acme.directory:` cannot be used together: leave one \
-                 of them out.",
-            ),
-        ] {
-            assert_eq!(conflict(settings), message, "{settings:?}");
-        }
-    }
-
-    #[test]
     fn values_that_need_a_restart_are_kept_and_named() {
         let of = |port, drain, limit| {
             Settings::combine([
@@ -426,5 +363,34 @@ mod tests {
             ["`ROOKERY_MAX_BODY_SIZE` in the environment overrides `limits.max_body_size:` in \
                  _server.yml, which had precedence in earlier releases"]
         );
+    }
+
+    #[test]
+    fn defaults_depend_on_other_settings() {
+        let with = |given: &[(&str, &str)]| {
+            Settings::combine(
+                given.iter().map(|(name, text)| self::given(Source::CommandLine, name, text)),
+            )
+        };
+        let with_domain = with(&[("domain", "a.org")]);
+        assert_eq!(
+            (with_domain.number("port"), with_domain.number("redirect_from")),
+            (Some(443.0), Some(80.0))
+        );
+        let elsewhere = with(&[("domain", "a.org"), ("port", "444")]);
+        assert_eq!(elsewhere.value("redirect_from"), Some(Value::Word("none")));
+        assert_eq!(with(&[]).value("redirect_from"), Some(Value::Word("none")));
+        let reload = with(&[("reload", "on")]);
+        assert_eq!(
+            (reload.number("start_retries"), reload.number("drain")),
+            (Some(0.0), Some(1.0))
+        );
+        assert_eq!(reload.number("drain_sessions"), Some(1.0));
+        assert_eq!(with(&[("drain", "5s")]).number("drain_sessions"), Some(5.0));
+        assert_eq!(
+            (with(&[]).number("start_retries"), with(&[]).number("drain")),
+            (Some(3.0), Some(60.0))
+        );
+        assert_eq!(with(&[]).value("max_client_memory"), None);
     }
 }

@@ -1,14 +1,61 @@
 //! Checks across several settings, besides the lists of needed and excluded settings in each row.
 
-use crate::combined::{GivenValue, Settings};
+use crate::combined::{GivenValue, Settings, Source};
 use crate::kind::Value;
 use crate::table;
 use crate::text_forms::UNIX;
 
-pub(crate) fn one_key_for_each_certificate(
-    settings: &Settings,
-    keys: &GivenValue,
-) -> Result<(), String> {
+/// A conflict between settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// The source of the setting that conflicts with others.
+    pub source: Source,
+    /// A sentence about the conflict.
+    pub message: String,
+}
+
+impl Settings {
+    /// Checks the settings for conflicts.
+    ///
+    /// # Errors
+    /// Fails with the first conflict.
+    pub fn check(&self) -> Result<(), Conflict> {
+        for given in self.all() {
+            let conflict = |message: String| Conflict {
+                source: given.source,
+                message: given.message(&message),
+            };
+            let show = |name: &&str| given.source.show(table::row(name));
+            let needs = given.setting.needs;
+            if !needs.is_empty() && !needs.iter().any(|name| self.is_given(name)) {
+                let needed: Vec<String> = needs.iter().map(show).collect();
+                return Err(conflict(format!("{} needs {}.", given.name(), needed.join(" or "))));
+            }
+            let is_on = given.value != Value::Flag(false);
+            let mut others = given.setting.excludes.iter().filter_map(|name| self.given(name));
+            if let Some(other) = others.find(|other| is_on && other.value != Value::Flag(false)) {
+                let message = format!(
+                    "{} and {} cannot be used together: leave one of them out.",
+                    given.name(),
+                    other.name()
+                );
+                return Err(conflict(message));
+            }
+            let rule = match given.setting.name {
+                "tls_key" => one_key_for_each_certificate(self, given),
+                "domain" => clients_need_another_port(self, given),
+                "redirect_from" => redirects_need_a_port(self, given),
+                "min_ready" => no_more_ready_than_workers(self, given),
+                name if name.starts_with("share_") => shares_are_a_whole(self),
+                _ => Ok(()),
+            };
+            rule.map_err(conflict)?;
+        }
+        Ok(())
+    }
+}
+
+fn one_key_for_each_certificate(settings: &Settings, keys: &GivenValue) -> Result<(), String> {
     let certificates = settings.value("tls_cert");
     let count = |value: Option<&Value>| value.and_then(Value::paths).map_or(0, <[_]>::len);
     let (certificates, given) = (count(certificates.as_ref()), count(Some(&keys.value)));
@@ -22,10 +69,7 @@ pub(crate) fn one_key_for_each_certificate(
     ))
 }
 
-pub(crate) fn clients_need_another_port(
-    settings: &Settings,
-    domain: &GivenValue,
-) -> Result<(), String> {
+fn clients_need_another_port(settings: &Settings, domain: &GivenValue) -> Result<(), String> {
     let is_required = settings.text("tls_client_auth").is_some_and(|how| how == "required");
     let redirects = settings.value("redirect_from").is_some_and(|port| !port.is_word("none"));
     if !settings.is_given("tls_client_ca") || !is_required || redirects {
@@ -39,10 +83,7 @@ pub(crate) fn clients_need_another_port(
     ))
 }
 
-pub(crate) fn redirects_need_a_port(
-    settings: &Settings,
-    redirect: &GivenValue,
-) -> Result<(), String> {
+fn redirects_need_a_port(settings: &Settings, redirect: &GivenValue) -> Result<(), String> {
     let is_socket = settings.text("host").is_some_and(|host| host.starts_with(UNIX));
     if !is_socket || redirect.value.is_word("none") {
         return Ok(());
@@ -53,10 +94,7 @@ pub(crate) fn redirects_need_a_port(
     ))
 }
 
-pub(crate) fn no_more_ready_than_workers(
-    settings: &Settings,
-    ready: &GivenValue,
-) -> Result<(), String> {
+fn no_more_ready_than_workers(settings: &Settings, ready: &GivenValue) -> Result<(), String> {
     // The number for `auto` is not known here.
     let (Some(workers), Some(number)) = (settings.number("workers"), ready.value.number()) else {
         return Ok(());
@@ -70,7 +108,7 @@ pub(crate) fn no_more_ready_than_workers(
     ))
 }
 
-pub(crate) fn shares_are_a_whole(settings: &Settings, _: &GivenValue) -> Result<(), String> {
+fn shares_are_a_whole(settings: &Settings) -> Result<(), String> {
     let shares = table::all().filter(|row| row.name.starts_with("share_"));
     let total: f64 = shares.filter_map(|row| settings.number(row.name)).sum();
     if total <= 100.0 {
@@ -88,15 +126,15 @@ mod tests {
     use crate::kind::Raw;
     use crate::table;
 
-    fn conflict(given: &[(&str, &str)]) -> String {
-        let given = given.iter().map(|(name, text)| {
+    fn conflict<'a>(given: impl Iterator<Item = (Source, &'a str, &'a str)>) -> String {
+        let given = given.map(|(source, name, text)| {
             let setting = table::row(name);
             let raw = if setting.kind.is_list() && text.contains(' ') {
                 Raw::List(text.split(' ').map(Raw::from).collect())
             } else {
-                Raw::from(*text)
+                Raw::from(text)
             };
-            GivenValue::parse(setting, &raw, Source::CommandLine).unwrap()
+            GivenValue::parse(setting, &raw, source).unwrap()
         });
         Settings::combine(given)
             .check()
@@ -143,7 +181,44 @@ mod tests {
             ),
             (&[("share_replies", "10")], "fine"),
         ] {
-            assert_eq!(conflict(given), message, "{given:?}");
+            let all = given.iter().map(|(name, text)| (Source::CommandLine, *name, *text));
+            assert_eq!(conflict(all), message, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn messages_about_conflicts_use_the_spelling_of_the_source() {
+        use Source::{CommandLine, Environment, File};
+        for (settings, message) in [
+            (&[(CommandLine, "hsts", "300")][..], "`--hsts` needs `--tls-cert` or `--domain`."),
+            (&[(File, "hsts", "300")], "`tls.hsts:` needs `tls.cert:` or `tls.acme.domain:`."),
+            (&[(Environment, "tls_key", "k")], "`ROOKERY_TLS_KEY` needs `ROOKERY_TLS_CERT`."),
+            (&[(CommandLine, "http2", "off")], "`--no-http2` needs `--tls-cert` or `--domain`."),
+            (
+                &[(CommandLine, "tls", "dev"), (CommandLine, "tls_cert", "c")],
+                "`--tls` and `--tls-cert` cannot be used together: leave one of them out.",
+            ),
+            (
+                &[(CommandLine, "domain", "a.org"), (CommandLine, "tls_cert", "c")],
+                "`--tls-cert` and `--domain` cannot be used together: leave one of them out.",
+            ),
+            (
+                &[(CommandLine, "tls_cert", "c"), (CommandLine, "tls_client_auth", "optional")],
+                "`--tls-client-auth` needs `--tls-client-ca`.",
+            ),
+            (&[(CommandLine, "tls_cert", "c"), (CommandLine, "hsts", "300")], "fine"),
+            (&[(CommandLine, "email", "a@b")], "`--email` needs `--domain`."),
+            (
+                &[
+                    (File, "domain", "a.org"),
+                    (File, "acme_staging", "yes"),
+                    (File, "acme_directory", "https://acme.test"),
+                ],
+                "`tls.acme.staging:` and `tls.acme.directory:` cannot be used together: leave one \
+                 of them out.",
+            ),
+        ] {
+            assert_eq!(conflict(settings.iter().copied()), message, "{settings:?}");
         }
     }
 }

@@ -3,8 +3,6 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::units;
-
 /// The kind of a value, which determines the accepted texts and the form in which a value is shown.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
@@ -193,23 +191,6 @@ pub enum Value {
 }
 
 impl Value {
-    /// Writes the value as a text, from which it can be parsed again.
-    pub fn show(&self, kind: Kind) -> String {
-        match (self, kind) {
-            (value @ Value::Fields(_), Kind::Composite(composite)) => (composite.show)(value),
-            (Value::Flag(is_on), _) => if *is_on { "on" } else { "off" }.to_owned(),
-            (Value::Number(number), _) => units::show(*number, kind),
-            (Value::Word(word), _) => (*word).to_owned(),
-            (Value::Text(text), _) => text.clone(),
-            (Value::List(list), _) => list.join(", "),
-            (Value::Path(path), _) => path.display().to_string(),
-            (Value::Paths(paths), _) => {
-                paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
-            }
-            (Value::Fields(fields), _) => format!("{fields:?}"),
-        }
-    }
-
     /// Returns the value of a flag.
     pub fn flag(&self) -> Option<bool> {
         if let Value::Flag(is_on) = self { Some(*is_on) } else { None }

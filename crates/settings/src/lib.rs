@@ -17,7 +17,6 @@
 mod combined;
 mod composite;
 mod cross_checks;
-mod derived_defaults;
 pub mod environment;
 pub mod key_value_lines;
 mod kind;
@@ -30,11 +29,10 @@ mod units;
 mod value_parser;
 pub mod yaml;
 
-pub use combined::{Conflict, GivenValue, Settings, Source};
+pub use combined::{GivenValue, Settings, Source};
+pub use cross_checks::Conflict;
 pub use kind::{Composite, Form, Kind, Raw, Rejected, Value, escaped};
-pub use setting::{
-    Applies, Default, Former, Group, Places, Rule, Section, Setting, Shown, Stability,
-};
+pub use setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown, Stability};
 pub use suggestions::similar_names;
 pub use text_forms::UNIX;
 pub use value_parser::{InvalidValue, expected_form};

@@ -1,7 +1,6 @@
 //! The row of a setting in the table.
 
-use crate::combined::{GivenValue, Settings};
-use crate::kind::{Kind, Value};
+use crate::kind::Kind;
 
 /// A row of the table: everything that the command line, `_server.yml`, R, the environment and the
 /// documentation need to know about a setting.
@@ -57,14 +56,9 @@ pub struct Setting {
     pub needs: &'static [&'static str],
     /// Settings that cannot be given as well.
     pub excludes: &'static [&'static str],
-    /// A check of the value against other settings.
-    pub rule: Option<Rule>,
     /// Former names, which are accepted for one release.
     pub former: &'static [Former],
 }
-
-/// A check of a given value against other settings. It returns the message about a conflict.
-pub type Rule = fn(&Settings, &GivenValue) -> Result<(), String>;
 
 impl Setting {
     /// The row from which other rows take the fields that they do not set.
@@ -93,7 +87,6 @@ impl Setting {
         applies: Applies::AtRestart,
         needs: &[],
         excludes: &[],
-        rule: None,
         former: &[],
     };
 
@@ -156,7 +149,7 @@ impl Setting {
     pub fn default_text(&self) -> Option<&'static str> {
         match self.default {
             Default::Nothing => None,
-            Default::Is(text) | Default::Derived { text, .. } => Some(text),
+            Default::Is(text) | Default::Derived(text) => Some(text),
         }
     }
 
@@ -184,14 +177,8 @@ pub enum Default {
     Nothing,
     /// The value that is parsed from this text.
     Is(&'static str),
-    /// A value that depends on other settings or on the system.
-    Derived {
-        /// The description of the default in documents.
-        text: &'static str,
-        /// The function that returns the value, or `None` for a default that the server determines
-        /// when it starts.
-        value: fn(&Settings) -> Option<Value>,
-    },
+    /// A value that depends on other settings or on the system, with its description in documents.
+    Derived(&'static str),
 }
 
 /// A set of places where a setting may be given.

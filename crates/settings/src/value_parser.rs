@@ -1,4 +1,4 @@
-//! Parsing of a value by the row of its setting.
+//! Parsing of a value by the row of its setting, and writing of the value.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -131,6 +131,25 @@ impl Setting {
             _ => number.is_infinite() || number.fract() == 0.0,
         };
         is_whole && number >= self.min && number <= self.max
+    }
+}
+
+impl Value {
+    /// Writes the value as a text, from which it can be parsed again.
+    pub fn show(&self, kind: Kind) -> String {
+        match (self, kind) {
+            (value @ Value::Fields(_), Kind::Composite(composite)) => (composite.show)(value),
+            (Value::Flag(is_on), _) => if *is_on { "on" } else { "off" }.to_owned(),
+            (Value::Number(number), _) => units::show(*number, kind),
+            (Value::Word(word), _) => (*word).to_owned(),
+            (Value::Text(text), _) => text.clone(),
+            (Value::List(list), _) => list.join(", "),
+            (Value::Path(path), _) => path.display().to_string(),
+            (Value::Paths(paths), _) => {
+                paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+            }
+            (Value::Fields(fields), _) => format!("{fields:?}"),
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod backend;
 mod backend_registry;
 mod pool;
 mod pool_counters;
@@ -15,7 +16,8 @@ mod report;
 mod supervise;
 mod worker_id;
 
-pub use backend_registry::{Availability, Backend, BackendRegistry};
+pub use backend::{Availability, Backend};
+pub use backend_registry::BackendRegistry;
 #[doc(hidden)]
 pub use pool::{ParsedResponse, parse_response_for_fuzzer};
 pub use pool::{

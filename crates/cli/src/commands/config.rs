@@ -38,7 +38,7 @@ fn line(row: &'static Setting, all: &rookery_settings::Settings) -> [String; 3] 
     let (value, source) = match (all.given(row.name), all.value(row.name), row.default) {
         (Some(given), _, _) => (value_text(given), source_of(given)),
         (None, Some(value), _) => (value.show(row.kind), Source::Default.name().to_owned()),
-        (None, None, Default::Derived { text, .. }) => (text.to_owned(), AT_START.to_owned()),
+        (None, None, Default::Derived(text)) => (text.to_owned(), AT_START.to_owned()),
         (None, None, _) => ("none".to_owned(), Source::Default.name().to_owned()),
     };
     let name = if row.shown == Shown::No { row.path() } else { row.name.to_owned() };

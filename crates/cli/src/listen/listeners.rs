@@ -15,7 +15,6 @@ use crate::failure::Failure;
 use crate::listen::address::Address;
 use crate::settings::combined::CombinedSettings;
 use crate::stderr::{log_line, print_lines};
-use crate::terminal::startup_screen::network_url;
 
 /// The open listeners, and their addresses as text.
 #[derive(Debug)]
@@ -177,6 +176,38 @@ fn shown_address(address: InheritedAddress) -> (Address, Option<u16>) {
         }
         InheritedAddress::Unix(path) => {
             (Address::Unix(path.unwrap_or_else(|| "a Unix socket".into())), None)
+        }
+    }
+}
+
+/// Returns the URL of this machine for other machines, if `listens` accepts connections from them.
+/// `own` is the address of this machine.
+fn network_url(scheme: &str, listens: SocketAddr, own: Option<IpAddr>) -> Option<String> {
+    let own = own.filter(|own| listens.is_ipv6() || own.is_ipv4())?;
+    listens
+        .ip()
+        .is_unspecified()
+        .then(|| format!("{scheme}://{}", SocketAddr::new(own, listens.port())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_network_urls_if_all_interfaces_are_listened_on() {
+        let url = |listens: &str, own: &str| {
+            network_url("http", listens.parse().unwrap(), own.parse().ok())
+        };
+        assert_eq!(url("0.0.0.0:8000", "192.168.1.7").as_deref(), Some("http://192.168.1.7:8000"));
+        assert_eq!(url("[::]:8000", "192.168.1.7").as_deref(), Some("http://192.168.1.7:8000"));
+        assert_eq!(url("[::]:8000", "2001:db8::7").as_deref(), Some("http://[2001:db8::7]:8000"));
+        for (listens, own) in [
+            ("127.0.0.1:8000", "192.168.1.7"),
+            ("0.0.0.0:8000", "2001:db8::7"),
+            ("0.0.0.0:8000", "none"),
+        ] {
+            assert_eq!(url(listens, own), None, "{listens}");
         }
     }
 }

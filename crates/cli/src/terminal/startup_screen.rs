@@ -1,7 +1,6 @@
 //! The start-up screen: what is served, where, and how to stop the server.
 
 use std::io::IsTerminal as _;
-use std::net::{IpAddr, SocketAddr};
 
 use rookery_server::network_address;
 use rookery_server::tls::DevelopmentCertificate;
@@ -170,20 +169,6 @@ fn is_coloured_in(variable: impl Fn(&str) -> Option<String>, is_terminal: bool) 
         return true;
     }
     is_terminal && text("TERM") != "dumb" && text("CLICOLOR") != "0"
-}
-
-/// Returns the URL of this machine for other machines, if `listens` accepts connections from them.
-/// `own` is the address of this machine.
-pub(crate) fn network_url(
-    scheme: &str,
-    listens: SocketAddr,
-    own: Option<IpAddr>,
-) -> Option<String> {
-    let own = own.filter(|own| listens.is_ipv6() || own.is_ipv4())?;
-    listens
-        .ip()
-        .is_unspecified()
-        .then(|| format!("{scheme}://{}", SocketAddr::new(own, listens.port())))
 }
 
 #[cfg(test)]

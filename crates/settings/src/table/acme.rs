@@ -2,7 +2,7 @@
 
 use crate::kind::Kind;
 use crate::setting::{Default, Former, Group, Places, Section, Setting, Shown, Stability};
-use crate::{cross_checks, derived_defaults, text_forms};
+use crate::text_forms;
 
 const ACME: Setting = Setting {
     r_function: "acme",
@@ -27,7 +27,6 @@ pub(super) static ROWS: [Setting; 9] = [
                     needs `agree_tos`, and the authority must reach this server under the host \
                     name. Wildcard names are not supported.",
         stability: Stability::Stable,
-        rule: Some(cross_checks::clients_need_another_port),
         former: &[Former {
             places: Places::FILE.and(Places::R),
             ..Former::everywhere("domains", Section::Acme)
@@ -79,10 +78,7 @@ pub(super) static ROWS: [Setting; 9] = [
         name: "acme_directory",
         key: Some("directory"),
         kind: Kind::Text(&text_forms::URL),
-        default: Default::Derived {
-            text: "Let's Encrypt",
-            value: derived_defaults::found_at_start,
-        },
+        default: Default::Derived("Let's Encrypt"),
         places: Places::FILE.and(Places::R),
         help: "ACME directory URL of another certificate authority",
         paragraph: "The URL of the authority's directory (RFC 8555, 7.1.1). It cannot be combined \
@@ -95,10 +91,7 @@ pub(super) static ROWS: [Setting; 9] = [
         name: "acme_profile",
         key: Some("profile"),
         kind: Kind::Text(&text_forms::WORD),
-        default: Default::Derived {
-            text: "the authority's default",
-            value: derived_defaults::found_at_start,
-        },
+        default: Default::Derived("the authority's default"),
         places: Places::FILE.and(Places::R),
         help: "Certificate profile to request, such as shortlived",
         paragraph: "The profiles are defined by the authority. Let's Encrypt offers `tlsserver` \
@@ -111,10 +104,7 @@ pub(super) static ROWS: [Setting; 9] = [
         name: "acme_challenge",
         key: Some("challenge"),
         kind: Kind::Choice(&["http-01", "tls-alpn-01"]),
-        default: Default::Derived {
-            text: "both, alternately",
-            value: derived_defaults::found_at_start,
-        },
+        default: Default::Derived("both, alternately"),
         places: Places::FILE.and(Places::R),
         help: "Use only this ACME challenge: http-01 or tls-alpn-01",
         paragraph: "A challenge proves to the authority that this server controls the host name. \
@@ -129,10 +119,7 @@ pub(super) static ROWS: [Setting; 9] = [
         name: "acme_ca",
         key: Some("ca"),
         kind: Kind::Path,
-        default: Default::Derived {
-            text: "the CA certificates of the system",
-            value: derived_defaults::found_at_start,
-        },
+        default: Default::Derived("the CA certificates of the system"),
         places: Places::FILE.and(Places::R),
         help: "PEM file with the CA certificates that verify the ACME server",
         paragraph: "Set this for a private certificate authority whose ACME server has a \
@@ -145,10 +132,7 @@ pub(super) static ROWS: [Setting; 9] = [
         name: "acme_dir",
         key: Some("dir"),
         kind: Kind::Path,
-        default: Default::Derived {
-            text: "`acme` in R's user data folder",
-            value: derived_defaults::found_at_start,
-        },
+        default: Default::Derived("`acme` in R's user data folder"),
         places: Places::FILE.and(Places::R),
         help: "Folder for the ACME account and the certificates",
         paragraph: "Only the user who runs the server can read the folder. If several servers \

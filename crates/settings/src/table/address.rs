@@ -2,7 +2,7 @@
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Group, Places, Setting, Shown};
-use crate::{derived_defaults, text_forms};
+use crate::text_forms;
 
 const ADDRESS: Setting = Setting { group: Group::Address, ..Setting::EMPTY };
 
@@ -12,10 +12,7 @@ pub(super) static ROWS: [Setting; 4] = [
         shown: Shown::Always,
         kind: Kind::Text(&text_forms::HOST),
         placeholder: "address",
-        default: Default::Derived {
-            text: "127.0.0.1; all interfaces with `domain`",
-            value: derived_defaults::found_at_start,
-        },
+        default: Default::Derived("127.0.0.1; all interfaces with `domain`"),
         places: Places::PROGRAM,
         is_program_variable: true,
         r_function: "serve",
@@ -33,10 +30,7 @@ pub(super) static ROWS: [Setting; 4] = [
         shown: Shown::Always,
         kind: Kind::Count,
         placeholder: "port",
-        default: Default::Derived {
-            text: "8000; 443 with `domain`",
-            value: derived_defaults::port,
-        },
+        default: Default::Derived("8000; 443 with `domain`"),
         max: 65_535.0,
         places: Places::PROGRAM,
         is_program_variable: true,

@@ -1,6 +1,5 @@
 //! Settings for the development of an app.
 
-use crate::derived_defaults;
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Group, Places, Setting, Shown, Stability};
 
@@ -11,10 +10,7 @@ pub(super) static ROWS: [Setting; 4] = [
         name: "interactive",
         shown: Shown::InLongHelp,
         kind: Kind::Flag,
-        default: Default::Derived {
-            text: "off; on with `rookery dev` at a terminal",
-            value: derived_defaults::found_at_start,
-        },
+        default: Default::Derived("off; on with `rookery dev` at a terminal"),
         places: Places::COMMAND_LINE,
         help: "Run R with a prompt in this terminal",
         paragraph: "With a prompt, `browser()` and `readline()` work. It needs a terminal and a \
@@ -54,10 +50,7 @@ pub(super) static ROWS: [Setting; 4] = [
         shown: Shown::Always,
         kind: Kind::Choice(&["none", "message", "full"]),
         placeholder: "what",
-        default: Default::Derived {
-            text: "none; message in an interactive R session",
-            value: derived_defaults::found_at_start,
-        },
+        default: Default::Derived("none; message in an interactive R session"),
         places: Places::ALL.without(Places::R),
         help: "What error pages show to clients: none, message or full",
         paragraph: "`none` shows only that an error occurred and the id of the request. `message` \

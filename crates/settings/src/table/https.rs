@@ -2,7 +2,7 @@
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown};
-use crate::{composite, cross_checks, derived_defaults, text_forms};
+use crate::{composite, text_forms};
 
 const HTTPS: Setting = Setting {
     r_function: "tls_config",
@@ -53,15 +53,11 @@ pub(super) static ROWS: [Setting; 11] = [
         shown: Shown::Always,
         kind: Kind::Paths,
         placeholder: "file",
-        default: Default::Derived {
-            text: "the file of `tls_cert`",
-            value: derived_defaults::found_at_start,
-        },
+        default: Default::Derived("the file of `tls_cert`"),
         help: "Private key as a PEM file, if not in the certificate's file",
         paragraph: "Give one key for each certificate, in the same order. Without this setting, \
                     the key is read from the certificate's file.",
         needs: &["tls_cert"],
-        rule: Some(cross_checks::one_key_for_each_certificate),
         ..HTTPS
     },
     Setting {
@@ -170,10 +166,7 @@ pub(super) static ROWS: [Setting; 11] = [
         kind: Kind::Count,
         placeholder: "port",
         words: &["none"],
-        default: Default::Derived {
-            text: "80 with `domain` and without `port`, else none",
-            value: derived_defaults::redirect_from,
-        },
+        default: Default::Derived("80 with `domain` and without `port`, else none"),
         min: 1.0,
         max: 65_535.0,
         help: "Port whose HTTP requests are redirected to HTTPS, or none",
@@ -182,7 +175,6 @@ pub(super) static ROWS: [Setting; 11] = [
                     because certificate authorities send the requests of the `http-01` challenge \
                     to this port.",
         needs: &["tls_cert", "domain"],
-        rule: Some(cross_checks::redirects_need_a_port),
         ..HTTPS
     },
 ];

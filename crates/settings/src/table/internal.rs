@@ -1,6 +1,5 @@
 //! Limits that divide the resources of the server.
 
-use crate::cross_checks;
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Group, Section, Setting, Stability};
 
@@ -50,7 +49,6 @@ pub(super) static ROWS: [Setting; 10] = [
         max: 100.0,
         help: "Percentage of `max_client_memory` for connections",
         paragraph: "Each connection counts 32 KiB, or 80 KiB with TLS.",
-        rule: Some(cross_checks::shares_are_a_whole),
         ..INTERNAL
     },
     Setting {
@@ -62,7 +60,6 @@ pub(super) static ROWS: [Setting; 10] = [
         help: "Percentage of `max_client_memory` for request bodies in memory",
         paragraph: "Requests larger than 8 KiB count. When the share is used up, they get status \
                     503.",
-        rule: Some(cross_checks::shares_are_a_whole),
         ..INTERNAL
     },
     Setting {
@@ -74,7 +71,6 @@ pub(super) static ROWS: [Setting; 10] = [
         help: "Percentage of `max_client_memory` for incomplete messages",
         paragraph: "The messages are those of WebSockets. When the share is used up, a WebSocket \
                     is closed with code 1013.",
-        rule: Some(cross_checks::shares_are_a_whole),
         ..INTERNAL
     },
     Setting {
@@ -86,7 +82,6 @@ pub(super) static ROWS: [Setting; 10] = [
         help: "Percentage of `max_client_memory` for messages that wait for R",
         paragraph: "The messages are those of WebSockets. When the share is used up, the server \
                     stops reading from WebSockets.",
-        rule: Some(cross_checks::shares_are_a_whole),
         ..INTERNAL
     },
     Setting {
@@ -98,7 +93,6 @@ pub(super) static ROWS: [Setting; 10] = [
         help: "Percentage of `max_client_memory` for data queued for clients",
         paragraph: "When the share is used up, WebSockets are closed with code 1013, and streamed \
                     responses are cut off.",
-        rule: Some(cross_checks::shares_are_a_whole),
         ..INTERNAL
     },
     Setting {
@@ -110,7 +104,6 @@ pub(super) static ROWS: [Setting; 10] = [
         help: "Percentage of `max_client_memory` for responses being sent",
         paragraph: "Responses larger than 8 KiB count. When the share is used up, requests get \
                     status 503, or the largest response that its client does not read is cut off.",
-        rule: Some(cross_checks::shares_are_a_whole),
         ..INTERNAL
     },
     Setting {
@@ -121,7 +114,6 @@ pub(super) static ROWS: [Setting; 10] = [
         max: 100.0,
         help: "Percentage of `max_client_memory` for response compression",
         paragraph: "When the share is used up, responses are sent uncompressed.",
-        rule: Some(cross_checks::shares_are_a_whole),
         ..INTERNAL
     },
 ];

@@ -2,7 +2,7 @@
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown};
-use crate::{composite, derived_defaults, text_forms};
+use crate::{composite, text_forms};
 
 const CLIENTS: Setting =
     Setting { group: Group::Limits, applies: Applies::WithAcceptingProcess, ..Setting::EMPTY };
@@ -111,10 +111,9 @@ pub(super) static ROWS: [Setting; 14] = [
     Setting {
         name: "max_client_memory",
         kind: Kind::Bytes,
-        default: Default::Derived {
-            text: "a quarter of the memory that the process may use, and at least 32 MiB",
-            value: derived_defaults::found_at_start,
-        },
+        default: Default::Derived(
+            "a quarter of the memory that the process may use, and at least 32 MiB",
+        ),
         min: 1_048_576.0,
         help: "Maximum memory that clients can make the server use",
         paragraph: "The limit applies to all clients together, and the memory of the app does not \
@@ -182,10 +181,7 @@ pub(super) static ROWS: [Setting; 14] = [
         shown: Shown::InLongHelp,
         kind: Kind::Path,
         placeholder: "folder",
-        default: Default::Derived {
-            text: "`TMPDIR`; `tempdir()` if R itself is the server",
-            value: derived_defaults::found_at_start,
-        },
+        default: Default::Derived("`TMPDIR`; `tempdir()` if R itself is the server"),
         places: Places::ALL.without(Places::R),
         help: "Folder for temporary files with large request bodies",
         paragraph: "A request body larger than `body_buffer_size` is written to an unnamed file in \

@@ -2,7 +2,7 @@
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown, Stability};
-use crate::{derived_defaults, text_forms};
+use crate::text_forms;
 
 const LOGS: Setting = Setting { group: Group::Logs, ..Setting::EMPTY };
 
@@ -64,10 +64,7 @@ pub(super) static ROWS: [Setting; 4] = [
         name: "request_id_header",
         applies: Applies::WithAcceptingProcess,
         kind: Kind::Flag,
-        default: Default::Derived {
-            text: "on for apps that `serve` runs, else off",
-            value: derived_defaults::found_at_start,
-        },
+        default: Default::Derived("on for apps that `serve` runs, else off"),
         places: Places::ALL.without(Places::COMMAND_LINE).without(Places::R),
         help: "Send the id of each request to its client as X-Request-Id",
         paragraph: "The JSON access log contains the same id. This setting is part of the app's \

@@ -3,7 +3,7 @@
 use super::{EXACT, FINITE};
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown, Stability};
-use crate::{cross_checks, derived_defaults, text_forms};
+use crate::text_forms;
 
 const WORKERS: Setting = Setting {
     r_function: "workers_config",
@@ -133,10 +133,9 @@ pub(super) static ROWS: [Setting; 26] = [
         shown: Shown::Always,
         kind: Kind::Bytes,
         words: &["0"],
-        default: Default::Derived {
-            text: "none with one worker; else its share of 80 % of the control group's limit",
-            value: derived_defaults::found_at_start,
-        },
+        default: Default::Derived(
+            "none with one worker; else its share of 80 % of the control group's limit",
+        ),
         min: 33_554_432.0,
         help: "Replace a worker that uses more memory than this, such as 2GB",
         paragraph: "The anonymous, swapped and shared memory of the worker's processes counts. 0 \
@@ -177,10 +176,7 @@ pub(super) static ROWS: [Setting; 26] = [
         name: "start_retries",
         shown: Shown::InLongHelp,
         kind: Kind::Count,
-        default: Default::Derived {
-            text: "3; 0 with `reload`",
-            value: derived_defaults::start_retries,
-        },
+        default: Default::Derived("3; 0 with `reload`"),
         max: 1000.0,
         help: "Retries of a failed start before exiting with status 3",
         paragraph: "Starts are retried only until a worker has been ready once, for example while \
@@ -191,10 +187,7 @@ pub(super) static ROWS: [Setting; 26] = [
         name: "drain",
         shown: Shown::Always,
         kind: Kind::Seconds,
-        default: Default::Derived {
-            text: "60 s; 1 s with `reload`",
-            value: derived_defaults::drain,
-        },
+        default: Default::Derived("60 s; 1 s with `reload`"),
         min: 0.001,
         max: FINITE,
         help: "Time for requests to finish when a worker or the server stops",
@@ -206,10 +199,7 @@ pub(super) static ROWS: [Setting; 26] = [
         name: "drain_sessions",
         shown: Shown::InLongHelp,
         kind: Kind::Seconds,
-        default: Default::Derived {
-            text: "the time of `drain`",
-            value: derived_defaults::drain_sessions,
-        },
+        default: Default::Derived("the time of `drain`"),
         min: 0.001,
         max: FINITE,
         help: "How long WebSockets of a replaced worker may stay, such as 4h",
@@ -237,10 +227,7 @@ pub(super) static ROWS: [Setting; 26] = [
         shown: Shown::InLongHelp,
         kind: Kind::Text(&text_forms::NAME),
         placeholder: "text",
-        default: Default::Derived {
-            text: "derived from the app's path and the address",
-            value: derived_defaults::found_at_start,
-        },
+        default: Default::Derived("derived from the app's path and the address"),
         help: "End of the session cookie's name, rookery-SUFFIX",
         paragraph: "The session cookie keeps a client with its worker (`sticky`). Servers that \
                     share a host name need different suffixes, because otherwise each server \
@@ -324,7 +311,6 @@ pub(super) static ROWS: [Setting; 26] = [
         max: 1000.0,
         help: "Ready workers needed for the probe /-/ready to succeed",
         paragraph: "The number cannot be greater than `workers`.",
-        rule: Some(cross_checks::no_more_ready_than_workers),
         ..WORKERS
     },
     Setting {

@@ -22,7 +22,7 @@ use super::deferred_body;
 use super::error_reply::ErrorReply;
 use super::response_forwarder::{self, Forwarded};
 use super::tunnel::{self, Tunnel};
-use crate::backend_registry::Availability;
+use crate::backend::Availability;
 
 /// The maximum number of times that a request is queued again because its worker ended before the R
 /// process had begun the request. After that the client gets 503.

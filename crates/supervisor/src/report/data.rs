@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rookery_status::{RProcess, RequestCounters, r_activity};
 
-use crate::backend_registry::Backend;
+use crate::backend::Backend;
 use crate::process::Exit;
 
 /// The phase in the life of the supervisor.

@@ -25,7 +25,7 @@ use super::state::ASKED;
 use super::warmup::{WarmupResult, warm_up};
 use super::worker_timeout::WorkerTimeout;
 use super::{SupervisorConfig, Timeouts};
-use crate::backend_registry::Backend;
+use crate::backend::Backend;
 use crate::process::{HeldOutput, WorkerStart, pass_on, spawn, wait};
 
 /// An event of a worker, identified by the worker's epoch.

@@ -9,32 +9,16 @@ use rookery_status::{
     AdminAddress, AdminHandler, AdminListener, Lifecycle, RunFolder, ServerInfo, Standalone,
     StandaloneInputs,
 };
-use rookery_worker_protocol::{RState, Scoreboard, SharedScoreboard, now};
+use rookery_worker_protocol::{RState, SharedScoreboard, now};
 
-use crate::core::{self, Core};
+use crate::core::{self, AdminServer, Core, config_of};
 use crate::entry;
-use crate::limits::config_of;
-
-/// The running admin listener. The fields are in the order in which they are dropped.
-#[derive(Debug)]
-pub(crate) struct AdminServer {
-    _admin: AdminListener,
-    /// The folder in which `rookery status` finds this process, if it could be created.
-    _folder: Option<RunFolder>,
-    pub(crate) one: Arc<Standalone>,
-}
 
 /// The results of `rk_admin_start`.
 const STARTED: i32 = 0;
 const FAILED: i32 = -1;
 
 impl Core {
-    /// Returns the scoreboard to which R's activity is written, if there is one.
-    pub(crate) fn scoreboard(&self) -> Option<&Scoreboard> {
-        self.supervised_scoreboard()
-            .or_else(|| self.admin.as_ref().map(|admin| &***admin.one.scoreboard()))
-    }
-
     fn start_admin(&mut self, at: &AdminAddress, target: String) -> Result<(), String> {
         let (scoreboard, _) = SharedScoreboard::create()
             .map_err(|error| format!("`admin` cannot be had here: {error}."))?;

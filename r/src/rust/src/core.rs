@@ -6,20 +6,17 @@ use std::ffi::{CString, c_char};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use rookery_exchange::{AppWaker, Exchange, Link, SendBacklog};
+use rookery_exchange::{AppWaker, Exchange, Link, SendBacklog, StreamFlow};
+use rookery_server::access_log::{AccessLog, OwnedRecord};
+use rookery_server::static_files::StaticFiles;
 use rookery_server::tls::DevelopmentCertificate;
-use rookery_server::{Config, Server};
+use rookery_server::{Config, NamedLimit, Server, Supervision};
+use rookery_status::{AdminListener, RunFolder, Standalone};
+use rookery_worker_protocol::{RState, Scoreboard, now};
 
-use crate::admin::AdminServer;
 use crate::allocator;
-use crate::event::Header;
-use crate::exchange::header_names::HeaderNames;
-use crate::exchange::response_stream::OpenStream;
-use crate::limits::config_of;
-use crate::listener::ActiveListener;
-use crate::listener::access_log::Log;
-use crate::listener::tls::CountedTls;
-use crate::worker::WorkerState;
+use crate::exchange::header_names::{Header, HeaderNames};
+use crate::listener::active::{ActiveListener, CountedTls};
 
 /// The state of the package. Each process has one, in the local storage of R's main thread.
 #[derive(Debug)]
@@ -55,6 +52,55 @@ pub(crate) struct Core {
     pub(crate) worker_state: WorkerState,
     /// The admin listener, if there is one.
     pub(crate) admin: Option<AdminServer>,
+}
+
+/// The running admin listener. The fields are in the order in which they are dropped.
+#[derive(Debug)]
+pub(crate) struct AdminServer {
+    pub(crate) _admin: AdminListener,
+    /// The folder in which `rookery status` finds this process, if it could be created.
+    pub(crate) _folder: Option<RunFolder>,
+    pub(crate) one: Arc<Standalone>,
+}
+
+/// The state of a worker.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) supervision: Arc<Supervision>,
+    /// The listener that uses the worker's socket.
+    pub(crate) listening: Option<u32>,
+    /// The static paths of that listener.
+    pub(crate) files: Option<StaticFiles>,
+    /// Whether the supervisor was notified that the worker takes no new requests.
+    pub(crate) is_leaving: bool,
+}
+
+/// Whether a supervisor has started this process.
+#[derive(Debug, Default)]
+pub(crate) enum WorkerState {
+    #[default]
+    NotAWorker,
+    Worker(Worker),
+    /// The supervisor's file descriptors or environment variables cannot be used.
+    Failed(String),
+}
+
+/// The access log of the process, and the record that C is reading.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    pub(crate) open: Option<Arc<AccessLog>>,
+    pub(crate) record: Option<OwnedRecord>,
+    pub(crate) remote: String,
+}
+
+/// A stream that R has started and whose end R does not know yet.
+#[derive(Debug)]
+pub(crate) struct OpenStream {
+    /// C's token of the R object.
+    pub(crate) token: u64,
+    pub(crate) flow: Arc<StreamFlow>,
+    /// The number of chunks that were written.
+    pub(crate) chunks: u64,
 }
 
 /// A request whose body the app receives in chunks.
@@ -100,6 +146,17 @@ pub(crate) struct BoundWebSocket {
     pub(crate) backlog: Arc<SendBacklog>,
 }
 
+/// Returns the configuration with these limits; NaN stands for the default.
+pub(crate) fn config_of(values: &[f64]) -> Config {
+    let mut config = Config { trim: Some(allocator::reclaim), ..Config::default() };
+    for (limit, value) in NamedLimit::all().iter().zip(values) {
+        if !value.is_nan() {
+            limit.set(&mut config, *value);
+        }
+    }
+    config
+}
+
 impl Core {
     fn new(schedule: Schedule) -> Core {
         let server = Server::new(config_of(&[]), Box::new(schedule));
@@ -133,11 +190,9 @@ impl Core {
     pub(crate) fn replace_server(&mut self, config: &Config) -> Server {
         let schedule = SCHEDULE.get().expect("called after rk_init");
         let server = Server::new(config.clone(), Box::new(schedule));
-        server.set_access_log(self.log.opened());
+        server.set_access_log(self.log.open.clone());
         self.link = Arc::clone(server.link());
-        let before = std::mem::replace(&mut self.server, server);
-        self.observe_server(config);
-        before
+        std::mem::replace(&mut self.server, server)
     }
 
     /// Returns whether R holds no exchange.
@@ -147,6 +202,27 @@ impl Core {
 
     pub(crate) fn server(&self) -> &Server {
         &self.server
+    }
+
+    /// Returns the scoreboard to which R's activity is written, if there is one.
+    pub(crate) fn scoreboard(&self) -> Option<&Scoreboard> {
+        self.supervised_scoreboard()
+            .or_else(|| self.admin.as_ref().map(|admin| &***admin.one.scoreboard()))
+    }
+
+    /// Returns the scoreboard that a supervisor reads.
+    pub(crate) fn supervised_scoreboard(&self) -> Option<&Scoreboard> {
+        match &self.worker_state {
+            WorkerState::Worker(worker) => Some(worker.supervision.scoreboard()),
+            _ => None,
+        }
+    }
+
+    /// Records what R is doing.
+    pub(crate) fn set_r_activity(&self, r: RState) {
+        if let Some(scoreboard) = self.scoreboard() {
+            scoreboard.set_r_state(r, now());
+        }
     }
 
     /// Returns C's token of a WebSocket's R object, or 0.
@@ -249,23 +325,17 @@ pub extern "C" fn rk_error() -> *const c_char {
     ERROR.with_borrow(|text| text.as_ptr())
 }
 
-/// Resets the state in a forked child, which has no I/O thread and must not use the parent's
-/// descriptors.
-#[unsafe(no_mangle)]
-pub extern "C" fn rk_forked() {
-    crate::entry((), || {
-        rookery_exchange::renew_request_ids();
-        crate::websocket_client::forked();
-        // A fork from another thread, or while the core is borrowed, has no core to drop.
-        let _ = CORE.try_with(|core| {
-            if let Ok(mut core) = core.try_borrow_mut() {
-                if let Some(core) = core.take() {
-                    Server::close_inherited();
-                    // The core is not dropped, because its locks may be held by a thread that does
-                    // not exist in the child.
-                    std::mem::forget(core);
-                }
+/// Resets the state in a forked child.
+pub(crate) fn forked() {
+    // A fork from another thread, or while the core is borrowed, has no core to drop.
+    let _ = CORE.try_with(|core| {
+        if let Ok(mut core) = core.try_borrow_mut() {
+            if let Some(core) = core.take() {
+                Server::close_inherited();
+                // The core is not dropped, because its locks may be held by a thread that does
+                // not exist in the child.
+                std::mem::forget(core);
             }
-        });
+        }
     });
 }

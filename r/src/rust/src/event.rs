@@ -11,18 +11,8 @@ use rookery_exchange::{
 use rookery_worker_protocol::RState;
 
 use crate::core::{self, Core};
-use crate::exchange::header_names::{HeaderNames, Interned};
+use crate::exchange::header_names::{Header, HeaderNames, Interned};
 use crate::{Bytes, entry};
-
-/// `struct rk_header`.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Header {
-    name: Bytes,
-    cgi: Bytes,
-    value: Bytes,
-    symbol: i32,
-}
 
 /// `struct rk_event`.
 #[derive(Debug)]

@@ -48,6 +48,17 @@ pub(crate) fn entry<T>(fallback: T, body: impl FnOnce() -> T) -> T {
     })
 }
 
+/// Resets the state in a forked child, which has no I/O thread and must not use the parent's
+/// descriptors.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_forked() {
+    entry((), || {
+        rookery_exchange::renew_request_ids();
+        websocket_client::forked();
+        core::forked();
+    });
+}
+
 /// Bytes that C and Rust lend each other during a call: `struct rk_bytes`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]

@@ -6,8 +6,8 @@ use std::ffi::c_char;
 use rookery_exchange::Link;
 use rookery_server::{Config, LimitKind, NamedLimit};
 
-use crate::core::{self, Core};
-use crate::{allocator, entry, result};
+use crate::core::{self, Core, config_of};
+use crate::{entry, result};
 
 /// Returns the value of `enum rk_limit_kind` for a limit.
 fn kind_of(limit: &NamedLimit) -> i32 {
@@ -18,17 +18,6 @@ fn kind_of(limit: &NamedLimit) -> i32 {
         LimitKind::Rate => 3,
         LimitKind::Percent => 4,
     }
-}
-
-/// Returns the configuration with these limits; NaN stands for the default.
-pub(crate) fn config_of(values: &[f64]) -> Config {
-    let mut config = Config { trim: Some(allocator::reclaim), ..Config::default() };
-    for (limit, value) in NamedLimit::all().iter().zip(values) {
-        if !value.is_nan() {
-            limit.set(&mut config, *value);
-        }
-    }
-    config
 }
 
 impl Core {
@@ -55,7 +44,10 @@ impl Core {
             return false;
         }
         let before = self.link.clone();
-        drop(self.replace_server(&config_of(values)));
+        let config = config_of(values);
+        let replaced = self.replace_server(&config);
+        self.observe_server(&config);
+        drop(replaced);
         // The previous I/O thread has ended by now; only one thread at a time may read from the
         // supervisor.
         self.attach_supervisor();

@@ -1,8 +1,9 @@
 //! Starting and stopping listeners.
 
 pub(crate) mod access_log;
+pub(crate) mod active;
 mod static_paths;
-pub(crate) mod tls;
+mod tls;
 
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::net::SocketAddr;
@@ -10,50 +11,21 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use rookery_acme::Renewer;
 use rookery_exchange::ListenerId;
 use rookery_server::tls::Tls;
 use rookery_server::{
-    Downstream, ListenError, Listener, ListenerConfig, LivenessProbe, Notice, OriginPolicy,
-    Redirect, SpoolFolder, TrustedProxies, literal_address,
+    Downstream, ListenError, Listener, ListenerConfig, Notice, OriginPolicy, Redirect, SpoolFolder,
+    TrustedProxies, literal_address,
 };
 
 use crate::core::{self, Core};
 use crate::entry;
-use crate::listener::tls::{CountedTls, Https};
+use crate::listener::active::{ActiveListener, CountedTls};
+use crate::listener::tls::Https;
 
 /// The results of functions that start a listener; after `FAILED`, `rk_error` has the message.
 const FAILED: i32 = -1;
 const STARTED: i32 = 0;
-
-/// A listener, and the plaintext listener that redirects to it.
-#[derive(Debug)]
-pub(crate) struct ActiveListener {
-    /// The thread that renews its certificate.
-    renewer: Option<Renewer>,
-    listener: Listener,
-    redirect: Option<Listener>,
-}
-
-impl ActiveListener {
-    /// Returns the liveness probes of both listeners.
-    pub(crate) fn pulses(&self) -> Vec<LivenessProbe> {
-        self.all().map(Listener::liveness_probe).collect()
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Listener> {
-        self.redirect.iter().chain([&self.listener])
-    }
-
-    /// Stops the listeners; their ports are free when this function returns.
-    fn stop(self) {
-        drop(self.renewer);
-        if let Some(redirect) = self.redirect {
-            redirect.stop();
-        }
-        self.listener.stop();
-    }
-}
 
 impl Core {
     fn started(

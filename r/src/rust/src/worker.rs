@@ -1,6 +1,6 @@
 //! This process as a worker of a supervisor (`rk_worker_*`), and R's entries in the scoreboard.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,33 +10,11 @@ use rookery_server::static_files::StaticFiles;
 use rookery_server::{
     ListenError, Listener, ListenerConfig, Supervision, SupervisorRequest, output,
 };
-use rookery_worker_protocol::{EXIT_TIMEOUT, Inherited, Message, RState, Scoreboard, Ticket, now};
+use rookery_worker_protocol::{EXIT_TIMEOUT, Inherited, Message, RState, Ticket, now};
 
-use crate::core::{self, Core};
+use crate::core::{self, Core, Worker, WorkerState};
 use crate::entry;
 use crate::listener::access_log;
-
-/// The state of a worker.
-#[derive(Debug)]
-pub(crate) struct Worker {
-    supervision: Arc<Supervision>,
-    /// The listener that uses the worker's socket.
-    listening: Option<u32>,
-    /// The static paths of that listener.
-    files: Option<StaticFiles>,
-    /// Whether the supervisor was notified that the worker takes no new requests.
-    is_leaving: bool,
-}
-
-/// Whether a supervisor has started this process.
-#[derive(Debug, Default)]
-pub(crate) enum WorkerState {
-    #[default]
-    NotAWorker,
-    Worker(Worker),
-    /// The supervisor's file descriptors or environment variables cannot be used.
-    Failed(String),
-}
 
 /// The C functions that the I/O thread calls.
 #[derive(Debug, Clone, Copy)]
@@ -169,21 +147,6 @@ impl Core {
     }
 
     // ---- the scoreboard, if there is one ----
-
-    /// Returns the scoreboard that a supervisor reads.
-    pub(crate) fn supervised_scoreboard(&self) -> Option<&Scoreboard> {
-        match &self.worker_state {
-            WorkerState::Worker(worker) => Some(worker.supervision.scoreboard()),
-            _ => None,
-        }
-    }
-
-    /// Records what R is doing.
-    pub(crate) fn set_r_activity(&self, r: RState) {
-        if let Some(scoreboard) = self.scoreboard() {
-            scoreboard.set_r_state(r, now());
-        }
-    }
 
     /// Records that R begins with an event. Returns false for a request that the supervisor has
     /// withdrawn, which R must not process.
@@ -323,4 +286,11 @@ pub extern "C" fn rk_worker_uses_socket(listener: u32) -> i32 {
             _ => 0,
         })
     })
+}
+
+/// Returns a new descriptor of the supervisor's access log, for use instead of stdout; -1 if
+/// the supervisor has passed no descriptor.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_log_output() -> i32 {
+    entry(-1, || core::with(|core| core.log_output().map_or(-1, IntoRawFd::into_raw_fd)))
 }

@@ -130,22 +130,6 @@ fn uses_colour_on_terminals_unless_variables_say_otherwise() {
 }
 
 #[test]
-fn shows_network_urls_if_all_interfaces_are_listened_on() {
-    let url =
-        |listens: &str, own: &str| network_url("http", listens.parse().unwrap(), own.parse().ok());
-    assert_eq!(url("0.0.0.0:8000", "192.168.1.7").as_deref(), Some("http://192.168.1.7:8000"));
-    assert_eq!(url("[::]:8000", "192.168.1.7").as_deref(), Some("http://192.168.1.7:8000"));
-    assert_eq!(url("[::]:8000", "2001:db8::7").as_deref(), Some("http://[2001:db8::7]:8000"));
-    for (listens, own) in [
-        ("127.0.0.1:8000", "192.168.1.7"),
-        ("0.0.0.0:8000", "2001:db8::7"),
-        ("0.0.0.0:8000", "none"),
-    ] {
-        assert_eq!(url(listens, own), None, "{listens}");
-    }
-}
-
-#[test]
 fn quotes_paths_for_a_shell() {
     assert_eq!(shell_word("/a/b-c_d.pem"), "/a/b-c_d.pem");
     assert_eq!(shell_word("/a b/c'd"), "'/a b/c'\\''d'");

@@ -14,7 +14,7 @@ use rookery_worker_protocol::{RState, Ticket, TicketGuard, Tickets, now};
 use super::latency_estimate::{LatencyEstimate, WorkDone};
 use super::queue::RequestQueue;
 use super::session_affinity::AffinityState;
-use crate::backend_registry::{Availability, Backend};
+use crate::backend::{Availability, Backend};
 use crate::pool::connection::worker_connection::{self, Failure, WorkerConnection};
 use crate::pool::limits::PoolLimits;
 

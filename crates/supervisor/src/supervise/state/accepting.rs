@@ -8,7 +8,7 @@ use rookery_worker_protocol::Message;
 use super::super::acceptor::AcceptorAction;
 use super::super::worker_process::{WorkerPhase, WorkerProcess};
 use super::{RunState, Supervisor};
-use crate::backend_registry::Availability;
+use crate::backend::Availability;
 
 impl Supervisor<'_> {
     /// Takes the next step towards the process that should accept connections.

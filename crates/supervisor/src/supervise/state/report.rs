@@ -9,7 +9,7 @@ use rookery_worker_protocol::now;
 
 use super::super::worker_process::{WorkerPhase, WorkerProcess};
 use super::{ASKED, RunState, SELDOM, Supervisor};
-use crate::backend_registry::Availability;
+use crate::backend::Availability;
 use crate::process::{ControlGroups, Exit};
 use crate::report::{self, LastExit, Process, READY, Reload, SlotReport};
 use crate::supervise::SupervisorEvent;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::super::worker_process::WorkerPhase;
 use super::super::{MOST_WORKERS, SupervisorConfig};
 use super::{Slot, Supervisor};
-use crate::backend_registry::Availability;
+use crate::backend::Availability;
 
 impl Supervisor<'_> {
     /// Returns the slots that should have a worker.

@@ -5,6 +5,18 @@ use std::collections::HashMap;
 
 use rookery_exchange::KNOWN_HEADERS;
 
+use crate::Bytes;
+
+/// `struct rk_header`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Header {
+    pub(crate) name: Bytes,
+    pub(crate) cgi: Bytes,
+    pub(crate) value: Bytes,
+    pub(crate) symbol: i32,
+}
+
 /// The names that have an index, in order of their first appearance.
 #[derive(Debug)]
 pub(crate) struct HeaderNames {

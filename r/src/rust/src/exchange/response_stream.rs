@@ -3,22 +3,10 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rookery_exchange::{
-    ChunkAdmission, Command, Lease, Payload, StreamEnd, StreamFlow, StreamOptions,
-};
+use rookery_exchange::{ChunkAdmission, Command, Lease, Payload, StreamEnd, StreamOptions};
 
-use crate::core::Core;
+use crate::core::{Core, OpenStream};
 use crate::{core, entry, result, slice};
-
-/// A stream that R has started and whose end R does not know yet.
-#[derive(Debug)]
-pub(crate) struct OpenStream {
-    /// C's token of the R object.
-    pub(crate) token: u64,
-    flow: Arc<StreamFlow>,
-    /// The number of chunks that were written.
-    chunks: u64,
-}
 
 // `enum rk_write`.
 const WRITE_MORE: i32 = 0;

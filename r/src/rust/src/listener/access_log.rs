@@ -2,34 +2,20 @@
 
 use std::ffi::{CStr, OsStr, c_char};
 use std::fs::File;
-use std::os::fd::{FromRawFd as _, IntoRawFd};
+use std::os::fd::FromRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 
-use rookery_server::access_log::{AccessLog, Format, LogFile, OwnedRecord, Reopener};
+use rookery_server::access_log::{AccessLog, Format, LogFile, Reopener};
 use rookery_server::output;
 
-use crate::{Bytes, core, entry, result};
+use crate::core::{self, Log};
+use crate::{Bytes, entry, result};
 
 /// `enum rk_log_format`.
 const JSON: i32 = 1;
-
-/// The access log of the process, and the record that C is reading.
-#[derive(Debug, Default)]
-pub(crate) struct Log {
-    open: Option<Arc<AccessLog>>,
-    record: Option<OwnedRecord>,
-    remote: String,
-}
-
-impl Log {
-    /// Returns the open log, if there is one.
-    pub(crate) fn opened(&self) -> Option<Arc<AccessLog>> {
-        self.open.clone()
-    }
-}
 
 /// `struct rk_log_record`.
 #[derive(Debug)]
@@ -103,13 +89,6 @@ pub unsafe extern "C" fn rk_log_open(path: *const c_char, fd: i32, format: i32) 
             }
         }
     })
-}
-
-/// Returns a new descriptor of the supervisor's access log, for use instead of stdout; -1 if
-/// the supervisor has passed no descriptor.
-#[unsafe(no_mangle)]
-pub extern "C" fn rk_log_output() -> i32 {
-    entry(-1, || core::with(|core| core.log_output().map_or(-1, IntoRawFd::into_raw_fd)))
 }
 
 /// Writes the next record of a log that R reads; returns 0 if no record is queued. Its bytes

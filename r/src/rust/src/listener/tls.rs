@@ -4,7 +4,6 @@ use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rookery_acme::{Acme, BadSettings, Challenge, LETS_ENCRYPT_STAGING, Renewer, Settings};
 use rookery_server::tls::{
@@ -17,26 +16,6 @@ use crate::{Bytes, core, entry, result};
 /// The results of these functions; after `FAILED`, `rk_error` has the error message.
 const FAILED: i32 = -1;
 const DONE: i32 = 0;
-
-/// The number of listeners with TLS, which a signal handler reads.
-static LISTENERS: AtomicUsize = AtomicUsize::new(0);
-
-/// The TLS configuration of a listener, counted while it listens.
-#[derive(Debug)]
-pub(crate) struct CountedTls(Tls);
-
-impl CountedTls {
-    pub(crate) fn new(tls: Tls) -> CountedTls {
-        LISTENERS.fetch_add(1, Ordering::Relaxed);
-        CountedTls(tls)
-    }
-}
-
-impl Drop for CountedTls {
-    fn drop(&mut self) {
-        LISTENERS.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// The TLS configuration that C holds.
 #[derive(Debug)]
@@ -238,12 +217,6 @@ pub extern "C" fn rk_tls_reload(listener: u32) -> i32 {
             }
         }
     })
-}
-
-/// Returns whether a listener uses TLS. May be called in a signal handler.
-#[unsafe(no_mangle)]
-pub extern "C" fn rk_has_tls() -> i32 {
-    i32::from(LISTENERS.load(Ordering::Relaxed) > 0)
 }
 
 /// Creates or reads the development certificate in `folder`. Its file and fingerprint are valid

@@ -4,7 +4,7 @@ use rookery_exchange::{Command, IoWaker};
 use rookery_worker_protocol::SharedScoreboard;
 
 use super::*;
-use crate::backend_registry::Backend;
+use crate::backend::Backend;
 use crate::worker_id::WorkerId;
 
 struct NoWaker;

@@ -1,0 +1,62 @@
+//! The listeners that are open, and their TLS configurations.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rookery_acme::Renewer;
+use rookery_server::tls::Tls;
+use rookery_server::{Listener, LivenessProbe};
+
+/// A listener, and the plaintext listener that redirects to it.
+#[derive(Debug)]
+pub(crate) struct ActiveListener {
+    /// The thread that renews its certificate.
+    pub(crate) renewer: Option<Renewer>,
+    pub(crate) listener: Listener,
+    pub(crate) redirect: Option<Listener>,
+}
+
+impl ActiveListener {
+    /// Returns the liveness probes of both listeners.
+    pub(crate) fn pulses(&self) -> Vec<LivenessProbe> {
+        self.all().map(Listener::liveness_probe).collect()
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Listener> {
+        self.redirect.iter().chain([&self.listener])
+    }
+
+    /// Stops the listeners; their ports are free when this function returns.
+    pub(crate) fn stop(self) {
+        drop(self.renewer);
+        if let Some(redirect) = self.redirect {
+            redirect.stop();
+        }
+        self.listener.stop();
+    }
+}
+
+/// The number of listeners with TLS, which a signal handler reads.
+static LISTENERS: AtomicUsize = AtomicUsize::new(0);
+
+/// The TLS configuration of a listener, counted while it listens.
+#[derive(Debug)]
+pub(crate) struct CountedTls(pub(crate) Tls);
+
+impl CountedTls {
+    pub(crate) fn new(tls: Tls) -> CountedTls {
+        LISTENERS.fetch_add(1, Ordering::Relaxed);
+        CountedTls(tls)
+    }
+}
+
+impl Drop for CountedTls {
+    fn drop(&mut self) {
+        LISTENERS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Returns whether a listener uses TLS. May be called in a signal handler.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_has_tls() -> i32 {
+    i32::from(LISTENERS.load(Ordering::Relaxed) > 0)
+}
