@@ -17,6 +17,7 @@ pub struct ForkRegistry([AtomicU64; MAX_DESCRIPTORS / 64]);
 impl ForkRegistry {
     /// Creates an empty set, for a static variable.
     #[expect(clippy::new_without_default, reason = "Default::default() cannot be const")]
+    #[expect(clippy::large_stack_arrays, reason = "only static variables are initialized with it")]
     pub const fn new() -> ForkRegistry {
         ForkRegistry([const { AtomicU64::new(0) }; MAX_DESCRIPTORS / 64])
     }
