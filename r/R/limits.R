@@ -32,9 +32,9 @@
 #'   further_limits("internal")
 #' )
 #'
-#' @param ... Further limits, by name, as listed below. The former names of
-#'   limits are deprecated; the vignette *From httpuv to Rookery* lists them.
-#'   Any other name is an error.
+#' @param ... Further limits, given by name, as listed below. Any other name is
+#'   an error. The former names of limits are deprecated; the vignette *From
+#'   httpuv to Rookery* lists them.
 #' @eval params_of_settings(
 #'   "server_limits", further_limits(c("stable", "advanced", "internal"))$name
 #' )

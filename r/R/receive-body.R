@@ -26,19 +26,21 @@
 #' `onError`, with the name of the function. The response has status 500 unless
 #' one has been sent before.
 #'
-#' @param on_data A function that is called with each chunk, a raw vector.
-#' @param on_end A function without arguments that is called when the body is
-#'   complete, or at once if there is no body. It returns the response or a
-#'   promise of one.
-#' @param on_close `NULL`, or a function that is called once at the end with the
-#'   reason: `"done"` (`on_end` was called, or `on_data` returned a response),
-#'   `"client"` (the client disconnected), `"timeout"` (the client sent nothing
-#'   for too long), `"error"` (a function failed, or returned something that is
-#'   not a response) or `"stop"` (the server stopped). This is the place to
-#'   close a file.
-#' @param ... Must be empty. Arguments after `...` must be named.
-#' @return An object for `onHeaders` to return. It can be used for one request
-#'   only.
+#' @param on_data A function that is called with each chunk of the request body,
+#'   as a raw vector.
+#' @param on_end A function without arguments that is called when the request
+#'   body is complete, or at once if there is no body. It returns the response
+#'   or a promise of a response.
+#' @param on_close `NULL`, or a function that is called once at the end, for
+#'   example to close a file. Its argument is the reason: `"done"` (`on_end` was
+#'   called, or `on_data` returned a response), `"client"` (the client
+#'   disconnected), `"timeout"` (the client sent nothing for too long),
+#'   `"error"` (a function failed, or returned something that is not a response)
+#'   or `"stop"` (the server stopped).
+#' @param ... Must be empty. The arguments that follow `...` must be given by
+#'   name.
+#' @return An object for `onHeaders` to return, which makes the server pass the
+#'   body to these functions. It can be used for one request only.
 #' @examples
 #' app <- list(
 #'   onHeaders = function(req) {

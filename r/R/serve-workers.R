@@ -17,15 +17,16 @@
 #' @section Lifecycle:
 #' Experimental: arguments and behaviour may change in any release.
 #'
-#' @param workers The number of R processes that serve, or `"auto"` for the
-#'   number of processors.
-#' @param ... Must be empty. Arguments after `...` must be named. Deprecated
-#'   are `kill_stuck`, `name` and `retry_begun`, the former names of
-#'   `worker_timeout`, `cookie_suffix` and `retry_safe_methods`;
+#' @param workers The number of R processes (workers) that serve the app, or
+#'   `"auto"` for one per processor.
+#' @param ... Must be empty. The arguments that follow `...` must be given by
+#'   name. Deprecated are `kill_stuck`, `name` and `retry_begun`, the former
+#'   names of `worker_timeout`, `cookie_suffix` and `retry_safe_methods`;
 #'   `request_timeout`, which is now a limit in [server_limits()]; and `admin`,
 #'   which is now an argument of [serve()].
 #' @eval params_of_settings("workers_config")
-#' @return An object of class `rookery_workers`.
+#' @return An object of class `rookery_workers`, for the argument `workers` of
+#'   [serve()].
 #' @examples
 #' workers_config(4, max_memory = "2GB", worker_timeout = "5min")
 #' @export

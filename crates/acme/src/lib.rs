@@ -9,8 +9,8 @@
 //!
 //! The crate is based on hyper, rustls and ring instead of instant-acme 0.8, for these reasons.
 //! With ring, instant-acme requires rcgen, which needs Rust 1.88 or depends on a version of `time`
-//! with an advisory (RUSTSEC-2026-0009). It also drops the `Retry-After` of errors, gives up after
-//! three nonces, and parses a renewal window only with `time`.
+//! with an advisory (RUSTSEC-2026-0009). In addition, instant-acme drops the `Retry-After` of
+//! errors, gives up after three nonces, and parses a renewal window only with `time`.
 //!
 //! | file | contents |
 //! |---|---|
@@ -23,7 +23,8 @@
 //! | `order` | an order, from its creation to the certificate |
 //! | `renewer` | the thread that renews certificates |
 
-/// Parses bytes as the authority's problem document and as a time, for the fuzzer.
+/// Parses bytes both as a problem document of the authority and as an RFC 3339 time. For the fuzzer
+/// only.
 #[doc(hidden)]
 pub fn read_for_fuzzer(bytes: &[u8]) -> (Option<String>, Option<std::time::SystemTime>) {
     let problem = serde_json::from_slice(bytes).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Memory for one request at a time, allocated in O(1) however many chunks are full.
+//! Arenas: memory for one request at a time, allocated in O(1) and freed all at once.
 //!
-//! An [`Arena`] allocates by moving a cursor through chunks, and frees everything at once. Use it
-//! for values that live as long as one request, one frame of work or one parse: many small
-//! allocations that are freed together.
+//! An [`Arena`] allocates by moving a cursor through chunks of memory. Use it for values that live
+//! as long as one request, one frame of work or one parse: many small allocations that are freed
+//! together.
 //!
 //! ```
 //! use rookery_arena::{Arena, collections::String};
@@ -22,7 +22,8 @@
 //!
 //! # Contents
 //! - [`Arena`] is for one thread, and [`SyncArena`] for several at once, without locks. A [`Pool`]
-//!   keeps arenas by kind of work, in the sizes that each kind has needed recently.
+//!   keeps arenas for reuse. It sorts them by kind of work, because each kind needs arenas of
+//!   another size.
 //! - [`collections`] has `Vec`, `String` and `Buffer`, which grow in an arena, in place while they
 //!   are its last allocation.
 //! - [`Growth`] determines the sizes of chunks, and the `try_` methods return an [`AllocError`].
@@ -89,10 +90,10 @@ pub use pool::{Pool, PoolLimits, Pooled};
 pub use sync::SyncArena;
 pub use zero::Zeroable;
 
-/// Growable collections in an arena.
+/// Growable collections whose memory is in an arena.
 ///
-/// They are not in the root of the crate, so that `use rookery_arena::*` does not shadow the
-/// prelude's `Vec` and `String`.
+/// The collections are not in the root of the crate, so that `use rookery_arena::*` does not shadow
+/// the prelude's `Vec` and `String`.
 ///
 /// ```
 /// use rookery_arena::*;

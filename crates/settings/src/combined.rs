@@ -1,4 +1,5 @@
-//! The combination of the settings from all sources.
+//! The combination of the settings that different sources give, such as the command line and
+//! `_server.yml`.
 
 use std::collections::BTreeMap;
 
@@ -7,27 +8,28 @@ use crate::setting::{Default, Section, Setting, Shown};
 use crate::table;
 use crate::value_parser::InvalidValue;
 
-/// The source of a value. The variants are in the order of precedence.
+/// The source that gives a value to a setting. The variants are in the order of precedence, the
+/// highest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// An option of the program.
+    /// A command-line option of the program `rookery`.
     CommandLine,
-    /// An argument of an R function.
+    /// An argument of an R function, such as `serve()`.
     Argument,
-    /// An environment variable `ROOKERY_*`.
+    /// An environment variable with the prefix `ROOKERY_`.
     Environment,
-    /// `_server.yml`.
+    /// The configuration file `_server.yml`.
     File,
-    /// An option of R.
+    /// An option of R, set with `options()`.
     Option,
-    /// An environment variable of the hosting service, such as `PORT`.
+    /// An environment variable that hosting services set, such as `PORT`.
     Platform,
-    /// The default of the setting.
+    /// The default of the setting, because no other source gives a value.
     Default,
 }
 
 impl Source {
-    /// Returns the name of the source in the output of `rookery config`.
+    /// Returns the name of the source that `rookery config` prints.
     pub fn name(self) -> &'static str {
         match self {
             Source::CommandLine => "command line",
@@ -39,7 +41,8 @@ impl Source {
         }
     }
 
-    /// Returns the setting in the spelling of this source, in backticks.
+    /// Returns the name of the setting as this source writes it, in backticks, such as `--port` for
+    /// the command line.
     pub fn show(self, setting: &Setting) -> String {
         match self {
             Source::CommandLine if setting.shown == Shown::No => {
@@ -55,16 +58,16 @@ impl Source {
     }
 }
 
-/// A value that a source gives to a setting.
+/// A value of a setting, and the source that gives the value.
 #[derive(Debug, Clone)]
 pub struct GivenValue {
-    /// The setting.
+    /// The setting to which the value belongs.
     pub setting: &'static Setting,
-    /// The value.
+    /// The value of the setting.
     pub value: Value,
-    /// The source of the value.
+    /// The source that gives the value, such as the command line.
     pub source: Source,
-    /// The position within the source for messages, such as a file and its line.
+    /// The position of the value within its source, for messages: for example a file and a line.
     pub place: Option<String>,
 }
 
@@ -81,12 +84,12 @@ impl GivenValue {
         Ok(GivenValue { setting, value: setting.read(raw)?, source, place: None })
     }
 
-    /// Returns the setting in the spelling of its source, in backticks.
+    /// Returns the name of the setting as the source of the value writes it, in backticks.
     pub fn name(&self) -> String {
         self.source.show(self.setting)
     }
 
-    /// Returns a message about the value that names its position.
+    /// Returns a message about the value, extended by the position of the value in its source.
     fn message(&self, message: &str) -> String {
         match &self.place {
             Some(place) => format!("In {place}: {message}"),
@@ -95,28 +98,30 @@ impl GivenValue {
     }
 }
 
-/// The values of all sources, of which those with the highest precedence are used.
+/// The combined settings. For each setting, the value of the source with the highest precedence is
+/// used.
 #[derive(Debug, Clone, std::default::Default)]
 pub struct Settings {
     given: BTreeMap<&'static str, GivenValue>,
     overridden: Vec<GivenValue>,
 }
 
-/// A conflict between settings.
+/// A conflict between the values of several settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
-    /// The source of the setting that conflicts with others.
+    /// The source of the setting that conflicts with other settings.
     pub source: Source,
-    /// A sentence about the conflict.
+    /// A sentence that describes the conflict to the user.
     pub message: String,
 }
 
 impl Settings {
     /// Combines the values of the sources. If a source gives several values, the last one is used.
     ///
-    /// The HTTPS settings of a source belong to its certificates. If a source with higher
-    /// precedence names other certificates, all HTTPS settings of the former are ignored. The HTTPS
-    /// settings of a source without certificates are added to those of the others.
+    /// The HTTPS settings of a source belong to the certificates that the source names. If a source
+    /// with higher precedence names other certificates, all HTTPS settings of the source with lower
+    /// precedence are ignored. HTTPS settings of a source that names no certificates are added to
+    /// those of the other sources.
     pub fn combine(given: impl IntoIterator<Item = GivenValue>) -> Settings {
         let mut all: Vec<GivenValue> = given.into_iter().collect();
         let is_certificate =
@@ -145,7 +150,7 @@ impl Settings {
         settings
     }
 
-    /// Returns these settings with a different default for one of them.
+    /// Returns these settings with a different default for the setting `name`.
     #[must_use]
     pub fn with_default(mut self, name: &'static str, value: Value) -> Settings {
         let setting = table::row(name);
@@ -154,8 +159,9 @@ impl Settings {
         self
     }
 
-    /// Returns these settings, with the values of `running` for the rows that `is_kept` accepts.
-    /// Also returns those rows whose values differ.
+    /// Returns these settings, but with the values of `running` for the settings that `is_kept`
+    /// accepts. Also returns the settings among these whose new values differ from the values of
+    /// `running`.
     #[must_use]
     pub fn with_values_kept(
         mut self,
@@ -174,23 +180,23 @@ impl Settings {
         (self, differ)
     }
 
-    /// Returns the value that was given for a setting.
+    /// Returns the value that a source gives for a setting, or `None` if no source gives one.
     pub fn given(&self, name: &str) -> Option<&GivenValue> {
         self.given.get(name)
     }
 
-    /// Returns true if a source gives a value for the setting.
+    /// Returns true if any source gives a value for the setting.
     pub fn is_given(&self, name: &str) -> bool {
         self.given.contains_key(name)
     }
 
-    /// Returns all given values, by name.
+    /// Returns all values that sources give, in the order of the settings' names.
     pub fn all(&self) -> impl Iterator<Item = &GivenValue> {
         self.given.values()
     }
 
-    /// Returns the value of a setting, which is its default if no source gives one. Returns `None`
-    /// for a setting without a value, or with a default that the server determines when it starts.
+    /// Returns the value of a setting: the given value, or else the default. Returns `None` if the
+    /// setting has no value, or if the server determines the default only when it starts.
     pub fn value(&self, name: &str) -> Option<Value> {
         if let Some(given) = self.given.get(name) {
             return Some(given.value.clone());
@@ -203,17 +209,17 @@ impl Settings {
         }
     }
 
-    /// Returns true for a flag that is on.
+    /// Returns true if the setting is a flag that is on.
     pub fn flag(&self, name: &str) -> bool {
         self.value(name).and_then(|value| value.flag()).unwrap_or(false)
     }
 
-    /// Returns the value of a number; infinity means no limit.
+    /// Returns the value of a setting that is a number. Infinity means no limit.
     pub fn number(&self, name: &str) -> Option<f64> {
         self.value(name)?.number()
     }
 
-    /// Returns the value of a text.
+    /// Returns the value of a setting that is a text.
     pub fn text(&self, name: &str) -> Option<String> {
         match self.value(name)? {
             Value::Text(text) => Some(text),
@@ -222,7 +228,7 @@ impl Settings {
         }
     }
 
-    /// Returns the values of a list, which is empty by default.
+    /// Returns the values of a setting that is a list. The list is empty by default.
     pub fn list(&self, name: &str) -> Vec<String> {
         match self.value(name) {
             Some(Value::List(list)) => list,
@@ -230,7 +236,7 @@ impl Settings {
         }
     }
 
-    /// Checks the settings for conflicts.
+    /// Checks whether the values of different settings conflict.
     ///
     /// # Errors
     /// Fails with the first conflict.
@@ -263,8 +269,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Returns messages about environment variables that override a different value in
-    /// `_server.yml`. In earlier releases the file had precedence.
+    /// Returns warnings about environment variables that override a different value in
+    /// `_server.yml`, because in earlier releases the file had precedence.
     pub fn notes(&self) -> Vec<String> {
         let overridden = self.overridden.iter().filter(|weaker| weaker.source == Source::File);
         let differs = overridden.filter_map(|weaker| {

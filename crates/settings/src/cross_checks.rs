@@ -1,4 +1,5 @@
-//! Checks across several settings, besides the lists of needed and excluded settings in each row.
+//! Checks that involve several settings. They supplement the lists of needed and excluded settings
+//! in each row of the table.
 
 use crate::combined::{GivenValue, Settings};
 use crate::kind::Value;

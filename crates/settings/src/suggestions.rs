@@ -1,6 +1,6 @@
-//! Suggestions for misspelt names.
+//! Suggestions of similar names for a misspelt name in a setting.
 
-/// The minimum length of a prefix that selects a name.
+/// The minimum length of a prefix for which the longer name is suggested.
 const MIN_PREFIX_LENGTH: usize = 4;
 
 /// Returns at most three of the `candidates` that are similar to `name`, the most similar one
@@ -27,7 +27,8 @@ pub fn similar_names<'a>(
     found.into_iter().take(3).map(|(_, candidate)| candidate).collect()
 }
 
-/// Returns ` Did you mean ...?` for the most similar of `candidates`, or an empty string.
+/// Returns ` Did you mean ...?` with the most similar of the `candidates`, or an empty string if
+/// none is similar.
 pub(crate) fn did_you_mean<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,

@@ -1,4 +1,4 @@
-//! Parsing of a value by the row of its setting.
+//! Parses the value of a setting according to the setting's row in the table.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,12 +7,12 @@ use crate::kind::{Composite, Form, Kind, Raw, Rejected, Value};
 use crate::setting::{Places, Setting};
 use crate::units;
 
-/// The maximum size of a value in bytes. Paths have at most 4096 bytes.
+/// The maximum size in bytes of a setting's value. For comparison, paths have at most 4096 bytes.
 const MAX_VALUE_SIZE: usize = 8192;
-/// The maximum number of values in a list.
+/// The maximum number of values in a setting that is a list.
 const MAX_LIST_LENGTH: usize = 1000;
 
-/// A value that a setting does not accept.
+/// The error for a value that a setting does not accept.
 #[derive(Debug, Clone)]
 pub struct InvalidValue {
     /// The setting that rejected the value.
@@ -31,12 +31,13 @@ impl InvalidValue {
         InvalidValue { setting, reason: Reason::Form { wanted: expected_form(setting), given } }
     }
 
-    /// Returns the continuation of "must be", if the value does not have the expected form.
+    /// Returns the description of the expected form, which follows "must be" in messages. Returns
+    /// `None` if the value is invalid for another reason than its form.
     pub fn wanted(&self) -> Option<&str> {
         if let Reason::Form { wanted, .. } = &self.reason { Some(wanted) } else { None }
     }
 
-    /// Returns the message. `place` is the spelling of the setting, such as `--port`.
+    /// Returns the error message. `place` is the setting as the user wrote it, such as `--port`.
     pub fn at(&self, place: &str) -> String {
         match &self.reason {
             Reason::Form { wanted, given } => format!("{place} must be {wanted}, not {given}."),
@@ -150,7 +151,7 @@ fn path(raw: &Raw) -> Option<PathBuf> {
     ((1..=MAX_VALUE_SIZE).contains(&bytes.len()) && !bytes.contains(&0)).then(|| path.to_owned())
 }
 
-/// Parses a flag, in the spellings of shells, YAML and R.
+/// Parses the value of a flag, such as `yes`, `true` or `on`, as shells, YAML and R spell it.
 pub(crate) fn flag(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "yes" | "on" | "true" | "1" | "y" | "t" => Some(true),
@@ -159,12 +160,13 @@ pub(crate) fn flag(text: &str) -> Option<bool> {
     }
 }
 
-/// Parses a flag where `0` and `1` have another meaning.
+/// Parses the value of a flag for a setting in which `0` and `1` have another meaning.
 fn flag_word(text: &str) -> Option<bool> {
     flag(text).filter(|_| text.len() > 1)
 }
 
-/// Returns the continuation of "must be" in messages about the setting.
+/// Returns the description of the values that a setting accepts, which follows "must be" in
+/// messages.
 pub fn expected_form(setting: &Setting) -> String {
     let form = match setting.kind {
         Kind::Flag => "yes or no".to_owned(),
@@ -186,7 +188,7 @@ pub fn expected_form(setting: &Setting) -> String {
 }
 
 fn bounded(setting: &Setting, what: &str) -> String {
-    /// Maxima from this number on are technical, and messages do not show them.
+    /// The number from which on a maximum is only technical, so that error messages do not show it.
     const PLAUSIBLE: f64 = 1e15;
     let show = |number| units::show(number, setting.kind);
     if setting.max < PLAUSIBLE {

@@ -1,5 +1,5 @@
-//! The description of an R process in reports, which is the same for a worker of a supervisor and
-//! for an R process that serves by itself.
+//! The description of an R process in status reports and metrics. The R process is either a worker
+//! of a supervisor or serves without a supervisor.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,35 +11,35 @@ use serde_json::{Value, json};
 use crate::format::{Metrics, format_duration, milliseconds, seconds};
 use crate::process_usage::{open_descriptors, own_memory, processor_time};
 
-/// An R process that serves the app.
+/// The description of an R process that serves the app.
 #[derive(Debug)]
 pub struct RProcess {
-    /// The number of the worker's slot.
+    /// The number of the slot (the numbered place of a worker) that the R process has.
     pub slot: u32,
-    /// The process id.
+    /// The process id of the R process.
     pub pid: libc::pid_t,
-    /// The state of the process between its start and its end, for example `ready`.
+    /// The state of the R process between its start and its end, for example `ready`.
     pub state: &'static str,
-    /// The time of the start.
+    /// The time at which the R process was started.
     pub started: SystemTime,
-    /// The number of requests that the process has answered.
+    /// The number of requests that the R process has answered.
     pub requests: u64,
-    /// The number of open WebSockets.
+    /// The number of open WebSockets of the R process.
     pub sessions: u64,
-    /// The number of requests that the process has and has not answered.
+    /// The number of requests that R has begun and not yet answered.
     pub in_flight: u64,
-    /// The fraction of the last seconds in which R was busy.
+    /// The fraction of the last 5 to 10 seconds in which R was busy, from 0 to 1.
     pub busy_ratio: f64,
     /// The number of requests that wait for R.
     pub queued: u64,
-    /// The activity of R: `starting`, `idle` or `busy`.
+    /// What R is doing now: `starting`, `idle` or `busy`.
     pub does: &'static str,
-    /// The time since which R has had this activity, as a duration.
+    /// How long R has been in the state of the field `does`.
     pub lasts: Duration,
 }
 
-/// Returns the activity of R according to the scoreboard, and its duration. R was started at
-/// `started`.
+/// Returns what R is doing according to the scoreboard (the worker's shared memory with its state),
+/// and for how long. R was started at `started`.
 pub fn r_activity(read: &Snapshot, started: SystemTime) -> (&'static str, Duration) {
     let now = now();
     let state = match read.r_state {
@@ -60,7 +60,7 @@ impl RProcess {
         (self.does == "busy").then_some(self.lasts)
     }
 
-    /// Returns the description of the process as JSON, for programs.
+    /// Returns the description of the R process as JSON, for programs.
     pub fn json(&self) -> Value {
         json!({
             "slot": self.slot,
@@ -80,7 +80,7 @@ impl RProcess {
         })
     }
 
-    /// Returns the memory and the processor time of the process as text, for people.
+    /// Returns the memory and the processor time that the R process uses, as text for people.
     pub fn used(&self) -> [String; 2] {
         let memory = own_memory(self.pid).map(|bytes| format!("{} MB", bytes / 1_000_000));
         [memory, processor_time(self.pid).map(format_duration)]
@@ -89,8 +89,8 @@ impl RProcess {
 }
 
 impl Metrics {
-    /// Adds the numbers of requests by class of status, and the histograms of the times that they
-    /// took.
+    /// Adds the metrics of the app's requests: the number of responses in each class of status
+    /// codes, and histograms of the times in the queue, in the app and in total.
     pub fn requests(
         &mut self,
         answered: &StatusClassCounters,
@@ -108,7 +108,7 @@ impl Metrics {
         self.histogram("request_seconds", help, answered_in);
     }
 
-    /// Adds the metrics of R processes.
+    /// Adds the metrics of each R process, such as its requests, memory and processor time.
     pub fn r_processes(&mut self, processes: &[RProcess]) {
         let mut each = |name: &str, help: &str, value: &dyn Fn(&RProcess) -> Option<String>| {
             self.family(name, "gauge", help);
@@ -146,7 +146,7 @@ impl Metrics {
         );
     }
 
-    /// Adds the metrics of the process that accepts connections.
+    /// Adds the metrics of the process that accepts connections from clients.
     pub fn accepting_process(
         &mut self,
         connections: u64,

@@ -1,5 +1,5 @@
-//! The status of a single R process that serves by itself. Other threads of the process collect it,
-//! so it never waits for R.
+//! The status of an R process that serves without a supervisor. Other threads than R's collect it,
+//! so reports never wait for R.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,19 +18,19 @@ use crate::format::{Metrics, format_count, format_duration, seconds};
 use crate::r_process::{RProcess, r_activity};
 use crate::utilization::Utilization;
 
-/// The interval of the checks whether the server's I/O threads make progress, which also count the
-/// connections.
+/// The interval at which a thread checks that the server's I/O threads make progress and counts
+/// their connections.
 const LOOKS_EVERY: Duration = Duration::from_secs(1);
 
-/// The phase in the life of a server.
+/// How far a server is in its life: starting, serving or draining.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Lifecycle {
-    /// R starts, or the app is being loaded.
+    /// R is starting or is loading the app.
     Starting = 0,
-    /// The app listens.
+    /// The app accepts connections.
     Serving = 1,
-    /// The server finishes the open requests.
+    /// The server is stopping: it finishes the open requests.
     Draining = 2,
 }
 
@@ -43,27 +43,27 @@ impl Lifecycle {
         }
     }
 
-    /// Returns the state that a supervisor would report for a worker in this phase.
+    /// Returns the state that a supervisor would report for a worker in this phase of its life.
     fn state(self) -> &'static str {
         STATES[self as usize]
     }
 }
 
-/// The states of a worker, indexed by [`Lifecycle`].
+/// The names of a worker's states, indexed by [`Lifecycle`].
 const STATES: [&str; 3] = ["starting", "ready", "draining"];
 
-/// The parts of the status that other parts of the server count.
+/// The data for status reports that other parts of the server maintain.
 #[derive(Debug)]
 pub struct StandaloneInputs {
-    /// The scoreboard with the activity of R.
+    /// The scoreboard, which is the memory to which R's thread writes what it is doing.
     pub scoreboard: Arc<SharedScoreboard>,
-    /// The counts of rejected requests.
+    /// The counts of the requests that the server rejected, by reason.
     pub reports: Arc<Reports<Rejection>>,
     /// The maximum number of requests that wait for R.
     pub queue_limit: usize,
 }
 
-/// The status of a single R process.
+/// The status of an R process that serves without a supervisor.
 #[derive(Debug)]
 pub struct Standalone {
     about: Mutex<ServerInfo>,
@@ -72,10 +72,11 @@ pub struct Standalone {
     scoreboard: Arc<SharedScoreboard>,
     course: AtomicU8,
     listening: Mutex<Vec<(ListenerId, Vec<LivenessProbe>)>>,
-    /// The time of the last successful check of the server's I/O threads, by [`now`].
+    /// The time of the last successful check of the server's I/O threads, in nanoseconds of
+    /// [`now`].
     heard: AtomicU64,
     connections: Counter,
-    /// The bits of a floating-point number.
+    /// The fraction of the last seconds in which R was busy, as the bits of an `f64`.
     busy_ratio: AtomicU64,
     watching: Mutex<Option<JoinHandle<()>>>,
     is_over: AtomicBool,
@@ -83,7 +84,8 @@ pub struct Standalone {
 }
 
 impl Standalone {
-    /// Creates the status of a server that starts. A thread updates it until [`end`](Self::end).
+    /// Creates the status of a server that is starting. A new thread updates the status until
+    /// [`end`](Self::end) is called.
     ///
     /// # Errors
     /// Returns the system's error if the thread cannot be started.
@@ -123,12 +125,13 @@ impl Standalone {
         }
     }
 
-    /// Returns the scoreboard, to which R's thread and the server's threads write what R does.
+    /// Returns the scoreboard, which is the memory to which R's thread and the server's threads
+    /// write what R is doing.
     pub fn scoreboard(&self) -> &Arc<SharedScoreboard> {
         &self.scoreboard
     }
 
-    /// Replaces the inputs by those of a new server.
+    /// Sets the counts of rejected requests and the queue limit to those of a new server.
     pub fn look_at(&self, reports: Arc<Reports<Rejection>>, queue_limit: usize) {
         let mut seen = lock(&self.seen);
         (seen.reports, seen.queue_limit) = (reports, queue_limit);
@@ -136,7 +139,7 @@ impl Standalone {
 
     // ---- phase and listeners ----
 
-    /// Sets the phase of the server, and its address if that is known.
+    /// Sets how far the server is in its life, and the server's address if it is known.
     pub fn is(&self, course: Lifecycle, address: Option<&str>) {
         if let Some(address) = address {
             address.clone_into(&mut lock(&self.about).address);
@@ -144,13 +147,14 @@ impl Standalone {
         self.course.store(course as u8, Ordering::Release);
     }
 
-    /// Adds a listener that has been started.
+    /// Adds a started listener, whose I/O threads are then checked for progress.
     pub fn listens(&self, listener: ListenerId, pulses: Vec<LivenessProbe>) {
         self.heard.store(now(), Ordering::Relaxed);
         lock(&self.listening).push((listener, pulses));
     }
 
-    /// Removes a listener that ends.
+    /// Removes a listener that is closed, so that its I/O threads are no longer checked for
+    /// progress.
     pub fn ends(&self, listener: ListenerId) {
         lock(&self.listening).retain(|(other, _)| *other != listener);
     }
@@ -165,7 +169,8 @@ impl Standalone {
 
     // ---- counters of R's thread ----
 
-    /// Records that R begins with a request, or with the head of a request whose body follows.
+    /// Records that R begins to process a request, or the head of a request whose body follows
+    /// later.
     pub fn begins(&self, exchange: &mut Exchange, is_head: bool, now: u64) {
         let (handed, _) = exchange.queue_and_start_times();
         exchange.set_started_at(now);
@@ -176,7 +181,7 @@ impl Standalone {
         }
     }
 
-    /// Records that a request has been responded to, by R or by the server in place of R.
+    /// Records that a request was answered, by R or by the server in place of R.
     pub fn answers(&self, exchange: &Exchange, now: u64) {
         let (handed, begun) = exchange.queue_and_start_times();
         self.counters.record_response(exchange.response().status(), handed, begun, now);
@@ -184,7 +189,7 @@ impl Standalone {
 
     // ---- reports ----
 
-    /// Checks whether the server's I/O threads make progress, and counts their connections. Blocks
+    /// Checks that the server's I/O threads make progress, and counts their connections. Blocks
     /// while an I/O thread hangs.
     fn look(&self) {
         let pulses: Vec<LivenessProbe> =
@@ -208,13 +213,13 @@ impl Standalone {
         !lock(&self.listening).is_empty()
     }
 
-    /// Returns true if the server's I/O threads have made no progress for too long.
+    /// Returns true if the server's I/O threads have made no progress for [`HANG_TIMEOUT`].
     fn hangs(&self) -> bool {
         let silence = now().saturating_sub(self.heard.load(Ordering::Relaxed));
         Duration::from_nanos(silence) >= HANG_TIMEOUT && self.is_listening()
     }
 
-    /// Returns the description of the process for reports.
+    /// Returns the description of this R process for status reports.
     fn process(&self) -> RProcess {
         let read = self.scoreboard.read();
         let (does, lasts) = r_activity(&read, self.started);

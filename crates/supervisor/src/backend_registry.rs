@@ -1,5 +1,6 @@
-//! The registry of backends: the workers that are running, as the supervisor reports them to the
-//! pool. It holds state and no commands, so that it does not matter when the pool reads it.
+//! The registry of running workers, which tells the pool (the part that assigns requests to
+//! workers) what the supervisor knows about them. It holds state and no commands, so that it does
+//! not matter when the pool reads it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,71 +19,76 @@ use crate::pool_counters::{InFlightRoutes, PoolCounters, QueueGauge};
 use crate::report::SharedReport;
 use crate::worker_id::WorkerId;
 
-/// Whether a worker gets new requests.
+/// Whether a worker process gets new requests, and if not, why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Availability {
-    /// The worker gets requests.
+    /// The worker gets new requests.
     Ready = 0,
     /// The worker finishes its requests and gets no new ones.
     Draining = 1,
-    /// The worker does not respond and gets no requests until it does.
+    /// The worker does not respond. It gets no requests until it responds again.
     Suspended = 2,
-    /// The worker has ended.
+    /// The worker process has ended.
     Dead = 3,
 }
 
-/// A start of a worker, as the pool sees it.
+/// One worker process, as the pool (the part that assigns requests to workers) sees it. A process
+/// that replaces it is another backend.
 #[derive(Debug)]
 pub struct Backend {
-    /// The number of the worker's slot, from 0, which the next start of the worker takes over.
+    /// The number of the worker's slot, from 0. When a worker is replaced, the new worker takes
+    /// over the slot.
     pub slot: u32,
-    /// The number of this start among all starts of workers.
+    /// The serial number of this worker process among all worker processes that the supervisor has
+    /// started.
     pub epoch: u64,
     /// The process id of the worker.
     pub pid: u32,
-    /// The id of the worker in the URLs of its sessions.
+    /// The random id by which URLs name the worker, in the parameter `w=` of the requests of a
+    /// Shiny session.
     pub id: WorkerId,
     /// The path of the Unix socket that the worker listens on.
     pub socket: PathBuf,
-    /// The scoreboard that the worker writes.
+    /// The worker's scoreboard, which is shared memory in which the worker shows what it does.
     pub scoreboard: SharedScoreboard,
     availability: AtomicU8,
     is_sticky: AtomicBool,
     sees_heads: AtomicBool,
-    /// The requests that R had begun when the worker exceeded the worker timeout last.
+    /// The requests that R was processing when the worker last exceeded the worker timeout.
     timed_out: Mutex<BegunRequests>,
-    /// The time in milliseconds within which the worker's WebSockets are to be closed; 0 if they
-    /// stay open.
+    /// The time in milliseconds within which the worker's WebSockets are to be closed, because the
+    /// worker will end; 0 if they stay open.
     session_close_time: AtomicU64,
-    /// The static paths that the worker has announced.
+    /// The static paths (URL prefixes that are served from files) that the worker has announced.
     static_paths: Mutex<StaticPaths>,
-    /// The load that the pool counts.
+    /// The worker's load, as the pool (the part that assigns requests to workers) counts it.
     pub(crate) load: Load,
 }
 
-/// Static paths by their keys.
+/// The static paths (URL prefixes that are served from files) of a worker, by their prefixes.
 type StaticPaths = BTreeMap<String, StaticPath>;
 
-/// The load of a worker, as far as it comes through the front end.
+/// The load of a worker from requests that the supervisor's front end has accepted.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
-    /// The number of requests that the worker has and that have not been finished.
+    /// The number of requests that the worker has received and not finished.
     pub(crate) in_flight: AtomicUsize,
-    /// The number of open WebSockets.
+    /// The number of the worker's open WebSockets.
     pub(crate) sessions: AtomicUsize,
     /// The number of requests that the worker has responded to.
     pub(crate) responses: AtomicU64,
-    /// The number of pages from the worker whose WebSocket has not been opened.
+    /// The number of pages from this worker that have not yet opened their WebSocket.
     pub(crate) pending_sessions: Counter,
-    /// The requests that wait for this worker only.
+    /// The length of the queue of requests that only this worker can process.
     pub(crate) queue: QueueGauge,
-    /// The routes of the requests that the worker has not responded to.
+    /// The methods and paths of the requests to which the worker has not responded.
     pub(crate) routes: InFlightRoutes,
 }
 
 impl Backend {
-    /// Creates a backend that is ready, from its slot and epoch and its process id.
+    /// Creates the registry entry of a worker that is ready for requests. `slot` and `epoch` are
+    /// the numbers of its slot and of its start.
     pub fn new(
         (slot, epoch): (u32, u64),
         pid: u32,
@@ -109,12 +115,14 @@ impl Backend {
         })
     }
 
-    /// Sets whether the app has sessions, which are state of a client that lasts between requests.
+    /// Sets whether the worker's app has sessions, that is, state of a client that lasts from one
+    /// request to the next.
     pub fn set_sticky(&self, is_sticky: bool) {
         self.is_sticky.store(is_sticky, Ordering::Relaxed);
     }
 
-    /// Returns true if the app has sessions.
+    /// Returns true if the worker's app has sessions, that is, state of a client that lasts from
+    /// one request to the next.
     pub fn is_sticky(&self) -> bool {
         self.is_sticky.load(Ordering::Relaxed)
     }
@@ -129,20 +137,20 @@ impl Backend {
         self.sees_heads.load(Ordering::Relaxed)
     }
 
-    /// Returns true if R had begun this request when the worker exceeded the worker timeout. The
-    /// request then gets 504, whatever R responds after it has been interrupted.
+    /// Returns true if R was processing this request when the worker exceeded the worker timeout.
+    /// The client then gets 504, whatever R responds after it has been interrupted.
     pub(crate) fn has_timed_out(&self, ticket: Ticket) -> bool {
         self.timed_out.lock().unwrap_or_else(PoisonError::into_inner).contains(ticket)
     }
 
-    /// Returns the time within which the worker's WebSockets are to be closed; `None` if they stay
-    /// open.
+    /// Returns the time within which the worker's WebSockets are to be closed, because the worker
+    /// will end; `None` if they stay open.
     pub(crate) fn session_close_time(&self) -> Option<Duration> {
         let time = self.session_close_time.load(Ordering::Acquire);
         (time > 0).then(|| Duration::from_millis(time))
     }
 
-    /// Returns whether the worker gets new requests.
+    /// Returns whether the worker gets new requests, and if not, why.
     pub fn availability(&self) -> Availability {
         match self.availability.load(Ordering::Acquire) {
             0 => Availability::Ready,
@@ -152,22 +160,22 @@ impl Backend {
         }
     }
 
-    /// Returns the number of unfinished requests that came through the front end, and the number of
-    /// all WebSockets.
+    /// Returns the worker's number of unfinished requests that came through the supervisor's front
+    /// end, and its number of all open WebSockets.
     pub fn load(&self) -> (usize, usize) {
         let Load { in_flight, sessions, .. } = &self.load;
         let own = usize::try_from(self.scoreboard.read().sessions).unwrap_or(usize::MAX);
         (in_flight.load(Ordering::Relaxed), sessions.load(Ordering::Relaxed).max(own))
     }
 
-    /// Returns the number of open connections that the worker has accepted itself, including
-    /// WebSockets.
+    /// Returns the number of open connections, including WebSockets, that the worker itself has
+    /// accepted instead of the supervisor.
     pub fn connections(&self) -> usize {
         usize::try_from(self.scoreboard.read().connections).unwrap_or(usize::MAX)
     }
 
     /// Returns the number of requests that the worker has responded to, including those on
-    /// connections that it has accepted itself.
+    /// connections that the worker itself has accepted.
     pub fn responses(&self) -> u64 {
         self.load.responses.load(Ordering::Relaxed).max(self.scoreboard.read().done)
     }
@@ -177,9 +185,9 @@ impl Backend {
     }
 }
 
-/// Returns the static paths that the front end serves if its workers have announced these. A path
-/// that differs between workers is excluded. Its requests then go to a worker, and a shorter path
-/// does not apply to them.
+/// Returns the static paths (URL prefixes that are served from files) that the supervisor's front
+/// end serves, given what each worker has announced. If a path differs between workers, its
+/// requests are sent to a worker, even if they also match a shorter path.
 fn common_static_paths(announced: &[&StaticPaths]) -> StaticPaths {
     let excluded = || StaticPath {
         path: PathBuf::new(),
@@ -195,24 +203,26 @@ fn common_static_paths(announced: &[&StaticPaths]) -> StaticPaths {
     .collect()
 }
 
-/// A factory for session cookies that name a worker.
+/// A trait for creating session cookies, each of which names a worker.
 pub(crate) trait CookieFactory: Send + Sync {
     fn cookie(&self, slot: u32, epoch: u64) -> SessionCookie;
 }
 
-/// The running workers, and what the supervisor and the pool report about them.
+/// The running workers, and what the supervisor and the pool (the part that assigns requests to
+/// workers) know about them.
 #[derive(Default)]
 pub struct BackendRegistry {
-    /// The factory for session cookies, if sessions have a cookie.
+    /// The creator of session cookies; not set if sessions have no cookie.
     cookie_factory: OnceLock<Box<dyn CookieFactory>>,
     backends: Mutex<Vec<Arc<Backend>>>,
-    /// Notified when a backend has been added, removed or changed.
+    /// The notification that a worker has been added, removed or changed.
     pub(crate) changed: Notify,
-    /// The static paths that the front end serves: those that are the same in all workers.
+    /// The static paths (URL prefixes that are served from files) that the front end serves,
+    /// because they are the same in all workers.
     files: StaticFiles,
-    /// The counters of the pool.
+    /// The counters of the pool, which is the part that assigns requests to workers.
     pub(crate) counters: PoolCounters,
-    /// The report of the supervisor.
+    /// The state of the supervisor and its workers, as the status page and the metrics report it.
     pub(crate) report: SharedReport,
 }
 
@@ -223,17 +233,18 @@ impl fmt::Debug for BackendRegistry {
 }
 
 impl BackendRegistry {
-    /// Sets the factory for session cookies. Further calls have no effect.
+    /// Sets the object that creates session cookies. Further calls have no effect.
     pub(crate) fn set_cookie_factory(&self, factory: Box<dyn CookieFactory>) {
         let _ = self.cookie_factory.set(factory);
     }
 
-    /// Returns a session cookie that names a worker; `None` if sessions have no cookie.
+    /// Returns a session cookie that names the worker with this slot and epoch, or `None` if
+    /// sessions have no cookie.
     pub(crate) fn cookie(&self, slot: u32, epoch: u64) -> Option<SessionCookie> {
         Some(self.cookie_factory.get()?.cookie(slot, epoch))
     }
 
-    /// Adds a worker that is ready.
+    /// Adds a worker that is ready for requests to the registry.
     pub fn add(&self, backend: &Arc<Backend>) {
         let mut backends = self.lock();
         backends.push(Arc::clone(backend));
@@ -242,32 +253,32 @@ impl BackendRegistry {
         self.changed.notify_one();
     }
 
-    /// Drains a worker: it gets no new requests any more.
+    /// Drains a worker, so that it finishes its requests and gets no new ones.
     pub fn drain(&self, backend: &Backend) {
         let from = [Availability::Ready, Availability::Suspended];
         self.transition(backend, &from, Availability::Draining);
     }
 
-    /// Suspends a worker: it gets no requests until [`resume`](Self::resume).
+    /// Suspends a worker, so that it gets no requests until [`resume`](Self::resume).
     pub fn suspend(&self, backend: &Backend) {
         self.transition(backend, &[Availability::Ready], Availability::Suspended);
     }
 
-    /// Suspends a worker whose R process has been busy with one task for too long. Requests that R
-    /// has begun get 504.
+    /// Suspends a worker whose R process has been busy with one task for too long. The requests
+    /// that R was processing get 504.
     pub fn time_out(&self, backend: &Backend) {
         let begun = backend.scoreboard.begun_requests();
         *backend.timed_out.lock().unwrap_or_else(PoisonError::into_inner) = begun;
         self.suspend(backend);
     }
 
-    /// Makes a suspended worker ready again.
+    /// Makes a suspended worker ready for requests again.
     pub fn resume(&self, backend: &Backend) {
         self.transition(backend, &[Availability::Suspended], Availability::Ready);
     }
 
-    /// Sets the availability of a worker if it is one of `from`. A dead worker thus stays dead, and
-    /// a draining worker does not become ready.
+    /// Changes the availability of a worker to `to` if its current availability is one of `from`. A
+    /// dead worker therefore stays dead, and a draining worker does not become ready.
     fn transition(&self, backend: &Backend, from: &[Availability], to: Availability) {
         for from in from {
             let (from, to) = (*from as u8, to as u8);
@@ -281,8 +292,8 @@ impl BackendRegistry {
         self.changed.notify_one();
     }
 
-    /// Makes the pool close the WebSockets of a worker, one after the other, within a time after
-    /// which the worker ends.
+    /// Makes the pool close the WebSockets of a worker one after the other, within the given time.
+    /// After this time the worker will end.
     pub fn close_sessions(&self, backend: &Backend, within: Duration) {
         let time = (within.as_millis() as u64).max(1);
         if backend.session_close_time.swap(time, Ordering::AcqRel) == 0 {
@@ -290,8 +301,9 @@ impl BackendRegistry {
         }
     }
 
-    /// Removes a worker that has ended. Its [`Scoreboard`](rookery_worker_protocol::Scoreboard)
-    /// shows which requests R had begun, and does not change any more.
+    /// Removes a worker that has ended from the registry. Its
+    /// [`Scoreboard`](rookery_worker_protocol::Scoreboard) (the memory that it shared) is then
+    /// final and shows which requests R had begun.
     pub fn remove(&self, backend: &Backend) {
         backend.availability.store(Availability::Dead as u8, Ordering::Release);
         let mut backends = self.lock();
@@ -301,22 +313,22 @@ impl BackendRegistry {
         self.changed.notify_one();
     }
 
-    /// Returns a handle to the static paths that the front end serves, which change with the
-    /// workers.
+    /// Returns a handle to the static paths (URL prefixes that are served from files) that the
+    /// front end serves. They change with the workers.
     pub fn files(&self) -> StaticFiles {
         self.files.clone()
     }
 
-    /// Replaces the static paths that a worker has announced. A worker that has not been added
-    /// changes nothing before it is.
+    /// Replaces the static paths (URL prefixes that are served from files) that a worker has
+    /// announced. They take effect once the worker has been added to the registry.
     pub fn set_static_paths(&self, backend: &Backend, paths: BTreeMap<String, StaticPath>) {
         let backends = self.lock();
         *backend.lock_static_paths() = paths;
         self.publish_static_paths(&backends);
     }
 
-    /// Serves the static paths that all workers have in common, including draining workers, because
-    /// their clients still send requests.
+    /// Makes the front end serve the static paths that all workers have in common. Draining workers
+    /// count too, because their clients still send requests.
     fn publish_static_paths(&self, backends: &[Arc<Backend>]) {
         let announced: Vec<_> =
             backends.iter().map(|backend| backend.lock_static_paths()).collect();
@@ -328,7 +340,7 @@ impl BackendRegistry {
         }
     }
 
-    /// Returns the workers that have not ended.
+    /// Returns all workers in the registry, which have not ended.
     pub fn backends(&self) -> Vec<Arc<Backend>> {
         self.lock().clone()
     }
@@ -347,7 +359,8 @@ mod tests {
         list.iter().map(|(key, at)| ((*key).to_owned(), path(at))).collect()
     }
 
-    /// Returns the keys that are served with their folders; `-` stands for an excluded path.
+    /// Returns the URL prefixes that the front end serves, each with its folder; `-` stands for an
+    /// excluded prefix.
     fn served(announced: &[&[(&str, &str)]]) -> Vec<(String, String)> {
         let announced: Vec<_> = announced.iter().map(|list| paths(list)).collect();
         let announced: Vec<_> = announced.iter().collect();

@@ -1,9 +1,9 @@
-//! Several worker processes behind one server.
+//! A supervisor that runs several worker processes behind one server.
 //!
-//! The server ([`rookery_server`]) owns the listeners, TLS, HTTP/2, limits, bodies, files and the
-//! log, as with a single process. This crate contains [the application](pool()) of that server,
-//! which forwards requests to the workers, and the supervisor that starts, watches and replaces the
-//! workers.
+//! The server ([`rookery_server`]) is responsible for the listeners, TLS, HTTP/2, limits, bodies,
+//! files and the log, as it is without workers. This crate contains [the application](pool()) of
+//! that server, which forwards requests to the workers, and the supervisor that starts, watches and
+//! replaces the workers.
 
 #![cfg(target_os = "linux")]
 

@@ -1,25 +1,25 @@
-//! The id of a worker in the URLs of its sessions, to which Shiny appends it as the parameter `w=`.
+//! The random id of a worker process in URLs. Shiny appends it to the URLs of a session as the
+//! parameter `w=`.
 //!
-//! The id is random, and each start of a worker has another one. An id therefore never refers to
-//! another worker than the one that made the page, even if that worker has ended or belongs to
-//! another supervisor, and nobody can guess an id. For that reason an id needs no signature, no
-//! storage and no expiry, unlike the value of a cookie, which a browser keeps for longer than a
-//! page.
+//! Each worker process has another id, so an id always refers to the worker that made the page,
+//! even if that worker has ended or belongs to another supervisor. Nobody can guess an id. It
+//! therefore needs no signature, no storage and no expiry, unlike the value of a cookie, which a
+//! browser keeps for longer than a page.
 
 use std::fmt;
 use std::io;
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-/// The number of bytes of an id: as many as the token of a Shiny session has.
+/// The number of bytes of a worker's id, which equals that of the token of a Shiny session.
 const BYTES: usize = 16;
 
-/// The id of one start of a worker.
+/// The random id of one worker process in the URLs of its sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerId([u8; BYTES]);
 
 impl WorkerId {
-    /// Creates the id of a worker that is to be started.
+    /// Creates the random id of a worker process that is to be started.
     ///
     /// # Errors
     /// Fails if the system has no randomness.
@@ -31,7 +31,8 @@ impl WorkerId {
         Ok(WorkerId(bytes))
     }
 
-    /// Parses the text form of an id, which consists of 32 hexadecimal digits in lower case.
+    /// Parses a worker's id from its text form, which consists of 32 hexadecimal digits in lower
+    /// case.
     pub(crate) fn parse(text: &[u8]) -> Option<WorkerId> {
         let digit = |byte: u8| match byte {
             b'0'..=b'9' => Some(byte - b'0'),

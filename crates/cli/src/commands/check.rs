@@ -1,5 +1,5 @@
-//! `rookery check`: finds mistakes that would keep the server from starting, without starting it. A
-//! reload makes the same checks.
+//! The command `rookery check`, which finds mistakes that would prevent the server from starting,
+//! without starting it. A reload of a running server makes the same checks.
 
 use std::fmt::Write as _;
 use std::io;
@@ -14,7 +14,8 @@ use crate::serve::r_command;
 use crate::serve::tls;
 use crate::settings::serve_settings::ServeSettings;
 
-/// Returns the output of `rookery check`: the kind of app, and notes about addresses in use.
+/// Returns the output of `rookery check`: the kind of app, and a note for each address that is
+/// already in use.
 ///
 /// # Errors
 /// Fails with the first mistake that would keep the server from starting.
@@ -34,8 +35,8 @@ pub(crate) fn check(serve: &ServeSettings, target: &Target) -> Result<Vec<u8>, F
     Ok(text.into_bytes())
 }
 
-/// Checks that an address can be listened on, unless a service manager has opened the sockets.
-/// Returns a message if the address is in use.
+/// Checks that the server can listen on an address. The check is skipped if a service manager has
+/// opened the sockets. Returns a message if the address is in use.
 ///
 /// # Errors
 /// Fails if the address could not be listened on even if it were free.
@@ -43,7 +44,8 @@ pub(crate) fn check_address(address: &Address) -> Result<Option<String>, Failure
     if rookery_systemd::Activation::has_sockets() { Ok(None) } else { address.check() }
 }
 
-/// Checks that the admin address can be listened on. Returns a message if the address is in use.
+/// Checks that the server can listen on the admin address (for status and metrics). Returns a
+/// message if the address is in use.
 ///
 /// # Errors
 /// Fails if the address could not be listened on even if it were free.
@@ -66,7 +68,7 @@ pub(crate) fn check_admin(at: &AdminAddress) -> Result<Option<String>, Failure> 
 }
 
 /// Checks everything that can be checked without starting R and without listening. Returns the kind
-/// of app and the address.
+/// of app and the address of the server.
 ///
 /// # Errors
 /// Fails with the first mistake.
@@ -83,8 +85,8 @@ pub(crate) fn check_settings(
     Ok((what, address))
 }
 
-/// Checks the address and the files that settings name. Returns the address and the target of the
-/// access log.
+/// Checks the server's address and the files that the settings name. Returns the address and the
+/// destination of the access log.
 ///
 /// # Errors
 /// Fails with the first mistake.

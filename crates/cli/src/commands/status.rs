@@ -1,4 +1,5 @@
-//! `rookery status`: requests the status of running servers and prints it.
+//! The command `rookery status`, which requests the status of running servers from their admin
+//! listeners and prints it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -18,22 +19,26 @@ use crate::user_paths::absolute;
 /// The arguments of `rookery status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StatusArgs {
-    /// The path of an app, a process id or an admin address; `None` for all servers of this user.
+    /// What to show the status of: the path of an app, a process id or an admin address. `None`
+    /// means all servers of this user.
     pub(crate) which: Option<OsString>,
     pub(crate) is_json: bool,
 }
 
-/// How long a server may take to respond. A healthy server responds at once, even while R is busy.
+/// How long `rookery status` waits for the response of a server. A healthy server responds at once,
+/// even while R is busy.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The maximum size of a response, which is more than a server with a thousand workers sends.
+/// The maximum size in bytes of a server's status response. The status of a server with a thousand
+/// workers is smaller.
 const MAX_RESPONSE_SIZE: u64 = 16 << 20;
 
-/// The status for people, and the status as JSON.
+/// The URL path of the status as text for people. The constant after it is the URL path of the
+/// status as JSON.
 const TEXT: &str = "/status.txt";
 const JSON: &str = "/status";
 
-/// Returns the status of the selected servers.
+/// Returns the output of `rookery status`: the status of the selected servers.
 ///
 /// # Errors
 /// Fails if no server matches, or if a matching server does not respond.
@@ -50,8 +55,8 @@ pub(crate) fn query(args: &StatusArgs) -> Result<Vec<u8>, Failure> {
     })
 }
 
-/// Returns the status of the servers with an admin socket in a known place, or of those that
-/// `wanted` selects.
+/// Returns the status of the servers that `wanted` selects, or of all servers, among those whose
+/// admin sockets are in one of the usual folders.
 fn query_found(wanted: Option<&Selector>, is_json: bool) -> Result<Vec<u8>, Failure> {
     let mut texts = Vec::new();
     let mut errors = Vec::new();
@@ -73,7 +78,8 @@ fn query_found(wanted: Option<&Selector>, is_json: bool) -> Result<Vec<u8>, Fail
     Ok(text)
 }
 
-/// Returns the status of a server; `None` if it is not selected or no longer exists.
+/// Requests the status of one server. Returns `None` if the server is not selected or no longer
+/// exists.
 ///
 /// # Errors
 /// Fails with a message if a server that is, or may be, selected does not respond.
@@ -122,12 +128,12 @@ fn not_found_message(wanted: Option<&Selector>, errors: &[String]) -> String {
     )
 }
 
-/// Returns true for the errors that occur if a server was killed and its socket remains.
+/// Returns true if an error means that the server was killed and only its socket file remains.
 fn is_stopped(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
 
-/// The servers that the user selected.
+/// The server that the user selected for `rookery status`, by its process id or its app.
 enum Selector {
     Process(u32),
     App(PathBuf),
@@ -145,7 +151,8 @@ impl Selector {
     }
 }
 
-/// Returns the admin address or the socket that the argument names; `None` for other arguments.
+/// Returns the admin address or Unix socket that the argument names. Returns `None` if the argument
+/// is something else.
 fn parse_address(which: &OsStr) -> Option<AdminAddress> {
     if let Some(Ok(at)) = which.to_str().map(admin_address::parse) {
         return Some(at);
@@ -155,7 +162,8 @@ fn parse_address(which: &OsStr) -> Option<AdminAddress> {
     is_socket.then_some(AdminAddress::Unix(path))
 }
 
-/// Returns the admin sockets of this user's servers, by process id.
+/// Returns the admin sockets of this user's running servers, each with the process id of its
+/// server.
 fn admin_sockets() -> Vec<(u32, AdminAddress)> {
     let mut parents = vec![std::env::temp_dir()];
     // Servers use /tmp if the path in `TMPDIR` would be too long for a socket.
@@ -169,7 +177,8 @@ fn admin_sockets() -> Vec<(u32, AdminAddress)> {
     places
 }
 
-/// Returns the target in the second line of a status, which is `<target> is at <address>`.
+/// Returns the target (what is served) from the status text of a server, whose second line is
+/// `<target> is at <address>`.
 fn target_of(text: &[u8]) -> Option<&OsStr> {
     let line = std::str::from_utf8(text).ok()?.lines().nth(1)?;
     line.rsplit_once(" is at ").map(|(target, _)| OsStr::new(target))

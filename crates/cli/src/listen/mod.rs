@@ -1,4 +1,5 @@
-//! The addresses and listeners of the server, and other processes that use its addresses.
+//! The addresses and listeners of the server, and the search for other processes that use these
+//! addresses.
 
 pub(crate) mod address;
 pub(crate) mod listeners;

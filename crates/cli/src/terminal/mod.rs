@@ -1,4 +1,4 @@
-//! The terminal and desktop of the person who started the server.
+//! The terminal and the desktop of the user who started the server.
 
 pub(crate) mod browser;
 #[cfg(target_os = "linux")]

@@ -1,16 +1,16 @@
-//! The prompt of R in a shared terminal (`--interactive`): whether R waits at a prompt, and the
-//! terminal settings from before R changed them.
+//! The R prompt in a terminal that R shares with this program (`--interactive`): whether R is
+//! waiting at a prompt, and the terminal settings from before R changed them.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The interval of checks whether R is at a prompt. A check after Ctrl-C would be too late, because
-/// R leaves the prompt at once.
+/// The interval at which the program checks whether R is at a prompt. A check after Ctrl-C would be
+/// too late, because R leaves the prompt at once.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A thread that watches the terminal of standard input for a prompt of R.
+/// A thread that watches the terminal to find out whether R is at a prompt.
 #[derive(Debug, Clone)]
 pub(crate) struct PromptWatcher {
     was_prompting: Arc<AtomicBool>,
@@ -18,7 +18,8 @@ pub(crate) struct PromptWatcher {
 }
 
 impl PromptWatcher {
-    /// Starts to watch the terminal. Returns `None` if standard input is not a terminal.
+    /// Starts to watch the terminal for a prompt of R. Returns `None` if standard input is not a
+    /// terminal.
     pub(crate) fn start() -> Option<PromptWatcher> {
         let before = terminal_state()?;
         let was_prompting = Arc::new(AtomicBool::new(false));
@@ -39,14 +40,16 @@ impl PromptWatcher {
         self.was_prompting.load(Ordering::Relaxed) || is_at_prompt(&self.before)
     }
 
-    /// Restores the settings of the terminal, because R may have been killed at a prompt.
+    /// Restores the settings that the terminal had before R changed them, because R may have been
+    /// killed at a prompt.
     pub(crate) fn restore(&self) {
         // SAFETY: `before` was read from the same descriptor.
         unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &raw const self.before) };
     }
 }
 
-/// Returns true if the terminal sends single keys, as GNU readline requests for R's prompt.
+/// Returns true if the terminal passes on each key at once, which GNU readline sets while R shows
+/// its prompt.
 fn is_at_prompt(before: &libc::termios) -> bool {
     before.c_lflag & libc::ICANON != 0
         && terminal_state().is_some_and(|now| now.c_lflag & libc::ICANON == 0)

@@ -1,4 +1,4 @@
-//! The start-up screen: what is served, where, and how to stop the server.
+//! The start-up screen, which shows what is served, at which address, and how to stop the server.
 
 use std::io::IsTerminal as _;
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +10,7 @@ use rookery_status::{AdminAddress, format_count};
 use crate::app_detection::Target;
 use crate::listen::listeners::Listeners;
 
-/// The content of the start-up screen.
+/// The content of the start-up screen, which shows what is served and at which address.
 ///
 /// The line that begins with `Serving on` is also meant for programs: its third word is the
 /// address. On a terminal, colour codes surround the address.
@@ -18,21 +18,21 @@ use crate::listen::listeners::Listeners;
 pub(crate) struct StartupScreen<'a> {
     /// The kind of app, such as `Shiny app (app.R)`, and its folder.
     pub(crate) what: String,
-    /// The number of workers; `None` for a static site.
+    /// The number of workers (R processes); `None` for a static site.
     pub(crate) workers: Option<u32>,
-    /// The URL or path of the server.
+    /// The URL of the server, or the path of its Unix socket.
     pub(crate) address: &'a str,
-    /// The URLs for other machines.
+    /// The URLs by which other machines reach the server.
     pub(crate) network: Vec<String>,
-    /// The certificate of `--tls dev`.
+    /// The self-signed certificate of `--tls dev`, if the server uses it.
     pub(crate) development: Option<&'a DevelopmentCertificate>,
     pub(crate) admin: Option<&'a AdminAddress>,
-    /// Whether a change of a file restarts the workers.
+    /// Whether the workers are restarted when a file of the app changes.
     pub(crate) reloads: bool,
 }
 
 impl<'a> StartupScreen<'a> {
-    /// Returns the screen for a target that is served by these listeners.
+    /// Returns the start-up screen for a target that is served by these listeners.
     pub(crate) fn of(target: &Target, listeners: &'a Listeners) -> StartupScreen<'a> {
         StartupScreen {
             what: format!("{} in {}", target.label(), target.folder.display()),
@@ -45,7 +45,7 @@ impl<'a> StartupScreen<'a> {
         }
     }
 
-    /// Returns the lines, with escape sequences for colour if `is_coloured`.
+    /// Returns the text of the start-up screen, with escape sequences for colour if `is_coloured`.
     pub(crate) fn text(&self, is_coloured: bool) -> String {
         let pen = Pen { is_coloured };
         let workers =
@@ -100,7 +100,7 @@ impl<'a> StartupScreen<'a> {
     }
 }
 
-/// Returns instructions for trusting the development certificate.
+/// Returns instructions for the user to make browsers trust the development certificate.
 fn trust(file: &str) -> [String; 3] {
     let file = shell_word(file);
     let browsers = if cfg!(target_os = "macos") {
@@ -116,14 +116,14 @@ fn trust(file: &str) -> [String; 3] {
     ]
 }
 
-/// Quotes a text for a shell if necessary.
+/// Quotes a text as a word for a shell, if that is necessary.
 pub(crate) fn shell_word(text: &str) -> String {
     let is_plain =
         text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte));
     if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
-/// Returns a fingerprint in the form that browsers show, `AB:CD:...`.
+/// Returns a certificate's fingerprint in the form that browsers show, `AB:CD:...`.
 fn with_colons(fingerprint: &str) -> String {
     let upper = fingerprint.to_uppercase();
     let pairs: Vec<&str> =
@@ -131,7 +131,7 @@ fn with_colons(fingerprint: &str) -> String {
     pairs.join(":")
 }
 
-/// A writer of text with or without colour.
+/// A writer of text for the terminal, with or without colour.
 #[derive(Debug, Clone, Copy)]
 struct Pen {
     is_coloured: bool,
@@ -155,8 +155,8 @@ impl Pen {
     }
 }
 
-/// Returns true if text on standard error should have colour: on a terminal unless `NO_COLOR` is
-/// set, and always with `CLICOLOR_FORCE`.
+/// Returns true if text on standard error should have colour. That is the case on a terminal unless
+/// `NO_COLOR` is set, and always if `CLICOLOR_FORCE` is set.
 pub(crate) fn is_coloured() -> bool {
     is_coloured_in(|name| std::env::var(name).ok(), std::io::stderr().is_terminal())
 }
@@ -172,8 +172,8 @@ fn is_coloured_in(variable: impl Fn(&str) -> Option<String>, is_terminal: bool) 
     is_terminal && text("TERM") != "dumb" && text("CLICOLOR") != "0"
 }
 
-/// Returns the URL of this machine for other machines, if `listens` accepts connections from them.
-/// `own` is the address of this machine.
+/// Returns the URL by which other machines reach this server, if the address `listens` accepts
+/// their connections. `own` is the address of this machine.
 pub(crate) fn network_url(
     scheme: &str,
     listens: SocketAddr,

@@ -1,4 +1,5 @@
-//! The methods of [`Link`] that the application calls.
+//! The methods of [`Link`] that the application calls. The link connects the application to the
+//! server.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -10,36 +11,38 @@ use crate::event::Event;
 use crate::payload::ReleaseQueue;
 use crate::streamed_body::{StreamOptions, StreamedBody};
 
-/// The time for which a waiting application busy-polls after its last event. Polling yields the
-/// processor: if the application and the server share a core, they alternate without a system call
-/// that wakes the other.
+/// The time for which a waiting application busy-polls for the next event before it sleeps. Polling
+/// yields the processor. An application and a server that share a core can therefore alternate
+/// without a system call for each wake-up.
 const BUSY_POLL: Duration = Duration::from_micros(50);
 
-/// The time for which an application with [long busy-polling](Link::enable_long_busy_poll) polls,
-/// provided that its previous event arrived within this time. Events of such an application pass
-/// through another process, which takes longer than `BUSY_POLL`, and waking the application would
-/// be the largest part of the cost. Rarer events do not justify long polling.
+/// The time for which an application busy-polls for the next event if it uses [long
+/// busy-polling](Link::enable_long_busy_poll) and the previous event arrived within this time. Its
+/// events pass through another process, which takes longer than `BUSY_POLL`, and a wake-up would be
+/// the largest part of the cost. Long polling is not worthwhile for rare events.
 const LONG_BUSY_POLL: Duration = Duration::from_micros(200);
 
-/// The time for which a command may wait for others, so that one wake-up of the server delivers all
-/// of them.
+/// The time for which a command for the server may wait for further commands, so that one wake-up
+/// of the server delivers all of them.
 pub(super) const COALESCE: Duration = Duration::from_micros(100);
 
-/// The maximum time for which a command may wait if it is neither flushed nor followed by another.
-/// Setting the timer is a system call, which this value limits to one per half millisecond.
-/// Commands must be delivered within a millisecond.
+/// The maximum time before the server is woken for a command. It applies if the application neither
+/// flushes the command nor sends another one. Setting this timer is a system call, which is made at
+/// most once per half millisecond. Commands must be delivered within a millisecond.
 pub(super) const MAX_DELAY: Duration = Duration::from_micros(500);
 
-/// The time by which the server should take a command.
+/// When the server should take a command.
 enum Due {
-    /// No deadline: the server takes the command when it next looks into the queue or is flushed.
+    /// There is no deadline: the server takes the command when it next looks into the queue or when
+    /// the application flushes the queue.
     Whenever,
     Within(Duration),
     Now,
 }
 
 impl Link {
-    /// Takes the next event. If the queue is empty, flushes the commands that were sent.
+    /// Takes the next event from the server. If there is none, flushes the commands that the
+    /// application has sent.
     pub fn next(&self) -> Option<Event> {
         let event = self.pop();
         if event.is_none() {
@@ -48,27 +51,27 @@ impl Link {
         event
     }
 
-    /// Returns true if no event is waiting.
+    /// Returns true if no event is waiting for the application.
     pub fn is_empty(&self) -> bool {
         lock(&self.up).events.is_empty()
     }
 
-    /// Returns true if the server's thread has ended because of a failure. Costs one load of an
-    /// atomic.
+    /// Returns true if the server's thread has ended because of a failure. The check costs only one
+    /// atomic load.
     pub fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Returns the reason for which the server's thread has failed, but only once. The connections
-    /// and listeners of that server are closed.
+    /// Returns why the server's thread has failed, at the first call after the failure, and
+    /// otherwise `None`. All connections and listeners of a failed server are closed.
     pub fn take_failure(&self) -> Option<String> {
         let reason = lock(&self.up).failure.take();
         self.has_failed.store(false, Ordering::SeqCst);
         reason
     }
 
-    /// Waits at most `timeout` until an event arrives or the server fails, and returns true if an
-    /// event has arrived.
+    /// Waits until an event arrives or the server fails, but at most for `timeout`. Returns true if
+    /// an event has arrived.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.flush();
         if !self.is_long_busy_poll_enabled.load(Ordering::Relaxed) {
@@ -112,7 +115,8 @@ impl Link {
         !up.events.is_empty()
     }
 
-    /// Polls the queue for at most `most` without sleeping. Polls only once after each event.
+    /// Polls for an event without sleeping, for at most `most` and at most `timeout`. Returns true
+    /// if an event is waiting. Polls only once after each event.
     fn busy_poll(&self, timeout: Duration, most: Duration) -> bool {
         let taken = self.taken();
         let has_come = || self.put.load(Ordering::SeqCst) != taken;
@@ -132,9 +136,9 @@ impl Link {
         has_come()
     }
 
-    /// Declares that the application begins a wait of its own, unless an event is waiting or the
-    /// server has failed, in which case the method returns false and the application must not wait.
-    /// The wait ends with [`resume`](Self::resume).
+    /// Declares that the application begins a wait of its own, which ends with
+    /// [`resume`](Self::resume). Returns false if an event is already waiting or the server has
+    /// failed. The application must not wait in that case.
     pub fn try_park(&self) -> bool {
         self.flush();
         self.app_state.store(AppState::Parked as u8, Ordering::SeqCst);
@@ -149,13 +153,14 @@ impl Link {
         false
     }
 
-    /// Declares that the application has returned from its own wait.
+    /// Declares that the application has ended its own wait, which began with
+    /// [`try_park`](Self::try_park).
     pub fn resume(&self) {
         self.app_state.store(AppState::Busy as u8, Ordering::SeqCst);
     }
 
     /// Sends a command to the server. The command is delivered at the next [`flush`](Self::flush),
-    /// and after half a millisecond at the latest whatever the application does next.
+    /// or after half a millisecond if the application does not call `flush` before.
     ///
     /// Two mechanisms limit the delay, because neither suits all senders. A sender of many commands
     /// checks the age of the oldest command each time and wakes the server when that exceeds
@@ -196,7 +201,7 @@ impl Link {
         }
     }
 
-    /// Wakes the server if it sleeps and commands are waiting.
+    /// Wakes the server if it sleeps and commands are waiting for it.
     pub fn flush(&self) {
         if self.io_state.load(Ordering::SeqCst) != IoState::Awake as u8
             && !lock(&self.down).commands.is_empty()
@@ -205,7 +210,7 @@ impl Link {
         }
     }
 
-    /// Wakes the server in any case.
+    /// Wakes the server even if no command is waiting for it.
     pub fn wake_io(&self) {
         self.io_state.store(IoState::Awake as u8, Ordering::SeqCst);
         if let Some(waker) = &*lock(&self.io_waker) {
@@ -213,12 +218,12 @@ impl Link {
         }
     }
 
-    /// Creates a streamed body for a response.
+    /// Creates the body of a streamed response, with the link's limit for waiting bytes.
     pub fn stream(&self, rules: StreamOptions) -> StreamedBody {
         StreamedBody::new(rules, self.limits.max_stream_queue_size)
     }
 
-    /// Returns the queue of the tokens of ended leases.
+    /// Returns the queue of tokens that tell the application which lent memory it may free.
     pub fn releases(&self) -> &Arc<ReleaseQueue> {
         &self.releases
     }

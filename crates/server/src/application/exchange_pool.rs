@@ -1,4 +1,4 @@
-//! The pool of exchanges kept for reuse.
+//! The pool of exchanges (each a request with its response) that are kept for reuse.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -7,25 +7,25 @@ use rookery_exchange::{Budget, Exchange, Share};
 
 use crate::blocking::unnamed_file::UnnamedFile;
 
-/// The maximum number of pooled exchanges, which is as many as the default queue holds. Their bytes
-/// have a limit of their own, [`Limits::pool_bytes`](crate::Limits::pool_bytes).
+/// The maximum number of pooled exchanges. It equals the capacity of the default request queue.
+/// [`Limits::pool_bytes`](crate::Limits::pool_bytes) limits their memory separately.
 const MAX_POOLED: usize = 1024;
 
-/// The pool of exchanges kept for reuse.
+/// The pool of exchanges (each a request with its response) that are kept for reuse.
 #[derive(Debug)]
 pub(super) struct ExchangePool {
     pooled: RefCell<Vec<PooledExchange>>,
-    /// The bytes of the pooled exchanges, and their maximum.
+    /// The memory of all pooled exchanges in bytes, and its maximum.
     bytes: Cell<usize>,
     max_bytes: usize,
     budget: Arc<Budget>,
 }
 
-/// An exchange kept for reuse.
+/// An exchange (a request with its response) that is kept in the pool for reuse.
 #[derive(Debug)]
 struct PooledExchange {
     exchange: Box<Exchange>,
-    /// The bytes that the exchange holds, measured when it was put back.
+    /// The memory that the pooled exchange holds, in bytes, measured when it was put back.
     bytes: usize,
 }
 
@@ -41,7 +41,7 @@ impl ExchangePool {
         })
     }
 
-    /// Takes back an exchange whose response was sent or is not wanted.
+    /// Puts an exchange back into the pool, after its response was sent or discarded.
     pub(super) fn put_back(&self, mut exchange: Box<Exchange>) {
         if let Some(spool) = exchange.body_mut().take_file() {
             drop(UnnamedFile::new(spool));

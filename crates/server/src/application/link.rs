@@ -1,4 +1,5 @@
-//! The application on another thread, behind a [`Link`].
+//! The [`Application`] implementation for an application that runs on another thread, connected by
+//! a [`Link`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;

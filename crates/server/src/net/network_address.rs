@@ -1,9 +1,9 @@
-//! The address of this machine in its network.
+//! The detection of the IP address that this machine has in its network.
 
 use std::net::{IpAddr, UdpSocket};
 
-/// Returns the address that this machine has in its network. It is the source address that the
-/// system would use for a packet to another network; no packet is sent.
+/// Returns the IP address that this machine has in its network. It is the source address that the
+/// system would use for a packet to another network. No packet is sent.
 pub fn network_address() -> Option<IpAddr> {
     let route = |from: &str, to: &str| {
         let socket = UdpSocket::bind(from).ok()?;

@@ -1,7 +1,8 @@
-//! Busy-polling of a worker's I/O thread while the application handles a request.
+//! Busy-polling: a worker's I/O thread polls for a short time instead of sleeping while the
+//! application handles a request.
 //!
 //! A sleeping thread needs 30 to 50 us to wake up. If the application responds faster than that,
-//! polling for a short time is quicker than sleeping.
+//! polling is quicker than sleeping.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -10,25 +11,28 @@ use tokio::sync::Notify;
 
 use crate::application::dispatch::Dispatch;
 
-/// The maximum time of one poll. A handler that is faster than a thread's wake-up (30 to 50 us on
-/// an idle machine) has responded by then.
+/// The maximum time for which the I/O thread polls instead of sleeping. By then, a handler has
+/// responded if it is faster than the wake-up of a thread (30 to 50 us on an idle machine).
 const POLL_TIME: Duration = Duration::from_micros(50);
 
-/// The maximum number of sleeps in a row before the thread polls again to find out whether polling
-/// has become useful. A useless poll costs [`POLL_TIME`] of processor time, which other threads
-/// could have used, although the thread yields to them first.
+/// The maximum number of times in a row that the I/O thread sleeps before it polls again, to find
+/// out whether polling has become useful. A useless poll costs [`POLL_TIME`] of processor time,
+/// although the thread yields to other threads first.
 const MAX_SLEEPS: u32 = 64;
 
-/// The decision whether the I/O thread polls instead of going to sleep. After each useless poll the
-/// number of sleeps until the next poll doubles; a useful poll resets it.
+/// The policy that decides whether the I/O thread polls for a short time instead of going to sleep.
+/// After each useless poll, the number of sleeps until the next poll doubles. A useful poll sets it
+/// back to 0.
 #[derive(Debug)]
 pub(super) struct BusyPoll {
-    /// True in a worker. In other processes the thread also waits for clients, and each of their
-    /// events wakes the application.
+    /// True if the process has a scoreboard, as every worker of a supervisor has. In other
+    /// processes the I/O thread never polls, because it also waits for clients, and each event of
+    /// a client wakes the application.
     is_enabled: bool,
-    /// The number of sleeps until the next poll.
+    /// The number of times that the I/O thread still sleeps before it polls again.
     sleeps: Cell<u32>,
-    /// The value to which [`sleeps`](Self::sleeps) was set after the last poll.
+    /// The number of sleeps that the last poll has caused, to which [`sleeps`](Self::sleeps) was
+    /// set.
     penalty: Cell<u32>,
     started: Notify,
 }
@@ -38,8 +42,9 @@ impl BusyPoll {
         BusyPoll { is_enabled, sleeps: Cell::new(0), penalty: Cell::new(0), started: Notify::new() }
     }
 
-    /// Starts a poll if one is due, instead of the sleep that the thread is about to begin. Returns
-    /// true if it did; the runtime then has a task to run. Otherwise the sleep is counted.
+    /// Starts a poll instead of the sleep that the I/O thread is about to begin, if a poll is due.
+    /// Returns true if a poll was started, so that the runtime has a task to run. Otherwise the
+    /// sleep is counted.
     pub(super) fn start_if_due(&self) -> bool {
         if !self.is_enabled {
             return false;
@@ -52,8 +57,8 @@ impl BusyPoll {
         sleeps == 0
     }
 
-    /// Notes whether the last poll was useful. After a useless poll the thread sleeps twice as
-    /// often as after the previous one.
+    /// Records whether the last poll was useful. After a useless poll, the I/O thread sleeps twice
+    /// as many times before the next poll as after the previous useless one.
     fn record_result(&self, was_useful: bool) {
         let penalty = if was_useful { 0 } else { (self.penalty.get() * 2).clamp(1, MAX_SLEEPS) };
         self.penalty.set(penalty);
@@ -61,9 +66,9 @@ impl BusyPoll {
     }
 }
 
-/// Runs each poll that was started: yields the processor to other threads, checks the sockets, and
-/// calls `run_app_commands` until that or the end of all requests makes the poll useful, or
-/// [`POLL_TIME`] is over.
+/// Runs the polls of the I/O thread. Each poll repeatedly yields the processor to other threads,
+/// checks the sockets, and calls `run_app_commands`. It ends successfully if the application has
+/// sent a command or if no request is in flight any more, and otherwise after [`POLL_TIME`].
 pub(super) async fn run(
     busy_poll: &BusyPoll,
     dispatch: &Dispatch,
@@ -92,8 +97,8 @@ pub(super) async fn run(
 mod tests {
     use super::*;
 
-    /// Returns the number of sleeps before each of a series of polls, given whether each poll was
-    /// useful.
+    /// Runs a poll for each element of `useful`, which tells whether the poll was useful. Returns
+    /// the number of sleeps before each poll.
     fn sleeps_before(busy_poll: &BusyPoll, useful: &[bool]) -> Vec<u32> {
         let sleeps = |was_useful: &bool| {
             let mut sleeps = 0;

@@ -1,4 +1,4 @@
-//! Settings for the development of an app.
+//! The settings for the development of an app, as rows of the table.
 
 use crate::derived_defaults;
 use crate::kind::Kind;
@@ -17,8 +17,8 @@ pub(super) static ROWS: [Setting; 4] = [
         },
         places: Places::COMMAND_LINE,
         help: "Run R with a prompt in this terminal",
-        paragraph: "With a prompt, `browser()` and `readline()` work. It needs a terminal and a \
-                    single worker.",
+        paragraph: "With a prompt, you can use `browser()` and `readline()` in the app. This needs \
+                    a terminal and a single worker.",
         ..DEVELOPMENT
     },
     Setting {
@@ -31,7 +31,7 @@ pub(super) static ROWS: [Setting; 4] = [
         help: "Open the app in a browser once the server is ready",
         paragraph: "The browser is opened once, and not after each reload. In RStudio and \
                     Positron, an app that R itself serves is shown in the viewer. Over SSH without \
-                    a display, only the address is printed.",
+                    a display, the server only prints the address.",
         ..DEVELOPMENT
     },
     Setting {
@@ -43,8 +43,8 @@ pub(super) static ROWS: [Setting; 4] = [
         is_program_variable: true,
         r_function: "workers_config",
         help: "Restart workers when a file of the app changes",
-        paragraph: "For development: the server checks the app's files twice a second and replaces \
-                    all workers after a change.",
+        paragraph: "For development: the server checks the app's files twice a second, and \
+                    replaces all workers after a change.",
         stability: Stability::Experimental,
         ..DEVELOPMENT
     },
@@ -60,9 +60,9 @@ pub(super) static ROWS: [Setting; 4] = [
         },
         places: Places::ALL.without(Places::R),
         help: "What error pages show to clients: none, message or full",
-        paragraph: "`none` shows only that an error occurred and the id of the request. `message` \
-                    also shows the error message. `full` also shows the call stack, but only to \
-                    browsers on this machine.",
+        paragraph: "`none` shows only that an error occurred, with the id of the request. \
+                    `message` also shows the error message. `full` also shows the call stack, but \
+                    only to browsers on this machine.",
         ..DEVELOPMENT
     },
 ];

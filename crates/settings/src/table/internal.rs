@@ -1,4 +1,5 @@
-//! Limits that divide the resources of the server.
+//! The limits that divide resources within the server, as rows of the table of settings. They are
+//! meant for measurements.
 
 use crate::cross_checks;
 use crate::kind::Kind;
@@ -20,8 +21,8 @@ pub(super) static ROWS: [Setting; 10] = [
         default: Default::Is("10"),
         min: 1.0,
         help: "Divisor of the file system's size that limits `disk_reserve`",
-        paragraph: "`disk_reserve` is at most the size of the file system divided by this number; \
-                    10 means a tenth.",
+        paragraph: "`disk_reserve` is at most the size of the file system divided by this number. \
+                    10 therefore means that at most a tenth of the file system is kept free.",
         ..INTERNAL
     },
     Setting {
@@ -29,17 +30,18 @@ pub(super) static ROWS: [Setting; 10] = [
         applies: Applies::AtReload,
         kind: Kind::Count,
         default: Default::Is("64"),
-        help: "WebSockets that keep a compression context between messages",
-        paragraph: "Each context takes 512 KiB of memory. Other WebSockets compress each message \
-                    by itself.",
+        help: "Maximum WebSockets that keep a compression context",
+        paragraph: "A WebSocket that keeps its compression context between messages compresses \
+                    better, but takes 512 KiB of memory for it. Other WebSockets compress each \
+                    message by itself.",
         ..INTERNAL
     },
     Setting {
         name: "pool_bytes",
         kind: Kind::Bytes,
         default: Default::Is("8 MiB"),
-        help: "Bytes of request buffers that are kept for reuse",
-        paragraph: "The buffers of 1,024 typical requests take 6 MiB.",
+        help: "Bytes of memory for requests that are kept for reuse",
+        paragraph: "The memory of 1,024 typical requests is 6 MiB.",
         ..INTERNAL
     },
     Setting {
@@ -48,8 +50,8 @@ pub(super) static ROWS: [Setting; 10] = [
         default: Default::Is("20"),
         min: 1.0,
         max: 100.0,
-        help: "Percentage of `max_client_memory` for connections",
-        paragraph: "Each connection counts 32 KiB, or 80 KiB with TLS.",
+        help: "Percentage of `max_client_memory` for open connections",
+        paragraph: "Each open connection counts as 32 KiB, or 80 KiB with TLS.",
         rule: Some(cross_checks::shares_are_a_whole),
         ..INTERNAL
     },
@@ -60,8 +62,8 @@ pub(super) static ROWS: [Setting; 10] = [
         min: 1.0,
         max: 100.0,
         help: "Percentage of `max_client_memory` for request bodies in memory",
-        paragraph: "Requests larger than 8 KiB count. When the share is used up, they get status \
-                    503.",
+        paragraph: "Only requests larger than 8 KiB count. When this part of the memory is used \
+                    up, further such requests get status 503.",
         rule: Some(cross_checks::shares_are_a_whole),
         ..INTERNAL
     },
@@ -71,9 +73,9 @@ pub(super) static ROWS: [Setting; 10] = [
         default: Default::Is("15"),
         min: 1.0,
         max: 100.0,
-        help: "Percentage of `max_client_memory` for incomplete messages",
-        paragraph: "The messages are those of WebSockets. When the share is used up, a WebSocket \
-                    is closed with code 1013.",
+        help: "Percentage of `max_client_memory` for partly received messages",
+        paragraph: "The percentage is for WebSocket messages that have not arrived completely. \
+                    When this part of the memory is used up, a WebSocket is closed with code 1013.",
         rule: Some(cross_checks::shares_are_a_whole),
         ..INTERNAL
     },
@@ -84,8 +86,9 @@ pub(super) static ROWS: [Setting; 10] = [
         min: 1.0,
         max: 100.0,
         help: "Percentage of `max_client_memory` for messages that wait for R",
-        paragraph: "The messages are those of WebSockets. When the share is used up, the server \
-                    stops reading from WebSockets.",
+        paragraph: "The percentage is for WebSocket messages that have arrived and that R has not \
+                    read yet. When this part of the memory is used up, the server stops reading \
+                    from WebSockets.",
         rule: Some(cross_checks::shares_are_a_whole),
         ..INTERNAL
     },
@@ -96,8 +99,9 @@ pub(super) static ROWS: [Setting; 10] = [
         min: 1.0,
         max: 100.0,
         help: "Percentage of `max_client_memory` for data queued for clients",
-        paragraph: "When the share is used up, WebSockets are closed with code 1013, and streamed \
-                    responses are cut off.",
+        paragraph: "The data are WebSocket messages and streamed responses that clients have not \
+                    read yet. When this part of the memory is used up, WebSockets are closed with \
+                    code 1013, and streamed responses are cut off.",
         rule: Some(cross_checks::shares_are_a_whole),
         ..INTERNAL
     },
@@ -108,8 +112,9 @@ pub(super) static ROWS: [Setting; 10] = [
         min: 1.0,
         max: 100.0,
         help: "Percentage of `max_client_memory` for responses being sent",
-        paragraph: "Responses larger than 8 KiB count. When the share is used up, requests get \
-                    status 503, or the largest response that its client does not read is cut off.",
+        paragraph: "Only responses larger than 8 KiB count. When this part of the memory is used \
+                    up, requests get status 503, or the server cuts off the largest response that \
+                    its client does not read.",
         rule: Some(cross_checks::shares_are_a_whole),
         ..INTERNAL
     },
@@ -120,7 +125,7 @@ pub(super) static ROWS: [Setting; 10] = [
         min: 1.0,
         max: 100.0,
         help: "Percentage of `max_client_memory` for response compression",
-        paragraph: "When the share is used up, responses are sent uncompressed.",
+        paragraph: "When this part of the memory is used up, responses are sent uncompressed.",
         rule: Some(cross_checks::shares_are_a_whole),
         ..INTERNAL
     },

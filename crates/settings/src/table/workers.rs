@@ -1,4 +1,4 @@
-//! Settings of workers.
+//! The settings of workers (R processes), as rows of the table.
 
 use super::{EXACT, FINITE};
 use crate::kind::Kind;
@@ -26,9 +26,10 @@ pub(super) static ROWS: [Setting; 26] = [
         max: 1000.0,
         r_function: "serve",
         help: "Number of R processes, or auto for one per processor",
-        paragraph: "More than one worker needs Linux. `auto` counts the processors that the CPU \
-                    limit of the control group and the CPU affinity allow. If no other source sets \
-                    the number, the environment variable `WEB_CONCURRENCY` is used.",
+        paragraph: "More than one worker needs Linux. `auto` starts one worker for each processor \
+                    that the CPU limit of the control group and the CPU affinity allow. If the \
+                    number is not set anywhere else, the server uses the environment variable \
+                    `WEB_CONCURRENCY`.",
         ..WORKERS
     },
     Setting {
@@ -37,9 +38,9 @@ pub(super) static ROWS: [Setting; 26] = [
         kind: Kind::Count,
         default: Default::Is("0"),
         max: 1000.0,
-        help: "Number of started workers held in reserve",
-        paragraph: "When a worker ends, a spare that has already loaded the app takes its place at \
-                    once. Set this if the app takes long to start.",
+        help: "Number of started workers (R processes) held in reserve",
+        paragraph: "A spare worker has already loaded the app, so it takes over immediately when \
+                    another worker ends. Set this if the app takes long to start.",
         ..WORKERS
     },
     Setting {
@@ -49,9 +50,9 @@ pub(super) static ROWS: [Setting; 26] = [
         placeholder: "0/1",
         default: Default::Is("1"),
         help: "Extra workers during a replacement: 1, or 0 to save memory",
-        paragraph: "With 1, a new worker starts before the worker that it replaces stops. With 0, \
-                    the old worker stops first, which needs less memory, but one worker fewer \
-                    serves requests meanwhile.",
+        paragraph: "With 1, a new worker starts before the old worker that it replaces is stopped. \
+                    With 0, the old worker is stopped first. This needs less memory, but one \
+                    worker fewer serves requests until the new worker is ready.",
         ..WORKERS
     },
     Setting {
@@ -60,9 +61,9 @@ pub(super) static ROWS: [Setting; 26] = [
         kind: Kind::List(&text_forms::PATHS_OF_REQUESTS),
         placeholder: "paths",
         help: "Paths requested from a new worker before it gets traffic",
-        paragraph: "A list of URL paths, such as `/,/predict?x=1`, for apps whose first request is \
-                    slow. A worker that responds to one of them with a status of 500 or above is \
-                    stopped.",
+        paragraph: "A list of URL paths, such as `/,/predict?x=1`. Set this for an app whose first \
+                    requests are slow. A new worker that responds to one of the paths with a \
+                    status of 500 or above is stopped.",
         ..WORKERS
     },
     Setting {
@@ -72,10 +73,10 @@ pub(super) static ROWS: [Setting; 26] = [
         kind: Kind::Count,
         min: 1.0,
         max: EXACT,
-        help: "Maximum WebSockets per worker (Shiny sessions); 503 above it",
-        paragraph: "When every worker has this many WebSockets, new clients get status 503, while \
-                    clients that already have a WebSocket are still served. There is no limit by \
-                    default.",
+        help: "Maximum WebSockets per worker; status 503 if all are full",
+        paragraph: "A Shiny session uses one WebSocket. When every worker has this many \
+                    WebSockets, new clients get status 503, while clients that already have a \
+                    WebSocket are still served. There is no limit by default.",
         ..WORKERS
     },
     Setting {
@@ -86,10 +87,10 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("64"),
         min: 1.0,
         max: EXACT,
-        help: "Maximum requests in flight per worker, for apps with promises",
+        help: "Maximum unfinished requests per worker, for apps with promises",
         paragraph: "An app that uses promises can start a request before it has responded to the \
-                    previous ones. This setting limits how many requests a worker may have started \
-                    and not yet responded to.",
+                    previous ones. This setting limits the number of requests that one worker has \
+                    started and not yet responded to.",
         ..WORKERS
     },
     Setting {
@@ -100,10 +101,11 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("10 s"),
         min: 0.001,
         max: FINITE,
-        help: "How long a request may wait for a worker; 503 after that",
-        paragraph: "The time ends when a worker gets the request, and `request_timeout` starts \
-                    then. A single worker that accepts connections itself has no such limit; if \
-                    this is set, the supervisor accepts connections for it.",
+        help: "How long a request may wait for a worker; status 503 after that",
+        paragraph: "When a worker gets the request, this time ends and `request_timeout` begins. \
+                    By default, a single worker accepts connections itself, and this limit does \
+                    not apply. If you set the limit, the supervisor process accepts connections \
+                    for the worker.",
         ..WORKERS
     },
     Setting {
@@ -113,8 +115,9 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 1.0,
         max: EXACT,
         help: "Replace a worker after this many requests",
-        paragraph: "The worker finishes its requests while a new worker takes its place. Set this \
-                    to limit the effect of memory leaks. By default no worker is replaced.",
+        paragraph: "Set this if the app leaks memory. The old worker finishes its requests while a \
+                    new worker takes its place. By default, workers are not replaced for this \
+                    reason.",
         ..WORKERS
     },
     Setting {
@@ -124,8 +127,8 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 0.001,
         max: FINITE,
         help: "Replace a worker that has run for longer than this, such as 12h",
-        paragraph: "The worker finishes its requests while a new worker takes its place. By \
-                    default no worker is replaced.",
+        paragraph: "The old worker finishes its requests while a new worker takes its place. By \
+                    default, workers are not replaced because of their age.",
         ..WORKERS
     },
     Setting {
@@ -139,8 +142,8 @@ pub(super) static ROWS: [Setting; 26] = [
         },
         min: 33_554_432.0,
         help: "Replace a worker that uses more memory than this, such as 2GB",
-        paragraph: "The anonymous, swapped and shared memory of the worker's processes counts. 0 \
-                    and `none` mean no limit.",
+        paragraph: "A worker's memory is the anonymous, swapped and shared memory of all its \
+                    processes. 0 and `none` mean no limit.",
         ..WORKERS
     },
     Setting {
@@ -150,11 +153,12 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 0.001,
         max: FINITE,
         help: "Replace a worker that is busy with one task for this long",
-        paragraph: "This is a health check of the worker and not a time limit for requests: it \
-                    also applies to tasks that no request started. With `interrupt_requests` R is \
-                    interrupted first, and the worker is killed only if that does not help. \
-                    Clients of the worker get status 504, or lose their connections if the worker \
-                    accepts connections itself. There is no limit by default.",
+        paragraph: "This is a health check of the worker (the R process) and not a time limit for \
+                    requests: it also applies to tasks that no request started. The worker is \
+                    killed; with `interrupt_requests`, R is interrupted first, and the worker is \
+                    killed only if that does not help. Clients of the worker get status 504, or \
+                    lose their connections if the worker accepts connections itself. There is no \
+                    limit by default.",
         former: &[Former {
             places: Places::COMMAND_LINE.and(Places::FILE).and(Places::R),
             ..Former::everywhere("kill_stuck", Section::Options)
@@ -169,8 +173,8 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 0.001,
         max: FINITE,
         help: "How long a worker may take to become ready",
-        paragraph: "A worker that is not ready by then is stopped, and the start counts as failed. \
-                    Increase this for an app that takes long to load.",
+        paragraph: "A worker that is not ready to serve after this time is stopped, and its start \
+                    counts as failed. Increase this for an app that takes long to load.",
         ..WORKERS
     },
     Setting {
@@ -183,8 +187,9 @@ pub(super) static ROWS: [Setting; 26] = [
         },
         max: 1000.0,
         help: "Retries of a failed start before exiting with status 3",
-        paragraph: "Starts are retried only until a worker has been ready once, for example while \
-                    the app waits for a database. The pauses between retries grow.",
+        paragraph: "Set this if the app may have to wait, for example for a database, when the \
+                    server starts. The pauses between retries grow. The setting has no effect once \
+                    a worker has been ready.",
         ..WORKERS
     },
     Setting {
@@ -198,8 +203,8 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 0.001,
         max: FINITE,
         help: "Time for requests to finish when a worker or the server stops",
-        paragraph: "A worker that stops gets no new requests. After this time, requests and \
-                    WebSockets that are still open are cut off.",
+        paragraph: "A worker that is being stopped gets no new requests. Requests and WebSockets \
+                    that are still open after this time are cut off.",
         ..WORKERS
     },
     Setting {
@@ -213,9 +218,9 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 0.001,
         max: FINITE,
         help: "How long WebSockets of a replaced worker may stay, such as 4h",
-        paragraph: "A replaced worker waits for this long until its WebSockets, such as Shiny \
-                    sessions, have ended. If the worker is replaced because of its memory, and \
-                    when the server stops, it waits no longer than `drain`.",
+        paragraph: "When a worker is replaced, it waits up to this long for its WebSockets, such \
+                    as Shiny sessions, to end. The wait is limited to `drain` if the worker is \
+                    replaced because of its memory, or if the server stops.",
         ..WORKERS
     },
     Setting {
@@ -226,9 +231,9 @@ pub(super) static ROWS: [Setting; 26] = [
         placeholder: "how",
         default: Default::Is("auto"),
         help: "Session affinity: auto (for Shiny), cookie or none",
-        paragraph: "Session affinity sends all requests of a client to the same worker, which \
-                    matters with several workers. `auto` applies it to Shiny apps, whose sessions \
-                    exist in only one worker; `cookie` applies it to every app.",
+        paragraph: "With several workers, session affinity sends all requests of one client to the \
+                    same worker. `auto` applies it to Shiny apps, because a Shiny session exists \
+                    in only one worker. `cookie` applies it to every app.",
         ..WORKERS
     },
     Setting {
@@ -242,9 +247,9 @@ pub(super) static ROWS: [Setting; 26] = [
             value: derived_defaults::found_at_start,
         },
         help: "End of the session cookie's name, rookery-SUFFIX",
-        paragraph: "The session cookie keeps a client with its worker (`sticky`). Servers that \
-                    share a host name need different suffixes, because otherwise each server \
-                    overwrites the cookie of the other.",
+        paragraph: "The session cookie assigns a client to its worker (see `sticky`). Servers that \
+                    share a host name need different suffixes, because otherwise they overwrite \
+                    each other's cookie.",
         former: &[Former {
             places: Places::COMMAND_LINE.and(Places::FILE).and(Places::R),
             ..Former::everywhere("name", Section::Options)
@@ -258,9 +263,9 @@ pub(super) static ROWS: [Setting; 26] = [
         kind: Kind::Flag,
         default: Default::Is("off"),
         help: "Retry GET, HEAD and OPTIONS that a crashed worker had started",
-        paragraph: "Such a request is sent once to another worker, although the crashed worker may \
-                    already have changed something. A request that no worker had started is \
-                    retried in any case.",
+        paragraph: "The request is sent once more, to another worker, although the crashed worker \
+                    may already have changed something. A request that the crashed worker had not \
+                    started is retried in any case.",
         former: &[Former {
             places: Places::COMMAND_LINE.and(Places::FILE).and(Places::R),
             ..Former::everywhere("retry_begun", Section::Options)
@@ -274,10 +279,10 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("off"),
         places: Places::FILE.and(Places::R),
         help: "Respond to clients that half-close while they wait for a worker",
-        paragraph: "By default, a client that closes its sending side while its request waits for \
-                    a worker counts as disconnected, because most such clients have given up. `nc \
-                    -N` and a few health checks half-close the connection and still expect a \
-                    response.",
+        paragraph: "Some clients, such as `nc -N` and a few health checks, close their sending \
+                    side after the request and still expect a response. By default, such a client \
+                    counts as disconnected if its request still waits for a worker, because most \
+                    clients that do so have given up.",
         former: &[Former::option("keep_half_closed", "few health checks need it")],
         ..WORKERS
     },
@@ -287,10 +292,10 @@ pub(super) static ROWS: [Setting; 26] = [
         kind: Kind::Choice(&["always", "never"]),
         placeholder: "when",
         default: Default::Is("always"),
-        help: "When a worker that ended is restarted: always or never",
-        paragraph: "With `never`, the server exits when a worker exits by itself, and passes on \
-                    the exit status of R. Set this if an orchestrator such as Kubernetes restarts \
-                    the server.",
+        help: "Whether a worker that ended is restarted: always or never",
+        paragraph: "With `never`, the server exits when a worker exits by itself, with the exit \
+                    status of R. Set this if an orchestrator such as Kubernetes restarts the \
+                    server.",
         ..WORKERS
     },
     Setting {
@@ -299,8 +304,9 @@ pub(super) static ROWS: [Setting; 26] = [
         kind: Kind::Flag,
         default: Default::Is("off"),
         help: "Exit with status 5 when all workers keep crashing",
-        paragraph: "Set this if an orchestrator should restart the server elsewhere. By default \
-                    the server keeps restarting its workers, with growing pauses.",
+        paragraph: "Set this if an orchestrator such as Kubernetes should restart the server \
+                    elsewhere. By default the server keeps restarting its workers, with growing \
+                    pauses.",
         ..WORKERS
     },
     Setting {
@@ -309,10 +315,10 @@ pub(super) static ROWS: [Setting; 26] = [
         kind: Kind::Seconds,
         default: Default::Is("0 s"),
         max: FINITE,
-        help: "How long to keep serving as not ready before shutting down",
-        paragraph: "After a signal to stop, the probe `/-/ready` fails, but the server still \
-                    serves requests for this time, so that load balancers notice the failure \
-                    before the server stops accepting connections.",
+        help: "How long to keep serving after /-/ready fails at shutdown",
+        paragraph: "After a signal to stop, the probe `/-/ready` fails at once, but the server \
+                    still serves requests for this time. Load balancers can therefore notice the \
+                    failed probe before the server stops accepting connections.",
         ..WORKERS
     },
     Setting {
@@ -322,8 +328,9 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("1"),
         min: 1.0,
         max: 1000.0,
-        help: "Ready workers needed for the probe /-/ready to succeed",
-        paragraph: "The number cannot be greater than `workers`.",
+        help: "Number of ready workers that the probe /-/ready needs to succeed",
+        paragraph: "With fewer ready workers, `/-/ready` fails, and load balancers send no \
+                    requests to this server. The number cannot be greater than `workers`.",
         rule: Some(cross_checks::no_more_ready_than_workers),
         ..WORKERS
     },
@@ -333,8 +340,8 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("503"),
         places: Places::FILE.and(Places::R),
         help: "Status of the probe /-/ready during shutdown: 503 or 404",
-        paragraph: "With `http-check disable-on-404`, HAProxy sends no new clients to a server \
-                    that responds with 404, and keeps the existing sessions there.",
+        paragraph: "Set this to 404 if HAProxy uses `http-check disable-on-404`: it then sends no \
+                    new clients to this server, but keeps the existing sessions on it.",
         former: &[Former::option("drain_status", "one setting of HAProxy needs it")],
         ..WORKERS
     },
@@ -361,8 +368,9 @@ pub(super) static ROWS: [Setting; 26] = [
         kind: Kind::Flag,
         default: Default::Is("off"),
         help: "Send the session cookie to frames on other sites (HTTPS only)",
-        paragraph: "Set this if pages of other sites show the app in a frame and it needs session \
-                    affinity (`sticky`). Browsers accept such a cookie over HTTPS only.",
+        paragraph: "Set this if pages of other sites show the app in a frame, and the app needs \
+                    session affinity (see `sticky`). Browsers accept such a cookie only over \
+                    HTTPS.",
         ..WORKERS
     },
 ];

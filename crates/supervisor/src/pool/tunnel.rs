@@ -16,26 +16,26 @@ use super::balancing::pool_backend::PoolBackend;
 use super::connection::worker_connection::WorkerConnection;
 use super::responder::Responder;
 
-/// The close code for clients whose worker ends. In IANA's registry of close codes, 1012 means that
-/// the service restarts, so the client may connect again.
+/// The close code of a WebSocket whose worker ends. In IANA's registry of close codes, 1012 means
+/// that the service restarts, so the client may connect again.
 const SERVICE_RESTART: u16 = 1012;
 
-/// The interval between the closes of two WebSockets of a worker. R needs about this time for a
-/// page that reconnects.
+/// The interval between closing two WebSockets of a worker that is about to end. R needs about this
+/// time for a page that reconnects.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Returns the delay after which a WebSocket is closed if its worker has `sessions` WebSockets and
-/// ends `within` this time. The delays of a worker's WebSockets are spread pseudo-randomly over the
-/// time that the reconnects need.
+/// Returns the delay after which a WebSocket is closed because its worker ends in the time
+/// `within`. `sessions` is the number of the worker's WebSockets. Their delays are spread
+/// pseudo-randomly over the time that the clients need to reconnect.
 fn close_delay(socket: WebSocketId, sessions: u32, within: Duration) -> Duration {
     let all = RECONNECT_INTERVAL.saturating_mul(sessions).min(within * 4 / 5);
     let random = (socket.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32;
     all.mul_f64(f64::from(random) / f64::from(u32::MAX))
 }
 
-/// Returns a key for an opening handshake. The purpose of the key is to prove that no cache has
-/// responded to the handshake (RFC 6455, 1.3). There is no cache between this process and a worker,
-/// so the key need not be random.
+/// Returns the `Sec-WebSocket-Key` for an opening handshake with a worker. The purpose of the key
+/// is to prove that no cache has responded to the handshake (RFC 6455, 1.3). There is no cache
+/// between this process and a worker, so the key need not be random.
 pub(super) fn handshake_key() -> [u8; 24] {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -48,17 +48,18 @@ pub(super) fn handshake_key() -> [u8; 24] {
     text
 }
 
-/// A WebSocket between a client and a worker.
+/// A WebSocket whose bytes are forwarded unchanged between a client and a worker.
 pub(super) struct Tunnel {
     backend: Rc<PoolBackend>,
-    /// The connection to the worker, until the server has taken it over.
+    /// The connection to the worker, until the server takes it over to forward the bytes.
     upstream: RefCell<Option<Upstream>>,
-    /// Whether the close of this tunnel has been scheduled.
+    /// Whether it has been scheduled to close this tunnel because its worker is about to end.
     is_closing: Cell<bool>,
 }
 
 impl Tunnel {
-    /// Creates a tunnel over a connection on which the worker has accepted the opening handshake.
+    /// Creates a WebSocket tunnel over a connection on which the worker has accepted the opening
+    /// handshake.
     pub(super) fn new(backend: &Rc<PoolBackend>, connection: WorkerConnection) -> Rc<Tunnel> {
         let (socket, read) = connection.into_parts();
         backend.release_reservation();
@@ -70,17 +71,18 @@ impl Tunnel {
         })
     }
 
-    /// Returns the connection to the worker at the first call, and `None` after that.
+    /// Returns the tunnel's connection to the worker at the first call, and `None` after that.
     pub(super) fn take_upstream(&self) -> Option<Upstream> {
         self.upstream.take()
     }
 
-    /// Subtracts the tunnel from its worker's sessions, because the WebSocket has been closed.
+    /// Removes the tunnel from its worker's count of sessions, because the WebSocket has been
+    /// closed.
     pub(super) fn on_closed(&self) {
         self.backend.entry.load.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Schedules the close of the tunnel if its worker is about to end.
+    /// Schedules the close of the WebSocket tunnel if its worker is about to end.
     pub(super) fn close_if_ending(&self, responder: &Rc<Responder>, socket: WebSocketId) {
         let backend = &self.backend.entry;
         let Some(within) = backend.session_close_time() else { return };

@@ -1,5 +1,6 @@
-//! The output of workers. Each line is written to the stream of this process that corresponds to
-//! the worker's stream, after a prefix with the worker's number and process id.
+//! Forwarding of the output of workers. Each line that a worker writes to stdout or stderr is
+//! written to the same stream of this process, after a prefix with the worker's number and process
+//! id.
 //!
 //! The pipes of the workers are read even if nothing reads the output of this process. Lines for
 //! which the buffer has no capacity are dropped and counted, so that R never blocks on its own
@@ -11,11 +12,11 @@ use tokio::net::unix::pipe;
 
 use super::HeldOutput;
 
-/// The maximum length of a line in bytes. A longer line is split.
+/// The maximum length in bytes of a line of a worker's output. A longer line is split.
 const MOST_LINE: usize = 64 << 10;
 
-/// Passes on what a worker writes to a stream, until all processes that have the stream have closed
-/// it.
+/// Forwards the output of a worker on one stream, until all processes that have the stream open
+/// have closed it.
 pub(crate) async fn pass_on(
     to: LineWriter,
     mut pipe: pipe::Receiver,
@@ -51,11 +52,11 @@ pub(crate) async fn pass_on(
     }
 }
 
-/// A converter of bytes to lines with a prefix.
+/// A converter of a worker's output to lines with a prefix.
 #[derive(Debug)]
 struct Lines {
     prefix: Vec<u8>,
-    /// The beginning of a line whose end has not been read.
+    /// The beginning of a line of output whose end has not been read yet.
     begun: Vec<u8>,
 }
 
@@ -64,7 +65,7 @@ impl Lines {
         Lines { prefix, begun: Vec::new() }
     }
 
-    /// Adds bytes and returns the lines that end in them.
+    /// Adds bytes of a worker's output and returns the lines that they complete.
     fn take(&mut self, mut bytes: &[u8]) -> Vec<u8> {
         let mut whole = Vec::new();
         while !bytes.is_empty() {
@@ -84,7 +85,8 @@ impl Lines {
         whole
     }
 
-    /// Returns the last line if no newline ends it, as a complete line.
+    /// Returns the last line of a worker's output if it does not end in a newline, with a newline
+    /// added.
     fn end(&mut self) -> Vec<u8> {
         let mut whole = Vec::new();
         if !self.begun.is_empty() {

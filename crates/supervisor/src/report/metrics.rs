@@ -1,12 +1,14 @@
-//! The report as metrics for Prometheus, in version 0.0.4 of its text format. The label of a worker
-//! is its slot and not its process id, so that the number of time series stays small.
+//! The status of the supervisor and its workers as metrics for Prometheus, in version 0.0.4 of its
+//! text format. A worker is labelled by the number of its slot, which its replacement takes over,
+//! and not by its process id. The number of time series therefore stays small.
 
 use rookery_status::{Metrics, RProcess, RequestCounters};
 
 use super::data::{Process, READY, Report};
 use crate::backend_registry::BackendRegistry;
 
-/// All states of workers. Each of them is reported, also if no worker has it.
+/// The names of all states of workers. Each state is reported as a metric, even if no worker is in
+/// it.
 const STATES: [&str; 8] =
     ["starting", "warming", "spare", READY, "draining", "stopping", "backing_off", "suspended"];
 
@@ -97,8 +99,8 @@ pub(super) fn of(report: &Report, registry: &BackendRegistry) -> String {
     text.into_text()
 }
 
-/// Returns the sums of the requests of the front end and of those on connections that workers have
-/// accepted themselves.
+/// Returns the request counters of the whole server: the requests through the front end, and those
+/// on connections that workers have accepted themselves.
 fn answered(report: &Report, registry: &BackendRegistry) -> RequestCounters {
     let (all, counts) = (RequestCounters::default(), &registry.counters);
     all.responses.add_all(&counts.responses);

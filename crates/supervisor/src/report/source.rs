@@ -11,10 +11,11 @@ use crate::backend_registry::BackendRegistry;
 /// The conditions under which the readiness probe succeeds.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadinessPolicy {
-    /// The minimum number of ready workers; the number of wanted workers if that is less.
+    /// The minimum number of ready workers for the readiness probe to succeed. If fewer workers are
+    /// configured, their number counts instead.
     pub min_ready: u32,
-    /// The status of the readiness probe during shutdown: 503, or 404 for load balancers that take
-    /// 404 for "no new clients" and 503 for a failure.
+    /// The status code of the readiness probe during shutdown: 503 by default. Some load balancers
+    /// interpret 404 as "no new clients" and 503 as a failure, and need 404 here.
     pub drain_status: u16,
 }
 
@@ -24,7 +25,7 @@ impl Default for ReadinessPolicy {
     }
 }
 
-/// The status of a supervisor and its workers.
+/// The status of a supervisor and its workers, which the admin listener serves.
 #[derive(Debug)]
 pub struct SupervisorStatus {
     registry: Arc<BackendRegistry>,
@@ -42,7 +43,7 @@ impl SupervisorStatus {
         SupervisorStatus { registry, readiness: Mutex::new(readiness), about }
     }
 
-    /// Replaces the conditions of the readiness probe.
+    /// Sets the conditions under which the readiness probe succeeds.
     pub fn set_readiness(&self, readiness: ReadinessPolicy) {
         *self.readiness.lock().unwrap_or_else(PoisonError::into_inner) = readiness;
     }
@@ -77,8 +78,8 @@ impl StatusSource for SupervisorStatus {
     }
 }
 
-/// Returns why the readiness probe fails; `None` if it succeeds. A long queue is no reason, because
-/// overload would then take all machines out of service.
+/// Returns why the readiness probe fails, or `None` if it succeeds. A long queue is no reason to
+/// fail, because overload would then take all machines out of service.
 fn not_ready(report: &Report, readiness: ReadinessPolicy) -> Option<NotReady> {
     let (ready, least) =
         (report.ready(), readiness.min_ready.clamp(1, report.wanted.max(1)) as usize);

@@ -1,4 +1,4 @@
-//! The report as a table for people, who read it in a terminal.
+//! The status of the supervisor and its workers as a table, for people who read it in a terminal.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant, SystemTime};

@@ -1,4 +1,5 @@
-//! The admin listener of this process (`rk_admin_*`), which has a thread of its own.
+//! The admin listener of this R process, which serves status and metrics on a thread of its own. C
+//! uses it by the functions `rk_admin_*`.
 
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
@@ -15,21 +16,24 @@ use crate::core::{self, Core};
 use crate::entry;
 use crate::limits::config_of;
 
-/// The running admin listener. The fields are in the order in which they are dropped.
+/// The running admin listener, which serves status and metrics. Its fields are in the order in
+/// which they must be dropped.
 #[derive(Debug)]
 pub(crate) struct AdminServer {
     _admin: AdminListener,
-    /// The folder in which `rookery status` finds this process, if it could be created.
+    /// The folder with the admin socket, by which `rookery status` finds this process. `None` if
+    /// the folder could not be created.
     _folder: Option<RunFolder>,
     pub(crate) one: Arc<Standalone>,
 }
 
-/// The results of `rk_admin_start`.
+/// The return values of `rk_admin_start`: success or failure.
 const STARTED: i32 = 0;
 const FAILED: i32 = -1;
 
 impl Core {
-    /// Returns the scoreboard to which R's activity is written, if there is one.
+    /// Returns the scoreboard (the memory in which this process publishes what R is doing), if
+    /// there is one.
     pub(crate) fn scoreboard(&self) -> Option<&Scoreboard> {
         self.supervised_scoreboard()
             .or_else(|| self.admin.as_ref().map(|admin| &***admin.one.scoreboard()))
@@ -67,12 +71,12 @@ impl Core {
         Ok(())
     }
 
-    /// Returns the configuration of the server.
+    /// Returns the configuration of the server with the limits that were set.
     fn config(&self) -> Config {
         config_of(&self.limits)
     }
 
-    /// Makes the admin listener report on the server that has replaced another one.
+    /// Makes the admin listener report on a new server, after it has replaced the previous server.
     pub(crate) fn observe_server(&self, config: &Config) {
         if let Some(AdminServer { one, .. }) = &self.admin {
             self.server().set_scoreboard(Some(Arc::clone(one.scoreboard())));
@@ -80,14 +84,16 @@ impl Core {
         }
     }
 
-    /// Notifies the status source that a listener ends, because its thread may end as well.
+    /// Notifies the admin listener that a listener for clients ends, because that listener's thread
+    /// may end as well.
     pub(crate) fn on_listener_end(&self, listener: ListenerId) {
         if let Some(AdminServer { one, .. }) = &self.admin {
             one.ends(listener);
         }
     }
 
-    /// Records a response in the metrics, when an exchange is returned to the server.
+    /// Records a response in the metrics at the moment when R returns the exchange (a request with
+    /// its response) to the server.
     pub(crate) fn record_response(&self, command: &Command) {
         let Command::Respond(exchange) = command else { return };
         if self.admin.is_none()
@@ -113,9 +119,9 @@ impl Core {
     }
 }
 
-/// Starts the admin listener at an address (`127.0.0.1:9100`, `unix:/path`), with `target` as the
-/// name of what is served. Returns 0, or -1 with the error set. A listener that runs already is
-/// kept.
+/// Starts the admin listener (for status and metrics) at an address such as `127.0.0.1:9100` or
+/// `unix:/path`. `target` names what is served. Returns 0, or -1 after setting the error message.
+/// If an admin listener already runs, it is kept.
 ///
 /// # Safety
 /// - `at` and `target` are C strings.
@@ -147,8 +153,8 @@ pub unsafe extern "C" fn rk_admin_start(at: *const c_char, target: *const c_char
     })
 }
 
-/// Sets the lifecycle: 1 if the app listens on `address`, 2 if it stops, when `address` may be
-/// NULL.
+/// Sets the state that the admin listener reports: 1 if the app listens on `address`, 2 if it is
+/// stopping. In state 2, `address` may be NULL.
 ///
 /// # Safety
 /// - `address` is a C string or NULL.
@@ -170,7 +176,7 @@ pub unsafe extern "C" fn rk_admin_set_state(state: i32, address: *const c_char) 
     });
 }
 
-/// Stops the admin listener.
+/// Stops the admin listener, which serves status and metrics.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_admin_stop() {
     entry((), || {

@@ -1,4 +1,4 @@
-//! The state of the package, on R's main thread.
+//! The state of the R package's Rust code, which belongs to R's main thread.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -21,52 +21,56 @@ use crate::listener::access_log::Log;
 use crate::listener::tls::CountedTls;
 use crate::worker::WorkerState;
 
-/// The state of the package. Each process has one, in the local storage of R's main thread.
+/// The state of the R package's Rust code. Each process has one, in the local storage of R's main
+/// thread.
 #[derive(Debug)]
 pub(crate) struct Core {
     server: Server,
     pub(crate) link: Arc<Link>,
     pub(crate) listeners: HashMap<u32, ActiveListener>,
-    /// The exchanges that R holds; the index is the slot by which C names an exchange.
+    /// The exchanges (requests with their responses) that R is processing. The index of an exchange
+    /// is its slot, by which C refers to it.
     held: Vec<Option<Box<Exchange>>>,
     free: Vec<u32>,
-    /// The WebSockets that R has accepted, by id.
+    /// The WebSockets that R has accepted, by the id of their exchange.
     pub(crate) sockets: ById<BoundWebSocket>,
-    /// The streamed responses, by id.
+    /// The streamed responses that R has started, by the id of their exchange.
     pub(crate) streams: ById<OpenStream>,
-    /// The ids of pulled streams whose next chunk R requests itself, in order.
+    /// The ids of the streamed responses from which R will request the next chunk without being
+    /// asked by the server, in order.
     pub(crate) pull_queue: VecDeque<u64>,
-    /// The requests whose bodies the app receives in chunks, by id.
+    /// The requests whose bodies the app receives in chunks, by the id of their exchange.
     pub(crate) receivers: ById<Receiver>,
     pub(crate) names: HeaderNames,
     pub(crate) headers: Vec<Header>,
     pub(crate) address_texts: [Vec<u8>; 4],
-    /// The payload of the event that C is reading.
+    /// The data of the event that C is reading, kept alive until the next event.
     pub(crate) shown_payload: Option<rookery_exchange::Payload>,
     pub(crate) tokens: Vec<u64>,
     pub(crate) log: Log,
-    /// The TLS configurations of listeners.
+    /// The TLS configurations of the open listeners, by listener.
     pub(crate) tls: HashMap<u32, CountedTls>,
-    /// The development certificate whose paths C is reading.
+    /// The development certificate whose file path and fingerprint C is reading.
     pub(crate) development_certificate: Option<DevelopmentCertificate>,
-    /// The limits that were set; empty for the defaults.
+    /// The limits that R has set. Empty if all limits have their defaults.
     pub(crate) limits: Vec<f64>,
-    /// Whether this process is a worker.
+    /// Whether this process is a worker (a process that a supervisor has started).
     pub(crate) worker_state: WorkerState,
-    /// The admin listener, if there is one.
+    /// The admin listener, which serves status and metrics, if it was started.
     pub(crate) admin: Option<AdminServer>,
 }
 
 /// A request whose body the app receives in chunks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Receiver {
-    /// The slot of the exchange.
+    /// The slot of the exchange: its index among the exchanges that R holds.
     pub(crate) slot: u32,
-    /// C's token of the R object.
+    /// The number (token) by which the C code finds the R object that receives the body.
     pub(crate) token: u64,
 }
 
-/// A map by exchange id. It is read for every message; clients cannot choose the ids.
+/// A map by the id of an exchange. It is read for every message, so its hash function is fast; that
+/// is safe, because clients cannot choose the ids.
 pub(crate) type ById<T> = HashMap<u64, T, BuildHasherDefault<IdHasher>>;
 
 #[derive(Debug, Default)]
@@ -83,20 +87,21 @@ impl Hasher for IdHasher {
         }
     }
 
-    /// Multiplies by an odd constant, because the map uses the lowest bits for the position and the
-    /// highest bits to tell apart the items of a group.
+    /// Hashes an id by multiplying it by an odd constant. The map uses the lowest bits of the hash
+    /// for the position and the highest bits to distinguish the entries of a group, and this
+    /// spreads both.
     fn write_u64(&mut self, id: u64) {
         self.0 = (self.0 ^ id).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
 }
 
-/// A WebSocket that R has accepted.
+/// A WebSocket that R has accepted and that has an R object.
 #[derive(Debug, Clone)]
 pub(crate) struct BoundWebSocket {
     pub(crate) listener: u32,
-    /// C's token of the R object; 0 until there is one.
+    /// The number (token) by which the C code finds the WebSocket's R object; 0 until there is one.
     pub(crate) token: u64,
-    /// The queue of messages to send.
+    /// The queue of messages that wait to be sent to the client of the WebSocket.
     pub(crate) backlog: Arc<SendBacklog>,
 }
 
@@ -128,8 +133,8 @@ impl Core {
         }
     }
 
-    /// Replaces the server, which must not be in use, by one with another configuration, and keeps
-    /// the access log. Returns the previous server.
+    /// Replaces the server by a new one with another configuration, and returns the previous
+    /// server, which must not be in use. The access log is kept.
     pub(crate) fn replace_server(&mut self, config: &Config) -> Server {
         let schedule = SCHEDULE.get().expect("called after rk_init");
         let server = Server::new(config.clone(), Box::new(schedule));
@@ -140,7 +145,7 @@ impl Core {
         before
     }
 
-    /// Returns whether R holds no exchange.
+    /// Returns true if R is not processing any request.
     pub(crate) fn holds_no_exchange(&self) -> bool {
         self.held.iter().all(Option::is_none)
     }
@@ -149,12 +154,14 @@ impl Core {
         &self.server
     }
 
-    /// Returns C's token of a WebSocket's R object, or 0.
+    /// Returns the number (token) by which the C code finds the R object of a WebSocket, or 0 if
+    /// there is none.
     pub(crate) fn token(&self, socket: u64) -> u64 {
         self.sockets.get(&socket).map_or(0, |bound| bound.token)
     }
 
-    /// Stores an exchange that R holds from now on; returns its slot.
+    /// Stores an exchange (a request with its response) that R processes from now on. Returns its
+    /// slot, by which C refers to it.
     pub(crate) fn hold(&mut self, exchange: Box<Exchange>) -> u32 {
         if let Some(slot) = self.free.pop() {
             self.held[slot as usize] = Some(exchange);
@@ -165,12 +172,13 @@ impl Core {
         }
     }
 
-    /// Returns the exchange in a slot if it has this id.
+    /// Returns the exchange in a slot, or `None` if the slot does not contain the exchange with
+    /// this id.
     pub(crate) fn held(&mut self, slot: u32, id: u64) -> Option<&mut Exchange> {
         self.held.get_mut(slot as usize)?.as_deref_mut().filter(|exchange| exchange.id() == id)
     }
 
-    /// Removes and returns all exchanges of a listener that R holds.
+    /// Removes and returns all exchanges of a listener that R is processing.
     #[allow(clippy::vec_box)] // Exchanges stay at their address.
     pub(crate) fn take_held(&mut self, listener: u32) -> Vec<Box<Exchange>> {
         let mut taken = Vec::new();
@@ -183,7 +191,8 @@ impl Core {
         taken
     }
 
-    /// Removes and returns an exchange that R holds.
+    /// Removes an exchange from its slot and returns it, so that R no longer holds it. Returns
+    /// `None` if the slot does not contain the exchange with this id.
     pub(crate) fn give(&mut self, slot: u32, id: u64) -> Option<Box<Exchange>> {
         self.held(slot, id)?;
         self.free.push(slot);
@@ -191,7 +200,8 @@ impl Core {
     }
 }
 
-/// The C functions by which the I/O thread wakes R's event loop.
+/// The C functions by which the I/O thread wakes R's event loop: for new events, and for memory
+/// that can be released.
 #[derive(Clone, Copy)]
 struct Schedule {
     events: extern "C" fn(),
@@ -214,7 +224,8 @@ thread_local! {
     static ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// Runs `body` with the core. A forked child creates a new core at its first call.
+/// Runs `body` with the state of the package. A forked child process creates a new state at its
+/// first call.
 ///
 /// # Panics
 /// Panics on a thread other than R's main thread, and before `rk_init`, which are bugs in
@@ -226,14 +237,14 @@ pub(crate) fn with<T>(body: impl FnOnce(&mut Core) -> T) -> T {
     })
 }
 
-/// Sets the message that `rk_error` returns.
+/// Sets the error message that the next call of `rk_error` returns to C.
 pub(crate) fn set_error(text: &str) {
     let text: String = text.chars().filter(|c| *c != '\0').collect();
     ERROR.set(CString::new(text).unwrap_or_default());
 }
 
-/// Creates the package's state. `schedule` makes R's event loop take events, and `released` makes
-/// it collect memory that was lent. Both may be called on any thread.
+/// Creates the state of the package. Rust calls `schedule` to make R's event loop process events,
+/// and `released` to make it collect the memory that R has lent. Both may be called on any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_init(schedule: extern "C" fn(), released: extern "C" fn()) {
     allocator::reserve();
@@ -243,14 +254,14 @@ pub extern "C" fn rk_init(schedule: extern "C" fn(), released: extern "C" fn()) 
     });
 }
 
-/// Returns the last error message, which is valid until the next call.
+/// Returns the message of the last error. The text is valid until the next call.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_error() -> *const c_char {
     ERROR.with_borrow(|text| text.as_ptr())
 }
 
-/// Resets the state in a forked child, which has no I/O thread and must not use the parent's
-/// descriptors.
+/// Resets the state of the package in a forked child process. The child has no I/O thread, and must
+/// not use the file descriptors of its parent.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_forked() {
     crate::entry((), || {

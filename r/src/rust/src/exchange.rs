@@ -1,4 +1,5 @@
-//! The exchange that R holds: reading its body, and writing the response.
+//! Functions for C that read the body of a request and write its response, while R holds the
+//! exchange (the request with its response).
 
 mod error_format;
 pub(crate) mod header_names;
@@ -17,13 +18,14 @@ use rookery_exchange::{
 use crate::core::{Core, Receiver};
 use crate::{Bytes, core, entry, result, slice};
 
-/// Runs `body` with the exchange in a slot; returns `STALE` if it is not there.
+/// Runs `body` with the exchange in a slot. Returns `STALE` if the slot does not contain the
+/// exchange with this id.
 fn with_held(slot: u32, id: u64, body: impl FnOnce(&mut Exchange) -> i32) -> i32 {
     entry(result::STALE, || core::with(|core| core.held(slot, id).map_or(result::STALE, body)))
 }
 
-/// Lets the server read the body of a request, which is then passed to R again, with `token`. If
-/// the client disconnects before that, `rk_released` returns the token.
+/// Returns a request to the server, which reads its body and then passes the request to R again,
+/// with `token`. If the client disconnects before that, `rk_released` returns the token.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_read_body(slot: u32, id: u64, token: u64) -> i32 {
     entry(result::STALE, || {
@@ -36,8 +38,8 @@ pub extern "C" fn rk_read_body(slot: u32, id: u64, token: u64) -> i32 {
     })
 }
 
-/// Begins to receive the body of a request in chunks. Their events have `token`, which
-/// `RK_BODY_END` returns. R keeps the exchange.
+/// Begins to receive the body of a request in chunks. Each chunk is an event with `token`, and the
+/// event `RK_BODY_END` returns the token. R still holds the exchange.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_receive_body(slot: u32, id: u64, token: u64) -> i32 {
     entry(result::STALE, || {
@@ -51,13 +53,15 @@ pub extern "C" fn rk_receive_body(slot: u32, id: u64, token: u64) -> i32 {
     })
 }
 
-/// Notes that the app has processed `bytes` bytes of a received body.
+/// Informs the server that the app has processed `bytes` bytes of a body that it receives in
+/// chunks, so that more is read.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_body_consumed(id: u64, bytes: usize) {
     entry((), || core::with(|core| core.link.send(Command::BodyConsumed { exchange: id, bytes })));
 }
 
-/// Reads from the body. Returns the number of bytes, 0 at the end, or -1 with an error.
+/// Reads bytes of a request's body into `out`. Returns the number of bytes, 0 at the end of the
+/// body, or -1 after setting the error message.
 ///
 /// # Safety
 /// - `out` has space for `len` bytes that nothing else reads or writes meanwhile.
@@ -95,8 +99,8 @@ pub unsafe extern "C" fn rk_body_read(
     })
 }
 
-/// Writes a 503 response; for a client that accepts events, an event stream with the delay after
-/// which to reconnect.
+/// Writes the response of a server that is not available: status 503, or, for a client that accepts
+/// server-sent events, an event stream that says after which delay to reconnect.
 fn refuse(exchange: &mut Exchange) {
     let is_for_events = exchange.header(b"accept").is_some_and(accepts_events);
     // These names and values are valid, so they are not refused.
@@ -113,7 +117,7 @@ fn refuse(exchange: &mut Exchange) {
     }
 }
 
-/// Writes a 503 response for an exchange whose server was stopped.
+/// Writes a 503 response to a request whose server was stopped.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_refuse(slot: u32, id: u64) -> i32 {
     with_held(slot, id, |exchange| {
@@ -122,8 +126,8 @@ pub extern "C" fn rk_refuse(slot: u32, id: u64) -> i32 {
     })
 }
 
-/// Responds with 503 to every request of a listener that R holds. Later responses of their promises
-/// name no exchange and are dropped.
+/// Responds with status 503 to every request of a listener that R is processing. Promises of the
+/// app that are fulfilled later find no request, and their responses are dropped.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_refuse_held(listener: u32) {
     entry((), || {
@@ -137,7 +141,7 @@ pub extern "C" fn rk_refuse_held(listener: u32) {
     });
 }
 
-/// Returns whether [`rk_body_lend`] would lend the body.
+/// Returns 1 if [`rk_body_lend`] would lend the body of this request, otherwise 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_body_is_lendable(slot: u32, id: u64, len: usize) -> c_int {
     entry(0, || {
@@ -151,8 +155,9 @@ fn block_of(core: &mut Core, slot: u32, id: u64, len: usize) -> Option<&BodyBuff
     core.held(slot, id)?.body().block().filter(|block| block.bytes().len() == len)
 }
 
-/// Lends a body of `len` bytes that is one block in memory, and returns its read-only start; NULL
-/// if there is no such block, or if it is lent already. The loan ends with [`rk_body_return`].
+/// Lends R the body of a request without copying it, if the body has `len` bytes in one block of
+/// memory. Returns the read-only start of the block, or NULL if there is no such block or it is
+/// already lent. The loan ends with [`rk_body_return`].
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_body_lend(slot: u32, id: u64, len: usize) -> *mut u8 {
     entry(ptr::null_mut(), || {
@@ -164,7 +169,7 @@ pub extern "C" fn rk_body_lend(slot: u32, id: u64, len: usize) -> *mut u8 {
     })
 }
 
-/// Takes back a block that `rk_body_lend` has lent.
+/// Takes back the body of a request that `rk_body_lend` has lent to R.
 ///
 /// # Safety
 /// - `start` came from `rk_body_lend` and is returned once.
@@ -178,7 +183,7 @@ pub unsafe extern "C" fn rk_body_return(start: *mut u8) {
     });
 }
 
-/// Begins a response.
+/// Begins the response to a request, with this status.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_response_begin(slot: u32, id: u64, status: i32) -> i32 {
     with_held(slot, id, |exchange| {
@@ -187,7 +192,7 @@ pub extern "C" fn rk_response_begin(slot: u32, id: u64, status: i32) -> i32 {
     })
 }
 
-/// Marks the response as the one for an error of the app.
+/// Marks the response to a request as caused by an error in the app.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_response_mark_failed(slot: u32, id: u64) -> i32 {
     with_held(slot, id, |exchange| {
@@ -196,7 +201,7 @@ pub extern "C" fn rk_response_mark_failed(slot: u32, id: u64) -> i32 {
     })
 }
 
-/// Adds a header line to a response.
+/// Adds a header line to the response to a request.
 ///
 /// # Safety
 /// - `name` and `value` are readable for the length of the call.
@@ -213,7 +218,7 @@ pub unsafe extern "C" fn rk_response_header(slot: u32, id: u64, name: Bytes, val
     })
 }
 
-/// Sets the body of a response to a copy.
+/// Sets the body of a response to a copy of these bytes.
 ///
 /// # Safety
 /// - `start..start + len` is readable for the length of the call.
@@ -226,7 +231,8 @@ pub unsafe extern "C" fn rk_response_copy(slot: u32, id: u64, start: *const u8, 
     })
 }
 
-/// Sets the body of a response to lent memory.
+/// Sets the body of a response to memory that R lends. `rk_released` returns `token` when the
+/// memory is no longer used.
 ///
 /// # Safety
 /// - `start..start + len` stays readable and unwritten until `rk_released` has returned `token`.
@@ -251,7 +257,7 @@ pub unsafe extern "C" fn rk_response_lend(
     })
 }
 
-/// Sets the body of a response to a file; `unlink_it` removes the file's name at once.
+/// Sets the body of a response to a file. With `unlink_it`, the file's name is removed at once.
 ///
 /// # Safety
 /// - `path` is a C string.
@@ -296,7 +302,7 @@ pub unsafe extern "C" fn rk_response_file(
     })
 }
 
-/// Returns the exchange with its response to the server.
+/// Sends the response: returns the exchange (the request with its response) from R to the server.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_respond(slot: u32, id: u64) -> i32 {
     entry(result::STALE, || {
@@ -308,13 +314,14 @@ pub extern "C" fn rk_respond(slot: u32, id: u64) -> i32 {
     })
 }
 
-/// Returns whether the exchange still waits for its response.
+/// Returns 1 if R still has to respond to this request, otherwise 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_is_held(slot: u32, id: u64) -> i32 {
     entry(0, || i32::from(core::with(|core| core.held(slot, id).is_some())))
 }
 
-/// Writes `METHOD /path` as a C string, with session tokens masked; returns its length.
+/// Writes the method and path of a request, such as `GET /path`, as a C string with session tokens
+/// masked. Returns the length of the text.
 ///
 /// # Safety
 /// - `out` has space for `len` bytes, at least 1.
@@ -335,14 +342,14 @@ pub unsafe extern "C" fn rk_route(slot: u32, id: u64, out: *mut c_char, len: usi
     })
 }
 
-/// Returns the listener of an exchange, or 0 if R does not hold it.
+/// Returns the listener that accepted a request, or 0 if R does not hold the request.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_listener_of(slot: u32, id: u64) -> u32 {
     entry(0, || core::with(|core| core.held(slot, id).map_or(0, |exchange| exchange.listener())))
 }
 
-/// Writes the request id as a C string, which is empty if R does not hold the exchange; returns its
-/// length.
+/// Writes the request id as a C string, and returns its length. The text is empty if R does not
+/// hold the request.
 ///
 /// # Safety
 /// - `out` has space for `len` bytes, at least 1.
@@ -356,13 +363,14 @@ pub unsafe extern "C" fn rk_request_id(slot: u32, id: u64, out: *mut c_char, len
     })
 }
 
-/// Returns the part of this server's request ids that identifies the process.
+/// Returns the number that identifies this process in the request ids that its server creates.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_request_process() -> u64 {
     rookery_exchange::request_id_prefix()
 }
 
-/// Writes the request id that the server of `process` has assigned to an exchange, as a C string.
+/// Writes as a C string the request id that the server in process `process` has created for the
+/// exchange `id`.
 ///
 /// # Safety
 /// - `out` has space for 33 bytes.
@@ -374,7 +382,7 @@ pub unsafe extern "C" fn rk_format_request_id(id: u64, process: u64, out: *mut c
     });
 }
 
-/// Writes `text` as a C string; returns its length.
+/// Writes `text` as a C string to `out`. Returns the length of the text.
 ///
 /// # Safety
 /// - `out` has space for `text` and one more byte.
@@ -387,8 +395,8 @@ unsafe fn write_text(text: &[u8], out: *mut c_char) -> i32 {
     i32::try_from(text.len()).unwrap_or(0)
 }
 
-/// Writes the tokens of lent memory that was sent, and of requests that were never passed to R
-/// again; returns their number.
+/// Writes to `tokens` the tokens whose memory R can release: those of lent memory that was sent,
+/// and those of requests that will never be passed to R again. Returns the number of tokens.
 ///
 /// # Safety
 /// - `tokens` has space for `capacity` tokens.
@@ -409,7 +417,7 @@ pub unsafe extern "C" fn rk_released(tokens: *mut u64, capacity: usize) -> usize
     })
 }
 
-/// Returns whether bytes are valid UTF-8.
+/// Returns 1 if the bytes are valid UTF-8, otherwise 0.
 ///
 /// # Safety
 /// - `start..start + len` is readable for the length of the call.

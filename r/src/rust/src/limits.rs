@@ -1,5 +1,5 @@
-//! The limits, as R names and sets them. Their table is [`NamedLimit`], from which R's
-//! `server_limits()` is generated as well.
+//! The server's limits, as R names and sets them. The table of limits is [`NamedLimit`], from which
+//! R's function `server_limits()` is generated as well.
 
 use std::ffi::c_char;
 
@@ -9,7 +9,7 @@ use rookery_server::{Config, LimitKind, NamedLimit};
 use crate::core::{self, Core};
 use crate::{allocator, entry, result};
 
-/// Returns the value of `enum rk_limit_kind` for a limit.
+/// Returns the kind of a limit, such as bytes or seconds, as a value of `enum rk_limit_kind`.
 fn kind_of(limit: &NamedLimit) -> i32 {
     match limit.kind() {
         LimitKind::Count => 0,
@@ -20,7 +20,7 @@ fn kind_of(limit: &NamedLimit) -> i32 {
     }
 }
 
-/// Returns the configuration with these limits; NaN stands for the default.
+/// Returns a server configuration with these limits. NaN stands for the default of a limit.
 pub(crate) fn config_of(values: &[f64]) -> Config {
     let mut config = Config { trim: Some(allocator::reclaim), ..Config::default() };
     for (limit, value) in NamedLimit::all().iter().zip(values) {
@@ -32,7 +32,8 @@ pub(crate) fn config_of(values: &[f64]) -> Config {
 }
 
 impl Core {
-    /// Returns whether the server is unused and no events wait for R.
+    /// Returns true if the server is not in use, so that it can be replaced: it has no listeners,
+    /// and no events wait for R.
     fn is_idle(&self) -> bool {
         self.listeners.is_empty()
             && self.sockets.is_empty()
@@ -42,7 +43,8 @@ impl Core {
             && self.link.is_empty()
     }
 
-    /// Sets the limits by replacing the server. Returns `false` if it is in use with other limits.
+    /// Sets the limits by replacing the server. Returns `false` if the server is in use and has
+    /// other limits.
     fn set_limits(&mut self, values: &[f64]) -> bool {
         let is_same = |(a, b): (&f64, &f64)| a.total_cmp(b).is_eq();
         if self.limits.len() == values.len() && self.limits.iter().zip(values).all(is_same) {
@@ -67,7 +69,7 @@ impl Core {
     }
 }
 
-/// `struct rk_limit`.
+/// A limit for C: `struct rk_limit`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawLimit {
@@ -81,7 +83,8 @@ pub struct RawLimit {
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<RawLimit>() == 32 && std::mem::offset_of!(RawLimit, least) == 16);
 
-/// Writes the limit with index `at` and its default; returns 0 if no limit has this index.
+/// Writes the name, kind, minimum and default of the limit with index `at` to `out`. Returns 0 if
+/// there is no such limit.
 ///
 /// # Safety
 /// - `out` may be written.
@@ -102,8 +105,8 @@ pub unsafe extern "C" fn rk_limit(at: usize, out: *mut RawLimit) -> i32 {
     })
 }
 
-/// Sets all limits in their order; NaN stands for the default. Refused while the server is in use
-/// with other limits.
+/// Sets all limits, in the order of the table. NaN stands for the default of a limit. Fails if the
+/// server is in use and has other limits.
 ///
 /// # Safety
 /// - `values..values + count` is readable for the length of the call.

@@ -1,4 +1,4 @@
-//! Starting and stopping listeners.
+//! Functions for C that start and stop listeners.
 
 pub(crate) mod access_log;
 mod static_paths;
@@ -22,21 +22,24 @@ use crate::core::{self, Core};
 use crate::entry;
 use crate::listener::tls::{CountedTls, Https};
 
-/// The results of functions that start a listener; after `FAILED`, `rk_error` has the message.
+/// The return values of functions that start a listener. After `FAILED`, `rk_error` returns the
+/// message.
 const FAILED: i32 = -1;
 const STARTED: i32 = 0;
 
-/// A listener, and the plaintext listener that redirects to it.
+/// An open listener, and the listener that redirects plaintext HTTP requests to it, if there is
+/// one.
 #[derive(Debug)]
 pub(crate) struct ActiveListener {
-    /// The thread that renews its certificate.
+    /// The thread that renews the listener's certificate, if an authority issues the certificate.
     renewer: Option<Renewer>,
     listener: Listener,
     redirect: Option<Listener>,
 }
 
 impl ActiveListener {
-    /// Returns the liveness probes of both listeners.
+    /// Returns probes by which another thread can check that the listener, and the one that
+    /// redirects to it, are alive.
     pub(crate) fn pulses(&self) -> Vec<LivenessProbe> {
         self.all().map(Listener::liveness_probe).collect()
     }
@@ -45,7 +48,8 @@ impl ActiveListener {
         self.redirect.iter().chain([&self.listener])
     }
 
-    /// Stops the listeners; their ports are free when this function returns.
+    /// Stops the listener and the one that redirects to it. Their ports are free when this function
+    /// returns.
     fn stop(self) {
         drop(self.renewer);
         if let Some(redirect) = self.redirect {
@@ -81,7 +85,7 @@ impl Core {
     }
 }
 
-/// `struct rk_setup`: the configuration of a listener except its address.
+/// The configuration of a listener except its address, as C passes it: `struct rk_setup`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawSetup {
@@ -105,7 +109,8 @@ pub struct RawSetup {
 const _: () =
     assert!(size_of::<RawSetup>() == 88 && std::mem::offset_of!(RawSetup, calls_on_headers) == 40);
 
-/// Returns the configuration; `None` with the error set if a trusted proxy is invalid.
+/// Returns the configuration of a listener from the values that C passes. Returns `None` after
+/// setting the error message if a trusted proxy is invalid.
 ///
 /// # Safety
 /// - `site` came from `rk_site_new` and is not freed, `tls` came from `rk_tls_new` or is NULL,
@@ -146,10 +151,12 @@ unsafe fn listener_config(setup: &RawSetup) -> Option<ListenerConfig> {
     })
 }
 
-/// The value of `rk_setup.inherits` for the socket of a worker.
+/// The value of `rk_setup.inherits` for a listener that uses the socket of a worker, which the
+/// supervisor has opened.
 const SOCKET_OF_WORKER: i32 = 1;
 
-/// Listens on an address and, for redirects to HTTPS, on another port of the address.
+/// Listens on an address. For redirects to HTTPS, it also listens on a second port of the same
+/// address.
 fn listen_with_redirect(
     address: SocketAddr,
     site: ListenerConfig,
@@ -177,7 +184,8 @@ fn listen_with_redirect(
     Ok(ActiveListener { renewer: None, listener, redirect: Some(redirect) })
 }
 
-/// Starts the renewer of a listener's certificate, if an authority issues it.
+/// Starts the thread that renews the listener's certificate, if an authority issues the
+/// certificate.
 fn with_renewer(
     mut listening: ActiveListener,
     https: Option<&Https>,
@@ -187,7 +195,8 @@ fn with_renewer(
     Ok(listening)
 }
 
-/// Listens on the socket of the supervisor, and announces that to it; returns the listener's id.
+/// Listens on the socket that the supervisor has opened for this worker, and tells the supervisor
+/// that the worker is ready. Returns the id of the listener.
 fn listen_as_worker(setup: &RawSetup, site: ListenerConfig) -> Option<ListenerId> {
     core::with(|core| {
         let (files, tls) = (site.files.clone(), site.tls.clone());
@@ -204,7 +213,7 @@ fn listen_as_worker(setup: &RawSetup, site: ListenerConfig) -> Option<ListenerId
     })
 }
 
-/// Returns the path in a C string.
+/// Returns the path that a C string contains.
 ///
 /// # Safety
 /// - `path` is a C string that outlives the returned value.
@@ -214,7 +223,7 @@ unsafe fn path_of<'a>(path: *const c_char) -> &'a Path {
     Path::new(OsStr::from_bytes(path.to_bytes()))
 }
 
-/// Listens on a literal IPv4 or IPv6 address.
+/// Starts a listener on a literal IPv4 or IPv6 address.
 ///
 /// # Safety
 /// - `host` is a C string, `setup` meets the requirements of [`listener_config`], and `listener`
@@ -270,7 +279,8 @@ pub unsafe extern "C" fn rk_listen_tcp(
     })
 }
 
-/// Listens on a Unix socket; with a negative `mask`, the umask of the process is used.
+/// Starts a listener on a Unix socket. `mask` is the umask for creating the socket; if it is
+/// negative, the umask of the process is used.
 ///
 /// # Safety
 /// - `path` is a C string, `setup` meets the requirements of [`listener_config`], and `listener`
@@ -312,7 +322,7 @@ pub unsafe extern "C" fn rk_listen_unix(
     })
 }
 
-/// Stops a listener; its port is free when this function returns.
+/// Stops a listener. Its port is free when this function returns.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stop(listener: u32) {
     entry((), || {
@@ -329,7 +339,7 @@ pub extern "C" fn rk_stop(listener: u32) {
     });
 }
 
-/// Stops accepting connections; open ones end after their responses.
+/// Makes a listener stop accepting connections. Open connections end after their current responses.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_drain(listener: u32) {
     entry((), || {
@@ -342,7 +352,8 @@ pub extern "C" fn rk_drain(listener: u32) {
     });
 }
 
-/// Returns the number of connections and WebSockets of a listener; 0 if it does not exist.
+/// Returns the number of open connections, including WebSockets, of a listener. Returns 0 if the
+/// listener does not exist.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_connections(listener: u32) -> i32 {
     entry(0, || {
@@ -355,7 +366,7 @@ pub extern "C" fn rk_connections(listener: u32) -> i32 {
     })
 }
 
-/// Stops all listeners and the connection to the supervisor.
+/// Stops all listeners, and ends the connection to the supervisor.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stop_all() {
     entry((), || {

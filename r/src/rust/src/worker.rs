@@ -1,4 +1,5 @@
-//! This process as a worker of a supervisor (`rk_worker_*`), and R's entries in the scoreboard.
+//! This R process in the role of a worker, which a supervisor has started (`rk_worker_*`), and the
+//! information about R in the scoreboard (the memory in which a worker publishes its state).
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -16,48 +17,52 @@ use crate::core::{self, Core};
 use crate::entry;
 use crate::listener::access_log;
 
-/// The state of a worker.
+/// The state of this process as a worker of a supervisor.
 #[derive(Debug)]
 pub(crate) struct Worker {
     supervision: Arc<Supervision>,
-    /// The listener that uses the worker's socket.
+    /// The listener that uses the socket that the supervisor has opened for this worker, if there
+    /// is one.
     listening: Option<u32>,
-    /// The static paths of that listener.
+    /// The static paths of the listener that uses the worker's socket.
     files: Option<StaticFiles>,
-    /// Whether the supervisor was notified that the worker takes no new requests.
+    /// Whether this worker has told the supervisor that it takes no new requests.
     is_leaving: bool,
 }
 
-/// Whether a supervisor has started this process.
+/// Whether this process is a worker, which means that a supervisor has started it.
 #[derive(Debug, Default)]
 pub(crate) enum WorkerState {
     #[default]
     NotAWorker,
     Worker(Worker),
-    /// The supervisor's file descriptors or environment variables cannot be used.
+    /// A supervisor has started this process, but its file descriptors or environment variables
+    /// cannot be used.
     Failed(String),
 }
 
-/// The C functions that the I/O thread calls.
+/// The C functions by which the I/O thread passes requests of the supervisor to R.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorkerCallbacks {
-    /// Interrupts the R code that runs for a request.
+    /// The C function that interrupts the R code of the current request.
     interrupt: extern "C" fn(),
-    /// Makes R collect garbage and return free memory, when R waits.
+    /// The C function that makes R collect garbage and return free memory, as soon as R waits for
+    /// events.
     collect: extern "C" fn(),
-    /// Ends the process like SIGTERM, unless a signal has done so.
+    /// The C function that ends the process like SIGTERM, unless a signal has already done so.
     end: extern "C" fn(),
 }
 
-/// The results of `rk_worker_state`.
+/// The return values of `rk_worker_state`, which says whether this process is a worker.
 const NONE: i32 = 0;
 const SOCKET_FREE: i32 = 1;
 const SOCKET_USED: i32 = 2;
 const FAILED: i32 = 3;
 
 impl Core {
-    /// Takes the file descriptors and environment variables that a supervisor has passed. Called
-    /// again if the package is loaded again, to reconnect to the supervisor.
+    /// Takes the file descriptors and environment variables that a supervisor has passed to this
+    /// process, if there are any. Called again if the R package is loaded again, to reconnect to
+    /// the supervisor.
     ///
     /// # Safety
     /// The requirements are those of [`Inherited::take`].
@@ -82,7 +87,8 @@ impl Core {
         self.attach_supervisor();
     }
 
-    /// Makes the server read the supervisor's messages; called again after the server was replaced.
+    /// Makes the server read the supervisor's messages to this worker. Called again after the
+    /// server was replaced.
     pub(crate) fn attach_supervisor(&mut self) {
         let WorkerState::Worker(worker) = &self.worker_state else { return };
         if !worker.supervision.has_public_listeners() {
@@ -95,15 +101,16 @@ impl Core {
         }
     }
 
-    /// Stops reading the supervisor's messages, so that the server's thread may end.
+    /// Makes the server stop reading the supervisor's messages, so that the server's thread may
+    /// end.
     pub(crate) fn detach_supervisor(&self) {
         if let WorkerState::Worker(_) = &self.worker_state {
             self.server().unwatch_supervisor();
         }
     }
 
-    /// Listens on the socket of the supervisor. Outside of a worker, or while another listener uses
-    /// the socket, this is a bug of the caller.
+    /// Listens on the socket that the supervisor has opened for this worker. The caller must check
+    /// that this process is a worker and that no other listener uses the socket.
     pub(crate) fn listen_inherited(&self, site: ListenerConfig) -> Result<Listener, ListenError> {
         let WorkerState::Worker(worker) = &self.worker_state else {
             unreachable!("R checks that this process is a worker")
@@ -111,20 +118,20 @@ impl Core {
         self.server().listen_supervised(&worker.supervision, site)
     }
 
-    /// Returns the cookie by which the supervisor recognizes the clients of this worker.
+    /// Returns the session cookie by which the supervisor recognizes the clients of this worker.
     pub(crate) fn session_cookie(&self) -> Option<SessionCookie> {
         let WorkerState::Worker(worker) = &self.worker_state else { return None };
         SessionCookie::read(worker.supervision.cookie()?)
     }
 
-    /// Returns a copy of the descriptor of the supervisor's access log, which replaces stdout.
+    /// Returns a copy of the file descriptor for the supervisor's access log, to which this worker
+    /// writes instead of stdout.
     pub(crate) fn log_output(&self) -> Option<OwnedFd> {
         let WorkerState::Worker(worker) = &self.worker_state else { return None };
         worker.supervision.log()
     }
 
-    /// Tells the supervisor the static paths of the listener on the worker's socket, and that the
-    /// worker is ready.
+    /// Tells the supervisor that this worker is ready, and which static paths its listener serves.
     pub(crate) fn announce_ready(
         &mut self,
         listener: u32,
@@ -142,8 +149,9 @@ impl Core {
         }
     }
 
-    /// Sends changed static paths to the supervisor if it serves them. Returns the supervision,
-    /// with which the caller can wait until the change is applied.
+    /// Sends changed static paths to the supervisor, if the supervisor serves the files of this
+    /// listener. Returns the connection to the supervisor, by which the caller can wait until the
+    /// change is applied.
     pub(crate) fn announce_paths(&self, files: &StaticFiles) -> Option<Arc<Supervision>> {
         let WorkerState::Worker(worker) = &self.worker_state else { return None };
         worker.files.as_ref().filter(|own| own.is_same(files))?;
@@ -151,8 +159,8 @@ impl Core {
         Some(Arc::clone(&worker.supervision))
     }
 
-    /// Notifies the supervisor that a listener takes no new requests, because it ends, or with
-    /// `is_stopping` because the process does.
+    /// Tells the supervisor that this worker takes no new requests, because the listener ends or,
+    /// with `is_stopping`, because the process ends.
     pub(crate) fn announce_leaving(&mut self, listener: u32, is_stopping: bool) {
         if let WorkerState::Worker(worker) = &mut self.worker_state {
             if worker.listening == Some(listener) {
@@ -170,7 +178,8 @@ impl Core {
 
     // ---- the scoreboard, if there is one ----
 
-    /// Returns the scoreboard that a supervisor reads.
+    /// Returns the scoreboard (the memory in which a worker publishes its state) that the
+    /// supervisor reads, if this process is a worker.
     pub(crate) fn supervised_scoreboard(&self) -> Option<&Scoreboard> {
         match &self.worker_state {
             WorkerState::Worker(worker) => Some(worker.supervision.scoreboard()),
@@ -178,15 +187,15 @@ impl Core {
         }
     }
 
-    /// Records what R is doing.
+    /// Records in the scoreboard (the memory that status reports read) what R is doing.
     pub(crate) fn set_r_activity(&self, r: RState) {
         if let Some(scoreboard) = self.scoreboard() {
             scoreboard.set_r_state(r, now());
         }
     }
 
-    /// Records that R begins with an event. Returns false for a request that the supervisor has
-    /// withdrawn, which R must not process.
+    /// Records that R begins to process an event. Returns false if the event is a request that the
+    /// supervisor has withdrawn, which R must not process.
     #[must_use]
     pub(crate) fn begin_event(&self, event: &mut Event) -> bool {
         let Some(scoreboard) = self.scoreboard() else { return true };
@@ -215,14 +224,14 @@ impl Core {
         true
     }
 
-    /// Records that R skips a request whose client has disconnected.
+    /// Records that R skips a request because its client has disconnected.
     pub(crate) fn skip_request(&self) {
         if let Some(scoreboard) = self.scoreboard() {
             scoreboard.count_taken();
         }
     }
 
-    /// Returns an exchange to the server.
+    /// Returns an exchange (a request with its response) from R to the server, by this command.
     pub(crate) fn return_exchange(&self, command: Command) {
         self.record_response(&command);
         // Recorded before the response is sent, so that its receiver can read the updated values.
@@ -233,7 +242,7 @@ impl Core {
     }
 }
 
-/// Handles a request of the supervisor, on the I/O thread.
+/// Executes a request of the supervisor, such as to stop this worker. Runs on the I/O thread.
 fn on_supervisor_request(request: SupervisorRequest, callbacks: WorkerCallbacks) {
     match request {
         SupervisorRequest::Drain => end_process(callbacks),
@@ -247,9 +256,9 @@ fn on_supervisor_request(request: SupervisorRequest, callbacks: WorkerCallbacks)
     }
 }
 
-/// Ends the process like SIGTERM: `serve()` shuts down gracefully, and a process without `serve()`
-/// ends at once. This is done only once, because a second signal would end `serve()` at once as
-/// well.
+/// Ends this worker process like SIGTERM: `serve()` shuts down gracefully, and a process without
+/// `serve()` ends at once. This is done only once, because a second signal would end `serve()` at
+/// once as well.
 fn end_process(callbacks: WorkerCallbacks) {
     static IS_ORDERED: AtomicBool = AtomicBool::new(false);
     if !IS_ORDERED.swap(true, Ordering::Relaxed) {
@@ -257,8 +266,8 @@ fn end_process(callbacks: WorkerCallbacks) {
     }
 }
 
-/// Ends the process after a while, whatever R does. A thread of its own waits, because the I/O
-/// thread may end earlier.
+/// Ends this worker process after a time limit, even if R is still busy. A separate thread waits
+/// for that, because the I/O thread may end earlier.
 fn end_process_later() {
     static IS_COUNTING: AtomicBool = AtomicBool::new(false);
     if IS_COUNTING.swap(true, Ordering::Relaxed) {
@@ -282,9 +291,9 @@ fn end_process_later() {
     }
 }
 
-/// Takes what a supervisor has passed to this process, if there is one. `interrupt` interrupts R
-/// code for a request, `collect` makes R return memory when it waits, and `end` ends the process;
-/// all are called on another thread.
+/// Makes this process a worker if a supervisor has started it. `interrupt` interrupts the R code of
+/// a request, `collect` makes R return memory when it waits, and `end` ends the process. All three
+/// functions are called on another thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_worker_join(
     interrupt: extern "C" fn(),
@@ -297,8 +306,9 @@ pub extern "C" fn rk_worker_join(
     entry((), || core::with(|core| unsafe { core.join(callbacks) }));
 }
 
-/// Returns whether the process is a worker: 0 if it is not, 1 if no listener uses its socket, 2 if
-/// one does, and 3 with the error set if the process cannot be a worker.
+/// Returns whether this process is a worker: 0 if it is not, 1 if it is and no listener uses its
+/// socket yet, 2 if a listener uses the socket, and 3 with the error message set if the process
+/// should be a worker but cannot be.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_worker_state() -> i32 {
     entry(NONE, || {
@@ -314,7 +324,8 @@ pub extern "C" fn rk_worker_state() -> i32 {
     })
 }
 
-/// Returns whether a listener uses the socket of this worker.
+/// Returns 1 if this listener uses the socket that the supervisor has opened for this worker,
+/// otherwise 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_worker_uses_socket(listener: u32) -> i32 {
     entry(0, || {

@@ -1,17 +1,18 @@
-//! One direction of a tunnel.
+//! One direction of a WebSocket tunnel: from the client to the upstream process, or back.
 
 use std::io;
 use std::task::Poll;
 
-/// The buffer and state of one direction of a tunnel.
+/// The buffer and the state of one direction of a WebSocket tunnel.
 #[derive(Debug, Default)]
 pub(super) struct Direction {
-    /// Bytes that have been read and not completely written yet.
+    /// Bytes of this direction that have been read. The first `written` of them have been written.
     pub(super) buffered: Vec<u8>,
     pub(super) written: usize,
-    /// True if the reading side has ended.
+    /// True if the side that this direction reads from has ended.
     pub(super) is_ended: bool,
-    /// True if that end has been forwarded to the writing side.
+    /// True if the end of the side that is read from has been forwarded to the side that is written
+    /// to.
     pub(super) is_shut_down: bool,
 }
 
@@ -20,7 +21,7 @@ impl Direction {
         self.written < self.buffered.len()
     }
 
-    /// Writes the buffered bytes, and frees the buffer when it is empty.
+    /// Writes the buffered bytes of this direction, and frees the buffer when it is empty.
     pub(super) fn poll_flush(
         &mut self,
         mut write: impl FnMut(&[u8]) -> Poll<io::Result<usize>>,
@@ -40,7 +41,8 @@ impl Direction {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes `bytes` if nothing is buffered, and buffers the rest.
+    /// Writes `bytes` if nothing is buffered in this direction, and buffers what could not be
+    /// written.
     pub(super) fn forward(
         &mut self,
         mut bytes: &[u8],

@@ -1,4 +1,4 @@
-//! Connections to workers, over which requests and responses are sent as HTTP/1.1 on Unix sockets.
+//! Connections to worker processes, which carry requests and responses as HTTP/1.1 on Unix sockets.
 
 pub(super) mod framing;
 pub(super) mod request_writer;

@@ -1,11 +1,12 @@
-//! The header names that may become R symbols. R never frees a symbol, and clients choose the
-//! names. Beyond either limit, a header appears only in `HEADERS`.
+//! The header names of requests that become R symbols. Their number and size are limited, because
+//! clients choose the names and R never frees a symbol. Beyond the limits, a header appears only in
+//! `req$HEADERS`.
 
 use std::collections::HashMap;
 
 use rookery_exchange::KNOWN_HEADERS;
 
-/// The names that have an index, in order of their first appearance.
+/// The header names that have an index, in the order of their first appearance.
 #[derive(Debug)]
 pub(crate) struct HeaderNames {
     indices: HashMap<Box<[u8]>, i32>,
@@ -13,26 +14,26 @@ pub(crate) struct HeaderNames {
     is_full: bool,
 }
 
-/// The result of interning a name.
+/// The result of looking up or adding a header name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interned {
-    /// The index of the name.
+    /// The header name has this index.
     Index(i32),
-    /// The limit was reached for the first time, so the name has no index.
+    /// The header name has no index, because the limit is reached, for the first time.
     FirstRefused,
-    /// The limit was reached before, so the name has no index.
+    /// The header name has no index, because the limit was reached before.
     Refused,
 }
 
-/// The maximum number of names that clients can choose in a process: `SYMBOL_COUNT` in
+/// The maximum number of header names that clients can choose in a process: `SYMBOL_COUNT` in
 /// `request_strings.c` without the known names.
 pub(crate) const MAX_NAMES: usize = 4096;
-/// The maximum total length of these names. With R's copies and the last value of each, they take
-/// less than 8 MB.
+/// The maximum total length in bytes of the header names that clients choose. With R's copies of
+/// the names and the last value of each header, they take less than 8 MB.
 const MAX_TOTAL_BYTES: usize = 512 << 10;
-/// The maximum length of a name, because R refuses symbols of 10,000 bytes.
+/// The maximum length of a header name in bytes, because R refuses symbols of 10,000 bytes.
 const MAX_NAME_BYTES: usize = 9_990;
-/// The index of the first interned name, as in `request_strings.c`.
+/// The index of the first header name that clients choose, as in `request_strings.c`.
 const FIRST_INTERNED: i32 = 64;
 const _: () = assert!(KNOWN_HEADERS.len() <= FIRST_INTERNED as usize);
 
@@ -41,7 +42,8 @@ impl HeaderNames {
         HeaderNames { indices: HashMap::new(), bytes: 0, is_full: false }
     }
 
-    /// Returns the index of a CGI name, and assigns one to a new name.
+    /// Returns the index of a header's CGI name, such as `HTTP_X_NAME`. A new name gets the next
+    /// index, if the limits allow it.
     pub(crate) fn intern(&mut self, cgi: &[u8]) -> Interned {
         if let Some(index) = self.indices.get(cgi) {
             return Interned::Index(*index);

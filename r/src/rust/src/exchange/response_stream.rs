@@ -1,4 +1,5 @@
-//! Streamed responses: `rk_stream_*`.
+//! Streamed responses, whose bodies R sends chunk by chunk. C uses them by the functions
+//! `rk_stream_*`.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -10,13 +11,13 @@ use rookery_exchange::{
 use crate::core::Core;
 use crate::{core, entry, result, slice};
 
-/// A stream that R has started and whose end R does not know yet.
+/// A streamed response that R has started. It is kept until R has learned of its end.
 #[derive(Debug)]
 pub(crate) struct OpenStream {
-    /// C's token of the R object.
+    /// The number (token) by which the C code finds the R object of the streamed response.
     pub(crate) token: u64,
     flow: Arc<StreamFlow>,
-    /// The number of chunks that were written.
+    /// The number of chunks that R has written to the streamed response.
     chunks: u64,
 }
 
@@ -34,8 +35,8 @@ const EVENTS: i32 = 4;
 const COMPRESSIBLE: i32 = 8;
 const HEARTBEAT: u32 = 8;
 
-/// Sets a stream as the body of a response. Its events have `token`, which `RK_STREAM_ENDED`
-/// returns.
+/// Makes the body of a response a stream, to which R writes chunks later. The events of the stream
+/// have `token`, and the event `RK_STREAM_ENDED` returns the token.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_response_stream(slot: u32, id: u64, rules: i32, token: u64) -> i32 {
     entry(result::STALE, || {
@@ -63,9 +64,9 @@ impl OpenStream {
     }
 }
 
-/// Queues a chunk, if possible, and returns an `enum rk_write`. While the queue has capacity and
-/// `may_go_on` is set, R pulls the source again itself. A request by the server would wake two
-/// threads for each chunk.
+/// Queues a chunk of a streamed response if the queue has capacity. Returns an `enum rk_write`. If
+/// more can be queued and `may_go_on` is set, R requests the next chunk from the app itself,
+/// because a request by the server would wake two threads for each chunk.
 fn write_chunk(
     core: &mut Core,
     id: u64,
@@ -98,8 +99,8 @@ fn write_chunk(
     given
 }
 
-/// Writes a copy of a chunk; an empty one means that no data is available yet. `may_go_on` is
-/// true if the source can be pulled again at once.
+/// Writes a copy of a chunk to a streamed response. An empty chunk means that no data is available
+/// yet. `may_go_on` is true if the app can provide the next chunk at once.
 ///
 /// # Safety
 /// - `start..start + len` is readable for the length of the call.
@@ -122,8 +123,8 @@ pub unsafe extern "C" fn rk_stream_write(
     })
 }
 
-/// Writes a lent chunk. Unless this returns `RK_WRITE_MORE` or `RK_WRITE_FULL`, the token stays the
-/// caller's.
+/// Writes a chunk that R lends to a streamed response. The caller keeps the token unless this
+/// returns `RK_WRITE_MORE` or `RK_WRITE_FULL`.
 ///
 /// # Safety
 /// - `start..start + len` stays readable and unwritten until `rk_released` has returned `token`.
@@ -146,14 +147,15 @@ pub unsafe extern "C" fn rk_stream_lend(
     })
 }
 
-/// Sends the head of a streamed response before its first chunk.
+/// Sends the head of a streamed response before R has written the first chunk.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stream_send_head(id: u64) {
     entry((), || core::with(|core| core.link.send(Command::SendHead { stream: id })));
 }
 
-/// Ends a stream and returns 0, or returns the number of bytes missing from its Content-Length; the
-/// caller then has to abort it. Returns 0 for a stream that has ended before.
+/// Ends a streamed response and returns 0. If the body is shorter than its Content-Length, returns
+/// the number of missing bytes instead, and the caller has to abort the stream. Returns 0 if the
+/// stream has already ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stream_finish(id: u64) -> u64 {
     entry(0, || {
@@ -173,8 +175,8 @@ pub extern "C" fn rk_stream_finish(id: u64) -> u64 {
     })
 }
 
-/// Aborts a stream that cannot be completed. `page` is the body of a 500 response, if the head has
-/// not been sent.
+/// Aborts a streamed response that cannot be completed. If the head has not been sent yet, the
+/// client gets status 500 with the body `page`.
 ///
 /// # Safety
 /// - `page..page + len` is readable for the length of the call.
@@ -189,7 +191,8 @@ pub unsafe extern "C" fn rk_stream_abort(id: u64, page: *const u8, len: usize) {
     });
 }
 
-/// Returns the number of bytes that are queued for a stream; -1 after its end.
+/// Returns the number of bytes of a streamed response that wait to be sent, or -1 after the end of
+/// the stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stream_queued_bytes(id: u64) -> i64 {
     entry(-1, || {
@@ -202,7 +205,8 @@ pub extern "C" fn rk_stream_queued_bytes(id: u64) -> i64 {
     })
 }
 
-/// Returns the number of bytes written to a stream; 0 after R has learned of its end.
+/// Returns the number of bytes that R has written to a streamed response, or 0 after R has learned
+/// of the end of the stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stream_written_bytes(id: u64) -> u64 {
     entry(0, || {
@@ -210,7 +214,8 @@ pub extern "C" fn rk_stream_written_bytes(id: u64) -> u64 {
     })
 }
 
-/// Returns the number of chunks written to a stream; 0 after R has learned of its end.
+/// Returns the number of chunks that R has written to a streamed response, or 0 after R has learned
+/// of the end of the stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stream_written_chunks(id: u64) -> u64 {
     entry(0, || core::with(|core| core.streams.get(&id).map_or(0, |streamed| streamed.chunks)))

@@ -1,4 +1,4 @@
-//! The access log: `rk_log_*`.
+//! The access log of the R process. C uses it by the functions `rk_log_*`.
 
 use std::ffi::{CStr, OsStr, c_char};
 use std::fs::File;
@@ -13,10 +13,10 @@ use rookery_server::output;
 
 use crate::{Bytes, core, entry, result};
 
-/// `enum rk_log_format`.
+/// The value of `enum rk_log_format` for an access log in JSON.
 const JSON: i32 = 1;
 
-/// The access log of the process, and the record that C is reading.
+/// The access log of the process, and the log record that C is reading.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     open: Option<Arc<AccessLog>>,
@@ -25,13 +25,13 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Returns the open log, if there is one.
+    /// Returns the access log, if it is open.
     pub(crate) fn opened(&self) -> Option<Arc<AccessLog>> {
         self.open.clone()
     }
 }
 
-/// `struct rk_log_record`.
+/// A record of the access log for C: `struct rk_log_record`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawRecord {
@@ -52,18 +52,19 @@ pub struct RawRecord {
 const _: () =
     assert!(size_of::<RawRecord>() == 120 && std::mem::offset_of!(RawRecord, remote) == 32);
 
-/// Reopens the log file, if there is one.
+/// The handle that opens the access log's file again, if the log is written to a file.
 static REOPENER: Mutex<Option<Reopener>> = Mutex::new(None);
 
-/// Makes the log file be reopened. Called on any thread.
+/// Makes the access log open its file again, for log rotation. May be called on any thread.
 pub(crate) fn reopen() {
     if let Some(reopener) = &*REOPENER.lock().unwrap_or_else(PoisonError::into_inner) {
         reopener.reopen();
     }
 }
 
-/// Logs all requests of the process to the file at `path`, or without a path to the descriptor
-/// `fd`, which is closed with the log. With -1, [`rk_log_next`] returns the records.
+/// Opens the access log for all requests of the process. It is written to the file at `path`, or,
+/// without a path, to the descriptor `fd`, which is closed with the log. If `fd` is -1,
+/// [`rk_log_next`] returns the records instead.
 ///
 /// # Safety
 /// - `path` is NULL or a C string; `fd` is -1, or open and not used elsewhere.
@@ -105,15 +106,15 @@ pub unsafe extern "C" fn rk_log_open(path: *const c_char, fd: i32, format: i32) 
     })
 }
 
-/// Returns a new descriptor of the supervisor's access log, for use instead of stdout; -1 if
-/// the supervisor has passed no descriptor.
+/// Returns a new file descriptor for the supervisor's access log, to which this worker writes
+/// instead of stdout. Returns -1 if the supervisor has passed no descriptor.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_log_output() -> i32 {
     entry(-1, || core::with(|core| core.log_output().map_or(-1, IntoRawFd::into_raw_fd)))
 }
 
-/// Writes the next record of a log that R reads; returns 0 if no record is queued. Its bytes
-/// are valid until the next call.
+/// Writes the next record of the access log to `out`, if R reads the log itself. Returns 0 if no
+/// record is queued. The record's texts are valid until the next call.
 ///
 /// # Safety
 /// - `out` may be written.
@@ -147,27 +148,27 @@ pub unsafe extern "C" fn rk_log_next(out: *mut RawRecord) -> i32 {
     })
 }
 
-/// Returns the number of records that were dropped since the last call because they were not read
-/// in time.
+/// Returns the number of access log records that were dropped since the last call, because R did
+/// not read them in time.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_log_lost() -> u64 {
     entry(0, || core::with(|core| core.log.open.as_ref().map_or(0, |open| open.take_lost())))
 }
 
-/// Makes panics in threads of this process use the same writer as all other messages, which does
-/// not block if nothing reads stderr.
+/// Makes messages of panics in this process use the same writer to stderr as all other messages.
+/// The writer does not block if nothing reads stderr.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_output_init() {
     output::write_panics();
 }
 
-/// Waits until the lines for stderr were written, for at most one second.
+/// Waits until all queued lines have been written to stderr, for at most one second.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_output_flush() {
     output::flush();
 }
 
-/// Closes the log after writing the queued lines, which takes at most one second.
+/// Closes the access log. First writes the queued lines, which takes at most one second.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_log_close() {
     entry((), || {

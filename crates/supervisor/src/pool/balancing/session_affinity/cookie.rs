@@ -16,18 +16,18 @@ use rookery_server::session_cookie::{CookieNames as Names, SessionCookie, pairs}
 
 const VERSION: u8 = 2;
 
-/// The number of bytes of a cookie that the signature covers.
+/// The number of bytes of a session cookie that its signature covers.
 const SIGNED_LEN: usize = 11;
 
-/// The number of bytes of the signature.
+/// The length in bytes of a session cookie's signature.
 const SIGNATURE_LEN: usize = 16;
 
-/// The number of characters of a cookie's value.
+/// The length of a session cookie's value in characters.
 const VALUE_LEN: usize = (SIGNED_LEN + SIGNATURE_LEN) / 3 * 4;
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// The content of a cookie: the worker, and a random number for the client.
+/// The content of a session cookie: the worker that it names, and a random number for the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) struct CookieTarget {
     pub(in crate::pool) slot: u16,
@@ -36,7 +36,8 @@ pub(in crate::pool) struct CookieTarget {
 }
 
 impl CookieTarget {
-    /// Creates the content of a cookie for a new client of a worker.
+    /// Creates the content of a session cookie that names a worker, for a new client of that
+    /// worker.
     ///
     /// # Panics
     /// Panics if the system has no random numbers.
@@ -50,12 +51,12 @@ impl CookieTarget {
 /// The result of reading the session cookie from a request's `Cookie` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) enum Cookie {
-    /// The request has no session cookie with this server's cookie name.
+    /// The request has no session cookie of this server.
     Absent,
-    /// The cookie was not signed with the current key. It is forged or comes from an earlier run of
-    /// the supervisor.
+    /// The session cookie is not signed with the current key. It is forged or comes from an earlier
+    /// run of the supervisor.
     Invalid,
-    /// The cookie has a valid signature and names this worker.
+    /// The session cookie has a valid signature and names this worker.
     Valid(CookieTarget),
 }
 
@@ -68,9 +69,9 @@ impl Cookie {
     }
 }
 
-/// Returns a suffix for the names of a server's cookies, by which they differ from the cookies of
-/// other servers on the same host. The suffix is derived from the app's path and the server's
-/// address, so that it stays the same after a restart. It is a value for
+/// Returns a suffix for the names of a server's cookies, which distinguishes them from the cookies
+/// of other servers on the same host. The suffix is derived from the app's path and the server's
+/// address, so that it stays the same after a restart. Used for
 /// [`PoolLimits::cookie_suffix`](crate::PoolLimits::cookie_suffix).
 pub fn server_name(app: &Path, address: &str) -> String {
     let text = [app.as_os_str().as_encoded_bytes(), b"\0", address.as_bytes()].concat();
@@ -80,7 +81,7 @@ pub fn server_name(app: &Path, address: &str) -> String {
     format!("{:08x}", u32::from_be_bytes(first))
 }
 
-/// The names and the signing key of a supervisor's cookies.
+/// The names and the signing key of a supervisor's session cookies.
 #[derive(Debug)]
 pub(in crate::pool) struct Keys {
     pub(in crate::pool) names: Names,
@@ -90,7 +91,8 @@ pub(in crate::pool) struct Keys {
 }
 
 impl Keys {
-    /// Creates a random signing key and the cookie names for a server with this suffix.
+    /// Creates a random key for signing session cookies, and the names of these cookies, which end
+    /// in `suffix`.
     ///
     /// # Panics
     /// Panics if the system has no random numbers, because anybody could sign cookies with a
@@ -101,15 +103,16 @@ impl Keys {
         Keys { names: Names::new(suffix), key, sessions: RandomState::new() }
     }
 
-    /// Returns a hash that is the same for all requests with this cookie. The hash is keyed, so
-    /// that nobody can derive the cookie from the log.
+    /// Returns a hash by which logs identify a session: it is the same for all requests with this
+    /// cookie. The hash is keyed, so that nobody can derive the cookie from the log.
     pub(in crate::pool) fn session_hash(&self, target: CookieTarget) -> u64 {
         self.sessions.hash_one((target.slot, target.epoch, target.random))
     }
 
-    /// Returns the value of a `Set-Cookie` header for a client of a worker. If `is_embedded` is
-    /// true, pages of other sites may embed the app, and the browser keeps a separate cookie for
-    /// each such site. Browsers accept a cookie of that sort only over HTTPS.
+    /// Returns the value of a `Set-Cookie` header with a session cookie that names a worker. If
+    /// `is_embedded` is true, pages of other sites may embed the app, and the browser keeps a
+    /// separate cookie for each of these sites. Browsers accept such a partitioned cookie only over
+    /// HTTPS.
     pub(in crate::pool) fn set_cookie(
         &self,
         target: CookieTarget,
@@ -119,8 +122,8 @@ impl Keys {
         self.names.set_cookie(&self.value_text(target), is_https, is_embedded)
     }
 
-    /// Returns the cookie that a worker sends to clients whose connections the worker itself
-    /// accepts.
+    /// Returns the session cookie that a worker sends to clients whose connections the worker
+    /// itself accepts instead of the supervisor.
     pub(in crate::pool) fn session_cookie(
         &self,
         target: CookieTarget,
@@ -129,12 +132,12 @@ impl Keys {
         SessionCookie::new(self.names.clone(), self.value_text(target), is_embedded)
     }
 
-    /// Returns the value of a cookie as text.
+    /// Returns the value of a session cookie as text.
     fn value_text(&self, target: CookieTarget) -> String {
         String::from_utf8_lossy(&self.value(target)).into_owned()
     }
 
-    /// Returns the value of a cookie with its signature.
+    /// Returns the value of a session cookie with its signature.
     fn value(&self, target: CookieTarget) -> [u8; VALUE_LEN] {
         let mut bytes = [0; SIGNED_LEN + SIGNATURE_LEN];
         bytes[0] = VERSION;
@@ -164,7 +167,8 @@ impl Keys {
         }
     }
 
-    /// Returns the content of a cookie's value if the signature is valid.
+    /// Verifies the signature in the value of a session cookie. Returns the cookie's content if the
+    /// signature is valid.
     fn verify(&self, value: &[u8]) -> Option<CookieTarget> {
         let bytes = decode_base64url(value)?;
         let own = hmac::sign(&self.key, &bytes[..SIGNED_LEN]);
@@ -183,7 +187,7 @@ impl Keys {
     }
 }
 
-/// Encodes the bytes of a cookie in base64url.
+/// Encodes the bytes of a session cookie in base64url.
 fn encode_base64url(bytes: &[u8; SIGNED_LEN + SIGNATURE_LEN]) -> [u8; VALUE_LEN] {
     let mut text = [0; VALUE_LEN];
     for (from, to) in bytes.chunks_exact(3).zip(text.chunks_exact_mut(4)) {
@@ -195,7 +199,7 @@ fn encode_base64url(bytes: &[u8; SIGNED_LEN + SIGNATURE_LEN]) -> [u8; VALUE_LEN]
     text
 }
 
-/// Decodes the value of a cookie from base64url. Returns `None` if the length or a digit is
+/// Decodes the value of a session cookie from base64url. Returns `None` if the length or a digit is
 /// invalid.
 fn decode_base64url(text: &[u8]) -> Option<[u8; SIGNED_LEN + SIGNATURE_LEN]> {
     let text: &[u8; VALUE_LEN] = text.try_into().ok()?;

@@ -1,4 +1,4 @@
-//! The parser of the head of a response.
+//! The parser for the head of a worker's HTTP response.
 
 use std::mem::MaybeUninit;
 
@@ -6,35 +6,35 @@ use httparse::{Header, ParserConfig, Response, Status};
 
 use super::Malformed;
 
-/// The maximum size of a response's head in bytes. Only an app that sets an enormous header exceeds
-/// this limit.
+/// The maximum size in bytes of the head of a worker's response. Only an app that sets an enormous
+/// header exceeds this limit.
 pub(in crate::pool) const MAX_HEAD_SIZE: usize = 256 << 10;
 
-/// The maximum number of header lines in a head.
+/// The maximum number of header lines in the head of a worker's response.
 const MAX_LINES: usize = 1000;
 
-/// The maximum number of header lines that are parsed without an allocation. Few responses have
-/// more.
+/// The maximum number of header lines of a response that are parsed without an allocation. Few
+/// responses have more.
 const FEW_LINES: usize = 64;
 
-/// The parts of a response's head that the connection needs.
+/// The parts of a response's head that the connection to the worker needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) struct Head {
     pub(in crate::pool) status: u16,
     pub(in crate::pool) body: Framing,
-    /// Whether the connection can be used for another request.
+    /// Whether the connection to the worker can be used for another request after this response.
     pub(in crate::pool) is_reusable: bool,
 }
 
-/// The rule by which the end of a body is found.
+/// The rule by which the end of a response's body is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) enum Framing {
     /// The response has no body, whatever its headers contain. This applies to responses to HEAD
     /// requests and to the statuses 101, 204 and 304.
     None,
-    /// The body has this length.
+    /// The response's body has this length in bytes.
     Length(u64),
-    /// The body has the chunked transfer coding and ends with the last chunk.
+    /// The response's body has the chunked transfer coding and ends with the last chunk.
     Chunked,
 }
 
@@ -48,10 +48,10 @@ pub(in crate::pool) enum RequestForm {
     Other,
 }
 
-/// Parses the head at the beginning of `bytes` and returns it with its length, or `None` if the
-/// head is incomplete. The length includes the heads of interim responses before the final one (RFC
-/// 9110, 15.2). Once the head has been validated, `take` is called with the head and the header
-/// lines.
+/// Parses the response head at the beginning of `bytes`. Returns the head and its length, or `None`
+/// if it is incomplete. The length includes the heads of interim responses before the final one
+/// (RFC 9110, 15.2). Once the head has been validated, `take` is called with the head and the
+/// header lines.
 ///
 /// # Errors
 /// Returns an error if the head is malformed or exceeds a limit, or if the framing of its body is
@@ -143,7 +143,7 @@ fn head(
     Ok(head)
 }
 
-/// Parses a Content-Length, which may consist only of digits.
+/// Parses the value of a Content-Length header, which may consist only of digits.
 fn length(value: &[u8]) -> Option<u64> {
     let value = value.trim_ascii();
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
