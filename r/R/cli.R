@@ -138,8 +138,8 @@ cli_log <- function(arguments) {
 #'
 #' @param ... Must be empty. The arguments that follow `...` must be given by
 #'   name.
-#' @param dir The folder in which the command `rookery` is created, which should
-#'   be on `PATH`. The folder is created if it does not exist.
+#' @param dir The folder in which the command `rookery` is created, preferably a
+#'   folder in `PATH`. The folder is created if it does not exist.
 #' @param overwrite Whether to replace an existing file named `rookery` that is
 #'   not a link to this program.
 #' @return The path of the created command, invisibly.

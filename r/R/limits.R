@@ -138,7 +138,7 @@ limit_value <- function(value, name, where = paste0("`", name, "`")) {
 # Formats a limit in a form that server_limits() accepts.
 format_limit <- function(value, kind) {
   if (is.nan(value)) {
-    return("a quarter of what there is")
+    return("a quarter of the available memory")
   }
   if (is.infinite(value)) {
     return("Inf")

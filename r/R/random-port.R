@@ -4,8 +4,8 @@
 #' Ports that browsers refuse to connect to are skipped. The ports are drawn
 #' with [sample()], so [set.seed()] makes them reproducible.
 #'
-#' @param min,max The smallest and the largest port to choose from. Numbers
-#'   outside 1 to 65535 are ignored.
+#' @param min,max The smallest and the largest port to choose from. The range is
+#'   limited to 1 to 65535.
 #' @param host The address on which the port must be free, as for
 #'   [startServer()].
 #' @param n The maximum number of random ports to try.

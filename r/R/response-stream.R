@@ -13,14 +13,13 @@
 #' the stream, and accepts R connections.
 #'
 #' @section Chunks:
-#' The function that is the body of the response is called again and again for
-#' the next chunk. It returns a raw vector, a character vector whose elements
-#' are concatenated, or a promise of either. `raw(0)` and `""` mean that no data
-#' is available yet; the server calls the function again after 10 ms. `NULL`
-#' ends the stream, and so does the value by which generators of package coro
-#' signal their end. A generator can therefore be used as a body, and so can an
-#' async generator such as that of `chat$stream_async()` of package ellmer. Any
-#' other value is an error.
+#' The function that is the body of the response is called for each chunk. It
+#' returns a raw vector, a character vector whose elements are concatenated, or
+#' a promise of either. `raw(0)` and `""` mean that no data is available yet;
+#' the server calls the function again after 10 ms. `NULL` ends the stream.
+#' Generators and async generators of package coro can be used as well, such as
+#' the value of `chat$stream_async()` of package ellmer. Any other value is an
+#' error.
 #'
 #' The function is called on R's thread, one call at a time, and only while less
 #' than 256 KiB are queued for the client. Streams, requests and callbacks of
@@ -58,7 +57,7 @@
 #' @param source A function that returns the chunks of the body, or an R
 #'   connection. A connection is sent in chunks of 64 KiB and closed at the end.
 #' @param on_close `NULL`, or a function that is called when the stream has
-#'   ended, with the reason why it ended.
+#'   ended. Its argument is the reason for the end.
 #' @param compress Whether the stream is compressed for clients that accept
 #'   gzip. Streams with a `Content-Length`, and content types that are already
 #'   compressed, are sent uncompressed. The compressor is flushed after each
@@ -111,13 +110,13 @@ stream_body <- function(source, ..., on_close = NULL, compress = TRUE) {
 #'
 #' @details
 #' * `$write(x)` sends a raw vector or strings, and returns `TRUE` if more can
-#'   be written at once. After `FALSE`, either 64 KiB are queued for the client,
-#'   and `on_drain` is called when you can continue; or the stream has ended,
-#'   `$is_open()` is `FALSE`, and nothing was sent.
+#'   be written at once. `FALSE` means that 64 KiB are queued for the client;
+#'   wait until `on_drain` is called. `FALSE` is also returned if the stream has
+#'   ended; then nothing was sent, and `$is_open()` is `FALSE`.
 #' * `$flush()` sends status and headers now. Otherwise they are sent with the
 #'   first chunk, or after one second.
 #' * `$close()` ends the stream. `$abort()` closes the connection abnormally,
-#'   which commands the client that the response is incomplete.
+#'   which tells the client that the response is incomplete.
 #' * `$on_drain(func)` adds a function without arguments that is called when
 #'   more can be written after `$write()` has returned `FALSE`.
 #' * `$on_close(func)` adds a function that is called once at the end of the
@@ -137,10 +136,9 @@ stream_body <- function(source, ..., on_close = NULL, compress = TRUE) {
 #' @param status,headers The status code and the headers of the streamed
 #'   response.
 #' @param compress Whether to compress the stream as described for
-#'   [stream_body()]. Compression takes 300 KiB of memory for each open stream,
-#'   and each `$write()` to a stream with an empty queue costs five more bytes.
-#' @return An object of class `rookery_stream`, which is a response to return
-#'   and has the methods above.
+#'   [stream_body()]. Compression takes 300 KiB of memory for each open stream.
+#' @return An object of class `rookery_stream`. Return it as the response, and
+#'   send the body with the methods above.
 #' @examples
 #' app <- function(req) {
 #'   s <- stream_response(headers = list("Content-Type" = "text/plain"))

@@ -59,8 +59,8 @@
 #' an unknown value.
 #'
 #' @section Warnings:
-#' While `serve()` runs, warnings are shown when they occur: `serve()` sets R's
-#' option `warn` to 1 if the option has its default value 0.
+#' While `serve()` runs, R shows warnings at once, because `serve()` sets R's
+#' option `warn` to 1 if it has its default value 0.
 #'
 #' @param target The app to serve: the path of a folder or file, or an object.
 #' @param host The address to listen on: `"127.0.0.1"` accepts connections from
@@ -70,23 +70,23 @@
 #' @param ... Named arguments for the function that runs the app:
 #'   [shiny::runApp()], the `run()` method of a plumber router, `ignite()` of
 #'   fiery and plumber2, `start()` of ambiorix, [rmarkdown::run()], or the
-#'   `launch_server()` of the package that a `_server.yml` names as `engine`. A
-#'   name that is similar to an argument of `serve()`, such as `worker`, is an
-#'   error.
+#'   `launch_server()` of the package that a `_server.yml` names as `engine`. To
+#'   detect misspelt names, a name that is similar to an argument of `serve()`,
+#'   such as `worker`, is an error.
 #' @param log The destination of the access log: `TRUE` for stdout, `FALSE` for
 #'   none, a string for a file to append to, or a function that is called with
 #'   the fields of each line. If `target` is a path, the function is called in
-#'   the R process of the app, where it has its enclosing environment but not
-#'   your global variables.
+#'   the R process of the app. It can use its enclosing environment there, but
+#'   not your global variables.
 #' @param log_format The format of the access log: `"common"` for the Common Log
 #'   Format, or `"json"` for one JSON object per line.
 #' @param tls The certificates for HTTPS: the value of [tls_config()], or
 #'   `"dev"` for a self-signed certificate for this machine. With `NULL`, the
 #'   server uses plaintext HTTP.
 #' @param workers How many R processes serve the app: a number, `"auto"`, or a
-#'   [workers_config()]. `target` must then be a path, and the program `rookery`
-#'   supervises the R processes (Linux only). `NULL` means one R process without
-#'   a supervisor. Experimental, as described for [workers_config()].
+#'   [workers_config()]. This needs Linux and a path as `target`; the program
+#'   `rookery` supervises the R processes. `NULL` means one R process without a
+#'   supervisor. Experimental, as described for [workers_config()].
 #' @param admin The address at which status, metrics and health probes are
 #'   served, on a separate thread, for your monitoring and for `rookery status`:
 #'   an address with a port, such as `"127.0.0.1:9100"`, or
@@ -99,9 +99,9 @@
 #' @param limits The limits of the server, by [server_limits()]. `NULL` uses the
 #'   limits in [rookery_options()].
 #' @return The value that the app returned if it ended by itself, otherwise
-#'   `NULL`; invisibly. If `target` is a path and its R process ended with an
-#'   exit status other than 0, an error of class `rookery_exit` with a field
-#'   `status` is raised.
+#'   `NULL`; invisibly. If `target` is a path, an R process that ends with an
+#'   exit status other than 0 causes an error of class `rookery_exit` with a
+#'   field `status`.
 #' @examples
 #' \dontrun{
 #' rookery::serve("app/")
@@ -170,7 +170,9 @@ serve <- function(
   if (is.null(found)) {
     misspelt <- misspelt_fields(target)
     hint <- if (length(misspelt) > 0) {
-      paste0(" Did you mean `", misspelt[[1]], "` by its field `", names(misspelt)[[1]], "`?")
+      paste0(
+        " Did you mean `", misspelt[[1]], "` instead of its field `", names(misspelt)[[1]], "`?"
+      )
     }
     abort(
       paste0(

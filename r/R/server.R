@@ -96,9 +96,9 @@
 #' reads it. The file is in the folder that the option `rookery.spool_dir` names
 #' when the server is started, or else in R's [tempdir()]. If `/tmp` is in
 #' memory, choose a folder on a disk: `options(rookery.spool_dir = "/var/tmp")`.
-#' The server leaves 1 GiB of the file system free, or a tenth of it if that is
-#' less. A request that would need more space gets status 507, and a message
-#' with the folder is written to stderr.
+#' The server leaves 1 GiB of the file system free, or a tenth of the file
+#' system if that is less. A request that needs more space gets status 507, and
+#' the server writes a message with the folder to stderr.
 #'
 #' @section In a worker:
 #' In an R process that `rookery serve` has started, the first server with an
@@ -117,8 +117,9 @@
 #'   `"::"` from all networks.
 #' @param port The port to listen on, from 0 to 65535. With 0, the system
 #'   chooses a free port, which `$getPort()` returns.
-#' @param app The app, as described above. With `NULL` or an empty list, the
-#'   server only serves static paths, and all other requests get status 404.
+#' @param app The app, as described in the section *The app*. With `NULL` or an
+#'   empty list, the server only serves static paths, and all other requests get
+#'   status 404.
 #' @param quiet Whether to suppress the message on stderr if the server cannot
 #'   be started.
 #' @param tls The certificates for HTTPS: the value of [tls_config()], or

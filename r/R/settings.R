@@ -42,8 +42,8 @@ setting_names <- settings_of_options()$name
 #'   )
 #' )
 #'
-#' @param ... Must be empty. If an argument is given, an error names the setting
-#'   that it resembles.
+#' @param ... Must be empty. Any argument is an error, whose message suggests a
+#'   setting with a similar name.
 #' @return A data frame of class `rookery_options` with a row for each setting
 #'   and the columns `name`, `value` (as text) and `origin`.
 #'   `rookery_options()["max_body_size"]` returns the row of one setting.

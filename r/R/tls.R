@@ -16,12 +16,12 @@
 #'
 #' @section Renewed certificates:
 #' The server checks the certificate files every ten seconds and uses changed
-#' certificates for new connections. `server$reload_tls()` reads the files at
-#' once, and so does SIGHUP while [serve()] runs. Open connections keep their
-#' certificate. If a certificate and its key do not match or cannot be read, the
-#' previous certificate stays in use, a line on stderr says why, and the server
-#' tries again until the files can be used. A key that was given as text, or
-#' with a password, is not read again.
+#' certificates for new connections. `server$reload_tls()` makes it read the
+#' files at once, and so does SIGHUP while [serve()] runs. Open connections keep
+#' their certificate. If a certificate and its key do not match or cannot be
+#' read, the previous certificate stays in use. A line on stderr says why, and
+#' the server tries again until the files can be used. A key that was given as
+#' text, or with a password, is not read again.
 #'
 #' With [acme()] instead of `cert`, an authority issues and renews the
 #' certificate while the server runs.
@@ -44,9 +44,9 @@
 #'
 #' @param cert The certificate chain in PEM: the path of a file, or the text
 #'   itself. The server's own certificate comes first, followed by the
-#'   intermediate certificates. With several chains, the server chooses a chain
-#'   by the host name that the client requests, and uses the first one for all
-#'   other names.
+#'   intermediate certificates. If there are several chains, the server chooses
+#'   one by the host name that the client requests. It uses the first chain if
+#'   none is valid for that name.
 #' @param key The private key of each certificate chain in `cert`: PEM text, or
 #'   the path of a file. By default, the key is expected in the same file or
 #'   text as the certificate.
@@ -55,34 +55,34 @@
 #' @param password The password of an encrypted private key: a string, or a
 #'   function without arguments that returns the password. Needs package
 #'   openssl.
-#' @param client_ca The certificates of certificate authorities in PEM. If they
-#'   are given, the server requests from clients a certificate that one of these
-#'   authorities has issued. `NULL` requests no client certificates.
+#' @param client_ca The certificates of certificate authorities in PEM. The
+#'   server then asks each client for a certificate that one of these
+#'   authorities has issued. With `NULL`, it does not ask for client
+#'   certificates.
 #' @param client_auth Whether clients must present a certificate: `"required"`
 #'   or `"optional"`.
 #' @param min_version The oldest TLS version that clients may use, `"1.2"` or
 #'   `"1.3"`.
-#' @param http2 Whether to offer HTTP/2. Clients without HTTP/2 use HTTP/1.1. R
-#'   sees no difference between requests over HTTP/2 and HTTP/1.1.
+#' @param http2 Whether to offer HTTP/2. Clients that do not support HTTP/2 use
+#'   HTTP/1.1. An app gets the same request objects with either version.
 #' @param http2_websockets Whether a browser may open WebSockets within the
 #'   HTTP/2 connection over which it loaded the page (RFC 8441), as Chromium and
-#'   Firefox do. R sees the same handshake as over HTTP/1.1, with
+#'   Firefox do. The app gets the same request as over HTTP/1.1, including
 #'   `HTTP_UPGRADE`, but without `HTTP_SEC_WEBSOCKET_KEY`. With `FALSE`, each
 #'   WebSocket opens a connection of its own.
 #' @param hsts Whether to send `Strict-Transport-Security`, which makes browsers
 #'   use only HTTPS for this host: `FALSE`, a number of seconds (a year is
 #'   31536000), or a list of `max_age`, the seconds, and optionally
-#'   `include_subdomains` and `preload`. Browsers keep to it for that time, even
-#'   if HTTPS is no longer available, so begin with a few minutes. 0 makes
-#'   browsers forget the rule. The header is added to every response over TLS to
-#'   a request for a host name, including static files and errors, unless the
-#'   app sets the header itself.
+#'   `include_subdomains` and `preload`. Browsers obey the header for that time,
+#'   even if HTTPS is no longer available, so begin with a few minutes. A time
+#'   of 0 makes browsers forget the header. The header is added to every
+#'   response over TLS, unless the request names an IP address or the app sets
+#'   the header itself.
 #' @param redirect_from A second port on the same address, usually 80, whose
 #'   plaintext HTTP requests are redirected to HTTPS with status 308 and the
-#'   same path and query. The redirect leads to the requested host if there is a
-#'   certificate for it, or to the address that the client connected to;
-#'   otherwise the response has status 421. The limits of the server apply, and
-#'   R is not involved. With `NULL`, the server has no second port.
+#'   same path and query. A request is redirected only if it names a host with a
+#'   certificate, or the address that the client connected to. Otherwise the
+#'   response has status 421. With `NULL`, the server has no second port.
 #' @param acme The value of [acme()], if a certificate authority issues the
 #'   certificate while the server runs. It replaces `cert`. Experimental.
 #' @return An object of class `rookery_tls`, for the argument `tls` of [serve()]

@@ -21,8 +21,8 @@
 #'
 #' @param ... Must be empty. The arguments that follow `...` must be given by
 #'   name.
-#' @param quiet Whether to suppress the message that packages now run on
-#'   rookery.
+#' @param quiet Whether to suppress the message that packages now use rookery
+#'   instead of httpuv.
 #' @return `use_compat()` returns the path of the library with rookery's httpuv,
 #'   invisibly. If another httpuv has already been loaded, it raises an error of
 #'   class `rookery_httpuv_loaded`, because a loaded package cannot be replaced.

@@ -62,7 +62,7 @@ accept_ws <- function(protocol = NULL, ..., headers = list()) {
 #' @export
 format.rookery_accept_ws <- function(x, ...) {
   protocol <- if (is.null(x$protocol)) {
-    "as the app says"
+    "chosen from wsProtocols"
   } else if (length(x$protocol) == 0) {
     "none"
   } else {

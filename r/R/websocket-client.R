@@ -11,9 +11,9 @@
 #'
 #' @details
 #' `$onOpen(func)`, `$onMessage(func)`, `$onClose(func)` and `$onError(func)`
-#' add a callback with one argument, the event. They invisibly return a function
-#' that removes the callback. An event is a list with `target`, which is the
-#' client, and
+#' add a callback with one argument, the event. Each returns invisibly a
+#' function that removes the callback. An event is a list with `target`, which
+#' is the client, and
 #' * for a message `data`, a string or a raw vector (also for text with a NUL,
 #'   which R's strings cannot hold);
 #' * for a close `code`, `reason` and `wasClean`. The code is the one that the
@@ -89,8 +89,8 @@
 #'   sent; 16 MiB by default.
 #' @param connect_timeout The maximum number of seconds for connecting to the
 #'   server; 10 by default.
-#' @param close_timeout The number of seconds that the server has to respond
-#'   when the client closes the WebSocket; 5 by default.
+#' @param close_timeout The number of seconds to wait for the server's close
+#'   frame after the client has begun to close the WebSocket; 5 by default.
 #' @param ping_interval The number of seconds between two pings to the server;
 #'   20 by default. `Inf` turns pings off.
 #' @param ping_timeout The number of seconds after a ping within which the
@@ -99,7 +99,7 @@
 #' @param code The code of the close frame: 1000, or a number from 3000 to 4999.
 #' @param reason The reason for closing the WebSocket, in at most 123 bytes of
 #'   UTF-8.
-#' @param func The callback, a function that is called with the event.
+#' @param func The callback: a function whose argument is the event.
 #' @examples
 #' server <- startServer("127.0.0.1", 0, list(
 #'   onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$send(toupper(message)))

@@ -38,10 +38,11 @@
 #'   [startServer()].
 #' @field protocol The subprotocol, or `""` for none. [accept_ws()] describes
 #'   how it is chosen.
-#' @param handle The handle of the WebSocket in the server.
+#' @param handle The server's internal handle of the WebSocket.
 #' @param req The request that opened the WebSocket.
 #' @param protocol The subprotocol of the WebSocket.
-#' @param func A callback for an event of the WebSocket.
+#' @param func The callback to add, a function that is called when the event
+#'   occurs.
 #' @param message The message to send to the client: a raw vector or a string.
 #' @param code The code of the close frame: 1000, or a number from 3000 to 4999.
 #' @param reason The reason for closing the WebSocket, in at most 123 bytes of

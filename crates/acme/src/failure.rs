@@ -1,4 +1,4 @@
-//! The error type for attempts to get a certificate from an ACME authority.
+//! The error type of the ACME client: why a certificate could not be obtained from the authority.
 
 use std::fmt;
 use std::time::Duration;

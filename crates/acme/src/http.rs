@@ -1,5 +1,5 @@
-//! HTTPS requests to an ACME authority, and its responses. Each request uses a new connection,
-//! because an authority receives only about a dozen requests in two months.
+//! Sends HTTPS requests to an ACME authority and reads the responses. Each request uses a new
+//! connection, because an authority receives only about a dozen requests in two months.
 
 use std::io;
 use std::net::IpAddr;
@@ -33,8 +33,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 /// certificate chain, has about ten thousand bytes.
 const MAX_RESPONSE_SIZE: usize = 1 << 20;
 
-/// The value of the `User-Agent` header, which RFC 8555, 6.1 requires in requests to an ACME
-/// authority.
+/// The value of the `User-Agent` header. RFC 8555, 6.1 requires this header in each request to an
+/// ACME authority.
 const USER_AGENT_TEXT: &str = concat!("rookery/", env!("CARGO_PKG_VERSION"));
 
 /// The parsed URL of a request to an ACME authority.
@@ -47,7 +47,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Parses a URL of an ACME authority: an HTTPS URL (RFC 8555, 6.1), or an HTTP URL with a
+    /// Parses a URL of an ACME authority. Accepts HTTPS URLs (RFC 8555, 6.1), and HTTP URLs with a
     /// loopback address.
     pub(crate) fn parse(url: &str) -> Result<Endpoint, Failure> {
         let wrong = || Failure::new(format!("{url} is not the URL of an ACME authority"));
@@ -79,8 +79,8 @@ impl Response {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// Returns how long the `Retry-After` header of the response asks the client to wait. Its value
-    /// is a number of seconds or a date (RFC 9110, 10.2.3).
+    /// Returns how long the `Retry-After` header of the response asks the client to wait. The
+    /// header contains a number of seconds or a date (RFC 9110, 10.2.3).
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         let text = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
         if let Ok(seconds) = text.parse() {
@@ -138,8 +138,8 @@ impl HttpClient {
     }
 }
 
-/// Connects to the first IP address of `host` that responds. Each address gets a time limit,
-/// because a connection to an IPv6 address may hang.
+/// Connects to the first IP address of `host` that responds. Each address has its own time limit,
+/// so that an address that does not respond does not block the others.
 async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in tokio::net::lookup_host((host, port)).await? {

@@ -1,5 +1,5 @@
-//! The key of an ACME account, and the signatures that it makes (JWS, RFC 7515; ECDSA over P-256
-//! with SHA-256, RFC 7518, 3.4).
+//! The key of an ACME account, which signs the requests of the account (JWS, RFC 7515). The
+//! signatures use ECDSA over P-256 with SHA-256 (RFC 7518, 3.4).
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ impl AccountKey {
     pub(crate) fn generate() -> Result<AccountKey, Failure> {
         let random = SystemRandom::new();
         let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random)
-            .map_err(|_| Failure::new("the system has no random bytes"))?;
+            .map_err(|_| Failure::new("the system provides no random numbers"))?;
         AccountKey::from_pkcs8(pkcs8.as_ref())
     }
 
@@ -69,14 +69,15 @@ impl AccountKey {
         format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#)
     }
 
-    /// Returns the key authorization for a challenge's token. It proves to the authority that the
-    /// response to the challenge comes from this account (RFC 8555, 8.1).
+    /// Returns the key authorization for the token of a challenge. The authority expects this text
+    /// in the response to the challenge, as a proof that the response comes from this account (RFC
+    /// 8555, 8.1).
     pub(crate) fn key_authorization(&self, token: &str) -> String {
         format!("{token}.{}", base64(digest(&SHA256, self.public_jwk().as_bytes())))
     }
 
-    /// Signs the body of one request to `url`. The nonce makes the signature valid for a single
-    /// use.
+    /// Signs the body of one request to `url`. The signed body can be used only once, because it
+    /// contains a nonce.
     pub(crate) fn sign(
         &self,
         signer: Signer<'_>,
@@ -96,7 +97,7 @@ impl AccountKey {
         let signature = self
             .pair
             .sign(&self.random, format!("{protected}.{payload}").as_bytes())
-            .map_err(|_| Failure::new("the system has no random bytes"))?;
+            .map_err(|_| Failure::new("the system provides no random numbers"))?;
         Ok(json!({ "protected": protected, "payload": payload, "signature": base64(signature) })
             .to_string())
     }

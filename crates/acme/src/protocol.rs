@@ -1,5 +1,5 @@
-//! The protocol of an ACME authority: its directory of URLs, its nonces, and its problem documents
-//! (RFC 8555, 6 and 7.1).
+//! The protocol of an ACME authority: the directory of its URLs, its nonces, and its error messages
+//! (problem documents) (RFC 8555, 6 and 7.1).
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -15,8 +15,7 @@ use crate::schedule::{Window, parse_rfc3339, window_lifetime};
 use crate::settings::Settings;
 
 /// The maximum number of times that one request is sent, each time with a new nonce. An authority
-/// may reject many nonces, for example half of them if it has two servers that do not share their
-/// nonces.
+/// that consists of several servers may reject many nonces, because the servers do not share them.
 const NONCE_ATTEMPTS: usize = 12;
 
 /// The maximum length in bytes of an authority's error message in the log. Longer messages are
@@ -32,8 +31,8 @@ pub(crate) struct Account {
     pub(crate) emails: Vec<String>,
 }
 
-/// A connection to an ACME authority: the URLs in its directory, and the nonce for the next
-/// request.
+/// A client of one ACME authority, with the URLs from the authority's directory and the nonce for
+/// the next request.
 #[derive(Debug)]
 pub(crate) struct Authority {
     http: HttpClient,
@@ -182,8 +181,8 @@ impl Authority {
     }
 
     /// Requests the time window in which the authority wants the certificate to be renewed (RFC
-    /// 9773, 4). Returns the window and how long the window stays valid, or `None` if the authority
-    /// offers no such information.
+    /// 9773, 4). Returns the window, and how long this information stays valid. Returns `None` if
+    /// the authority offers no renewal information.
     pub(crate) async fn renewal_info(
         &self,
         issued: &IssuedCertificate,
@@ -253,8 +252,8 @@ pub(crate) fn renewal_id(issued: &IssuedCertificate) -> Option<String> {
     Some(format!("{}.{}", base64(issued.authority_key.as_ref()?), base64(&issued.serial)))
 }
 
-/// Returns the JSON object of a successful response, or the error that any other response
-/// describes.
+/// Returns the JSON object of a successful response. If the request failed, returns the error that
+/// the response describes.
 fn json_or_problem(response: &Response) -> Result<Value, Failure> {
     if !response.status.is_success() {
         return Err(problem_of(response));
@@ -273,8 +272,8 @@ fn problem_of(response: &Response) -> Failure {
     Failure { text, problem, retry_after: response.retry_after() }
 }
 
-/// Returns the text of a problem document (RFC 9457) as one line, and the last part of its type,
-/// such as `rateLimited`.
+/// Returns the message of a problem document (RFC 9457) as one line, and its kind: the last part of
+/// its type, such as `rateLimited`.
 pub(crate) fn describe_problem(problem: &Value) -> (Option<String>, Option<String>) {
     let kind = problem["type"].as_str().and_then(|kind| kind.rsplit(':').next()).map(printable);
     let mut text = problem["detail"].as_str().map(str::to_owned);

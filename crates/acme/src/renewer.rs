@@ -36,8 +36,8 @@ pub struct Acme {
     storage: Storage,
     http: HttpClient,
     challenges: Challenges,
-    /// Stored certificates that are valid for only some of the hosts. They are served until the
-    /// certificate for all hosts has been issued.
+    /// The paths of stored certificates that are valid for only some of the hosts. They are served
+    /// until the certificate for all hosts has been issued.
     partial_certificates: Vec<PathBuf>,
 }
 
@@ -82,16 +82,16 @@ impl Acme {
     }
 
     /// Returns the certificates to serve, for
-    /// [`TlsSettings::pairs`](rookery_server::tls::TlsSettings::pairs): first the ACME certificate
-    /// for all hosts, then stored certificates for only some of the hosts. The latter are served
-    /// until the former has been issued, so that adding a host does not interrupt TLS for the other
-    /// hosts.
+    /// [`TlsSettings::pairs`](rookery_server::tls::TlsSettings::pairs). The first is the ACME
+    /// certificate for all hosts. The others are stored certificates for only some of the hosts,
+    /// which are served until the first has been issued. TLS therefore keeps working for the old
+    /// hosts when a host is added.
     pub fn pairs(&self) -> Vec<CertificatePair> {
         let own = self.storage.certificate();
         [&own].into_iter().chain(&self.partial_certificates).map(|file| pair(file)).collect()
     }
 
-    /// Returns the store of the responses to the authority's challenges, for
+    /// Returns the store that contains the responses to the authority's challenges, for
     /// [`TlsSettings::challenges`](rookery_server::tls::TlsSettings::challenges).
     pub fn challenges(&self) -> Challenges {
         self.challenges.clone()
@@ -102,9 +102,9 @@ impl Acme {
         &self.settings.domains
     }
 
-    /// Returns the challenges of the authority that the server can respond to. `over_http` is true
-    /// if the server redirects requests from an HTTP port to HTTPS, and `over_tls` is true if
-    /// clients need no certificate.
+    /// Returns the kinds of challenges that the server can respond to. `over_http` says whether the
+    /// server has an HTTP port that redirects to HTTPS. `over_tls` says whether clients can connect
+    /// with TLS without a client certificate.
     ///
     /// # Errors
     /// Returns [`BadSettings::Unanswerable`] if the server can respond to none of the permitted
@@ -166,7 +166,7 @@ fn pair(file: &Path) -> CertificatePair {
     CertificatePair { certificate: Pem::File(file.to_owned()), key: Pem::File(file.to_owned()) }
 }
 
-/// Loads a certificate with its key for TLS, to check that it can be served.
+/// Loads a certificate with its key for TLS. Fails if the certificate cannot be served.
 fn load_tls(pair: CertificatePair) -> Result<Tls, TlsError> {
     Tls::new(TlsSettings { pairs: vec![pair], ..TlsSettings::default() }, |_| ())
 }
@@ -185,8 +185,8 @@ fn check_issued(pem: &str, domains: &[String]) -> Result<IssuedCertificate, Stri
     }
 }
 
-/// The handle of the renewal thread. Dropping the handle stops the thread. An unfinished order is
-/// then abandoned, and the next start of the server tries again after the usual wait.
+/// The handle of the renewal thread. Dropping the handle stops the thread and abandons an
+/// unfinished order. The next start of the server then tries again, after the usual wait.
 #[derive(Debug)]
 pub struct Renewer {
     stop: Option<oneshot::Sender<()>>,
@@ -203,7 +203,7 @@ impl Drop for Renewer {
     }
 }
 
-/// The data that the renewal thread uses.
+/// The state of the renewal thread.
 struct RenewalTask {
     acme: Acme,
     tls: Tls,
@@ -220,7 +220,8 @@ impl RenewalTask {
         self.acme.settings.domains.join(", ")
     }
 
-    /// Returns a sentence for the log that says what TLS clients get until the next attempt.
+    /// Returns a sentence for the log that says which certificate TLS clients get until the next
+    /// attempt to order one.
     fn served_meanwhile(&self, issued: Option<&IssuedCertificate>, now: SystemTime) -> String {
         match issued {
             None if !self.acme.partial_certificates.is_empty() => {
@@ -359,8 +360,8 @@ impl RenewalTask {
         window
     }
 
-    /// Makes one attempt to order a certificate. Returns the time before which no other attempt may
-    /// begin. Returns an error only if the state of the attempts cannot be stored; nothing has been
+    /// Makes one attempt to order a certificate. Returns the earliest time for the next attempt.
+    /// Returns an error if the state of the attempts cannot be stored; no certificate has been
     /// ordered then.
     async fn attempt(
         &self,
@@ -490,7 +491,7 @@ impl RenewalTask {
     }
 }
 
-/// Returns a random number from 0 to 1, by which waits are spread.
+/// Returns a random number from 0 to 1, which randomizes the length of a wait.
 fn random() -> f64 {
     let mut bytes = [0; 4];
     // Without random bytes no certificate could be ordered anyway.

@@ -1,14 +1,14 @@
-//! The times at which certificates are renewed, and the waits after failed attempts. The
-//! computations do not read a clock.
+//! Computes when certificates are renewed, and how long to wait after failed attempts. The current
+//! time is an argument of each function, so no function reads a clock.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use rookery_server::tls::IssuedCertificate;
 
 /// The waits after the first failed attempt to get a certificate, after the second, and so on. The
-/// last wait applies to all further failures. As with Caddy's waits, a problem of a moment delays
-/// the certificate only by minutes, and a problem that lasts a week does not exceed the limits of
-/// an authority (for Let's Encrypt, 5 failures per hour and host).
+/// last wait applies to all further failures. The first waits are short, so that a brief problem
+/// delays the certificate only by minutes. The later waits are long enough for the rate limits of
+/// authorities, such as 5 failures per hour and host.
 const RETRY_WAITS: [Duration; 10] = [
     Duration::from_secs(60),
     Duration::from_secs(2 * 60),
@@ -22,8 +22,8 @@ const RETRY_WAITS: [Duration; 10] = [
     Duration::from_secs(6 * 60 * 60),
 ];
 
-/// The longest `Retry-After` of an authority that the renewer respects. A week, because the rate
-/// limits of Let's Encrypt are reset after a week.
+/// The longest `Retry-After` of an authority that the renewer respects. It is a week, because the
+/// rate limits of Let's Encrypt are reset after a week.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(7 * 86_400);
 
 /// The maximum wait between two attempts to get a certificate.
@@ -40,7 +40,7 @@ const MIN_WINDOW_LIFETIME: Duration = Duration::from_secs(60);
 const MAX_WINDOW_LIFETIME: Duration = Duration::from_secs(86_400);
 
 /// The speed at which failed attempts to get a certificate are repeated. The default suits public
-/// authorities; other values are for tests.
+/// authorities. Tests use other values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetrySchedule {
     /// The number by which all waits after failed attempts are divided, to shorten tests.
@@ -79,9 +79,9 @@ pub(crate) struct Window {
     pub(crate) end: SystemTime,
 }
 
-/// Returns the time at which a certificate should be renewed. A hash of the certificate selects the
-/// time from the authority's window, so the time is the same after each start of the server, but
-/// differs between certificates.
+/// Returns the time at which a certificate should be renewed. A hash of the certificate selects a
+/// time in the authority's window. The time is therefore the same after a restart of the server,
+/// but differs between certificates.
 pub(crate) fn renewal_time(issued: &IssuedCertificate, window: Option<Window>) -> SystemTime {
     let lifetime = issued.ends.duration_since(issued.begins).unwrap_or_default();
     let chance = fraction(&issued.sha256);
@@ -99,11 +99,9 @@ pub(crate) fn renewal_time(issued: &IssuedCertificate, window: Option<Window>) -
     }
 }
 
-/// A timer for the renewal of a certificate. It expires when the system clock reaches a given time,
-/// or when the wait that was computed at first has passed on a monotonic clock, whichever is
-/// earlier. A system clock that is set back therefore does not delay the renewal. If the time had
-/// already passed when the timer was first used, only the system clock counts, because it may have
-/// been ahead.
+/// A timer that expires when the certificate is due for renewal. It expires when the system clock
+/// reaches the given time, or when as much time has passed on a monotonic clock, whichever comes
+/// first. Setting the system clock back therefore does not delay the renewal.
 #[derive(Debug, Default)]
 pub(crate) struct RenewalTimer(Option<(SystemTime, Instant)>);
 
@@ -117,14 +115,14 @@ impl RenewalTimer {
     ) -> Duration {
         let left = due.duration_since(now).unwrap_or_default();
         let known = self.0.filter(|(known, _)| *known == due);
+        // No timer starts if the time has already passed, because the system clock may be ahead.
         self.0 = known.or_else(|| (!left.is_zero()).then(|| (due, monotonic_now + left)));
         self.0.map_or(left, |(_, timer)| left.min(timer.saturating_duration_since(monotonic_now)))
     }
 }
 
-/// Returns the minimum time between two orders for a certificate. Without a minimum, a clock that
-/// is wrong by a year, or an authority that wants each certificate to be renewed at once, would
-/// cause one order after another.
+/// Returns the minimum time between two orders for a certificate. It prevents an endless series of
+/// orders if the clock is wrong, or if the authority wants each certificate to be renewed at once.
 pub(crate) fn min_interval(issued: &IssuedCertificate) -> Duration {
     // Computed from the whole lifetime and not from the time that is left, which is zero if the
     // clock is ahead.
@@ -132,14 +130,14 @@ pub(crate) fn min_interval(issued: &IssuedCertificate) -> Duration {
     (lifetime / 4).min(RETRY_WAITS[RETRY_WAITS.len() - 1])
 }
 
-/// Returns true if a renewal window that expires at `until` is still valid. After the system clock
-/// was set back, a window is not valid for longer than the maximum.
+/// Returns true if a renewal window that expires at `until` is still valid. Returns false if
+/// `until` is further ahead than a window can be valid, because the system clock was then set back.
 pub(crate) fn is_current(until: SystemTime, now: SystemTime) -> bool {
     now < until && until <= now + MAX_WINDOW_LIFETIME
 }
 
-/// Returns how long a renewal window is valid, for the `Retry-After` that the authority sent with
-/// it.
+/// Returns how long a renewal window is valid. `retry_after` is the `Retry-After` that the
+/// authority sent with the window.
 pub(crate) fn window_lifetime(retry_after: Option<Duration>) -> Duration {
     retry_after.unwrap_or(DEFAULT_WINDOW_LIFETIME).clamp(MIN_WINDOW_LIFETIME, MAX_WINDOW_LIFETIME)
 }

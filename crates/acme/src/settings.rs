@@ -12,8 +12,8 @@ use crate::schedule::RetrySchedule;
 /// The URL of Let's Encrypt's ACME directory.
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
-/// The URL of the ACME directory of Let's Encrypt's staging environment. Clients do not trust its
-/// certificates, but its rate limits are high.
+/// The URL of the ACME directory of Let's Encrypt's staging environment. It is for tests: clients
+/// do not trust its certificates, but its rate limits are high.
 pub const LETS_ENCRYPT_STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
 
 /// The maximum number of host names in a certificate, which is the limit of Let's Encrypt.
@@ -30,14 +30,13 @@ pub struct Settings {
     pub agrees_to_terms: bool,
     /// The URL of the ACME authority's directory, which lists the URLs of its API.
     pub directory: String,
-    /// The root certificates with which the HTTPS certificate of the ACME authority's own server is
-    /// verified.
+    /// The root certificates that verify the HTTPS certificate of the ACME authority's own server.
     pub roots: Roots,
     /// The profile of the certificate, which is a kind of certificate that the authority defines.
     /// `None` means the authority's default.
     pub profile: Option<String>,
-    /// The only challenge by which the authority may validate the hosts. `None` allows every
-    /// challenge that the server can respond to.
+    /// The only kind of challenge by which the authority may validate the hosts. `None` allows
+    /// every kind that the server can respond to.
     pub challenge: Option<Challenge>,
     /// The folder in which the ACME account and the certificates are stored.
     pub folder: PathBuf,
@@ -61,10 +60,11 @@ impl Settings {
         }
     }
 
-    /// Checks the ACME settings, and converts the host names to the form that certificates contain.
+    /// Checks the ACME settings, and returns them with the host names in the form that certificates
+    /// use.
     ///
     /// # Errors
-    /// Returns the first error that is found.
+    /// Returns the first error in the settings.
     pub fn validate(mut self) -> Result<Settings, BadSettings> {
         if self.domains.is_empty() || self.domains.len() > MAX_DOMAINS {
             return Err(BadSettings::Count(self.domains.len()));
@@ -98,7 +98,7 @@ impl Settings {
     }
 }
 
-/// A challenge, by which an ACME authority checks that a host name leads to this server.
+/// A kind of challenge, by which an ACME authority checks that this server controls a host name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Challenge {
     /// The `http-01` challenge: the authority requests a file over HTTP on port 80 (RFC 8555, 8.3).
@@ -180,8 +180,8 @@ pub enum BadSettings {
     /// The operator has not agreed to the terms of service of the ACME authority with this
     /// directory URL.
     Terms(String),
-    /// The server can respond to none of the authority's challenges, or not to the challenge that
-    /// the settings choose.
+    /// The server can respond to none of the authority's kinds of challenges, or not to the kind
+    /// that the settings choose.
     Unanswerable(Option<Challenge>),
     /// The storage folder for the ACME account and the certificates cannot be used.
     Folder(PathBuf, String),

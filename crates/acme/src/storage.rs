@@ -1,5 +1,5 @@
 //! The files that store the ACME account, the certificate and the state of the attempts to get it.
-//! Only the owner can read them.
+//! Only the owner of the files can read them.
 //!
 //! ```text
 //! <folder>/<authority>/account.json
@@ -27,10 +27,10 @@ use crate::protocol::Account;
 use crate::schedule::{MAX_WAIT, Window};
 use crate::settings::Settings;
 
-/// The maximum size in bytes of a stored file, above which it is not read.
+/// The maximum size in bytes of a stored file. A larger file is not read.
 const MAX_FILE_SIZE: u64 = 1 << 20;
 
-/// The maximum length of a folder name that is derived from host names.
+/// The maximum number of characters of a folder name that is derived from host names.
 const MAX_NAME_LENGTH: usize = 100;
 
 /// The paths of the files that store one certificate, its ACME account and the state of the
@@ -77,9 +77,10 @@ pub(crate) struct RenewalInfo {
 }
 
 impl State {
-    /// Returns how long this process must wait before the next attempt, if another process or an
-    /// earlier start has made the last attempt. There is no wait if the recorded time of the last
-    /// attempt is in the future.
+    /// Returns how long this process must wait before the next attempt to get a certificate,
+    /// because another process or an earlier start of the server made the last attempt. Returns
+    /// zero if the recorded time of the last attempt is in the future, because the clock was then
+    /// wrong.
     pub(crate) fn remaining_wait(&self, now: SystemTime) -> Duration {
         let Some(next) = self.next else { return Duration::ZERO };
         match self.attempted {
@@ -126,9 +127,8 @@ impl Storage {
         domains.iter().all(|domain| issued.hosts.contains(domain)).then_some(issued)
     }
 
-    /// Returns the paths of other certificates of this authority that have not expired and are
-    /// valid for some of these hosts. Such certificates were stored before a host was added to the
-    /// settings.
+    /// Returns the paths of stored certificates that are valid for only some of these hosts and
+    /// have not expired. Such certificates exist if a host was later added to the settings.
     pub(crate) fn partial_certificates(&self, domains: &[String], now: SystemTime) -> Vec<PathBuf> {
         let folders = fs::read_dir(&self.authority).into_iter().flatten().filter_map(Result::ok);
         let mut found: Vec<PathBuf> = folders
@@ -150,9 +150,8 @@ impl Storage {
         write_atomically(&self.certificate(), pem.as_bytes())
     }
 
-    /// Acquires the lock on the storage folder, which gives the right to order the certificate.
-    /// Returns `None` if another process holds the lock. The lock is released when it is dropped or
-    /// when the process ends.
+    /// Acquires the lock on the storage folder. Only the process that holds the lock may order the
+    /// certificate. Returns `None` if another process holds it. Dropping the lock releases it.
     pub(crate) fn lock(&self) -> io::Result<Option<Lock>> {
         let path = self.host.join("lock");
         let file = OpenOptions::new()
@@ -239,7 +238,7 @@ impl Storage {
         write_atomically(&self.authority.join("account.json"), kept.to_string().as_bytes())
     }
 
-    /// Deletes the stored ACME account, because the authority does not know it.
+    /// Deletes the stored ACME account, because the authority no longer knows it.
     pub(crate) fn forget_account(&self) -> io::Result<()> {
         fs::remove_file(self.authority.join("account.json"))
     }
@@ -277,8 +276,8 @@ fn read_small_file(path: &Path) -> Option<Vec<u8>> {
     (metadata.is_file() && metadata.len() <= MAX_FILE_SIZE).then(|| fs::read(path).ok())?
 }
 
-/// Writes a file that only the owner can read. Neither another reader nor a crash of the machine
-/// can leave the file with only a part of its contents.
+/// Writes a file that only the owner can read. The file is never incomplete: not while it is
+/// written, and not after a crash of the machine.
 fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let next = path.with_extension(format!("new{}", std::process::id()));
     // The file may remain from a process with the same id that was killed.

@@ -15,7 +15,7 @@ use crate::typed::{array, dangling, typed_methods};
 /// An arena for one thread: memory for values that live as long as one request. The arena allocates
 /// by moving a cursor through chunks of memory, and frees everything at once.
 ///
-/// An allocation costs one comparison and one addition, even when many chunks are full. The [crate
+/// An allocation that fits into the current chunk costs one comparison and one addition. The [crate
 /// documentation](crate) says when to use an arena, and what an arena does not do (it never runs
 /// `drop`).
 ///
@@ -33,17 +33,17 @@ use crate::typed::{array, dangling, typed_methods};
 /// # Cost
 /// | methods | cost |
 /// |---|---|
-/// | `alloc_layout`, `alloc`, `alloc_uninit`, `alloc_with` | one comparison and one addition; now and then a chunk (below) |
+/// | `alloc_layout`, `alloc`, `alloc_uninit`, `alloc_with` | one comparison and one addition; now and then a new chunk (see below) |
 /// | `alloc_slice_...`, `alloc_str` | the same, and writing the bytes |
 /// | `try_grow` | the same in place; else an allocation and a copy |
-/// | `reset` | constant; and one free for each chunk that recent periods did not need |
+/// | `reset` | constant; and one free for each chunk that was recently not needed |
 /// | `release`, drop | one free for each chunk |
 /// | `len`, `capacity`, `peak`, `high_water`, `chunks`, limits | constant; they allocate nothing |
 ///
-/// When the current chunk is full, the arena enters the next: one that was kept, or one malloc of
-/// the size that the [`Growth`] gives. A request of more than an eighth of a chunk that does not
-/// fit gets a dedicated chunk: one malloc, or one of eight kept chunks. The `try_` variants cost
-/// the same.
+/// When the current chunk is full, the arena moves to the next one: a chunk kept for reuse, or a
+/// new chunk of the size that the [`Growth`] gives (one malloc). An allocation that does not fit
+/// and is larger than an eighth of the next chunk gets a dedicated chunk: one of up to eight kept
+/// chunks that are tried, or a new one (one malloc). The `try_` variants cost the same.
 ///
 /// # Threads
 /// An arena may move to another thread (`Send`) but is used by one thread at a time (not `Sync`).
@@ -108,7 +108,8 @@ impl Arena {
     ///
     /// Memory above the high-water mark is returned to the allocator. The mark is the number of
     /// bytes that the arena recently needed between two resets. At each reset, the mark rises to
-    /// the bytes just used, or loses an eighth if fewer were used, so that a burst is forgotten.
+    /// the number of bytes just used, or falls by at most an eighth towards it, so that a burst is
+    /// forgotten.
     ///
     /// # Allocation
     /// None. If the program allocates the same amounts between all resets, a reset frees nothing
@@ -169,8 +170,8 @@ impl Arena {
         self.state().peak(self.cursor.get())
     }
 
-    /// Returns the arena's high-water mark in bytes: the [`reset`](Arena::reset) keeps at least
-    /// chunks of this total size. The mark decays if less is used.
+    /// Returns the arena's high-water mark in bytes: the next [`reset`](Arena::reset) keeps at
+    /// least this much memory. The mark decays if less is used.
     pub fn high_water(&self) -> usize {
         self.state().mark(self.cursor.get())
     }
@@ -180,8 +181,7 @@ impl Arena {
         self.state().count()
     }
 
-    /// Returns the number of allocations since the last reset that got a dedicated chunk (a chunk
-    /// for one large allocation).
+    /// Returns the number of dedicated chunks in use. A dedicated chunk holds one large allocation.
     pub fn dedicated_chunks(&self) -> usize {
         self.state().dedicated_count()
     }
@@ -191,8 +191,8 @@ impl Arena {
         self.state().growth()
     }
 
-    /// Allocates uninitialized memory for `layout`, of any size and alignment. With an alignment
-    /// above 16, the padding may be as large as the alignment. The memory is valid until the arena
+    /// Allocates uninitialized memory for `layout`, of any size and alignment. If the alignment is
+    /// above 16, up to that many bytes may be lost as padding. The memory is valid until the arena
     /// is reset, released or dropped.
     ///
     /// For an empty layout, the result is a dangling, aligned pointer.
@@ -225,15 +225,15 @@ impl Arena {
     }
 
     /// Enlarges the allocation at `start`. The allocation grows in place if it is the last one of
-    /// its chunk and the chunk has space, or if it has the most recent dedicated chunk. Otherwise
-    /// it is copied, and the old memory remains unused until the next reset.
+    /// its chunk and the chunk has space, or if its dedicated chunk is the most recent one.
+    /// Otherwise it is copied, and the old memory remains unused until the next reset.
     ///
     /// # Errors
-    /// If the memory is not available. The old allocation is unchanged then.
+    /// If the memory is not available. In this case the old allocation is unchanged.
     ///
     /// # Safety
-    /// - `start` came from this arena for the layout `old` and is still valid; an empty `old` may
-    ///   come with any `start`.
+    /// - `start` came from this arena for the layout `old` and is still valid. If `old` is empty,
+    ///   `start` may be any pointer.
     /// - `new` has the alignment of `old` and is at least as large.
     /// - Nothing else refers to the old allocation, and `start` is not used after success.
     #[inline]
@@ -267,8 +267,8 @@ impl Arena {
         self.chunks.get_mut().take_peak(cursor)
     }
 
-    /// Allocates memory for `len` values of type `T`. Zero-sized values need no memory, so a slice
-    /// of them never takes the slow path.
+    /// Allocates memory for `len` values of type `T`. Returns a dangling pointer if the values are
+    /// zero-sized.
     #[inline]
     fn try_alloc_array<T>(&self, len: usize) -> Result<NonNull<T>, AllocError> {
         if size_of::<T>() == 0 {
@@ -339,6 +339,8 @@ impl Arena {
         }
     }
 
+    /// Enlarges an allocation that cannot grow in place in the current chunk.
+    ///
     /// # Safety
     /// The requirements of [`try_grow`](Arena::try_grow) apply.
     #[cold]

@@ -38,7 +38,7 @@ use crate::vec::Vec;
 pub struct Buffer<'a> {
     bytes: Vec<'a, u8>,
     /// The number of bytes at the front of `bytes` that were already read. They stay in `bytes`
-    /// until all bytes are read.
+    /// until all bytes are read, or the unread bytes move to the front.
     read: usize,
 }
 
@@ -106,7 +106,7 @@ impl<'a> Buffer<'a> {
         self.read = 0;
     }
 
-    /// Returns the buffer's capacity in bytes. The bytes that were read are included.
+    /// Returns the buffer's capacity in bytes, including the space of bytes that were already read.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
@@ -117,7 +117,7 @@ impl<'a> Buffer<'a> {
     }
 
     /// Moves the unread bytes to the front of the buffer if at least half of its bytes were read.
-    /// The number of bytes that are moved is therefore at most the number of bytes that were read.
+    /// Each read byte therefore pays for at most one moved byte.
     fn move_to_front(&mut self) {
         let len = self.bytes.len();
         if self.read >= len - self.read {

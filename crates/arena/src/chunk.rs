@@ -26,11 +26,11 @@ struct Header {
     next: Option<Chunk>,
     /// The size of the chunk in bytes, with its header, as requested from the global allocator.
     size: usize,
-    /// In a dedicated chunk (a chunk for one large allocation): the initial size of its current or
-    /// last allocation.
+    /// The initial size of the current or last allocation in this chunk, if it is a dedicated chunk
+    /// (a chunk for one large allocation).
     first: Units,
-    /// In a dedicated chunk (a chunk for one large allocation): the size to which its current or
-    /// last allocation has grown.
+    /// The size to which the current or last allocation in this chunk has grown, if it is a
+    /// dedicated chunk (a chunk for one large allocation).
     used: Units,
 }
 
@@ -112,7 +112,7 @@ impl Chunk {
         unsafe { ((*self.0.as_ptr()).first.bytes(), (*self.0.as_ptr()).used.bytes()) }
     }
 
-    /// Returns the next chunk of the list that this chunk is in.
+    /// Returns the chunk that follows this one in its list, or `None` if this is the last one.
     ///
     /// # Safety
     /// The chunk has not been freed, and the caller owns the list that it is in.
@@ -258,8 +258,9 @@ impl ChunkList {
         Some(chunk)
     }
 
-    /// Frees chunks from the back of the list while `is_surplus` returns true. Its arguments are
-    /// the total size of the chunks before the last one, and the size of the last one.
+    /// Frees the last chunk of the list repeatedly, as long as `is_surplus` returns true. The
+    /// arguments of `is_surplus` are the total size of the chunks before the last one, and the size
+    /// of the last one.
     ///
     /// # Safety
     /// Nothing in this list is in use.

@@ -1,9 +1,9 @@
-//! The chunks of one arena. They are those that the cursor moves through, those dedicated to one
-//! allocation, and those kept for reuse.
+//! The chunks of one arena. Shared chunks are those that the cursor moves through. Other chunks are
+//! dedicated to one allocation each, or kept for reuse.
 //!
 //! # Ground rules
-//! - `main` has the chunks that the cursor moves through, in this order. `current` is in `main`,
-//!   and the chunks after it hold no allocation. The cursor itself is in the
+//! - `main` lists the shared chunks in the order in which the cursor moves through them. `current`
+//!   is one of them, and the chunks after it hold no allocation. The cursor itself is in the
 //!   [`Arena`](crate::Arena), beside the end of the current chunk, and is passed to each method
 //!   that needs it.
 //! - A chunk in `dedicated` holds one live allocation, and a chunk in `spare` none.
@@ -25,7 +25,8 @@ pub(crate) struct ChunkSet {
     spare: ChunkList,
     current: Option<Chunk>,
     growth: Growth,
-    /// The nominal size in bytes of the next chunk that the arena allocates for its cursor.
+    /// The nominal size in bytes of the next shared chunk (a chunk for many small allocations) that
+    /// the arena allocates.
     target: usize,
     /// The total size in bytes of the chunks before `current`, the chunk that the cursor is in.
     /// Their headers are included.
@@ -34,16 +35,19 @@ pub(crate) struct ChunkSet {
     filled: usize,
     /// The allocated bytes in dedicated chunks (chunks for one large allocation each).
     dedicated_len: usize,
-    /// The number of allocations since the cursor entered its chunk that got dedicated chunks,
-    /// although they would have fitted into a shared chunk of the size that chunks can grow to.
+    /// The number of allocations that got dedicated chunks since the cursor entered the current
+    /// chunk. Allocations that are too large for any shared chunk do not count.
     misses: usize,
-    /// The total size in bytes of the allocations that `misses` counts.
+    /// The total size in bytes of the allocations that `misses` has counted since the size of the
+    /// next shared chunk last changed.
     pressure: usize,
     /// The maximum number of bytes that the arena may hold from the global allocator.
     limit: usize,
-    /// The high-water marks in bytes of the chunks in `main` (up to the cursor) and in `dedicated`.
-    /// A mark decays at each reset after less was used.
+    /// The high-water mark of the shared chunks: the number of their bytes that were recently
+    /// needed between two resets.
     main_mark: usize,
+    /// The high-water mark of the dedicated chunks: the number of their bytes that were recently
+    /// needed between two resets.
     dedicated_mark: usize,
     /// The largest number of bytes that were allocated at the time of any earlier reset.
     peak: usize,
@@ -107,12 +111,13 @@ impl ChunkSet {
         }
     }
 
-    /// Enlarges the allocation at `start` by resizing its chunk, if this is the most recent
-    /// dedicated chunk. The contents move with the chunk. Returns `None` and changes nothing if the
-    /// allocation is not in that chunk, or if the arena's limit or the allocator refuses.
+    /// Enlarges the allocation at `start`, if it is in the most recent dedicated chunk, by resizing
+    /// that chunk. Returns the address of the enlarged allocation, which may have moved with its
+    /// contents. Returns `None` and changes nothing if the allocation is not in that chunk or its
+    /// alignment exceeds 16, or if the arena's limit or the allocator refuses.
     ///
     /// # Safety
-    /// - `start` and `old` are a live allocation of this arena to which nothing else refers.
+    /// - `start` and `old` describe a live allocation of this arena to which nothing else refers.
     /// - `new` has the alignment of `old` and is larger.
     pub(crate) unsafe fn grow_dedicated(
         &mut self,
@@ -147,7 +152,8 @@ impl ChunkSet {
     }
 
     /// Frees all allocations of the arena. Frees chunks above the high-water marks, and keeps the
-    /// others for reuse. Returns the chunk that the cursor enters.
+    /// others for reuse. Returns the chunk that the cursor enters, or `None` if the arena has no
+    /// shared chunk.
     pub(crate) fn reset(&mut self, cursor: usize) -> Option<Chunk> {
         self.peak = self.peak.max(self.len(cursor));
         self.main_mark = layout::decayed(self.main_mark, self.position(cursor));
@@ -313,8 +319,7 @@ impl ChunkSet {
 
     /// Counts `room` bytes that went to a dedicated chunk because the next shared chunk is too
     /// small. When the counted bytes would have filled the next shared chunk, a larger one replaces
-    /// it, unless the chunks have reached their maximum size. Few allocations therefore pay for the
-    /// growth.
+    /// it, unless the chunks have reached their maximum size.
     fn add_pressure(&mut self, room: usize, kept: Option<Chunk>) {
         self.misses += 1;
         self.pressure += room;
@@ -396,7 +401,7 @@ impl ChunkSet {
     }
 }
 
-/// The maximum number of spare dedicated chunks that are tried for an allocation. A repeated
-/// sequence of allocations finds its chunk first, and a list of thousands of chunks must not slow
-/// down an allocation.
+/// The maximum number of spare dedicated chunks that are tried for an allocation. It keeps
+/// allocations fast when thousands of chunks are spare. If the same allocations are repeated, each
+/// finds its former chunk first.
 const SPARES_LOOKED_AT: usize = 8;

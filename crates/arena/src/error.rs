@@ -17,8 +17,7 @@ use core::fmt;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AllocError {
-    /// The number of bytes that were requested, or `usize::MAX` if the number does not fit into a
-    /// `usize`.
+    /// The number of bytes that were requested, or `usize::MAX` if no object can be that large.
     requested: usize,
     /// The arena's limit in bytes that the allocation exceeded, or `NO_LIMIT` if the global
     /// allocator failed.
@@ -41,8 +40,8 @@ impl AllocError {
         AllocError { requested: usize::MAX, limit: NO_LIMIT }
     }
 
-    /// Returns the number of bytes that the failed allocation requested, or `usize::MAX` if that is
-    /// more than an object can have.
+    /// Returns the number of bytes that the failed allocation requested, or `usize::MAX` if no
+    /// object can be that large.
     pub const fn requested(&self) -> usize {
         self.requested
     }

@@ -3,7 +3,7 @@
 //!
 //! Everything here is a pure function of integers, without pointers and without unsafe code, so
 //! that it can be tested and fuzzed by itself (`fuzz/fuzz_targets/arena/layout.rs`). The modules
-//! with unsafe code follow these functions.
+//! with unsafe code act on the results of these functions.
 //!
 //! # The bound on waste
 //! The cursor leaves a chunk when an allocation does not fit into its tail (the unused end of the
@@ -16,55 +16,58 @@
 
 use core::alloc::Layout;
 
-/// The alignment in bytes of an arena's chunk and of its first allocation. It is the alignment that
-/// malloc gives anyway.
+/// The alignment in bytes of each chunk of an arena, and of the first byte after the chunk's
+/// header. On common systems, malloc aligns every block to it anyway.
 pub const CHUNK_ALIGN: usize = 16;
 
-/// The size in bytes of a chunk's header. The header stores the links of the chunk, its size, and
-/// the sizes of the allocation that it serves.
+/// The size in bytes of a chunk's header. The header stores the links to the neighbouring chunks,
+/// the size of the chunk, and the sizes of the allocation in a dedicated chunk.
 pub const HEADER: usize = 32;
 
-/// The bytes by which a chunk is smaller than its nominal size, to leave space for the allocator's
-/// own header. That header therefore does not push the chunk into the allocator's next size class,
-/// or above glibc's mmap threshold (128 KiB), where each chunk would cost a page.
+/// The number of bytes by which a chunk is smaller than its nominal size. They leave space for the
+/// allocator's own header, which would otherwise push the chunk into the allocator's next size
+/// class, or above glibc's mmap threshold (128 KiB).
 pub const ALLOCATOR_OVERHEAD: usize = 32;
 
 /// The default nominal size in bytes of an arena's first chunk. It is the same as in bumpalo.
 pub const DEFAULT_FIRST_CHUNK: usize = 512;
 
-/// The default nominal size in bytes at which an arena's chunks stop doubling. The unfilled last
-/// chunk wastes at most as much. Larger chunks would not help, because one malloc for each 128 KiB
-/// costs far less than the page faults of those 128 KiB.
+/// The default nominal size in bytes at which an arena's chunks stop doubling. The unused end of
+/// the last chunk is at most as large. Larger chunks would not be faster, because a malloc costs
+/// far less than the page faults of 128 KiB.
 pub const DEFAULT_MAX_CHUNK: usize = 128 * 1024;
 
 /// The smallest nominal size in bytes of an arena's chunk: a header and a few words.
 pub const MIN_CHUNK: usize = 128;
 
-/// The largest nominal size in bytes of an arena's chunk. Sums of a few sizes up to this one never
-/// overflow.
+/// The largest nominal size in bytes of an arena's chunk. It is small enough that the sum of a few
+/// chunk sizes never overflows.
 pub const MAX_CHUNK: usize = 1 << (usize::BITS - 4);
 
-/// The divisor for the largest shared allocation. An allocation of more than `capacity / EIGHTH`
-/// bytes, where `capacity` is that of the next chunk, never moves the cursor to that chunk.
+/// The divisor that limits the size of an allocation in a shared chunk. An allocation moves the
+/// cursor to the next chunk only if it takes at most an eighth of that chunk.
 const EIGHTH: usize = 8;
 
-/// The size in bytes up to which the tail (the unused end of a chunk) is always abandoned. A tail
-/// of up to `capacity / SCRAP_SHARE` of the next chunk is abandoned too. Keeping so small a tail
-/// for small allocations is not worth one malloc.
+/// The maximum size in bytes of a tail (the unused end of a chunk) that is too small to be kept for
+/// small allocations. Keeping it would cost a malloc for a dedicated chunk.
 const SCRAP: usize = 512;
+
+/// The divisor that gives the maximum size of an abandoned tail for large chunks. A tail (the
+/// unused end of a chunk) of at most `1 / SCRAP_SHARE` of the next chunk is not kept for small
+/// allocations.
 const SCRAP_SHARE: usize = 256;
 
 /// The maximum number of allocations that get dedicated chunks in order to keep the tail (the
-/// unused end) of the current chunk. After them the tail is abandoned. A sequence of equal
-/// allocations that do not fit into the tail therefore costs only a few dedicated chunks.
+/// unused end) of the current chunk. The next allocation that does not fit moves the cursor to the
+/// next chunk.
 const DEDICATED_PER_TAIL: usize = 16;
 
-/// The divisor by which an arena's high-water mark decays: it loses an eighth at each reset after
-/// less memory was used. A burst of ten times the usual size is forgotten after 18 resets.
+/// The divisor by which an arena's high-water mark decays: the mark falls by an eighth at each
+/// reset if less memory was used. A burst of ten times the usual size is forgotten after 18 resets.
 const DECAY: usize = 8;
 
-/// The divisor for the waste in a reused dedicated chunk. A dedicated chunk is used again for an
-/// allocation of `n` bytes only if it has at most `n + n / SLACK` bytes.
+/// The divisor that limits the waste in a reused dedicated chunk. A chunk is reused for an
+/// allocation of `n` bytes only if it has at most about `n + n / SLACK` bytes.
 const SLACK: usize = 8;
 
 /// The start and the end address of an allocation.
@@ -78,10 +81,6 @@ pub struct Fit {
 
 /// Finds the place for an allocation of `layout` between the addresses `cursor` and `end` of one
 /// chunk, where `cursor <= end`. Returns `None` if it does not fit.
-///
-/// One signed comparison is enough: `Layout` guarantees that `size + align - 1` is at most
-/// `isize::MAX`, so the new cursor is at most that far beyond `end`, and the difference keeps its
-/// sign even if the address wraps.
 #[inline]
 #[must_use]
 #[allow(clippy::cast_possible_wrap)] // the comparison relies on wrapping
@@ -89,21 +88,24 @@ pub const fn fit(cursor: usize, end: usize, layout: Layout) -> Option<Fit> {
     let mask = layout.align() - 1;
     let start = cursor.wrapping_add(mask) & !mask;
     let new = start.wrapping_add(layout.size());
+    // One signed comparison is enough: `Layout` guarantees that `size + align - 1` is at most
+    // `isize::MAX`, so the new cursor is at most that far beyond `end`, and the difference keeps
+    // its sign even if the address wraps.
     if (end.wrapping_sub(new) as isize) < 0 { None } else { Some(Fit { start, end: new }) }
 }
 
-/// Finds the place for a value or a slice between the addresses `cursor` and `end` of one chunk,
-/// like [`fit`]. The size of `layout` must be a multiple of its alignment.
-///
-/// Consecutive allocations wait only for the computation of the new cursor from the old one. That
-/// takes two operations here, because the rounding comes after the addition, and three in [`fit`]:
-/// 0.59 ns instead of 0.97 ns for 64 bytes (`const-layout` in `bench`).
+/// Finds the place for a value or a slice between the addresses `cursor` and `end` of one chunk. It
+/// is a faster [`fit`] for layouts whose size is a multiple of their alignment. Returns `None` if
+/// the allocation does not fit.
 #[inline]
 #[must_use]
 #[allow(clippy::cast_possible_wrap)] // as above
 pub const fn fit_whole(cursor: usize, end: usize, layout: Layout) -> Option<Fit> {
     let mask = layout.align() - 1;
     debug_assert!(layout.size() & mask == 0);
+    // Consecutive allocations wait only for the computation of the new cursor from the old one.
+    // That takes two operations here, because the rounding comes after the addition, and three in
+    // `fit`: 0.59 ns instead of 0.97 ns for 64 bytes (`const-layout` in `bench`).
     let new = cursor.wrapping_add(layout.size() + mask) & !mask;
     if (end.wrapping_sub(new) as isize) < 0 {
         return None;
@@ -170,9 +172,10 @@ pub const fn is_alike(first: usize, room: usize) -> bool {
     first.abs_diff(room) <= room / SLACK + CHUNK_ALIGN
 }
 
-/// Returns the capacity that a dedicated chunk keeps when it is used for another allocation. It
-/// keeps all of it if its last allocation used all of it. Otherwise it loses an eighth, but keeps
-/// at least the `used` bytes of the last allocation and the `needed` bytes of the next.
+/// Returns the capacity that a dedicated chunk keeps when it is reused for another allocation. The
+/// chunk keeps its whole `capacity` if the last allocation used almost all of it. Otherwise it
+/// loses at most an eighth, and keeps at least the `used` bytes of the last allocation and the
+/// `needed` bytes of the next.
 #[must_use]
 pub const fn kept_capacity(capacity: usize, used: usize, needed: usize) -> usize {
     let least = if used > needed { used } else { needed };
@@ -273,15 +276,15 @@ impl Growth {
     }
 
     /// Returns the number of bytes to request from the global allocator for a chunk of `nominal`
-    /// bytes. A smaller size than 128 bytes is treated as 128 bytes.
+    /// bytes. A nominal size of less than 128 bytes counts as 128 bytes.
     #[must_use]
     pub const fn asked(nominal: usize) -> usize {
         let nominal = if nominal < MIN_CHUNK { MIN_CHUNK } else { nominal };
         nominal - ALLOCATOR_OVERHEAD
     }
 
-    /// Returns the size of the largest allocation that can be in a chunk with others. A larger
-    /// allocation gets a dedicated chunk and does not influence the growth of the chunks.
+    /// Returns the size in bytes of the largest allocation that can share a chunk with others. A
+    /// larger allocation gets a dedicated chunk and does not influence the growth of the chunks.
     #[must_use]
     pub const fn largest_shared(self) -> usize {
         (Growth::asked(self.max) - HEADER) / EIGHTH

@@ -22,8 +22,8 @@
 //!
 //! # Contents
 //! - [`Arena`] is for one thread, and [`SyncArena`] for several at once, without locks. A [`Pool`]
-//!   keeps arenas for reuse. It sorts them by kind of work, because each kind needs arenas of
-//!   another size.
+//!   keeps arenas for reuse, separately for each kind of work, in the sizes that each kind has
+//!   needed recently.
 //! - [`collections`] has `Vec`, `String` and `Buffer`, which grow in an arena, in place while they
 //!   are its last allocation.
 //! - [`Growth`] determines the sizes of chunks, and the `try_` methods return an [`AllocError`].
@@ -50,8 +50,8 @@
 //! |---|---|
 //! | an allocation that fits | one comparison, one store; 11 instructions for a constant layout, loop included |
 //! | one that does not | the next chunk, kept or from malloc; or a chunk of its own, kept or from malloc |
-//! | `reset` | constant, and no malloc or free, while periods are alike; else it frees what was not needed lately |
-//! | memory | of what a fresh arena reserves, less than an eighth and the last chunk is unused; 0.5 to 1 % in the usual mixes |
+//! | `reset` | constant, without malloc or free, while each period between resets needs about the same; else it frees what was not needed lately |
+//! | memory | a fresh arena leaves less than an eighth of its memory unused, besides the last chunk; 0.5 to 1 % in the usual mixes |
 //!
 //! The bound does not include padding before aligned allocations, which is at most the alignment
 //! less one byte for each. If single bytes and 16-byte values alternate, padding is half of the

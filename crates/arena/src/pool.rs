@@ -1,13 +1,13 @@
-//! A pool of arenas for reuse, sorted by a key such as the kind of work.
+//! A pool of arenas for reuse, in which each arena belongs to a key, such as the kind of work.
 //!
 //! A pool belongs to one thread and takes no lock. For each key it stores how many bytes its arenas
 //! recently needed (the high-water mark). A new arena for the key has a first chunk of that size,
 //! so that a typical use needs one chunk and one malloc.
 //!
 //! # Ground rules
-//! The pool is not borrowed while code of the user runs, because the `Hash`, `Eq` and `Drop` of a
-//! key may use the pool. Keys are therefore hashed before a borrow, compared through an `Arc`
-//! between borrows, and dropped after one.
+//! The pool is not borrowed while user code runs, because the `Hash`, `Eq` and `Drop` of a key may
+//! use the pool. Keys are therefore hashed before a borrow, compared through an `Arc` between
+//! borrows, and dropped after one.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,7 +20,7 @@ use core::ops::{Deref, DerefMut};
 use crate::arena::Arena;
 use crate::layout::{self, Growth};
 
-/// A pool of arenas for reuse, sorted by a key such as a route or a kind of work.
+/// A pool of arenas for reuse. Each arena belongs to a key, such as a route or a kind of work.
 ///
 /// ```
 /// use rookery_arena::Pool;
@@ -70,8 +70,8 @@ pub struct PoolLimits {
     /// The maximum number of arenas that the pool keeps for reuse. Default: 64, because more arenas
     /// are in use at the same time only in a burst.
     pub max_arenas: usize,
-    /// The maximum number of keys that the pool stores. Default: 64, because a search compares all
-    /// keys, and because clients may be able to choose keys.
+    /// The maximum number of keys that the pool stores. Default: 64. The default is low because a
+    /// search compares all keys, and because clients may be able to choose the keys.
     pub max_keys: usize,
 }
 
@@ -95,8 +95,8 @@ impl PoolLimits {
         PoolLimits { max_arenas, ..self }
     }
 
-    /// Sets [`max_keys`](PoolLimits::max_keys), the maximum number of keys in the pool, to
-    /// `max_keys` or at least one.
+    /// Sets [`max_keys`](PoolLimits::max_keys), the maximum number of keys in the pool. 0 counts as
+    /// 1.
     #[must_use]
     pub const fn with_max_keys(self, max_keys: usize) -> PoolLimits {
         PoolLimits { max_keys, ..self }
@@ -129,9 +129,9 @@ impl<K: Eq + Hash> Pool<K> {
     }
 
     /// Takes an arena that was used for `key` out of the pool. If there is none, makes an arena
-    /// whose first chunk has the size that earlier uses of the key needed. When the result is
-    /// dropped, the arena is reset, loses its allocation limit and returns to the pool. The arena's
-    /// [`peak`](Arena::peak) only counts this use.
+    /// whose first chunk has the size that earlier uses of the key needed. The arena's
+    /// [`peak`](Arena::peak) starts at zero. When the result is dropped, the arena is reset, loses
+    /// its allocation limit and returns to the pool.
     ///
     /// # Allocation
     /// None for a key with an arena in the pool. A new key needs an allocation, and the lists of
@@ -169,8 +169,8 @@ impl<K: Eq + Hash> Pool<K> {
         shelves.list.iter().find(|shelf| shelf.id == id).map(|shelf| shelf.mark)
     }
 
-    /// Finds the shelf of `key` (the pool's entry for the key, with its arenas), and returns the
-    /// shelf's id.
+    /// Finds the shelf of `key` (the pool's entry for the key, with its arenas). Returns the id of
+    /// the shelf, or `None` if the key is not stored.
     fn find(&self, hash: u64, key: &K) -> Option<u64> {
         let mut before = self.keys();
         loop {
@@ -306,7 +306,7 @@ impl<K> Shelves<K> {
     }
 
     /// Returns an arena to its shelf (the pool's entry for a key), if the shelf still exists.
-    /// Returns the arenas to drop: this one, the oldest one on the shelf, or none.
+    /// Returns the arenas to drop: this one, the oldest one on the shelf, both or none.
     fn put(&mut self, id: u64, arena: Arena, used: usize) -> [Option<Arena>; 2] {
         let Some(shelf) = self.list.iter_mut().rfind(|shelf| shelf.id == id) else {
             return [Some(arena), None];
@@ -369,7 +369,7 @@ impl<K> Shelves<K> {
 
 impl<K> Shelf<K> {
     /// Returns the size of a first chunk that is large enough for the recent uses of the key. The
-    /// size is rounded up, in four steps per doubling.
+    /// size is rounded up to one of four steps between two powers of two.
     fn needed(&self) -> usize {
         let needed = self.mark.saturating_add(layout::HEADER + layout::ALLOCATOR_OVERHEAD);
         let needed = needed.clamp(layout::DEFAULT_FIRST_CHUNK, layout::MAX_CHUNK);
@@ -382,8 +382,8 @@ impl<K> Shelf<K> {
     }
 }
 
-/// Hashes a key of the pool. The hash has no secret key, because it only saves comparisons, and at
-/// most [`max_keys`](PoolLimits::max_keys) keys can be chosen to collide.
+/// Hashes a key of the pool. Collisions are harmless, so the hash needs no secret: a collision
+/// costs one comparison, and the pool stores at most [`max_keys`](PoolLimits::max_keys) keys.
 fn hash_of<K: Hash>(key: &K) -> u64 {
     let mut hasher = Fnv(0xCBF2_9CE4_8422_2325);
     key.hash(&mut hasher);
@@ -405,8 +405,8 @@ impl Hasher for Fnv {
     }
 }
 
-/// The factor by which an arena may exceed what its key needs now. The pool drops an arena that
-/// holds more.
+/// The maximum ratio of the memory that an arena holds to the memory that its key needs now. The
+/// pool drops an arena above this ratio.
 const FAR_OVER: usize = 4;
 
 /// The largest first chunk in bytes of an arena that the pool makes. A use that needs more gets

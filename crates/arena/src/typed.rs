@@ -264,6 +264,8 @@ pub(crate) fn dangling(layout: Layout) -> NonNull<u8> {
     NonNull::new(ptr::without_provenance_mut(layout.align())).expect("an alignment is not zero")
 }
 
+/// Writes the result of `make` to `start`, and returns a reference to it.
+///
 /// # Safety
 /// `start` is memory for a `T` to which nothing else refers for `'a`.
 #[inline]
@@ -275,6 +277,8 @@ pub(crate) unsafe fn init<'a, T>(start: NonNull<T>, make: impl FnOnce() -> T) ->
     }
 }
 
+/// Copies `values` to `start`, and returns the copy as a slice.
+///
 /// # Safety
 /// `start` is memory for `values.len()` values of type `T`, to which nothing else refers for `'a`.
 #[inline]
@@ -287,8 +291,10 @@ pub(crate) unsafe fn copy<'a, T: Copy>(start: NonNull<T>, values: &[T]) -> &'a m
     }
 }
 
+/// Writes `len` results of `make`, which gets the index, to `start`. Returns them as a slice.
+///
 /// # Safety
-/// `start` is memory for `len` values, to which nothing else refers for `'a`.
+/// `start` is memory for `len` values of type `T`, to which nothing else refers for `'a`.
 #[inline]
 pub(crate) unsafe fn fill<'a, T>(
     start: NonNull<T>,

@@ -1,8 +1,9 @@
 //! A growable array whose memory is in an arena.
 //!
 //! # Ground rules
-//! `start` is memory of the arena for `capacity` values. The first `len` of them are initialized
-//! and owned by the array. Nothing else has a pointer to them, so growing may move them.
+//! `start` points to memory of the arena for `capacity` values. The first `len` of them are
+//! initialized and owned by the array. Nothing else has a pointer to them, so growing may move
+//! them.
 
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -323,5 +324,5 @@ impl<'v, T> IntoIterator for &'v mut Vec<'_, T> {
 }
 
 /// The minimum number of bytes that an array allocates, so that an array of small values does not
-/// have to grow at each of the first values.
+/// grow with each of its first values.
 const LEAST_BYTES: usize = 32;

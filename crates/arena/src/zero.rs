@@ -1,6 +1,6 @@
-//! The trait of types whose value may consist of zero bytes only.
+//! The trait of types for which memory filled with zeros is a valid value.
 
-/// A type for which memory of zero bytes is a valid value.
+/// A type for which memory filled with zeros is a valid value.
 ///
 /// # Safety
 /// Memory of the type's size in which every byte is zero must be a valid value of the type.

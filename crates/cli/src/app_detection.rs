@@ -1,5 +1,5 @@
-//! Detects which app to serve at a path: a static site, which this program serves itself, or
-//! anything else, which R serves. R determines the exact kind of the latter (`serve-detect.R`).
+//! Determines what kind of app to serve at a path. This program serves a static site itself. R
+//! serves everything else, and determines the exact kind of app (`serve-detect.R`).
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -10,14 +10,14 @@ use rookery_settings::similar_names;
 use crate::failure::Failure;
 use crate::user_paths::{expand_tilde, parent_folder};
 
-/// The number of lines at the start of a document in which its front matter is searched. The R
-/// package uses the same number.
+/// The maximum number of lines at the start of a document that are searched for its front matter.
+/// The R package uses the same number.
 const MAX_FRONT_MATTER_LINES: usize = 200;
-/// The maximum number of bytes that are read of a document's front matter. Lines alone are no
-/// limit, because a document may be one long line.
+/// The maximum number of bytes of a document's front matter that are read. The limit on lines does
+/// not suffice, because a document may consist of one long line.
 const MAX_FRONT_MATTER_SIZE: u64 = 64 << 10;
 
-/// The annotation tags by which an R file is recognized as a plumber API, such as `@get`.
+/// The annotations, such as `@get`, by which an R file is recognized as a plumber API.
 const PLUMBER_TAGS: [&str; 9] =
     ["get", "post", "put", "delete", "patch", "head", "options", "use", "plumber"];
 /// The number of bytes at the start of an R file that are searched to determine the kind of its
@@ -29,11 +29,12 @@ const MAX_SCRIPT_SIZE: u64 = 64 << 10;
 pub(crate) struct Target {
     /// The absolute path of the target, with symbolic links resolved.
     pub(crate) path: PathBuf,
-    /// The folder that the target is or is in. R is started there, so that it reads the folder's
-    /// `.Rprofile`.
+    /// The folder of the target, or the target itself if it is a folder. R is started there, and
+    /// reads the `.Rprofile` in this folder.
     pub(crate) folder: PathBuf,
-    /// Whether the target is a static site: a folder that has an `index.html` but no files for R,
-    /// whose source code must not be published.
+    /// Whether the target is a static site: a folder that has an `index.html` but no files for R. A
+    /// folder with files for R is not a static site, because their source code must not be
+    /// published.
     pub(crate) is_site: bool,
 }
 
@@ -41,7 +42,7 @@ impl Target {
     /// Finds the app, document or folder at the path that the user gave.
     ///
     /// # Errors
-    /// Fails if the path does not exist, with similar names as a suggestion.
+    /// Fails if the path does not exist. The error message suggests similar names.
     pub(crate) fn find(path_given: &Path) -> Result<Target, Failure> {
         let path =
             fs::canonicalize(expand_tilde(path_given)).map_err(|error| match error.kind() {

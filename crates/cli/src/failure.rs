@@ -1,4 +1,4 @@
-//! The failures that end the program, with their messages and exit statuses.
+//! The failures that end the program. Each has a message and an exit status.
 
 use std::process::ExitCode;
 
@@ -13,10 +13,10 @@ use crate::stderr::log_line;
 pub(crate) enum Failure {
     /// The command line is wrong. The exit status is 2.
     CommandLine(String),
-    /// Something that a setting names, such as a file, is not available. The exit status is 1.
+    /// Something that a setting needs, such as a file, is not available. The exit status is 1.
     Unavailable(String),
-    /// No worker (R process) became ready. The text is the app's own error message. The exit status
-    /// is 3.
+    /// No worker (R process) became ready. The text is the error message of the app, if there is
+    /// one. The exit status is 3.
     NeverReady(Option<String>),
     /// All workers keep crashing, and `--fail-fast` is set. The exit status is 5.
     CrashLoop,
@@ -28,8 +28,8 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Returns the failure for a setting that cannot be used, depending on where the setting was
-    /// given.
+    /// Returns the failure for a setting that cannot be used. The kind of failure depends on the
+    /// source of the setting.
     pub(crate) fn from_source(source: Source, message: String) -> Failure {
         if source == Source::CommandLine {
             Failure::CommandLine(message)
@@ -85,7 +85,7 @@ impl Failure {
     }
 }
 
-/// Returns the error message of a failed result, for a test. Panics if the result is a success.
+/// Returns the error message of a result, for a test. Panics if the result is not an error.
 #[cfg(test)]
 pub(crate) fn message_of<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
     match result {

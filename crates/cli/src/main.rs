@@ -1,7 +1,7 @@
 //! The program `rookery`, which serves an app, a document or a folder from a shell.
 //!
-//! It serves R apps with R processes, which it supervises on Linux; on other systems it becomes the
-//! only R process. It serves a folder with `index.html` itself, without R.
+//! On Linux it serves R apps with one or more R processes, which it supervises. On other systems it
+//! replaces itself by a single R process. It serves a folder with `index.html` itself, without R.
 //!
 //! The program is part of the R package rookery (`exec/rookery`), and finds the package by its own
 //! path.
@@ -74,7 +74,7 @@ fn begin() -> ExitCode {
     }
 }
 
-/// Finds the target to serve, reads its settings, and logs the warnings about them.
+/// Finds the target to serve, reads its settings, and logs the warnings about the settings.
 fn load_settings(args: ServeArgs) -> Result<(Sources, Target, LoadedSettings), Failure> {
     let (sources, target) = Sources::new(args)?;
     let read = sources.read(&target)?;

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use rookery_server::output;
 
-/// Returns the latest time at which the exiting program stops waiting for blocked outputs, such as
-/// a full pipe. The first call sets the time to one second from now.
+/// Returns the latest time until which the exiting program waits for blocked outputs, such as a
+/// full pipe. The time is one second after the first call.
 pub(crate) fn output_deadline() -> Instant {
     static DEADLINE: OnceLock<Instant> = OnceLock::new();
     *DEADLINE.get_or_init(|| Instant::now() + output::FLUSH_TIME)

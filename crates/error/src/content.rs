@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use crate::Error;
 
-/// The trait object as which the content of every `Error` is accessed.
+/// The trait object through which the content of every `Error` is accessed.
 pub(crate) type Object = dyn StdError + Send + Sync + 'static;
 
 /// The content of an [`Error`]: usually an error of another crate, sometimes a layer (a context or
 /// a backtrace) around another [`Error`].
 pub(crate) trait Content: Send + Sync + 'static {
-    /// Returns the content as an error object. This object is displayed, has the source, and can be
-    /// downcast.
+    /// Returns the content as an error object. Displaying the error, finding its source and
+    /// downcasting all use this object.
     fn object(&self) -> &Object;
 
     /// Returns the error that this layer (a context or a backtrace) wraps, or `None` if the content

@@ -10,8 +10,8 @@ use crate::Error;
 use crate::content::{Content, Object};
 use crate::repr::Repr;
 
-/// An extension of `Result` and `Option`. It adds context to the error of a `Result`, and makes an
-/// error of a `None`.
+/// An extension of `Result` and `Option`. It adds context to the error of a `Result`, and converts
+/// a `None` into an error.
 ///
 /// ```
 /// use rookery_error::{Context, Result};
@@ -51,7 +51,7 @@ impl<T, E: Into<Error>> Context<T> for Result<T, E> {
     }
 }
 
-/// Makes an error of a `None`. The context is its whole message.
+/// Converts a `None` into an error whose message is the context.
 impl<T> Context<T> for Option<T> {
     fn with_context<C: Display + Send + Sync + 'static>(
         self,
@@ -150,7 +150,7 @@ impl<C: Display + Send + Sync + 'static> Content for Layer<C> {
 pub(crate) struct Traced {
     backtrace: Backtrace,
     /// The error to which the backtrace belongs. It is never a `Traced` itself, so that
-    /// [`object`](Content::object) does not recurse.
+    /// [`object`](Content::object) never recurses through many layers.
     error: Error,
 }
 

@@ -75,8 +75,7 @@ impl Error {
     ///
     /// If this [`Error`] was converted from an `Arc`, the result is that `Arc`. If it has no clones
     /// and no context, the `Arc` contains the error that was passed to [`Error::new`] or was
-    /// converted from a box, so that `is::<E>()` gives the same result. Otherwise the error is
-    /// shared and cannot be moved. The `Arc` then contains a wrapper around this [`Error`], which
+    /// converted from a box. Otherwise the `Arc` contains a wrapper around this [`Error`], which
     /// has the same message and source, but another type. To avoid the wrapper, downcast first, or
     /// drop the clones.
     ///
@@ -178,17 +177,17 @@ fn from_arc(error: Arc<Object>) -> Error {
     }
 }
 
-/// Returns `value` as a `To` if `From` is the same type apart from lifetimes. The lifetimes of `To`
-/// do not matter. If `To` is text, it is read before the caller can use the lifetime. If `To` is an
-/// `Arc`, its error is `'static`, because the bound of `from` requires a box of a `'static` error.
+/// Returns `value` as a `To` if `From` is the same type apart from lifetimes, and otherwise
+/// unchanged.
 #[inline]
 fn cast<From, To: Known>(value: From) -> Result<To, From> {
     if type_id::<From>() == TypeId::of::<To::Static>() && size_of::<From>() == size_of::<To>() {
         let value = ManuallyDrop::new(value);
         // SAFETY: the types are equal except for lifetimes, so their layout and validity are equal,
-        // and the value is not used again. The caller chooses the lifetime of a text and (see
-        // above) ends it within `from`, during which every lifetime in `From` is alive. For an arc
-        // there is nothing to choose, because `From` is `'static`, as explained above.
+        // and the value is not used again. The caller chooses the lifetime of a text and ends it
+        // within `from`, during which every lifetime in `From` is alive. For an arc there is
+        // nothing to choose: its error is `'static`, because the bound of `from` requires a box of
+        // a `'static` error.
         return Ok(unsafe { mem::transmute_copy::<ManuallyDrop<From>, To>(&value) });
     }
     Err(value)

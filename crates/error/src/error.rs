@@ -25,7 +25,7 @@ use crate::repr::{Repr, StaticError};
 /// | [`Error::new`] of a concrete error | 1 |
 /// | `From<&str>`, `From<String>`, `From<Cow<str>>` | 1 |
 /// | `From<Box<dyn Error + Send + Sync>>`, `From<Arc<dyn Error + Send + Sync>>`: kept, not copied | 1 |
-/// | [`error!`](crate::error!) with arguments | 1 up to 256 bytes; above, that and those of a growing `String` |
+/// | [`error!`](crate::error!) with arguments | 1 up to 256 bytes; more above, because a `String` grows |
 /// | `From` any other error, that is `?` on it | 2 |
 ///
 /// The last line of the table is the cost of `?` on an error of another crate. It is higher because
@@ -135,8 +135,8 @@ impl Error {
         self.layers().find_map(|error| error.0.content().backtrace())
     }
 
-    /// Returns the outermost error of type `E` in this error, which consists of its contexts and
-    /// the error that they were added to.
+    /// Returns the outermost value of type `E` among the contexts of this error and the error that
+    /// they were added to.
     ///
     /// The sources of the innermost error are not searched; use [`chain`](Error::chain) for them.
     pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
@@ -196,9 +196,9 @@ impl Error {
         self.0.content().wrapped().is_some()
     }
 
-    /// Returns an iterator over this error and the errors inside it, to which
-    /// [`context`](Error::context) and [`with_backtrace`](Error::with_backtrace) added a layer. The
-    /// outermost is the first.
+    /// Returns an iterator over this error and the errors that its layers wrap, from the outermost
+    /// inwards. [`context`](Error::context) and [`with_backtrace`](Error::with_backtrace) add
+    /// layers.
     pub(crate) fn layers(&self) -> impl Iterator<Item = &Error> {
         std::iter::successors(Some(self), |error| error.0.content().wrapped())
     }

@@ -5,8 +5,8 @@ use std::fmt::{self, Write};
 use crate::repr::Repr;
 use crate::text::OwnedText;
 
-/// Formats the message of an error. If it fits into a buffer on the stack, this needs one
-/// allocation, and otherwise a `String`.
+/// Formats the message of an error. A message that fits into a buffer on the stack needs one
+/// allocation. A longer one is collected in a `String`.
 #[cold]
 pub(crate) fn format(arguments: fmt::Arguments<'_>) -> Repr {
     let mut line = LineBuffer { bytes: [0; LINE], length: 0, rest: None };
@@ -20,8 +20,8 @@ pub(crate) fn format(arguments: fmt::Arguments<'_>) -> Repr {
     }
 }
 
-/// The maximum number of bytes of a message that is formatted on the stack. Most messages are one
-/// line of a log, and to clear 256 bytes costs 16 stores.
+/// The maximum number of bytes of a message that is formatted on the stack. Most messages fit, and
+/// clearing a buffer of 256 bytes costs only 16 stores.
 const LINE: usize = 256;
 
 /// A buffer that collects a formatted message: in the array `bytes` while the message fits, and

@@ -88,8 +88,8 @@ impl<E: fmt::Debug> fmt::Debug for StaticError<E> {
     }
 }
 
-/// The machine word of an `Error`, which refers to the content. It owns a reference to content on
-/// the heap.
+/// The machine word of an `Error`, which points to the content. It owns one reference if the
+/// content is on the heap.
 #[repr(transparent)]
 pub(crate) struct Repr {
     word: NonNull<Header>,
@@ -311,8 +311,7 @@ struct Table {
 #[repr(C)]
 struct Counted {
     header: Header,
-    /// The number of references to the error object. Invariant: at least 1 while a reference
-    /// exists.
+    /// The number of references to the error object.
     refs: AtomicUsize,
 }
 
@@ -446,7 +445,7 @@ fn never_shared(_: NonNull<Header>) -> Arc<Object> {
 /// may overlap) take 2 ns less than a call of `memcpy`, out of 12 ns in all.
 ///
 /// # Safety
-/// - `to` is valid for writes of `text.len()` bytes that are not those of `text`.
+/// - `to` is valid for writes of `text.len()` bytes that do not overlap `text`.
 #[inline]
 unsafe fn copy(text: &str, to: NonNull<u8>) {
     let (from, length) = (text.as_ptr(), text.len());

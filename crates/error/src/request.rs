@@ -16,10 +16,11 @@ use crate::{Error, ErrorHook, ErrorId};
 
 /// The default maximum length of the queue of error reports for the application. 256 reports of 24
 /// bytes take 6 KiB. When the application does not keep up, the first errors of a burst show the
-/// cause. The others usually repeat it and are only counted ([`Reports::lost`]).
+/// cause. Later errors usually repeat it, and are only counted ([`Reports::lost`]) when the queue
+/// is full.
 pub const QUEUED_REPORTS: usize = 256;
 
-/// A kind of error, such as a status. [`Reports`] has a counter for each kind.
+/// A kind of error, such as an HTTP status. [`Reports`] has a counter for each kind.
 pub trait Kind: Copy + 'static {
     /// The number of kinds of errors.
     const COUNT: usize;
@@ -98,7 +99,7 @@ pub struct Reports<K> {
     lost: AtomicU64,
     limit: usize,
     queueing: AtomicBool,
-    /// The number of reports in `queue`, which can be read without the lock.
+    /// The number of reports in `queue`. It is read without locking the queue.
     waiting: AtomicUsize,
     queue: Mutex<VecDeque<Report>>,
     observer: Option<Observer>,
@@ -238,7 +239,7 @@ impl<K: Kind> Reports<K> {
     }
 
     /// Locks the queue of error reports. The lock may be used even if it is poisoned, because no
-    /// code that holds it can panic half-way.
+    /// code that holds it can panic in the middle of a change.
     fn queue(&self) -> MutexGuard<'_, VecDeque<Report>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! The contents of those errors that consist of a text.
+//! The contents of errors that consist only of a text.
 
 #![allow(unsafe_code)]
 
@@ -20,6 +20,8 @@ pub(crate) struct OwnedText(pub(crate) String);
 pub(crate) struct InlineText(NonNull<str>);
 
 impl InlineText {
+    /// Makes the content of an error from a pointer to its text.
+    ///
     /// # Safety
     /// - `text` is valid for reads as long as the result and everything made from it is used.
     /// - Nobody writes to `text`.

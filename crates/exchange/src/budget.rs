@@ -1,12 +1,11 @@
 //! The memory budget of a server, which limits how many bytes clients can make the server hold. The
-//! budget has several shares, one for each purpose of memory, such as connections or WebSocket
-//! messages.
+//! budget is divided into shares, one for each purpose, such as connections or WebSocket messages.
 //!
 //! # Ground rules
-//! - Memory is charged by capacity when a buffer grows or is freed, never for each frame, byte or
-//!   poll. The memory that every connection needs is charged once, with the connection.
-//! - A [`Charge`] is released when it is dropped, on any thread, so that freed memory never remains
-//!   charged.
+//! - A buffer is charged with its capacity, and its charge changes only when the buffer grows or is
+//!   freed. The memory that every connection needs is charged once, when the connection is
+//!   accepted.
+//! - Dropping a [`Charge`] releases its bytes. This may happen on any thread.
 //! - The budget only counts. The server decides which connections to close when a share is
 //!   exhausted.
 
@@ -20,8 +19,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Share {
-    /// The memory of open connections: for each connection its task, its buffer for request heads,
-    /// and a small request.
+    /// The memory of open connections. Each connection needs a task, a buffer for request heads,
+    /// and an exchange for a small request.
     Connections,
     /// The memory of requests that are larger than usual because they have a long head or a body in
     /// memory.
@@ -36,7 +35,7 @@ pub enum Share {
     Replies,
     /// The memory of the compressors for large responses.
     Compressors,
-    /// The memory of unused [`Exchange`](crate::Exchange) objects, which are kept for later
+    /// The memory of unused [`Exchange`](crate::Exchange) objects, which the server keeps for later
     /// requests.
     Pool,
 }
@@ -57,8 +56,8 @@ impl Share {
     ];
 }
 
-/// The memory budget of one server. It has a limit and a count of used bytes for each [`Share`].
-/// Reading a count takes no lock, so another thread may see a value that is slightly out of date.
+/// The memory budget of one server. It contains a limit and a count of used bytes for each
+/// [`Share`]. Reading a count takes no lock.
 pub struct Budget {
     limits: [usize; Share::COUNT],
     used: [AtomicUsize; Share::COUNT],
@@ -81,8 +80,8 @@ impl Budget {
         self.used[share as usize].load(Ordering::Relaxed)
     }
 
-    /// Sets the number of bytes that are charged to one share of the memory budget. Used only for a
-    /// share whose memory a single thread counts in total, without any [`Charge`].
+    /// Sets the number of bytes that are charged to one share of the memory budget. Use this method
+    /// only for a share that has no [`Charge`] and whose memory is counted by a single thread.
     pub fn set_used(&self, share: Share, bytes: usize) {
         self.used[share as usize].store(bytes, Ordering::Relaxed);
     }
@@ -110,12 +109,12 @@ impl Charge {
         Charge { budget: Arc::clone(budget), share, bytes: Cell::new(0) }
     }
 
-    /// Returns the number of bytes that this charge adds to the used memory of the budget.
+    /// Returns the number of bytes in this charge to the memory budget.
     pub fn bytes(&self) -> usize {
         self.bytes.get()
     }
 
-    /// Changes the number of bytes that are charged to the memory budget. Performs no atomic
+    /// Changes the number of bytes in this charge to the memory budget. Performs no atomic
     /// operation if the number is unchanged.
     pub fn set(&self, bytes: usize) {
         let before = self.bytes.replace(bytes);

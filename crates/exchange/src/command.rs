@@ -10,15 +10,16 @@ use crate::streamed_body::StreamEnd;
 /// streamed response that has already ended.
 #[derive(Debug)]
 pub enum Command {
-    /// Sends the response in this [`Exchange`] (a request with its response) to the client. Status
-    /// 101 accepts a WebSocket.
+    /// Sends the response in this [`Exchange`] (a request with its response) to the client. For an
+    /// opening handshake, a response with status 101 accepts the WebSocket.
     Respond(Box<Exchange>),
-    /// Makes the server read the body of a request that the application has received as
-    /// [`Event::Head`](crate::Event::Head), with its head only.
+    /// Makes the server read the body of a request of which the application has received only the
+    /// head, as [`Event::Head`](crate::Event::Head). The complete request then follows as
+    /// [`Event::Request`](crate::Event::Request).
     ReadBody(Box<Exchange>),
     /// Makes the server send the body of a request to the application in chunks. The application
     /// has received only the head of that request, as [`Event::Head`](crate::Event::Head). It keeps
-    /// the exchange (the request with its response) and may respond at any time.
+    /// the request's exchange and may respond at any time.
     StreamBody {
         /// The id of the request whose body is to be streamed.
         exchange: ExchangeId,
@@ -29,7 +30,8 @@ pub enum Command {
         slot: u32,
     },
     /// Reports that the application has processed a chunk of a streamed request body
-    /// ([`Event::Body`](crate::Event::Body)). The server may then send as many bytes again.
+    /// ([`Event::Body`](crate::Event::Body)). The server may then send this number of further
+    /// bytes.
     BodyConsumed {
         /// The id of the request whose body is streamed.
         exchange: ExchangeId,
@@ -55,9 +57,9 @@ pub enum Command {
     Close {
         /// The id of the WebSocket to close.
         socket: WebSocketId,
-        /// The close code of the WebSocket (RFC 6455, 7.4).
+        /// The close code for the close frame (RFC 6455, 7.4).
         code: u16,
-        /// The reason in the close frame of a WebSocket, in UTF-8 and at most 123 bytes long.
+        /// The reason in the close frame, in UTF-8 and at most 123 bytes long.
         reason: Vec<u8>,
     },
     /// Closes the connection of a WebSocket at once, without sending a close frame.
@@ -65,9 +67,9 @@ pub enum Command {
         /// The id of the WebSocket whose connection is closed.
         socket: WebSocketId,
     },
-    /// Sends the next chunk of a streamed response. The application has counted the chunk with
-    /// [`StreamFlow::admit`](crate::StreamFlow::admit). An empty chunk in response to
-    /// [`Event::Pull`](crate::Event::Pull) means that no data is available yet.
+    /// Sends the next chunk of a streamed response. Before sending this command, the application
+    /// must count the chunk with [`StreamFlow::admit`](crate::StreamFlow::admit). An empty chunk in
+    /// response to [`Event::Pull`](crate::Event::Pull) means that no data is available yet.
     Chunk {
         /// The id of the streamed response to which the chunk belongs.
         stream: StreamId,
@@ -103,8 +105,8 @@ pub enum Command {
         /// The id of the streamed response that cannot be completed.
         stream: StreamId,
         /// The reason why the streamed response is aborted: [`StreamEnd::Error`] or
-        /// [`StreamEnd::Slow`]. After `Slow`, the server does not wait until the earlier chunks
-        /// have been sent.
+        /// [`StreamEnd::Slow`]. With `Slow`, the server discards the chunks that are still waiting
+        /// to be sent.
         reason: StreamEnd,
         /// The body of the response with status 500 that replaces the failed streamed response, in
         /// UTF-8. If it is empty, the server sends its default error page.

@@ -14,18 +14,18 @@ pub enum MessageKind {
     Binary,
 }
 
-/// An event that the server reports to the application. Events of the same connection stay in their
-/// order.
+/// An event that the server reports to the application. The events of one connection arrive in the
+/// order in which they occurred.
 #[derive(Debug)]
 pub enum Event {
     /// A complete request, or the opening handshake of a WebSocket ([`Exchange::is_upgrade`]). The
     /// application responds once, with [`Command::Respond`](crate::Command::Respond).
     Request(Box<Exchange>),
     /// A request whose body has not been read, for an application that inspects the head first. The
-    /// application responds with [`Command::ReadBody`](crate::Command::ReadBody), after which the
-    /// complete request follows as an [`Event::Request`], or with
-    /// [`Command::Respond`](crate::Command::Respond). Before it responds, it may request the body
-    /// in chunks with [`Command::StreamBody`](crate::Command::StreamBody).
+    /// application responds with [`Command::Respond`](crate::Command::Respond), or requests the
+    /// body. [`Command::ReadBody`](crate::Command::ReadBody) makes the complete request follow as
+    /// an [`Event::Request`]. [`Command::StreamBody`](crate::Command::StreamBody) makes the body
+    /// follow in chunks.
     Head(Box<Exchange>),
     /// A complete message from a WebSocket.
     Message {
@@ -45,20 +45,20 @@ pub enum Event {
         socket: WebSocketId,
         /// The listener on which the WebSocket was opened.
         listener: ListenerId,
-        /// The peer's close code: 1005 if the close frame had none, 1006 if the connection broke
-        /// (RFC 6455, 7.4.1).
+        /// The close code that the peer sent, 1005 if its close frame had none, or 1006 if the
+        /// connection broke (RFC 6455, 7.4.1).
         code: u16,
-        /// The reason in the close frame of a WebSocket's peer, at most 123 bytes. Without such a
-        /// close frame the reason is empty and uses no heap memory.
+        /// The reason in the peer's close frame, at most 123 bytes. It is empty if the peer gave no
+        /// reason or sent no close frame.
         reason: Box<str>,
         /// Whether the WebSocket was closed cleanly, that is, both peers sent a close frame.
         is_clean: bool,
     },
-    /// Reports that all data waiting for a WebSocket has been written. The server sends this event
-    /// after [`SendBacklog::count_sent`](crate::SendBacklog::count_sent) has returned
-    /// `Some(false)`, or after a megabyte was waiting.
+    /// Reports that all data that was waiting to be sent to a WebSocket has been written. The
+    /// server sends this event after [`SendBacklog::count_sent`](crate::SendBacklog::count_sent)
+    /// has returned `Some(false)`, or after more than 1 MiB was waiting.
     Drained {
-        /// The id of the WebSocket for which no data is waiting any more.
+        /// The id of the WebSocket whose waiting data has been written.
         socket: WebSocketId,
         /// The listener on which the WebSocket was opened.
         listener: ListenerId,
@@ -73,8 +73,9 @@ pub enum Event {
         /// The bytes of this chunk of the request body.
         payload: Payload,
     },
-    /// Reports the end of a streamed request body. The server sends this event exactly once for
-    /// each [`Command::StreamBody`](crate::Command::StreamBody).
+    /// Reports the end of a streamed request body. For each
+    /// [`Command::StreamBody`](crate::Command::StreamBody), the server sends this event exactly
+    /// once.
     BodyEnd {
         /// The id of the request whose body has ended.
         exchange: ExchangeId,
@@ -88,17 +89,17 @@ pub enum Event {
     /// ([`StreamOptions::is_pulled`](crate::StreamOptions::is_pulled)). The application responds
     /// with [`Command::Chunk`](crate::Command::Chunk),
     /// [`Command::EndStream`](crate::Command::EndStream) or
-    /// [`Command::AbortStream`](crate::Command::AbortStream). The server does not send this event
-    /// again before that response, nor while the application sends chunks by itself.
+    /// [`Command::AbortStream`](crate::Command::AbortStream). Until then, the server does not
+    /// repeat this event.
     Pull {
         /// The id of the streamed response whose next chunk is requested.
         stream: StreamId,
         /// The listener on which the request arrived.
         listener: ListenerId,
     },
-    /// Reports that the application may send chunks of a streamed response again, after
-    /// [`StreamFlow::admit`](crate::StreamFlow::admit) had returned
-    /// [`ChunkAdmission::Pause`](crate::ChunkAdmission::Pause).
+    /// Reports that the client has caught up with a streamed response and that the application may
+    /// send chunks again. Follows after [`StreamFlow::admit`](crate::StreamFlow::admit) has
+    /// returned [`ChunkAdmission::Pause`](crate::ChunkAdmission::Pause).
     Writable {
         /// The id of the streamed response that accepts chunks again.
         stream: StreamId,

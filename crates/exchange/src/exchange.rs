@@ -43,7 +43,7 @@ pub struct ClientCertificate {
     pub fingerprint: String,
 }
 
-/// The HTTP version of a request, as far as applications distinguish versions.
+/// The HTTP version of a request, as the application sees it. HTTP/2 counts as HTTP/1.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Version {
     /// HTTP/1.0.
@@ -53,16 +53,16 @@ pub enum Version {
     Http11,
 }
 
-/// A request and its response. An exchange has one owner at a time: the server stores the request
-/// in it, the application stores the response in it, and the server sends the response and keeps
-/// the exchange for a later request. While one of them owns the exchange, the other can only use
-/// its [`shared_status`](Exchange::shared_status), for example to record that the client has
+/// A request and its response. An exchange has one owner at a time. First the server stores the
+/// request in it. Then the application stores the response in it. Finally the server sends the
+/// response and keeps the exchange for a later request. Whoever does not own the exchange can only
+/// use its [`shared_status`](Exchange::shared_status), for example to record that the client has
 /// [disconnected](Exchange::is_client_disconnected).
 ///
 /// # Allocation
-/// The head, a body in memory and the response are stored in the exchange's arena. In the steady
-/// state, neither filling an exchange nor responding nor [`reset`](Exchange::reset) allocates or
-/// frees memory.
+/// The head, a body in memory and the response are stored in the exchange's arena.
+/// [`reset`](Exchange::reset) keeps this memory, so that later requests of usual size need no
+/// further allocation.
 #[derive(Debug)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -87,7 +87,7 @@ pub struct Exchange {
     supervisor_request_id: ArenaSlice,
     version: Version,
     is_upgrade: bool,
-    /// The counters of the bytes that are waiting to be sent to the WebSocket. Present only if the
+    /// The counters of the bytes that are waiting to be sent to the WebSocket; `None` unless the
     /// request is the opening handshake of a WebSocket.
     backlog: Option<Arc<SendBacklog>>,
     method: ArenaSlice,
@@ -104,8 +104,8 @@ pub struct Exchange {
     response: Response,
     status: Arc<ExchangeStatus>,
     is_logged: bool,
-    /// The memory that this exchange (a request with its response) uses of the memory budget;
-    /// `None` unless the exchange is large.
+    /// The bytes that this exchange (a request with its response) adds to the memory budget; `None`
+    /// unless the exchange is large.
     charge: Option<Charge>,
     // The last field, so that it is dropped after all fields that point into it.
     arena: Arena,
@@ -210,8 +210,8 @@ impl Exchange {
         }
     }
 
-    /// Records the client's certificate and whether the client used `https`. The header of a
-    /// trusted proxy decides whether it was `https`.
+    /// Records whether the client used `https`, and the client's certificate if it sent one. Behind
+    /// a trusted proxy, the proxy's header determines whether the client used `https`.
     pub fn set_transport(&mut self, is_https: bool, client: Option<Arc<ClientCertificate>>) {
         self.is_https = is_https;
         self.client = client;
@@ -222,15 +222,15 @@ impl Exchange {
         self.is_from_trusted_proxy = is_from_trusted_proxy;
     }
 
-    /// Records that the application has already inspected the head of the request and accepts the
-    /// body. It may have done so in another process.
+    /// Records that the application has already inspected the head of the request and wants the
+    /// body. The inspection may have taken place in another process.
     pub fn set_head_seen(&mut self) {
         self.is_head_seen = true;
     }
 
-    /// Returns true if the application had [inspected the head](Self::set_head_seen) of the request
-    /// before the supervisor sent head and body to this process. An inspection through
-    /// [`Event::Head`](crate::Event::Head) in this process is not recorded.
+    /// Returns true if the application inspected the head of this request in the supervisor, before
+    /// the request was sent to this process. An inspection in this process through
+    /// [`Event::Head`](crate::Event::Head) does not count.
     pub fn is_head_seen(&self) -> bool {
         self.is_head_seen
     }
@@ -253,8 +253,8 @@ impl Exchange {
         (self.queued_at, self.started_at)
     }
 
-    /// Records the two ids that a supervisor gave to the request: its ticket (0 without one), which
-    /// tracks the request at a worker, and its id in the supervisor's log.
+    /// Records the two ids that a supervisor gave to the request. `ticket` tracks the request at a
+    /// worker, and is 0 without a supervisor. `id` is the request's id in the supervisor's log.
     pub fn set_supervisor_ids(&mut self, ticket: u64, id: Option<&[u8]>) {
         self.ticket = ticket;
         self.supervisor_request_id = id.map_or(ArenaSlice::EMPTY, |id| self.keep(id));
@@ -292,7 +292,7 @@ impl Exchange {
         }
     }
 
-    /// Returns the body of the request for writing.
+    /// Returns a mutable reference to the body of the request.
     pub fn body_mut(&mut self) -> &mut RequestBody {
         &mut self.body
     }
@@ -311,18 +311,18 @@ impl Exchange {
         self.body.push(ArenaSlice::at(start, bytes.len()));
     }
 
-    /// Charges `bytes` of memory to the memory budget until the next [`reset`](Self::reset). Called
-    /// only for the rare request or response that uses much memory.
+    /// Charges `bytes` of memory to the memory budget until the next [`reset`](Self::reset). Only
+    /// needed for a request or response that uses much memory.
     pub fn charge(&mut self, budget: &Arc<Budget>, bytes: usize) {
         self.charge.get_or_insert_with(|| Charge::new(budget, Share::Requests)).set(bytes);
     }
 
-    /// Returns the response for reading and writing.
+    /// Returns a mutable reference to the response.
     pub fn response_mut(&mut self) -> &mut Response {
         &mut self.response
     }
 
-    /// Starts a response with this status. A response that was started before is discarded.
+    /// Starts a response with this status code. Discards any response that was started before.
     pub fn begin_response(&mut self, status: u16) {
         self.response.reset();
         self.response.set_status(status);
@@ -346,8 +346,8 @@ impl Exchange {
         self.response.set_copied(span);
     }
 
-    /// Makes the response a streamed response. If its headers already include a Content-Length, the
-    /// stream is limited to that length.
+    /// Makes the response a streamed response. If a Content-Length header has already been added,
+    /// the stream is limited to that length.
     pub fn set_response_stream(&mut self, stream: StreamedBody) {
         let length =
             self.response_headers().find(|(name, _)| name.eq_ignore_ascii_case(b"content-length"));
@@ -357,8 +357,8 @@ impl Exchange {
         self.response.set_body(ResponseBody::Stream(stream));
     }
 
-    /// Returns the counters of the bytes that are waiting to be sent to the WebSocket, if the
-    /// request is the opening handshake of one. Returns `None` for any other request.
+    /// Returns the counters of the bytes that are waiting to be sent to the WebSocket. Returns
+    /// `None` unless the request is the opening handshake of a WebSocket.
     pub fn backlog(&self) -> Option<&Arc<SendBacklog>> {
         self.backlog.as_ref()
     }
@@ -457,8 +457,8 @@ impl Exchange {
         self.is_https
     }
 
-    /// Returns the identity in the client's certificate, or `None` if the server has not received
-    /// one.
+    /// Returns the identity in the client's TLS certificate, or `None` if the client sent no
+    /// certificate.
     pub fn client(&self) -> Option<&ClientCertificate> {
         self.client.as_deref()
     }
@@ -501,7 +501,8 @@ impl Exchange {
         })
     }
 
-    /// Returns the body of the response if it was copied into the exchange, and otherwise `None`.
+    /// Returns the body of the response if it was copied into the exchange. Returns `None` for a
+    /// body that is stored elsewhere, such as a file.
     pub fn response_copy(&self) -> Option<&[u8]> {
         // SAFETY: the slice belongs to this exchange, which is borrowed.
         self.response.copied().map(|span| unsafe { span.bytes() })
@@ -512,8 +513,8 @@ impl Exchange {
         self.status.is_client_disconnected()
     }
 
-    /// Returns the status of the exchange that the server and the application can both read and
-    /// change at any time.
+    /// Returns the part of the exchange's state that the server and the application can both read
+    /// and change at any time.
     pub fn shared_status(&self) -> Arc<ExchangeStatus> {
         Arc::clone(&self.status)
     }
@@ -543,9 +544,9 @@ impl Exchange {
         if self.is_logged { self.status.upstream_log() } else { None }
     }
 
-    /// Returns the number of bytes of memory that the exchange occupies: its arena, its tables and
-    /// the buffer of a body. After a [`reset`](Self::reset), this is the memory that is kept for
-    /// the next request.
+    /// Returns the number of bytes of memory that the exchange occupies: its arena, its header
+    /// tables and the buffer of a body. After a [`reset`](Self::reset), this is the memory that is
+    /// kept for the next request.
     pub fn capacity(&self) -> usize {
         let lines = self.headers.capacity() * size_of::<StoredHeader>() + self.response.capacity();
         self.arena.capacity() + lines + self.body.capacity()
@@ -564,10 +565,10 @@ impl Exchange {
 #[derive(Debug, Clone, Copy, Default)]
 struct Endpoint(Option<SocketAddr>);
 
-/// The initial capacity of the table of request headers. A browser sends about fifteen header
-/// lines.
+/// The initial capacity of the table of request headers, in header lines. A browser sends about
+/// fifteen.
 const INITIAL_HEADERS: usize = 32;
-/// The maximum capacity that the table of request headers keeps from one request to the next: 128
+/// The maximum capacity that the table of request headers keeps from one request to the next, in
 /// entries of 56 bytes.
 const KEPT_HEADERS: usize = 128;
 /// The size in bytes of the first chunk of a request's arena. It holds the head of a browser's

@@ -11,5 +11,5 @@ pub type ListenerId = u32;
 /// The id of a WebSocket. It equals the id of the opening handshake's exchange.
 pub type WebSocketId = ExchangeId;
 
-/// The id of a streamed response. It equals the id of the exchange (the request with its response).
+/// The id of a streamed response. It equals the id of the exchange to which the response belongs.
 pub type StreamId = ExchangeId;

@@ -3,23 +3,24 @@
 //! wake each other.
 //!
 //! # Waking the application
-//! Only an event that is pushed to an empty queue wakes the application. The way of waking depends
-//! on the application's state ([`AppState`]):
+//! Only an event that is pushed to an empty queue wakes the application. How it is woken depends on
+//! its state ([`AppState`]):
 //!
 //! - If it waits in [`Link::wait`], the condition variable is notified once the server has read all
 //!   connections that are ready now ([`Link::wake_waiting`]).
 //! - If it is parked in a wait of its own, its [`AppWaker`] is called.
-//! - If it is busy, nothing is woken at once. The server checks again after a millisecond
-//!   ([`Link::wake_if_stalled`]), because a busy application may have begun to wait somewhere else.
+//! - If it is busy, it is not woken at once. The server checks again after a millisecond
+//!   ([`Link::wake_if_stalled`]), because a busy application may have begun to wait outside the
+//!   link.
 //!
 //! # Waking the server
-//! A command wakes the server only if the server sleeps, and then only once the oldest command in
-//! the queue has waited for [`COALESCE`](application_side::COALESCE) or the queue of events is
-//! empty ([`Link::next`] flushes in that case). A server that has seen the application take longer
-//! than a millisecond sleeps in [`IoState::Immediate`] and is woken by every command. The
-//! application may also keep working for seconds after it has sent a command. Therefore the first
-//! command of a group sets a timer ([`IoWaker::wake_within`]), which later commands do not
-//! postpone, so that no command waits longer than [`MAX_DELAY`](application_side::MAX_DELAY).
+//! A sleeping server is not woken for each command. It is woken when the oldest command has waited
+//! for [`COALESCE`](application_side::COALESCE), or when the application finds no further event
+//! ([`Link::next`]). If the application has just taken longer than a millisecond, the server sleeps
+//! in [`IoState::Immediate`], and the next command wakes it at once. An application may send one
+//! command and then compute for seconds. Therefore the first command also sets a timer
+//! ([`IoWaker::wake_within`]), so that no command waits longer than
+//! [`MAX_DELAY`](application_side::MAX_DELAY).
 //!
 //! # Why no wake-up is lost
 //! Each side publishes that it is about to sleep *before* it checks its queue under the queue's
@@ -57,26 +58,22 @@ pub enum AppState {
     BusyPolling = 3,
 }
 
-/// The limits of the queue of events for the application, and of the data that waits in streamed
-/// responses.
+/// Limits for the data that waits between server and application: the queue of events, and the
+/// chunks of each streamed response.
 #[derive(Debug, Clone, Copy)]
 pub struct QueueLimits {
-    /// The maximum number of HTTP requests (and opening handshakes) that wait for the application.
-    /// The server responds with status 503 to further requests. The default is 1,024. At one
-    /// millisecond per request, the last of them waits for a second, and clients should not have to
-    /// wait longer.
+    /// The maximum number of HTTP requests and opening handshakes that wait for the application.
+    /// The server responds with status 503 to further requests. The default is 1,024.
     pub max_queued_requests: usize,
     /// The maximum number of bytes in WebSocket messages that wait for the application. Above this
-    /// limit the server stops reading from WebSockets. The default is 8 MiB, which the application
-    /// processes in less than a second. Together with the limit for each client, this limit bounds
-    /// the memory that clients can occupy while the application reads nothing.
+    /// limit the server stops reading from WebSockets. The default is 8 MiB.
     pub ws_max_receive_queue_size: usize,
     /// The maximum number of WebSocket messages that wait for the application. Above this limit the
     /// server stops reading from WebSockets. The default is 4,096.
     pub ws_max_receive_queue_messages: usize,
     /// The maximum number of bytes of one streamed response that wait to be written to the client.
-    /// A stream that exceeds this limit is aborted, because its client is too slow. The default is
-    /// 16 MiB, which is seconds of a program's output and more than the buffer of a socket.
+    /// If a response exceeds this limit, it is aborted, because the client is too slow. The default
+    /// is 16 MiB.
     pub max_stream_queue_size: usize,
 }
 
@@ -95,8 +92,8 @@ impl Default for QueueLimits {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PushError {
-    /// The queue already contains the maximum number of requests. The variant contains the rejected
-    /// [`Exchange`], that is, the request.
+    /// The request is rejected because the queue already contains the maximum number of requests.
+    /// The variant returns the [`Exchange`] of the request.
     Full(Box<Exchange>),
 }
 
@@ -110,7 +107,7 @@ pub enum WakeUp {
     /// The application is busy. Call [`Link::wake_if_stalled`] after a millisecond, and again until
     /// it returns `None`.
     Watch,
-    /// The application is waiting. Call [`Link::wake_waiting`] once the events of all other ready
+    /// The application is waiting. Call [`Link::wake_waiting`] after the events of all other ready
     /// connections have been pushed.
     AfterBatch,
 }
@@ -119,7 +116,7 @@ pub enum WakeUp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum IoState {
-    /// The server is awake and looks for commands by itself.
+    /// The server is awake and checks for commands without being woken.
     Awake = 0,
     /// The server sleeps. Commands may wait a short time, so that one wake-up delivers several of
     /// them.
@@ -139,10 +136,10 @@ pub struct Link {
     taken: AtomicU64,
     /// Whether the server's thread has failed. Readable without locking the queue.
     has_failed: AtomicBool,
-    /// The total number of events that the server has added to the queue. Readable without locking
-    /// the queue.
+    /// The total number of events that the server has added to the event queue. Readable without
+    /// locking the queue.
     put: AtomicU64,
-    /// The number of [taken](Self::taken) events at the time when the application last polled
+    /// The number of events that the application had [taken](Self::taken) when it last polled
     /// without finding an event.
     polled_at: AtomicU64,
     /// Whether the application may busy-poll for the longer time `LONG_BUSY_POLL`.
@@ -152,7 +149,7 @@ pub struct Link {
     down: Mutex<CommandQueue>,
     io_state: AtomicU8,
     io_waker: Mutex<Option<Arc<dyn IoWaker>>>,
-    /// Whether the server waits for capacity in the queue of events.
+    /// Whether the server waits until the queue of events accepts WebSocket messages again.
     wants_capacity: AtomicBool,
     buffers: Mutex<BufferPool>,
     releases: Arc<ReleaseQueue>,
@@ -190,7 +187,7 @@ impl Link {
         lock(&self.buffers).take()
     }
 
-    /// Returns the buffer of a message to the pool, so that it can be reused.
+    /// Returns the buffer of a message to the pool for reuse.
     pub fn recycle(&self, buffer: Vec<u8>) {
         if buffer_pool::is_kept(&buffer) {
             lock(&self.buffers).give(buffer);

@@ -1,8 +1,8 @@
 //! The masking of secrets in request targets, for logs, messages and the status report.
 //!
 //! The token of a Shiny session is a secret, because anyone who knows it can fetch the session's
-//! downloads. The path contains the token after `session/`, and the query may contain the id of the
-//! session's worker as `w=`. Neither may appear in a log.
+//! downloads. It is contained in the path, after `session/`. The id of the session's worker, which
+//! the query may contain as `w=`, is a secret too.
 
 /// The text that replaces a secret in a logged URL.
 const MASK: &[u8] = b"<...>";
@@ -11,8 +11,8 @@ const MASK: &[u8] = b"<...>";
 /// Shiny sessions have 32 digits.
 const SECRET: usize = 16;
 
-/// Returns a request target in parts with its secrets replaced, for example
-/// `/session/<...>/download/x?w=<...>`.
+/// Returns the parts of a request target in which the secrets have been replaced. Together they
+/// are, for example, `/session/<...>/download/x?w=<...>`.
 ///
 /// The target may be a path, a query with its `?`, or both.
 pub fn masked(target: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -67,8 +67,8 @@ impl<'a> Masked<'a> {
     }
 }
 
-/// Returns the position of the first secret in a request target. It is never 0, because a secret
-/// follows a text such as `session/`.
+/// Returns the position of the first secret in a request target, or `None` if there is none.
+/// `before` is the byte in front of `text`.
 fn next_secret(text: &[u8], before: Option<u8>) -> Option<usize> {
     (0..text.len()).find_map(|at| {
         let previous = if at == 0 { before } else { Some(text[at - 1]) };
@@ -81,8 +81,8 @@ fn next_secret(text: &[u8], before: Option<u8>) -> Option<usize> {
     })
 }
 
-/// Returns the length of a text that announces a secret, such as `session/`, if `text` begins with
-/// one.
+/// Returns the length of the prefix after which a secret may follow (`session/` or `w=`), if `text`
+/// begins with one.
 fn introduces(text: &[u8]) -> Option<usize> {
     if text.starts_with(b"w=") {
         return Some(2);

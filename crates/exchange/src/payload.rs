@@ -1,5 +1,5 @@
-//! The content of messages and chunks that the server and the application exchange. It is stored in
-//! a pooled buffer or in memory that the application has lent.
+//! The content of the messages and chunks that the server and the application send to each other.
+//! It is stored in a pooled buffer or in memory that the application has lent.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -26,8 +26,8 @@ impl Payload {
         }
     }
 
-    /// Returns the number of bytes of memory that the message or chunk occupies. A pooled buffer
-    /// may be larger than its content.
+    /// Returns the number of bytes of memory that the message or chunk occupies. For a pooled
+    /// buffer, this is the capacity of the buffer.
     pub fn held(&self) -> usize {
         match self {
             Payload::Pooled(bytes) => bytes.capacity(),
@@ -88,7 +88,7 @@ impl Drop for Lease {
 }
 
 /// A token by which the application finds its own data about a request. If the token is dropped
-/// before the application has [taken](AppToken::take) it, on any thread, it is returned through the
+/// before the application has [taken](AppToken::take) it, it is returned through the
 /// [`ReleaseQueue`].
 #[derive(Debug)]
 pub struct AppToken {
@@ -119,7 +119,7 @@ impl Drop for AppToken {
 }
 
 /// The tokens of memory leases and [`AppToken`]s that have been dropped. The application collects
-/// them on its own thread and then frees what they stand for.
+/// them on its own thread and then frees the memory or data that each token identifies.
 #[derive(Default)]
 pub struct ReleaseQueue {
     tokens: Mutex<Vec<u64>>,
@@ -128,8 +128,8 @@ pub struct ReleaseQueue {
 }
 
 impl ReleaseQueue {
-    /// Creates a queue of tokens. It notifies `waker` when a token is added for the first time
-    /// since the last collection.
+    /// Creates a queue of dropped tokens. It calls `waker` when a token is added to the empty
+    /// queue.
     pub(crate) fn with_waker(waker: Arc<dyn AppWaker>) -> ReleaseQueue {
         ReleaseQueue { tokens: Mutex::default(), waker: Some(waker) }
     }

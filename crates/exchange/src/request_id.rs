@@ -11,10 +11,8 @@ const MOST: usize = 128;
 
 /// The id of a request. The server uses the `X-Request-Id` header of a trusted proxy. Without this
 /// header it uses the trace id in the `traceparent` header (W3C Trace Context, 3.2.2). Without
-/// either header it generates 16 bytes in hexadecimal: eight random bytes for the process and eight
-/// bytes for the request.
-///
-/// Creating an id allocates no memory, and only the first id of a process needs a system call.
+/// either header it generates 32 hexadecimal digits: 16 random ones for the process, and 16 for the
+/// number of the request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestId {
     bytes: [u8; MOST],
@@ -22,9 +20,9 @@ pub struct RequestId {
 }
 
 impl RequestId {
-    /// Chooses the id of a request, whose number within this process is `id`. `given` is the value
-    /// of a trusted `X-Request-Id` header, and `traceparent` is the value of the header with that
-    /// name.
+    /// Chooses the id of a request. `id` is the number of the request within this process, `given`
+    /// is the value of a trusted `X-Request-Id` header, and `traceparent` is the value of the
+    /// header with that name.
     pub fn choose(id: ExchangeId, given: Option<&[u8]>, traceparent: Option<&[u8]>) -> RequestId {
         let given = given.filter(|given| is_id(given)).or_else(|| trace_id(traceparent?));
         given.map_or_else(|| RequestId::generated(id, request_id_prefix()), RequestId::new)
@@ -36,8 +34,8 @@ impl RequestId {
         RequestId { bytes, len: text.len() as u8 }
     }
 
-    /// Generates the id of a request as 32 hexadecimal digits, from the [`request_id_prefix`] of
-    /// its process and the number `id` of the request.
+    /// Generates the id of a request as 32 hexadecimal digits. `process` is the
+    /// [`request_id_prefix`] of the process, and `id` is the number of the request.
     pub fn generated(id: ExchangeId, process: u64) -> RequestId {
         let mut text = [0; 32];
         write_hex(process, &mut text[..16]);
@@ -51,9 +49,8 @@ impl RequestId {
     }
 }
 
-/// Changes the random prefix of the request ids that this process generates. Called in a forked
-/// child process, whose ids would otherwise equal those of its parent. Takes no lock and allocates
-/// no memory.
+/// Changes the random prefix of the request ids that this process generates. A forked child process
+/// must call this function, because otherwise it would generate the ids of its parent again.
 pub fn renew_request_ids() {
     PROCESS.store(0, Ordering::Relaxed);
 }
@@ -85,14 +82,15 @@ fn write_hex(mut number: u64, out: &mut [u8]) {
     }
 }
 
-/// Returns true if a text is a valid request id, which contains no character that must be escaped
-/// in logs, headers or pages.
+/// Returns true if a text is a valid request id, so that it needs no escaping in logs, headers or
+/// pages.
 fn is_id(text: &[u8]) -> bool {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
     (1..=MOST).contains(&text.len()) && text.iter().all(is_plain)
 }
 
-/// Returns the trace id in the value of a `traceparent` header of version 00.
+/// Returns the trace id in the value of a `traceparent` header of version 00, or `None` if the
+/// value is not valid.
 fn trace_id(value: &[u8]) -> Option<&[u8]> {
     let is_hex = |part: &[u8]| part.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     let is_zero = |part: &[u8]| part.iter().all(|byte| *byte == b'0');

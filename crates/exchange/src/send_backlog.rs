@@ -1,32 +1,27 @@
-//! The count of the bytes that are waiting to be sent to a WebSocket. The application and the
+//! The counters of the bytes that are waiting to be sent to a WebSocket. The application and the
 //! server maintain separate counters, so that each counter has only one writer.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// The number of bytes waiting for one WebSocket above which the application should pause until
-/// [`Event::Drained`](crate::Event::Drained). An image or table in a browser is smaller, and Shiny
-/// rarely sends more at once.
+/// [`Event::Drained`](crate::Event::Drained). Shiny rarely sends more at once.
 const HIGH_MARK: usize = 1 << 20;
 
-/// The maximum number of bytes on their way from the application to the server at which the server
-/// still reports a WebSocket as drained. If more bytes are on their way, the report follows after
-/// they have been written.
+/// The maximum number of bytes still on their way from the application to the server at which the
+/// server reports that no data is waiting for a WebSocket
+/// ([`Event::Drained`](crate::Event::Drained)).
 const LOW_MARK: usize = 64 << 10;
 
 /// The counters of the bytes that are waiting to be sent to one WebSocket. Application and server
-/// share them: the [`Exchange`](crate::Exchange) of the opening handshake contains this object, and
-/// the application keeps a reference to it.
-///
-/// # Allocation
-/// The backlog is allocated once, during the opening handshake. Each message costs either side a
-/// few loads and stores without locked instructions.
+/// share them, and each counter is written by only one of the two. Updating a counter takes no
+/// lock.
 #[derive(Debug, Default)]
 pub struct SendBacklog {
     /// The total number of bytes in the messages that the application has sent to this WebSocket.
     /// Only the application writes this counter.
     sent: AtomicU64,
-    /// The number of bytes in the application's messages to this WebSocket that have arrived at the
-    /// server. Only the server writes this counter.
+    /// The number of bytes in the application's messages to this WebSocket that the server has
+    /// taken from the queue of commands. Only the server writes this counter.
     arrived: AtomicU64,
     /// The number of bytes in the server's queue for this WebSocket, including frame headers. Only
     /// the server writes this counter.
@@ -40,10 +35,10 @@ pub struct SendBacklog {
 impl SendBacklog {
     // ---- called by the application ----
 
-    /// Counts a message of the application before it is sent to a WebSocket. Returns `Some(true)`
-    /// if the application may continue to send at once, and `Some(false)` if it should wait for
-    /// [`Event::Drained`](crate::Event::Drained), which follows unless the WebSocket ends. Returns
-    /// `None` if the WebSocket has ended, so that the message must not be sent.
+    /// Counts a message before the application sends it to a WebSocket. Returns `Some(true)` if the
+    /// application may send further messages at once, and `Some(false)` if it should first wait for
+    /// [`Event::Drained`](crate::Event::Drained). Returns `None` if the WebSocket has ended; the
+    /// message must then not be sent.
     ///
     /// Applications that never wait need not count their messages.
     pub fn count_sent(&self, len: usize) -> Option<bool> {
@@ -103,9 +98,9 @@ impl SendBacklog {
         self.queued.store(queued, Ordering::Relaxed);
     }
 
-    /// Records that the server's queue for the WebSocket is empty. Returns true if the server must
-    /// now notify the application, which is so only at the first call after the application began
-    /// to wait.
+    /// Records that the server's queue for the WebSocket is empty. Returns true if the application
+    /// is waiting for this, so that the server must now send
+    /// [`Event::Drained`](crate::Event::Drained).
     pub fn take_drained(&self) -> bool {
         self.queued.store(0, Ordering::Relaxed);
         self.is_awaited.load(Ordering::Relaxed)

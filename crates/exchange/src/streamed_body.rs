@@ -4,33 +4,28 @@
 //! # Ground rules
 //! - The application counts a chunk with [`StreamFlow::admit`] before it sends the chunk to the
 //!   server. The server subtracts the chunk once it has been written to the client's socket.
-//!   Application and server therefore always know how many bytes are waiting.
-//! - The number of waiting bytes is limited. Above
-//!   [`QueueLimits::max_stream_queue_size`](crate::QueueLimits::max_stream_queue_size) no chunk is
-//!   accepted. A single chunk may exceed this limit if few bytes are waiting (fewer than the
-//!   stream's high mark).
+//! - At most [`QueueLimits::max_stream_queue_size`](crate::QueueLimits::max_stream_queue_size)
+//!   bytes of one response may wait to be written. Only a single large chunk may exceed this limit,
+//!   while few bytes are waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// The number of bytes waiting to be written to the client at which the application should pause a
-/// streamed response. This is the size of one write of a large body, and uvicorn uses the same
-/// limit.
+/// streamed response.
 pub const HIGH_MARK: usize = 64 << 10;
 
 /// The number of bytes waiting to be written to the client at which the server stops requesting
-/// further chunks of a streamed response. An application that sends chunks only on request never
-/// has more than a few waiting, so this mark can be higher than [`HIGH_MARK`]. With a mark of 64
-/// KiB, application and server would wait for each other twice for each chunk of 64 KiB.
+/// further chunks of a streamed response. It is higher than [`HIGH_MARK`], so that application and
+/// server do not have to wait for each other after each chunk.
 pub const PULL_HIGH_MARK: usize = 256 << 10;
 
-/// The number of bytes waiting to be written to the client below which a paused application is told
-/// to continue a streamed response. The distance to the high mark avoids a notification for every
-/// chunk.
+/// The number of bytes waiting to be written to the client below which the server tells a paused
+/// application to continue with a streamed response.
 pub const LOW_MARK: usize = 16 << 10;
 
-/// The maximum number of chunks of a streamed response on their way to the server. Each chunk costs
-/// about 130 bytes in addition to its data, so this limit amounts to 32 MiB.
+/// The maximum number of chunks of a streamed response that are on their way to the server. Each
+/// chunk occupies about 130 bytes in addition to its data.
 const MAX_CHUNKS: usize = 256 << 10;
 
 /// The options of a streamed response.
@@ -45,16 +40,15 @@ pub struct StreamOptions {
     pub is_pulled: bool,
     /// Whether the head of the streamed response is sent at once instead of with the first chunk.
     pub sends_head_first: bool,
-    /// Whether the streamed body consists of server-sent events (HTML, 9.2). Each chunk is then one
-    /// or more complete events, and the stream begins with a comment. When the server stops, it
-    /// ends the stream regularly and sends a delay after which the client should reconnect.
+    /// Whether the streamed body consists of server-sent events (HTML, 9.2). Each chunk then
+    /// contains one or more complete events.
     pub is_events: bool,
     /// The number of seconds without data after which the server sends a comment in a stream of
-    /// events, so that proxies do not close the idle connection; 0 disables these comments.
+    /// server-sent events. The comments keep proxies from closing the connection; 0 disables them.
     pub heartbeat: u16,
     /// Whether the streamed body may be compressed. The server compresses it if the client accepts
-    /// that, there is no Content-Length, and the content type is compressible (which is not checked
-    /// for server-sent events). Compression never delays a chunk.
+    /// that, there is no Content-Length, and the content type is compressible. Compression never
+    /// delays a chunk.
     pub is_compressible: bool,
     /// The status code that the client gets if the streamed response fails before any of it has
     /// been sent; 0 means 500.
@@ -82,8 +76,8 @@ pub enum ChunkAdmission {
     /// The client is too slow, and too many bytes of the streamed response are waiting. The
     /// application must not send the chunk and should abort the response with [`StreamEnd::Slow`].
     ClientTooSlow,
-    /// The chunk exceeds the response's Content-Length. The application must not send the chunk and
-    /// should abort the stream.
+    /// The chunk would exceed the response's Content-Length. The application must not send it and
+    /// should abort the streamed response.
     ExceedsLength,
     /// The streamed response has ended. The application must not send the chunk.
     Ended,
@@ -97,20 +91,20 @@ pub enum StreamEnd {
     Done = 0,
     /// The client disconnected before the streamed body was complete.
     Client = 1,
-    /// The application failed, or produced fewer bytes than the Content-Length of its streamed
-    /// response.
+    /// The application failed, or its streamed response is shorter than the Content-Length.
     Error = 2,
     /// The client reads more slowly than the application produces data, or the server has no memory
     /// for the waiting data.
     Slow = 3,
-    /// The client did not read the streamed response for too long.
+    /// The client stopped reading the streamed response, and the time limit for that has passed.
     Timeout = 4,
     /// The server ended the stream because it is shutting down.
     Stop = 5,
 }
 
 impl StreamEnd {
-    /// Returns the reason for the end of a stream as one word for applications and logs.
+    /// Returns the reason for the end of a stream as one word for applications and logs, such as
+    /// `done` or `timeout`.
     pub fn name(self) -> &'static str {
         match self {
             StreamEnd::Done => "done",
@@ -128,10 +122,10 @@ impl StreamEnd {
 pub struct StreamFlow {
     /// The maximum number of bytes of the streamed response that wait to be written.
     most: usize,
-    /// The number of waiting bytes of the streamed response at which the application should pause:
-    /// [`HIGH_MARK`] or [`PULL_HIGH_MARK`], but at most the maximum.
+    /// The number of waiting bytes at which the application should pause the streamed response.
+    /// This is [`HIGH_MARK`] or [`PULL_HIGH_MARK`], but at most `most`.
     mark: usize,
-    /// The Content-Length of the streamed response, or [`NO_LENGTH`].
+    /// The Content-Length of the streamed response, or [`NO_LENGTH`] if it has none.
     length: AtomicU64,
     /// The number of bytes of the streamed response that the application has sent so far.
     pushed: AtomicU64,
@@ -175,7 +169,7 @@ impl StreamFlow {
 
     // ---- called by the application ----
 
-    /// Decides whether the application may send a chunk of `len` bytes, and counts the chunk if so.
+    /// Decides whether the application may send a chunk of `len` bytes. If so, counts the chunk.
     pub fn admit(&self, len: usize) -> ChunkAdmission {
         if self.is_over() {
             return ChunkAdmission::Ended;
@@ -204,14 +198,14 @@ impl StreamFlow {
 
     // ---- called by both sides ----
 
-    /// Returns the number of waiting bytes of the streamed response: those on their way to the
-    /// server and those that the server has not yet written to the socket.
+    /// Returns the number of bytes of the streamed response that the application has sent and the
+    /// server has not yet written to the socket.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Returns true if the application may continue the streamed response, because fewer bytes are
-    /// waiting than the high mark.
+    /// Returns true if the number of waiting bytes is below the high mark, so that the application
+    /// may continue the streamed response.
     pub fn has_capacity(&self) -> bool {
         self.waiting() < self.mark
     }
@@ -221,7 +215,7 @@ impl StreamFlow {
         self.pushed.load(Ordering::Relaxed)
     }
 
-    /// Returns the Content-Length of the streamed response, or `None` without that header.
+    /// Returns the Content-Length of the streamed response, or `None` if it has none.
     pub fn length(&self) -> Option<u64> {
         Some(self.length.load(Ordering::Relaxed)).filter(|length| *length != NO_LENGTH)
     }
@@ -238,14 +232,14 @@ impl StreamFlow {
         self.chunks.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Adds `len` bytes, which the server itself adds to the streamed body, to the number of
-    /// waiting bytes.
+    /// Adds `len` to the number of waiting bytes, because the server itself has added data to the
+    /// streamed body.
     pub fn add_server_bytes(&self, len: usize) {
         self.waiting.fetch_add(len, Ordering::Relaxed);
     }
 
     /// Records that `len` bytes of the streamed response have been written to the client. Returns
-    /// true if the application is paused and must be notified that it may continue.
+    /// true if the application has paused and the server must now notify it.
     pub fn on_written(&self, len: usize) -> bool {
         let waiting = self.waiting.fetch_sub(len, Ordering::Relaxed) - len;
         waiting < LOW_MARK && self.is_awaited.swap(false, Ordering::Acquire)
@@ -257,9 +251,9 @@ impl StreamFlow {
     }
 }
 
-/// The body of a response with status 200, which a client that accepts server-sent events receives
-/// where another client would receive a 503. The client reconnects after the stated delay. After
-/// any status other than 200 a browser would stop reconnecting for good (HTML, 9.2.3).
+/// The response body that tells a client of server-sent events to reconnect after five seconds. The
+/// client receives it with status 200 where other clients receive a 503, because after any other
+/// status a browser would never reconnect (HTML, 9.2.3).
 pub const EVENTS_RETRY: &str = "retry: 5000\n\n";
 
 /// Returns true if a client with this `Accept` header accepts server-sent events.

@@ -6,7 +6,8 @@ pub use named_limits::{LimitKind, NamedLimit};
 
 mod named_limits;
 
-/// The configuration of a server.
+/// The configuration of a server: its limits, and how it returns free memory to the operating
+/// system.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
     /// The limits on what clients can make the server do: sizes, rates, times, numbers and memory.
@@ -16,8 +17,9 @@ pub struct Config {
     /// A function that makes the program's allocator return free memory to the operating system. It
     /// is called on the I/O thread between bursts of connections. Its argument is true if all free
     /// memory is to be returned, and false if only the memory that can be returned at little cost.
-    /// The function must not block, but may take some milliseconds for each 10 MB once per burst.
-    /// `None` by default, because `malloc` has no cheap way to return memory.
+    /// The function must not block. It may take a few milliseconds for each 10 MB of memory, once
+    /// after each burst of connections. `None` by default, because `malloc` has no cheap way to
+    /// return memory.
     pub trim: Option<fn(bool)>,
 }
 
@@ -27,8 +29,8 @@ pub struct Config {
 pub struct Limits {
     /// The maximum size of a request head, in bytes. A larger head is rejected with status 431.
     /// Default 96 KiB, because httpuv accepts 80 KiB, and some apps send cookies of that size. The
-    /// size is checked only when the read buffer is full, so that a head may exceed the limit by
-    /// the length of the last read.
+    /// server checks the size only when its read buffer is full, so it may accept a head that
+    /// exceeds the limit by up to the length of one read.
     pub max_header_size: usize,
     /// The maximum number of header lines of a request. A request with more lines is rejected with
     /// status 431. Default 2,000, the most that clients of httpuv have been seen to send. Values
@@ -65,7 +67,8 @@ pub struct Limits {
     pub tls_handshake_timeout: Duration,
     /// The maximum number of TLS handshakes that the server computes at a time. Handshakes that
     /// wait for the client do not count. While the maximum is reached, no further connections are
-    /// accepted. Default 256, for which the I/O thread needs 40 ms, or 100 ms with RSA keys.
+    /// accepted. Default 256. The I/O thread computes that many handshakes in 40 ms, or in 100 ms
+    /// with RSA keys.
     pub tls_max_handshakes: usize,
     /// The maximum time in which a client must send a request head. It is counted from the
     /// acceptance of the connection or, after a response, from the first byte of the next head.
@@ -74,8 +77,8 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// The minimum rate at which a client must send a request head, in bytes per second. The client
     /// may fall behind this rate for [`header_grace`](Self::header_grace), and then gets status
-    /// 408. 0 turns the check off. Default 32, which gives an ordinary head 30 s, but does not let
-    /// a client use that time by sending single bytes.
+    /// 408. 0 turns the check off. Default 32, at which an ordinary head takes 30 s. A client that
+    /// sends single bytes is rejected earlier.
     pub min_header_rate: u32,
     /// The maximum time for which a client may make no progress in sending a request head. Default
     /// 10 s, enough for three lost segments.
@@ -97,7 +100,7 @@ pub struct Limits {
     /// which the application received the request, or the request head if the application reads the
     /// body itself. After that time the client gets status 504. The application is not notified,
     /// and its response is discarded. No limit by default ([`Duration::MAX`]), as in httpuv,
-    /// because some handlers fit models.
+    /// because some handlers compute for a long time, for example to fit a statistical model.
     pub request_timeout: Duration,
     /// The maximum number of concurrent connections. When it is reached, a new connection replaces
     /// the slowest connection that is idle, has not sent its head within a second, or is behind its
@@ -111,17 +114,17 @@ pub struct Limits {
     /// WebSocket with code 1009. Default 64 MiB, as in Shiny Server.
     pub ws_max_message_size: u64,
     /// The maximum number of bytes that are queued for the client of one WebSocket, in addition to
-    /// the message that is being sent. A client that lets the queue grow beyond it does not read,
-    /// so the WebSocket is closed with code 1013, or dropped if the client does not read the close
-    /// frame either. Default 64 MiB, the maximum size of one message.
+    /// the message that is being sent. When the queue grows beyond this maximum, the WebSocket is
+    /// closed with code 1013, or dropped if the client does not read the close frame either.
+    /// Default 64 MiB, the maximum size of one message.
     ///
-    /// Once a quarter of this maximum is queued, the server reads only 256 KiB and the rest of the
-    /// current message from the client, until the client has read half of that quarter. Messages
-    /// that the application has not sent yet do not count. If an application answers each message
-    /// with one of equal size, the queue never exceeds 12 MiB plus four times the largest message,
-    /// with the default of
-    /// [`ws_max_receive_queue_size`](rookery_exchange::QueueLimits::ws_max_receive_queue_size). A
-    /// smaller limit may therefore close the WebSocket of a client that behaves well.
+    /// A limit of less than 12 MiB plus four times the largest message may close the WebSocket of a
+    /// client that behaves well, if the application answers each message with one of equal size.
+    // Once a quarter of this maximum is queued, the server reads only 256 KiB and the rest of the
+    // current message from the client, until the client has read half of that quarter. Messages
+    // that the application has not sent yet do not count. If an application answers each message
+    // with one of equal size, the queue never exceeds 12 MiB plus four times the largest message,
+    // with the default of `QueueLimits::ws_max_receive_queue_size`.
     pub ws_max_send_queue_size: usize,
     /// The minimum rate in bytes per second at which the client of a WebSocket must send the rest
     /// of a message, and read the messages that are queued for it. The client may fall behind this
@@ -130,8 +133,8 @@ pub struct Limits {
     pub ws_min_rate: u32,
     /// The maximum time for which the client of a WebSocket may make no progress in sending a
     /// message or in reading the messages that are queued for it. Default 15 minutes, so that a
-    /// laptop whose lid was closed finds its session again. With httpuv, the operating system gives
-    /// up after about that time.
+    /// laptop whose lid was closed finds its session again. With httpuv, the operating system
+    /// closes such a connection after about that time.
     pub ws_stall_timeout: Duration,
     /// The interval at which a ping is sent to each WebSocket, so that proxies do not close silent
     /// connections. Default 20 s.
@@ -139,7 +142,7 @@ pub struct Limits {
     /// The maximum time after a WebSocket ping in which the server must receive any byte from the
     /// client, whose WebSocket software responds to pings automatically. After that time the
     /// WebSocket is dropped, and the application receives the close code 1006. Time in which the
-    /// server does not read does not count. Default 15 minutes, like
+    /// server has stopped reading from the client is not counted. Default 15 minutes, like
     /// [`ws_stall_timeout`](Self::ws_stall_timeout), so that a laptop whose lid is closed keeps its
     /// session.
     pub ws_ping_timeout: Duration,
@@ -148,7 +151,8 @@ pub struct Limits {
     /// Default 64.
     pub kept_windows: usize,
     /// The maximum time for which the server waits for a client's response to a WebSocket close
-    /// frame, after the client last read some of the data before that frame. Default 5 s.
+    /// frame. The time starts again whenever the client reads some of the data that was queued
+    /// before the frame. Default 5 s.
     pub ws_close_timeout: Duration,
     /// The memory in bytes that all clients together can make the server use. Memory of the
     /// application does not count. [`shares`](Self::shares) divides it by purpose. When a share is
@@ -163,8 +167,8 @@ pub struct Limits {
     /// The maximum memory in bytes of exchanges (each a request with its response) that are kept
     /// for reuse. Default 8 MiB, of which 1,024 exchanges of ordinary requests use 6 MiB.
     pub pool_bytes: usize,
-    /// The maximum time for which stopping a listener waits until the responses that are being sent
-    /// are complete. Default 1 s.
+    /// The maximum time for which the server waits, when a listener is stopped, until the responses
+    /// that are being sent are complete. Default 1 s.
     pub stop_timeout: Duration,
 }
 
@@ -231,8 +235,8 @@ pub struct Shares {
     pub queues: u8,
     /// The share of client memory, in percent, for responses of more than 8 KiB that are being
     /// sent. Each response counts as at most a quarter of the share. When the share is used up, a
-    /// request gets status 503, or the largest response that its client does not read is cut off.
-    /// Default 20.
+    /// request gets status 503, or the server cuts off the largest response whose client does not
+    /// read it. Default 20.
     pub replies: u8,
     /// The share of client memory, in percent, for compressors, which use 512 KiB each. They
     /// compress responses of more than 64 KiB, and WebSockets with context takeover. When the share

@@ -18,8 +18,8 @@ macro_rules! rejections {
 }
 
 rejections! {
-    /// The reason for which the server rejects a request. Each rejection has an [`Error`] that is
-    /// made without an allocation and thrown to the error hook of the request.
+    /// The reason for which the server rejects a request. [`Rejection::error`] converts it to an
+    /// [`Error`] for the request's error hook, without allocating memory.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum Rejection {
@@ -81,11 +81,12 @@ rejections! {
         /// The client has violated HTTP/2 (RFC 9113, 5.4.1) or has made the server do useless work.
         /// The connection is closed with GOAWAY.
         Http2,
-        /// An HTTP/2 request is for a host other than that of its connection's TLS handshake, and
-        /// that host has other certificates (RFC 9110, 15.5.20). Status 421.
+        /// An HTTP/2 request is for a host other than the host in its connection's TLS handshake,
+        /// and the server has other certificates for the requested host (RFC 9110, 15.5.20). Status
+        /// 421.
         Misdirected,
-        /// A plaintext request that would be redirected to HTTPS is for a host for which this
-        /// server has no certificate (RFC 9110, 15.5.20). Status 421.
+        /// A plaintext request cannot be redirected to HTTPS, because the server has no certificate
+        /// for the requested host (RFC 9110, 15.5.20). Status 421.
         Elsewhere,
         /// The memory that clients may use for one purpose, such as request bodies, is used up
         /// ([`Limits::max_client_memory`](crate::Limits::max_client_memory)). Status 503, or close
@@ -134,7 +135,7 @@ impl Rejection {
         }
     }
 
-    /// Returns the error of this rejection, without an allocation.
+    /// Converts the rejection to an [`Error`], without allocating memory.
     pub fn error(self) -> Error {
         Error::from_static_error(&ERRORS[self as usize])
     }

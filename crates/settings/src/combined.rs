@@ -8,8 +8,8 @@ use crate::setting::{Default, Section, Setting, Shown};
 use crate::table;
 use crate::value_parser::InvalidValue;
 
-/// The source that gives a value to a setting. The variants are in the order of precedence, the
-/// highest first.
+/// A source of a setting's value. The variants are in the order of precedence, beginning with the
+/// highest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// A command-line option of the program `rookery`.
@@ -41,8 +41,8 @@ impl Source {
         }
     }
 
-    /// Returns the name of the setting as this source writes it, in backticks, such as `--port` for
-    /// the command line.
+    /// Returns the name of the setting in the spelling of this source, in backticks, such as
+    /// `--port` for the command line.
     pub fn show(self, setting: &Setting) -> String {
         match self {
             Source::CommandLine if setting.shown == Shown::No => {
@@ -67,7 +67,7 @@ pub struct GivenValue {
     pub value: Value,
     /// The source that gives the value, such as the command line.
     pub source: Source,
-    /// The position of the value within its source, for messages: for example a file and a line.
+    /// Where the source gives the value, such as a file and a line. Messages show this position.
     pub place: Option<String>,
 }
 
@@ -84,12 +84,13 @@ impl GivenValue {
         Ok(GivenValue { setting, value: setting.read(raw)?, source, place: None })
     }
 
-    /// Returns the name of the setting as the source of the value writes it, in backticks.
+    /// Returns the name of the setting in the spelling of the value's source, such as `--port`, in
+    /// backticks.
     pub fn name(&self) -> String {
         self.source.show(self.setting)
     }
 
-    /// Returns a message about the value, extended by the position of the value in its source.
+    /// Returns the message with the position of the value, such as a file and a line, added.
     fn message(&self, message: &str) -> String {
         match &self.place {
             Some(place) => format!("In {place}: {message}"),
@@ -109,7 +110,7 @@ pub struct Settings {
 /// A conflict between the values of several settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
-    /// The source of the setting that conflicts with other settings.
+    /// The source of the value that conflicts with other settings.
     pub source: Source,
     /// A sentence that describes the conflict to the user.
     pub message: String,
@@ -118,10 +119,10 @@ pub struct Conflict {
 impl Settings {
     /// Combines the values of the sources. If a source gives several values, the last one is used.
     ///
-    /// The HTTPS settings of a source belong to the certificates that the source names. If a source
-    /// with higher precedence names other certificates, all HTTPS settings of the source with lower
-    /// precedence are ignored. HTTPS settings of a source that names no certificates are added to
-    /// those of the other sources.
+    /// HTTPS settings belong to the certificates that the same source names. If several sources
+    /// name certificates, only the source with the highest precedence counts, and the HTTPS
+    /// settings of the others are ignored. A source that names no certificates can still add HTTPS
+    /// settings.
     pub fn combine(given: impl IntoIterator<Item = GivenValue>) -> Settings {
         let mut all: Vec<GivenValue> = given.into_iter().collect();
         let is_certificate =
@@ -160,8 +161,7 @@ impl Settings {
     }
 
     /// Returns these settings, but with the values of `running` for the settings that `is_kept`
-    /// accepts. Also returns the settings among these whose new values differ from the values of
-    /// `running`.
+    /// accepts. Also returns which of those settings have a different value in `running`.
     #[must_use]
     pub fn with_values_kept(
         mut self,
@@ -195,8 +195,8 @@ impl Settings {
         self.given.values()
     }
 
-    /// Returns the value of a setting: the given value, or else the default. Returns `None` if the
-    /// setting has no value, or if the server determines the default only when it starts.
+    /// Returns the value of a setting: the given value, or else the default. Returns `None` if
+    /// there is no default, or if the server determines the default only when it starts.
     pub fn value(&self, name: &str) -> Option<Value> {
         if let Some(given) = self.given.get(name) {
             return Some(given.value.clone());
@@ -209,7 +209,7 @@ impl Settings {
         }
     }
 
-    /// Returns true if the setting is a flag that is on.
+    /// Returns true if the setting, which is a flag, is on.
     pub fn flag(&self, name: &str) -> bool {
         self.value(name).and_then(|value| value.flag()).unwrap_or(false)
     }
@@ -270,7 +270,7 @@ impl Settings {
     }
 
     /// Returns warnings about environment variables that override a different value in
-    /// `_server.yml`, because in earlier releases the file had precedence.
+    /// `_server.yml`. They are for users of earlier releases, in which the file had precedence.
     pub fn notes(&self) -> Vec<String> {
         let overridden = self.overridden.iter().filter(|weaker| weaker.source == Source::File);
         let differs = overridden.filter_map(|weaker| {

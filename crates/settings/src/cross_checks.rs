@@ -1,5 +1,5 @@
-//! Checks that involve several settings. They supplement the lists of needed and excluded settings
-//! in each row of the table.
+//! Checks that compare the values of several settings. Simpler conflicts are described by the
+//! fields `needs` and `excludes` of a setting.
 
 use crate::combined::{GivenValue, Settings};
 use crate::kind::Value;

@@ -1,11 +1,12 @@
-//! Default values of settings that depend on other settings.
+//! Computes the defaults that depend on other settings.
 #![expect(clippy::unnecessary_wraps, reason = "a row holds any of these functions")]
 
 use crate::combined::Settings;
 use crate::kind::Value;
 use crate::text_forms::UNIX;
 
-/// Returns `None`, for a setting whose default the server or R determines only when it starts.
+/// Returns `None`. This is the default function of settings whose default is determined only when
+/// the server or R starts.
 pub(crate) fn found_at_start(_: &Settings) -> Option<Value> {
     None
 }
@@ -14,22 +15,22 @@ pub(crate) fn port(settings: &Settings) -> Option<Value> {
     Some(Value::Number(if settings.is_given("domain") { 443.0 } else { 8000.0 }))
 }
 
-/// Returns the default of `redirect_from`: port 80, if the server has a certificate for a public
-/// host name and uses the default port.
+/// Returns the default of `redirect_from`. It is port 80 if the server has a certificate for a
+/// public host name and uses the default port, otherwise `None`.
 pub(crate) fn redirect_from(settings: &Settings) -> Option<Value> {
     let is_socket = settings.text("host").is_some_and(|host| host.starts_with(UNIX));
     let is_usual = settings.is_given("domain") && !settings.is_given("port") && !is_socket;
     Some(if is_usual { Value::Number(80.0) } else { Value::Word("none") })
 }
 
-/// Returns the default of `start_retries`: none with `reload`, because a mistake in an app under
+/// Returns the default of `start_retries`. It is 0 with `reload`, because a mistake in an app under
 /// development should be reported at once.
 pub(crate) fn start_retries(settings: &Settings) -> Option<Value> {
     Some(Value::Number(if settings.flag("reload") { 0.0 } else { 3.0 }))
 }
 
-/// Returns the default of `drain`: a short time with `reload`, because the new version of an app
-/// under development should be served at once.
+/// Returns the default of `drain`. It is short with `reload`, because a new version of an app under
+/// development should be served at once.
 pub(crate) fn drain(settings: &Settings) -> Option<Value> {
     Some(Value::Number(if settings.flag("reload") { 1.0 } else { 60.0 }))
 }

@@ -14,7 +14,7 @@ const PLATFORM: [(&str, &str); 2] = [("PORT", "port"), ("WEB_CONCURRENCY", "work
 /// The settings that are given in environment variables.
 #[derive(Debug, Default)]
 pub struct Environment {
-    /// The given values.
+    /// The values that environment variables give to settings.
     pub given: Vec<GivenValue>,
     /// Warnings about deprecated or ignored environment variables, which are logged later.
     pub notes: Vec<String>,
@@ -76,13 +76,14 @@ pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, 
     Ok(environment)
 }
 
-/// Returns true if the value of `ROOKERY_PORT` is the address of a Kubernetes service. Kubernetes
-/// sets the variable to such an address if a service is named `rookery`.
+/// Returns true if the value of `ROOKERY_PORT` is not a port but the address of a Kubernetes
+/// service. Kubernetes sets the variable to such an address if a service has the name `rookery`.
 fn is_service_link(value: &str) -> bool {
     ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme))
 }
 
-/// Returns the environment variables that only the program reads. Workers must not inherit them.
+/// Returns the names of the environment variables that only the program reads. They are removed
+/// from the environment of workers.
 pub fn program_variables() -> impl Iterator<Item = String> {
     table::all()
         .filter(|row| row.is_program_variable && row.places.has(Places::ENVIRONMENT))

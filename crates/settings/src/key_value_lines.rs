@@ -1,13 +1,13 @@
-//! The format in which the program and R pass settings to each other: lines `key=value`, with `%`
-//! and line ends percent-encoded.
+//! The format in which the program and R pass settings to each other. Each line is `key=value`, in
+//! which `%` and line ends are percent-encoded.
 
 use std::os::unix::ffi::OsStrExt as _;
 
 use crate::kind::{Raw, Value};
 
-/// Lines `key=value` with settings for R, where `cli_read()` and `typed_values()` parse them. The
-/// key begins with the type of the value, as in `number:port=8000`. A list has one line for each of
-/// its values.
+/// Lines `key=value` with settings for R. Each key begins with the type of the value, as in
+/// `number:port=8000`. A list has one line for each of its values. In R, `cli_read()` and
+/// `typed_values()` parse the lines.
 #[derive(Debug, Default)]
 pub struct Lines(Vec<u8>);
 
@@ -26,7 +26,7 @@ impl Lines {
         self.0.push(b'\n');
     }
 
-    /// Adds a line with the value of a setting. The key begins with `source` and the type of the
+    /// Adds a line with the value of a setting. The key begins with the source and the type of the
     /// value, as in `cli:number:port=8000`.
     pub fn value(&mut self, source: &str, name: &str, value: &Value) {
         let mut add = |kind: &str, text: &[u8]| self.line(&format!("{source}{kind}:{name}"), text);
@@ -57,8 +57,8 @@ impl Lines {
     }
 }
 
-/// Returns the value of a setting from lines that R wrote. A list has one line for each of its
-/// values. Returns `None` if there are no lines.
+/// Returns the unparsed value of a setting from the lines that R wrote for it. A list has one line
+/// for each of its values. Returns `None` if there are no lines.
 pub fn raw<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<Raw> {
     let decoded = |line: &str| Raw::Text(line.replace("%0A", "\n").replace("%25", "%"));
     let mut values: Vec<Raw> = lines.into_iter().map(decoded).collect();

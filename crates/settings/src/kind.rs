@@ -1,13 +1,13 @@
-//! The kinds of values that settings have, and the values themselves, before and after they are
-//! parsed.
+//! The kinds of values that settings have, and their values, both unparsed (`Raw`) and parsed
+//! (`Value`).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::units;
 
-/// The kind of a setting's value. It determines which texts are accepted, and in which form a value
-/// is shown.
+/// The kind of a setting's value. It determines which texts the setting accepts, and how messages
+/// show the value.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
     /// A flag, which is `yes` or `no`.
@@ -34,7 +34,7 @@ pub enum Kind {
     /// A list of file paths. Unlike other lists, a single text is not split at commas, because a
     /// path may contain a comma.
     Paths,
-    /// A value with several fields. A function of the setting parses it.
+    /// A value with several fields, which a function of the setting parses.
     Composite(&'static Composite),
 }
 
@@ -71,7 +71,7 @@ impl Kind {
 /// The form that a text value must have, such as that of a host name.
 #[derive(Debug)]
 pub struct Form {
-    /// The description of the form for error messages, where it follows "must be".
+    /// The description of the form, which follows "must be" in error messages.
     pub wanted: &'static str,
     /// The function that returns true if a text has this form.
     pub accepts: fn(&str) -> bool,
@@ -80,9 +80,9 @@ pub struct Form {
 /// The kind of a value that has several fields, such as the value of `hsts`.
 #[derive(Debug)]
 pub struct Composite {
-    /// The description of the expected value for error messages, where it follows "must be".
+    /// The description of the expected value, which follows "must be" in error messages.
     pub wanted: &'static str,
-    /// The names and kinds of the fields, if the value is a mapping in `_server.yml`.
+    /// The names and kinds of the fields, with which `_server.yml` gives the value as a mapping.
     pub fields: &'static [(&'static str, Kind)],
     /// The function that parses the value, which is given as one text or as separate fields.
     pub read: fn(&Raw) -> Result<Value, Rejected>,
@@ -90,7 +90,7 @@ pub struct Composite {
     pub show: fn(&Value) -> String,
 }
 
-/// The reason why the parsing function of a setting rejected a value.
+/// The reason why a setting's own parsing function rejected a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rejected {
     /// The value does not have the expected form.
@@ -99,8 +99,7 @@ pub enum Rejected {
     Because(String),
 }
 
-/// A value before it is parsed. Numbers and flags are still text, until the kind of their setting
-/// parses them.
+/// An unparsed value of a setting. Numbers and flags in it are still text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Raw {
     /// A single text.
@@ -185,7 +184,7 @@ pub enum Value {
     /// A special word that the setting accepts besides values of its kind, such as `auto` for a
     /// number.
     Word(&'static str),
-    /// A text, or one word of a choice.
+    /// A text, or the word that was chosen from a list.
     Text(String),
     /// A list of texts.
     List(Vec<String>),
@@ -231,7 +230,7 @@ impl Value {
         matches!(self, Value::Word(own) if *own == word)
     }
 
-    /// Returns the text if the value is a text or a choice.
+    /// Returns the text if the value is a text or a chosen word.
     pub fn text(&self) -> Option<&str> {
         if let Value::Text(text) = self { Some(text) } else { None }
     }

@@ -20,8 +20,8 @@ const KEYS: [&str; 3] = ["engine", "app", "options"];
 /// The content of a configuration file `_server.yml`.
 #[derive(Debug)]
 pub struct ServerFile {
-    /// The file or folder of the app to serve. The path is absolute if the path of the
-    /// `_server.yml` is absolute.
+    /// The file or folder of the app to serve. The path is absolute if the path that was given for
+    /// the `_server.yml` is absolute.
     pub app: PathBuf,
     /// The settings that the file gives.
     pub given: Vec<GivenValue>,
@@ -29,8 +29,8 @@ pub struct ServerFile {
     pub notes: Vec<String>,
 }
 
-/// Reads the `_server.yml` at `path`. Stops one byte above the maximum size, so that a file that is
-/// too large is detected without being read completely.
+/// Reads the `_server.yml` at `path`. Reads at most one byte more than the maximum size, which
+/// suffices to detect a file that is too large.
 ///
 /// # Errors
 /// Fails with the error of the system.
@@ -41,8 +41,7 @@ pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Parses `bytes`, the content of the `_server.yml` at `path`. Paths in the file are made relative
-/// to its folder. Returns `None` if the file is for a server other than Rookery; such a file need
-/// not be valid YAML for this parser.
+/// to its folder. Returns `None` if the file is for a server other than Rookery.
 ///
 /// # Errors
 /// Fails with the first mistake and its position.
@@ -104,8 +103,8 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, FileError> 
     }))
 }
 
-/// Returns the text of a `_server.yml` that is encoded in UTF-16, or `None` for other encodings.
-/// UTF-16 is recognized by a byte order mark, or by an ASCII character at the start.
+/// Decodes the content of a `_server.yml` that is encoded in UTF-16. Returns `None` for other
+/// encodings. UTF-16 is recognized by a byte order mark, or by an ASCII character at the start.
 fn utf16(bytes: &[u8]) -> Option<String> {
     let unit = match bytes {
         [0xFF, 0xFE, ..] | [1..=0x7F, 0, ..] => u16::from_le_bytes,
@@ -116,8 +115,8 @@ fn utf16(bytes: &[u8]) -> Option<String> {
     Some(String::from_utf16_lossy(&units))
 }
 
-/// Returns true if a line of `text` sets the key `engine` to `rookery`. Used for a text that is not
-/// valid YAML. The key and the value may be quoted, and the mapping may be in braces.
+/// Returns true if a line of `text` sets the key `engine` to `rookery`. It detects files for
+/// Rookery that are not valid YAML.
 fn names_engine(text: &str) -> bool {
     let quotes = [' ', '\t', '"', '\''];
     text.lines().any(|line| {
@@ -138,7 +137,7 @@ fn normalized(key: &str) -> String {
     key.replace('-', "_")
 }
 
-/// Resolves a path relative to the folder `base`, and replaces a leading `~` by the home folder.
+/// Resolves a path relative to the folder `base`. A leading `~` stands for the home folder.
 pub fn relative_to(path: &Path, base: &Path) -> PathBuf {
     match (path.strip_prefix("~"), std::env::var_os("HOME")) {
         (Ok(rest), Some(home)) if rest.as_os_str().is_empty() => home.into(),

@@ -3,32 +3,31 @@
 use crate::combined::{GivenValue, Settings};
 use crate::kind::{Kind, Value};
 
-/// A setting, which is a row of the table: everything that the command line, `_server.yml`, R, the
-/// environment and the documentation need to know about it.
+/// A row in the table of settings. It contains everything that the command line, `_server.yml`, R,
+/// the environment and the documentation need to know about the setting.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
-    /// The setting's name in `snake_case`, which is unique and the same in all places. The
-    /// command-line option has `-` instead of `_`. The environment variable has the prefix
-    /// `ROOKERY_` and upper-case letters.
+    /// The setting's name in `snake_case`, which is unique. The command-line option has `-` instead
+    /// of `_`. The environment variable has upper-case letters and the prefix `ROOKERY_`.
     pub name: &'static str,
     /// The section of `_server.yml` to which the setting belongs.
     pub section: Section,
-    /// The setting's key in its section of `_server.yml`, which is also the name of the argument in
-    /// R, if it differs from `name`.
+    /// The setting's key in its section of `_server.yml`, if it differs from `name`. The argument
+    /// in R has the same name as the key.
     pub key: Option<&'static str>,
-    /// The letter of the short form of the option, such as `p` for `-p`.
+    /// The letter of the command-line option's short form, such as `p` for `-p`.
     pub short: Option<char>,
-    /// Whether the option is shown by `-h` and `--help`, only by `--help`, or does not exist.
+    /// Whether the command-line option exists, and whether `-h` shows it or only `--help`.
     pub shown: Shown,
-    /// The placeholder for the option's value in help, such as `file`. If it is empty, help uses
-    /// the usual placeholder of the setting's kind.
+    /// The placeholder for the option's value in the help text, such as `file`. If it is empty, the
+    /// usual placeholder of the setting's kind is used.
     pub placeholder: &'static str,
     /// The kind of the setting's value, such as a number of bytes.
     pub kind: Kind,
     /// The special words that the setting accepts besides values of its kind, such as `auto` for a
     /// number.
     pub words: &'static [&'static str],
-    /// The words that `yes` and `no` stand for in a setting that is not a flag.
+    /// The words that `yes` and `no` mean for a setting that is not a flag.
     pub flag_words: Option<[&'static str; 2]>,
     /// The value of the setting if no source gives one.
     pub default: Default,
@@ -39,20 +38,21 @@ pub struct Setting {
     pub max: f64,
     /// The places where the setting may be given.
     pub places: Places,
-    /// Whether only the program, and not R, reads the setting's environment variable, so that
-    /// workers do not inherit the variable.
+    /// Whether only the program reads the setting's environment variable. R does not read it, so
+    /// workers do not inherit it.
     pub is_program_variable: bool,
-    /// The R function that has an argument for the setting, or the field of an app in R, with a
-    /// `$`. Empty if R has neither.
+    /// The R function that has an argument for the setting. For a field of an app in R, a name that
+    /// begins with `$`. Empty if R has neither.
     pub r_function: &'static str,
-    /// Whether the setting is a secret, such as a password, whose value is masked in output.
+    /// Whether the setting is a secret, such as a password. Output then shows a mask instead of the
+    /// value.
     pub is_secret: bool,
     /// The one-line help of the setting, which has at most 70 characters.
     pub help: &'static str,
     /// The details about the setting, which `--help` and the documentation show after the one-line
     /// help.
     pub paragraph: &'static str,
-    /// The group in which help lists the setting.
+    /// The group in which the help text lists the setting.
     pub group: Group,
     /// The version of Rookery that introduced the setting.
     pub since: &'static str,
@@ -64,7 +64,7 @@ pub struct Setting {
     pub needs: &'static [&'static str],
     /// The names of settings that cannot be given together with this setting.
     pub excludes: &'static [&'static str],
-    /// A check of the setting's value against other settings.
+    /// A function that checks the setting's value against the values of other settings.
     pub rule: Option<Rule>,
     /// The former names of the setting, which are still accepted for one release.
     pub former: &'static [Former],
@@ -75,8 +75,8 @@ pub struct Setting {
 pub type Rule = fn(&Settings, &GivenValue) -> Result<(), String>;
 
 impl Setting {
-    /// A setting with all fields empty or at their usual values. The rows of the table take from it
-    /// the fields that they do not set.
+    /// A setting whose fields are empty or have their usual values. A row of the table sets only
+    /// the fields in which it differs.
     pub(crate) const EMPTY: Setting = Setting {
         name: "",
         section: Section::Options,
@@ -111,7 +111,7 @@ impl Setting {
         self.key.unwrap_or(self.name)
     }
 
-    /// Returns the placeholder for the option's value in help, such as `file`.
+    /// Returns the placeholder for the option's value in the help text, such as `file`.
     pub fn placeholder(&self) -> &'static str {
         match self.kind {
             _ if !self.placeholder.is_empty() => self.placeholder,
@@ -122,8 +122,8 @@ impl Setting {
         }
     }
 
-    /// Returns the place of the setting in R: a function with its argument, such as
-    /// `tls_config(cert)`, or a field of an app.
+    /// Returns how the setting is given in R: as an argument of a function, such as
+    /// `tls_config(cert)`, or as a field of an app.
     pub fn r_argument(&self) -> Option<String> {
         match self.r_function {
             "" => None,
@@ -138,7 +138,7 @@ impl Setting {
     }
 
     /// Returns the name of the command-line option that changes the setting from its default,
-    /// without the leading `--`. It is `no-...` for a flag that is on by default.
+    /// without the leading `--`. For a flag that is on by default, the name begins with `no-`.
     pub fn long_option(&self) -> String {
         let no = if self.is_on_by_default() { "no-" } else { "" };
         format!("{no}{}", self.option())
@@ -163,8 +163,7 @@ impl Setting {
         self.places.has(Places::COMMAND_LINE) && self.shown != Shown::No
     }
 
-    /// Returns the setting's default as help and documentation show it, or `None` if there is no
-    /// default.
+    /// Returns the setting's default as the help text shows it, or `None` if there is no default.
     pub fn default_text(&self) -> Option<&'static str> {
         match self.default {
             Default::Nothing => None,
@@ -172,8 +171,8 @@ impl Setting {
         }
     }
 
-    /// Returns true if the setting is a flag that is on by default. The name of its option begins
-    /// with `--no-`.
+    /// Returns true if the setting is a flag that is on by default. The name of its command-line
+    /// option then begins with `--no-`.
     pub fn is_on_by_default(&self) -> bool {
         matches!((self.kind, self.default), (Kind::Flag, Default::Is("on")))
     }
@@ -224,7 +223,8 @@ impl Places {
     pub const OPTION: Places = Places(16);
     /// All places where a setting may be given.
     pub const ALL: Places = Places(31);
-    /// The places that the program reads before it starts R: all except the options of R.
+    /// The places that the program reads before it starts R. These are all places except the
+    /// options of R.
     pub const PROGRAM: Places = Places::ALL.without(Places::OPTION);
 
     /// Returns the places that are in this set or in `others`.
@@ -282,7 +282,7 @@ impl Section {
     }
 }
 
-/// A group under which help and documentation list settings.
+/// A group of related settings, under which the help text and the documentation list them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Group {
     /// Settings of the address to listen on, and of proxies in front of it.
@@ -300,7 +300,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// All groups of settings, in the order in which help lists them.
+    /// All groups of settings, in the order in which the help text lists them.
     pub const ALL: [Group; 6] = [
         Group::Address,
         Group::Https,
@@ -310,7 +310,7 @@ impl Group {
         Group::Development,
     ];
 
-    /// Returns the heading of the group in help.
+    /// Returns the heading of the group in the help text.
     pub const fn title(self) -> &'static str {
         match self {
             Group::Address => "Address",
@@ -326,14 +326,14 @@ impl Group {
 /// How stable a setting is between releases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stability {
-    /// The setting is stable: it changes only after a deprecation for one release.
+    /// The setting is stable. A change is announced by a deprecation one release before.
     Stable,
-    /// The setting is stable, but seldom needed: a limit without a command-line option of its own,
-    /// which the documentation lists separately.
+    /// The setting is stable but seldom needed. It is a limit without its own command-line option,
+    /// and the documentation lists it separately.
     Advanced,
     /// The setting is experimental: it may change in any release.
     Experimental,
-    /// The setting is internal: it divides resources within the server, and is meant for
+    /// The setting is internal. It divides resources within the server, and is meant only for
     /// measurements.
     Internal,
 }
@@ -357,8 +357,8 @@ pub enum Applies {
     AtRestart,
     /// A changed value takes effect after a reload.
     AtReload,
-    /// A changed value takes effect after a reload if a single worker accepts connections itself,
-    /// and after a restart if the supervisor accepts them.
+    /// A changed value takes effect in the process that accepts connections. If that is a single
+    /// worker, a reload suffices. If it is the supervisor, the server must be restarted.
     WithAcceptingProcess,
 }
 
@@ -375,7 +375,7 @@ impl Applies {
     }
 }
 
-/// A former name of a setting that was renamed or lost its command-line option.
+/// A former name of a setting. The setting was renamed, or has lost its command-line option.
 #[derive(Debug, Clone, Copy)]
 pub struct Former {
     /// The former name of the setting, in `snake_case`.
@@ -384,9 +384,9 @@ pub struct Former {
     pub places: Places,
     /// The section of `_server.yml` that contained the former key.
     pub section: Section,
-    /// The value that the former option stood for, if it was an option without a value.
+    /// The value that the former command-line option implied, if the option took no value.
     pub value: Option<&'static str>,
-    /// The reason why the setting no longer has a command-line option; empty if the setting was
+    /// The reason why the setting no longer has a command-line option. Empty if the setting was
     /// only renamed.
     pub reason: &'static str,
 }

@@ -1,11 +1,11 @@
-//! Suggestions of similar names for a misspelt name in a setting.
+//! Suggests a similar name when the name of a setting is misspelt.
 
-/// The minimum length of a prefix for which the longer name is suggested.
+/// The minimum number of letters of a name that is completed to a longer name in a suggestion.
 const MIN_PREFIX_LENGTH: usize = 4;
 
-/// Returns at most three of the `candidates` that are similar to `name`, the most similar one
-/// first. Two names are similar if at most a third of their letters differ, or if `name` is a
-/// prefix of the other. Case is ignored.
+/// Returns at most three of the `candidates` that are similar to `name`, beginning with the most
+/// similar one. Names are similar if at most a third of their letters differ, or if one is a prefix
+/// of the other. Case is ignored.
 pub fn similar_names<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,

@@ -38,13 +38,12 @@ const PERCENT: Units = &[("%", 1.0)];
 /// The words that mean "no limit" as the value of a setting.
 const UNLIMITED: [&str; 4] = ["INF", ".INF", "NONE", "UNLIMITED"];
 
-/// The largest finite number that a setting accepts. A larger one must be a mistake. From 2^53 on,
-/// an `f64` no longer represents all whole numbers, but sizes such as `1000TB` are below that.
+/// The largest finite number that a setting accepts. A larger number is probably a mistake.
 const MAX_FINITE: f64 = 1e18;
 
-/// Parses a number, which may have a unit that suits the kind of the setting. Returns infinity for
-/// a word that means "no limit". Returns `None` for a text that is not an accepted number, such as
-/// `1e999`, `NaN` and `-1`.
+/// Parses a number with an optional unit of the setting's kind. Returns infinity for a word that
+/// means "no limit". Returns `None` if the text is not an accepted number, as for `1e999`, `NaN`
+/// and `-1`.
 pub(crate) fn read(text: &str, kind: Kind) -> Option<f64> {
     let upper = text.trim().to_ascii_uppercase();
     if UNLIMITED.contains(&upper.as_str()) {
@@ -69,8 +68,8 @@ pub(crate) fn read(text: &str, kind: Kind) -> Option<f64> {
 }
 
 /// Splits a text such as `1.5MB` into its number and its unit. The number may have a fraction and
-/// an exponent: `1E3` is a number, but `1EB` has a unit. Leading zeros are rejected, because `010`
-/// is 8 in YAML 1.1 and 10 elsewhere.
+/// an exponent, so `1E3` has no unit, but `1EB` has one. Returns `None` for leading zeros, because
+/// YAML 1.1 would read `010` as 8.
 fn split(text: &str) -> Option<(&str, &str)> {
     let digits = |from: usize| text[from..].bytes().take_while(u8::is_ascii_digit).count();
     let mut end = digits(0);

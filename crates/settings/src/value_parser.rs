@@ -1,4 +1,4 @@
-//! Parses the value of a setting according to the setting's row in the table.
+//! Parses the value of a setting as its row in the table of settings requires.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,7 +7,8 @@ use crate::kind::{Composite, Form, Kind, Raw, Rejected, Value};
 use crate::setting::{Places, Setting};
 use crate::units;
 
-/// The maximum size in bytes of a setting's value. For comparison, paths have at most 4096 bytes.
+/// The maximum size in bytes of a setting's value. It is longer than any path, which has at most
+/// 4096 bytes.
 const MAX_VALUE_SIZE: usize = 8192;
 /// The maximum number of values in a setting that is a list.
 const MAX_LIST_LENGTH: usize = 1000;
@@ -31,13 +32,14 @@ impl InvalidValue {
         InvalidValue { setting, reason: Reason::Form { wanted: expected_form(setting), given } }
     }
 
-    /// Returns the description of the expected form, which follows "must be" in messages. Returns
-    /// `None` if the value is invalid for another reason than its form.
+    /// Returns a description of the expected value, which follows "must be" in error messages.
+    /// Returns `None` if the value has the right form but is invalid for another reason.
     pub fn wanted(&self) -> Option<&str> {
         if let Reason::Form { wanted, .. } = &self.reason { Some(wanted) } else { None }
     }
 
-    /// Returns the error message. `place` is the setting as the user wrote it, such as `--port`.
+    /// Returns the error message. `place` is the name of the setting as the user wrote it, such as
+    /// `--port`.
     pub fn at(&self, place: &str) -> String {
         match &self.reason {
             Reason::Form { wanted, given } => format!("{place} must be {wanted}, not {given}."),
@@ -151,7 +153,8 @@ fn path(raw: &Raw) -> Option<PathBuf> {
     ((1..=MAX_VALUE_SIZE).contains(&bytes.len()) && !bytes.contains(&0)).then(|| path.to_owned())
 }
 
-/// Parses the value of a flag, such as `yes`, `true` or `on`, as shells, YAML and R spell it.
+/// Parses the value of a flag in the spellings of shells, YAML and R, such as `yes`, `true` or
+/// `on`.
 pub(crate) fn flag(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "yes" | "on" | "true" | "1" | "y" | "t" => Some(true),
@@ -160,12 +163,13 @@ pub(crate) fn flag(text: &str) -> Option<bool> {
     }
 }
 
-/// Parses the value of a flag for a setting in which `0` and `1` have another meaning.
+/// Parses one of the words for a flag, such as `yes`. Does not accept `0` and `1`, because they are
+/// numbers in the settings that use this function.
 fn flag_word(text: &str) -> Option<bool> {
     flag(text).filter(|_| text.len() > 1)
 }
 
-/// Returns the description of the values that a setting accepts, which follows "must be" in
+/// Returns a description of the values that a setting accepts, which follows "must be" in error
 /// messages.
 pub fn expected_form(setting: &Setting) -> String {
     let form = match setting.kind {
@@ -188,7 +192,8 @@ pub fn expected_form(setting: &Setting) -> String {
 }
 
 fn bounded(setting: &Setting, what: &str) -> String {
-    /// The number from which on a maximum is only technical, so that error messages do not show it.
+    /// The number above which the maximum of a setting has only a technical reason. Error messages
+    /// do not show such a maximum.
     const PLAUSIBLE: f64 = 1e15;
     let show = |number| units::show(number, setting.kind);
     if setting.max < PLAUSIBLE {

@@ -1,9 +1,9 @@
 //! Parses YAML into a tree in which each node has its position in the file. Scalars are kept as
 //! text.
 //!
-//! The scanner is that of saphyr-parser. The size of the tree is limited: a document has at most
-//! [`MAX_FILE_SIZE`] bytes, has at most [`MAX_NODES`] nodes after its aliases are expanded, and is
-//! at most [`MAX_DEPTH`] levels deep.
+//! The crate saphyr-parser provides the events from which the tree is built. The size of a document
+//! ([`MAX_FILE_SIZE`]), its number of nodes ([`MAX_NODES`]) and its depth ([`MAX_DEPTH`]) are
+//! limited.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,10 +14,11 @@ use crate::kind::{Raw, escaped};
 
 /// The maximum size of a YAML document in bytes. A long `_server.yml` has a few thousand bytes.
 pub const MAX_FILE_SIZE: usize = 256 << 10;
-/// The maximum number of nodes in a YAML document. An alias counts as many nodes as its value has.
+/// The maximum number of nodes in a YAML document. An alias counts as often as the nodes that it
+/// stands for.
 pub const MAX_NODES: usize = 10_000;
-/// The maximum depth of nodes in a YAML document. For example, `options:`, `tls:`, `acme:` and a
-/// list are four levels.
+/// The maximum depth of nested nodes in a YAML document. For example, a list in `options:`, `tls:`,
+/// `acme:` has the depth 4.
 pub const MAX_DEPTH: usize = 16;
 
 /// A position in a YAML file. Lines and columns are counted from 1.
@@ -32,7 +33,7 @@ pub struct Position {
 impl Position {
     pub(crate) const START: Position = Position { line: 1, column: 1 };
 
-    /// Returns the position after the last character of a text, counted from the start of the text.
+    /// Returns the position after the last character of a text that begins at line 1, column 1.
     pub(crate) fn end_of(text: &str) -> Position {
         let line = text.matches('\n').count() + 1;
         let last = text.rsplit('\n').next().unwrap_or_default();
@@ -105,7 +106,7 @@ pub struct Field {
 }
 
 impl Node {
-    /// Converts the node to an unparsed value of a setting. Null values are left out.
+    /// Converts the node to an unparsed value of a setting. Leaves out null values.
     pub fn to_raw(&self) -> Option<Raw> {
         match &self.content {
             Content::Null => None,
@@ -161,7 +162,7 @@ pub fn parse(text: &str) -> Result<Node, FileError> {
 struct Reader<'input> {
     parser: Parser<'input, StrInput<'input>>,
     anchors: HashMap<usize, (Node, usize)>,
-    /// The number of nodes that were read so far, including those of expanded aliases.
+    /// The number of nodes read so far, including the nodes of expanded aliases.
     nodes: usize,
 }
 
@@ -191,7 +192,7 @@ impl<'input> Reader<'input> {
         Ok(())
     }
 
-    /// Reads the node of the YAML document that begins with `event`.
+    /// Reads the node of the YAML document whose first parser event is `event`.
     fn node(
         &mut self,
         event: Event<'input>,
@@ -293,8 +294,8 @@ impl<'input> Reader<'input> {
     }
 }
 
-/// Checks that the value of an alias does not exceed the maximum depth at the place where the alias
-/// is used.
+/// Checks that the value of an alias, at the place where the alias is used, is not nested too
+/// deeply.
 fn check_depth(node: Node, depth: usize) -> Result<Node, FileError> {
     if depth + depth_of(&node) > MAX_DEPTH {
         return file_error(
@@ -315,8 +316,8 @@ fn depth_of(node: &Node) -> usize {
     }
 }
 
-/// Rejects a tag that is not part of standard YAML, because R would evaluate the code of a tag such
-/// as `!expr`.
+/// Rejects a tag that is not part of standard YAML. Such a tag is dangerous in R, which evaluates
+/// the code after `!expr`.
 fn check_tag(tag: Option<&Tag>, at: Position) -> Result<(), FileError> {
     match tag {
         Some(tag) if !tag.is_yaml_core_schema() => {

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use rookery_exchange::Exchange;
 
-/// The time after which a thread is considered hung if its loop has not completed an iteration.
-/// Each loop completes at least one iteration per second.
+/// The time after which a thread of the server is considered hung because its loop has not
+/// completed an iteration. The loop of a healthy thread completes at least one iteration per
+/// second.
 pub const HANG_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The app's path and the server's address, as status reports show them.
@@ -82,7 +83,8 @@ impl AdminHandler {
             return (
                 421,
                 TEXT,
-                "421 Misdirected Request: this is for programs of this machine\n".to_owned(),
+                "421 Misdirected Request: the Host header must be localhost or an IP address\n"
+                    .to_owned(),
             );
         }
         let subject = &self.0;
@@ -99,7 +101,7 @@ impl AdminHandler {
             _ => (
                 404,
                 TEXT,
-                "404 Not Found: there are /status, /status.txt, /metrics, /-/live, /-/ready and /-/startup\n"
+                "404 Not Found: the paths are /status, /status.txt, /metrics, /-/live, /-/ready and /-/startup\n"
                     .to_owned(),
             ),
         }
@@ -119,16 +121,15 @@ fn probe(yes: &str, not: Option<&str>) -> (u16, &'static str, String) {
     }
 }
 
-/// Returns true if a request arrived at a loopback address, where only programs on this machine can
-/// connect. If the `Host` header of such a request names another machine, a web page has probably
-/// sent the request from a browser, through a domain name that resolves to the loopback address
-/// (DNS rebinding).
+/// Returns true if a request arrived at a loopback address, to which only programs on this machine
+/// can connect. One of these programs may be a browser that runs a stranger's web page.
 fn is_loopback(exchange: &Exchange) -> bool {
     exchange.local().is_some_and(|local| local.ip().to_canonical().is_loopback())
 }
 
-/// Returns true if the value of a `Host` header names this machine without a name server:
-/// `localhost` or an IP address.
+/// Returns true if the value of a `Host` header is `localhost` or an IP address, with or without a
+/// port. Any other name may be a stranger's domain name that resolves to this machine (DNS
+/// rebinding).
 fn is_of_this_machine(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else { return false };
     let name = match host.strip_prefix('[') {

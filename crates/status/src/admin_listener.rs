@@ -16,8 +16,8 @@ use crate::run_folder::ADMIN_SOCKET;
 /// The address of the admin listener: a network address or a Unix socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AdminAddress {
-    /// An IP address with a port. A port alone is not accepted, because it would not say from where
-    /// the admin listener can be reached.
+    /// An IP address with a port. A port alone is not accepted, because the address decides which
+    /// machines can reach the admin listener.
     Tcp(SocketAddr),
     /// The path of the Unix socket on which the admin listener accepts connections.
     Unix(PathBuf),
@@ -39,9 +39,8 @@ impl AdminAddress {
 /// metrics collector and people.
 const CONNECTIONS: usize = 64;
 
-/// The maximum size in bytes of the body of a request to the admin listener. Larger bodies get
-/// status 413. The handler reads no bodies, so the limit only ensures that none is written to a
-/// temporary file.
+/// The maximum size in bytes of the body of a request to the admin listener. A larger body gets
+/// status 413. No request to the admin listener needs a body.
 const BODY_BYTES: u64 = 64 << 10;
 
 /// The permissions that are removed from the file of the admin listener's Unix socket, so that only
@@ -56,8 +55,9 @@ pub struct AdminListener {
 }
 
 impl AdminListener {
-    /// Starts an admin listener with the handler `answers`. The admin listener accepts connections
-    /// at an address if one is given.
+    /// Starts an admin listener that responds to requests with the handler `answers`. It accepts
+    /// connections at the address `at`. Without an address, it only accepts connections on sockets
+    /// that [`listen_in`](Self::listen_in) opens.
     ///
     /// # Errors
     /// Returns an error if the server cannot listen at the address.
@@ -81,8 +81,8 @@ impl AdminListener {
         Ok(AdminListener { server, listeners: Mutex::new(listener.into_iter().collect()) })
     }
 
-    /// Opens a further Unix socket of the admin listener in the server's run folder, where the
-    /// command `rookery status` connects.
+    /// Opens a further Unix socket of the admin listener in the server's run folder. The command
+    /// `rookery status` connects to this socket.
     ///
     /// # Errors
     /// Returns an error if the socket cannot be created.
@@ -115,13 +115,14 @@ impl fmt::Display for AdminListenerError {
                 let is_socket =
                     std::fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
                 if is_socket {
-                    "\nAnother server answers there: choose another path, or end that server."
+                    "\nAnother server is listening there: choose another path, or stop that server."
                 } else {
-                    "\nThat file is no socket, and is left as it is: choose another path, or move it away."
+                    "\nThat file is not a socket and is not replaced: choose another path, or move \
+                     the file."
                 }
             }
             Some(AdminAddress::Tcp(_)) if source.kind() == io::ErrorKind::AddrInUse => {
-                "\nAnother process has this port: choose another one."
+                "\nAnother process is using this port: choose another port."
             }
             _ => "",
         };

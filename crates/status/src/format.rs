@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use rookery_worker_protocol::{HISTOGRAM_BOUNDS, Histogram};
 
-/// A text with metrics in version 0.0.4 of the text format of Prometheus. All names of metrics
-/// begin with `rookery_`.
+/// The metrics of a server, written in Prometheus's text format (version 0.0.4). The name of each
+/// metric begins with `rookery_`.
 #[derive(Debug, Default)]
 pub struct Metrics(String);
 
@@ -16,21 +16,21 @@ impl Metrics {
         self.0
     }
 
-    /// Adds the lines with the type and the help text of a metric, which precede the metric's
-    /// values.
+    /// Adds the `HELP` and `TYPE` lines of a metric, which precede the metric's values. `kind` is
+    /// the type, such as `gauge`.
     pub fn family(&mut self, name: &str, kind: &str, help: &str) -> &mut Metrics {
         let _ = writeln!(self.0, "# HELP rookery_{name} {help}\n# TYPE rookery_{name} {kind}");
         self
     }
 
-    /// Adds one value of a metric. `labels` are written as in the text format of Prometheus,
-    /// without braces, and may be empty.
+    /// Adds one value of a metric. `labels` has the form `name="value",...` and is empty for a
+    /// metric without labels.
     pub fn value(&mut self, name: &str, labels: &str, value: impl Display) {
         let braces = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
         let _ = writeln!(self.0, "rookery_{name}{braces} {value}");
     }
 
-    /// Adds several values of a metric, one for each value of the label `label`.
+    /// Adds several values of a metric, each with another value of the label `label`.
     pub fn values<'a>(
         &mut self,
         name: &str,
@@ -66,7 +66,7 @@ pub fn format_count(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Formats a duration for people, in at most two units.
+/// Formats a duration for people, in at most two units, such as `3 h 20 min`.
 pub fn format_duration(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {

@@ -2,7 +2,7 @@
 //! The admin listener is separate from the listeners of the app, so clients of the app cannot reach
 //! it. No response waits for R, so the admin listener responds also while R is busy.
 //!
-//! The contents come from a [`StatusSource`], which is a supervisor with its workers or [a single R
+//! The reports come from a [`StatusSource`], which is a supervisor with its workers or [a single R
 //! process](Standalone).
 
 mod admin_handler;

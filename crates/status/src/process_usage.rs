@@ -1,16 +1,15 @@
-//! Functions that read from `/proc` how much memory, processor time and how many descriptors
-//! processes use.
+//! Functions that read from `/proc` what processes use: memory, processor time and descriptors.
 
 use std::ops::Range;
 use std::time::Duration;
 
-/// The maximum number of processes that are read in a tree of processes. No app has more. The limit
+/// The maximum number of processes that a search for the descendants of a process finds. The limit
 /// ends the search even if the app keeps starting processes.
 const MOST_PROCESSES: usize = 1000;
 
-/// Returns how many bytes of memory a process and its descendants use that the system cannot
-/// reclaim: anonymous memory (in memory or swap) and shared memory. Mapped files do not count.
-/// Memory that several of these processes share, for example after a fork, counts once.
+/// Returns the number of bytes of anonymous memory (including swap) and shared memory that a
+/// process and its descendants use. Mapped files do not count, because the system can reclaim their
+/// memory. Memory that several of these processes share, for example after a fork, counts once.
 pub fn own_memory(pid: libc::pid_t) -> Option<u64> {
     let own = memory_of(pid)?;
     let tree = tree_of(pid);
@@ -23,17 +22,17 @@ pub fn own_memory(pid: libc::pid_t) -> Option<u64> {
     Some(tree.iter().map(share).sum())
 }
 
-/// Returns [`own_memory`] if a process and its descendants may use more than `limit` bytes.
-/// Otherwise returns an upper bound, which counts shared pages once per process and is much cheaper
-/// to compute.
+/// Returns the exact memory of a process and its descendants ([`own_memory`]) if it may be more
+/// than `limit` bytes. Otherwise returns an upper bound, which is much cheaper to compute because
+/// it counts a shared page once per process.
 pub fn own_memory_beyond(pid: libc::pid_t, limit: u64) -> Option<u64> {
     memory_of(pid)?;
     let bound = tree_of(pid).into_iter().filter_map(memory_of).sum();
     if bound <= limit { Some(bound) } else { own_memory(pid) }
 }
 
-/// Returns how many bytes a single process uses in memory and swap. Pages that other processes
-/// share count in full.
+/// Returns how many bytes of anonymous and shared memory a single process uses, including swap. A
+/// page that several processes share counts in full.
 fn memory_of(pid: libc::pid_t) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     // A zombie has no such lines, and a system without swap may have no `VmSwap`.
@@ -45,8 +44,9 @@ fn memory_of(pid: libc::pid_t) -> Option<u64> {
     )
 }
 
-/// Returns how many bytes a single process uses in memory and swap, where the size of each shared
-/// page is divided by the number of processes that share the page. Returns `None` before Linux 5.4.
+/// Returns how many bytes of anonymous and shared memory a single process uses, including swap. A
+/// page that several processes share is divided by the number of these processes. Returns `None`
+/// before Linux 5.4.
 fn share_of(pid: libc::pid_t) -> Option<u64> {
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let shared = field(&rollup, "Pss_Anon:")? + field(&rollup, "Pss_Shmem:")?;
@@ -90,8 +90,8 @@ pub fn thread_time(pid: libc::pid_t, thread: u32) -> Option<Duration> {
     time_of(&format!("/proc/{pid}/task/{thread}/stat"), 11..13)
 }
 
-/// Returns the sum of several time fields of a `/proc/.../stat` file. The number 0 stands for the
-/// third field of the file.
+/// Returns the sum of several time fields of a `/proc/.../stat` file. `fields` is a range of field
+/// numbers that begin at 0 for the third field of the file.
 fn time_of(path: &str, fields: Range<usize>) -> Option<Duration> {
     let stat = std::fs::read_to_string(path).ok()?;
     // The second field is the process name in parentheses, which may contain any character. The

@@ -14,7 +14,7 @@ use crate::process_usage::{open_descriptors, own_memory, processor_time};
 /// The description of an R process that serves the app.
 #[derive(Debug)]
 pub struct RProcess {
-    /// The number of the slot (the numbered place of a worker) that the R process has.
+    /// The number of the R process's slot (its numbered place among the workers), from 0.
     pub slot: u32,
     /// The process id of the R process.
     pub pid: libc::pid_t,
@@ -34,12 +34,13 @@ pub struct RProcess {
     pub queued: u64,
     /// What R is doing now: `starting`, `idle` or `busy`.
     pub does: &'static str,
-    /// How long R has been in the state of the field `does`.
+    /// How long R has been in the state that `does` names.
     pub lasts: Duration,
 }
 
-/// Returns what R is doing according to the scoreboard (the worker's shared memory with its state),
-/// and for how long. R was started at `started`.
+/// Returns what R is doing and for how long, according to a snapshot of the scoreboard (the memory
+/// in which an R process records what it does). `started` is the time at which the R process was
+/// started.
 pub fn r_activity(read: &Snapshot, started: SystemTime) -> (&'static str, Duration) {
     let now = now();
     let state = match read.r_state {
@@ -55,7 +56,7 @@ pub fn r_activity(read: &Snapshot, started: SystemTime) -> (&'static str, Durati
 }
 
 impl RProcess {
-    /// Returns the time for which R has been busy; `None` if it is not busy.
+    /// Returns how long R has been busy with its current task, or `None` if R is not busy.
     pub fn busy(&self) -> Option<Duration> {
         (self.does == "busy").then_some(self.lasts)
     }
@@ -98,13 +99,15 @@ impl Metrics {
         took: &Histogram,
         answered_in: &Histogram,
     ) {
-        let help = "Requests of the app that were answered, by class of status.";
+        let help = "Requests that the app has responded to, by class of the status code.";
         let classes = STATUS_CLASSES.into_iter().zip(answered.read());
         self.family("requests_total", "counter", help).values("requests_total", "class", classes);
-        let help = "From a request's coming to its going to a worker, or to R's beginning with it.";
+        let help = "Seconds from the arrival of a request until it is sent to a worker, or until R \
+                    starts to process it in a server without workers.";
         self.histogram("queue_seconds", help, waited);
-        self.histogram("upstream_seconds", "From there to the head of the reply.", took);
-        let help = "Both together: from a request's coming to the head of the reply.";
+        let help = "Seconds from the end of the queue time until the head of the response.";
+        self.histogram("upstream_seconds", help, took);
+        let help = "Seconds from the arrival of a request until the head of the response.";
         self.histogram("request_seconds", help, answered_in);
     }
 
@@ -121,27 +124,31 @@ impl Metrics {
         let busy = |process: &RProcess| process.busy().unwrap_or_default().as_secs_f64();
         each(
             "worker_requests",
-            "Requests that the worker of a slot has answered since its start.",
+            "Requests that the worker in a slot has responded to since the worker was started.",
             &|it| Some(it.requests.to_string()),
         );
-        let share = "For which share of the last 5 to 10 seconds its R was busy, from 0 to 1.";
+        let share = "Share of the last 5 to 10 seconds in which the worker's R process was busy, \
+                     from 0 to 1.";
         each("worker_busy_ratio", share, &|it| Some(it.busy_ratio.to_string()));
-        each("worker_in_flight", "Requests that it has and has not answered.", &|it| {
-            Some(it.in_flight.to_string())
-        });
-        each("sessions", "WebSockets that it has.", &|it| Some(it.sessions.to_string()));
-        each("worker_busy_seconds", "How long its R has been busy, 0 where it is not.", &|it| {
-            Some(busy(it).to_string())
-        });
-        let memory = "Memory of its processes that is anonymous, swapped or shared.";
+        each(
+            "worker_in_flight",
+            "Requests that the worker has received and not yet responded to.",
+            &|it| Some(it.in_flight.to_string()),
+        );
+        each("sessions", "Open WebSockets of the worker.", &|it| Some(it.sessions.to_string()));
+        let time = "Seconds for which the worker's R process has been busy with its current task, \
+                    0 if it is not busy.";
+        each("worker_busy_seconds", time, &|it| Some(busy(it).to_string()));
+        let memory = "Anonymous, swapped and shared memory of the worker's processes, in bytes.";
         each("worker_memory_bytes", memory, &|it| Some(own_memory(it.pid)?.to_string()));
-        each("worker_cpu_seconds", "Processor time since its start.", &|it| {
+        let time = "Processor time that the worker has used since its start, in seconds.";
+        each("worker_cpu_seconds", time, &|it| {
             Some(processor_time(it.pid)?.as_secs_f64().to_string())
         });
         let longest = processes.iter().map(busy).fold(0.0, f64::max);
         self.gauge(
             "worker_busy_seconds_max",
-            "How long the R has been busy that has been for longest.",
+            "Seconds for which the longest-busy R process has been busy with its current task.",
             longest,
         );
     }
@@ -153,21 +160,21 @@ impl Metrics {
         log_lines_lost: u64,
         started: Option<SystemTime>,
     ) {
-        let help = "Lines of the access log, of messages and of workers' output that could not be written, or not fast \
-                    enough.";
+        let help = "Lines of the access log, of messages and of the workers' output that were \
+                    dropped because the output failed or was too slow.";
         self.family("log_lines_lost_total", "counter", help).value(
             "log_lines_lost_total",
             "",
             log_lines_lost,
         );
-        self.gauge("connections", "Connections of clients.", connections);
+        self.gauge("connections", "Open connections of clients.", connections);
         if let Some(open) = open_descriptors() {
-            self.gauge("open_fds", "Descriptors that the process has open.", open);
+            self.gauge("open_fds", "Open file descriptors of the process.", open);
         }
         if let Some(since) = started.and_then(|it| it.duration_since(SystemTime::UNIX_EPOCH).ok()) {
             self.gauge(
                 "start_time_seconds",
-                "When it started, since the epoch.",
+                "Time at which the process started, in seconds since the Unix epoch.",
                 since.as_secs_f64(),
             );
         }

@@ -15,14 +15,15 @@ const PREFIX: &str = "rookery-workers-";
 /// running.
 const LOCK: &str = "lock";
 
-/// The maximum number of attempts to lock a run folder, and the pause between two attempts.
+/// The maximum number of attempts to lock a run folder.
 const LOCK_TRIES: u32 = 20;
+/// The pause between two attempts to lock a run folder.
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// The maximum length of the path of a Unix socket, including its terminating zero (`sockaddr_un`).
-/// The second constant is the maximum length of the path's part behind the parent folder and the
-/// prefix.
 const MOST_PATH: usize = 108;
+/// The maximum length of the part of a socket's path that follows the parent folder and
+/// [`PREFIX`].
 const IN_FOLDER: usize = 40;
 
 /// The run folder of a server, with its sockets and temporary files. The folder is removed when
@@ -73,14 +74,14 @@ impl RunFolder {
         &self.path
     }
 
-    /// Returns the path of the Unix socket for one start of the worker in a slot. Each start has a
-    /// different `epoch`.
+    /// Returns the path of the Unix socket on which the worker of a slot listens. Each start of a
+    /// worker has a different `epoch`, so a new worker does not listen at the path of an old one.
     pub fn socket(&self, slot: u32, epoch: u64) -> PathBuf {
         self.path.join(format!("{slot}.{epoch}"))
     }
 
-    /// Creates the folder for the temporary files of one start of the worker in a slot. Each start
-    /// has a different `epoch`.
+    /// Creates the folder for the temporary files of the worker of a slot. Each start of a worker
+    /// has a different `epoch` and a folder of its own.
     ///
     /// # Errors
     /// Returns the system's error if the folder cannot be created.
@@ -94,8 +95,8 @@ impl RunFolder {
 /// The name of the admin listener's socket in a run folder.
 pub const ADMIN_SOCKET: &str = "admin";
 
-/// Returns this user's run folders in `parent`. Each comes with the process id of its supervisor,
-/// which may have ended.
+/// Returns this user's run folders in `parent`, each with the process id of its supervisor. The
+/// supervisor may have ended.
 pub fn run_folders(parent: &Path) -> Vec<(u32, PathBuf)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {

@@ -1,6 +1,5 @@
-//! The registry of running workers, which tells the pool (the part that assigns requests to
-//! workers) what the supervisor knows about them. It holds state and no commands, so that it does
-//! not matter when the pool reads it.
+//! The registry of running workers. Through it, the supervisor shares what it knows about them with
+//! the pool, which assigns requests to workers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,8 +32,8 @@ pub enum Availability {
     Dead = 3,
 }
 
-/// One worker process, as the pool (the part that assigns requests to workers) sees it. A process
-/// that replaces it is another backend.
+/// One worker process, as the pool sees it, which assigns requests to workers. If the worker is
+/// replaced, the new process is another `Backend`.
 #[derive(Debug)]
 pub struct Backend {
     /// The number of the worker's slot, from 0. When a worker is replaced, the new worker takes
@@ -50,26 +49,28 @@ pub struct Backend {
     pub id: WorkerId,
     /// The path of the Unix socket that the worker listens on.
     pub socket: PathBuf,
-    /// The worker's scoreboard, which is shared memory in which the worker shows what it does.
+    /// The worker's scoreboard: shared memory in which the worker publishes its state and counters.
     pub scoreboard: SharedScoreboard,
     availability: AtomicU8,
     is_sticky: AtomicBool,
     sees_heads: AtomicBool,
     /// The requests that R was processing when the worker last exceeded the worker timeout.
     timed_out: Mutex<BegunRequests>,
-    /// The time in milliseconds within which the worker's WebSockets are to be closed, because the
-    /// worker will end; 0 if they stay open.
+    /// The time in milliseconds within which the pool closes the worker's WebSockets before the
+    /// worker ends; 0 if the worker is not about to end.
     session_close_time: AtomicU64,
     /// The static paths (URL prefixes that are served from files) that the worker has announced.
     static_paths: Mutex<StaticPaths>,
-    /// The worker's load, as the pool (the part that assigns requests to workers) counts it.
+    /// The worker's load, as counted by the pool, which assigns requests to workers.
     pub(crate) load: Load,
 }
 
-/// The static paths (URL prefixes that are served from files) of a worker, by their prefixes.
+/// The static paths of a worker: a map from each URL prefix that is served from files to its
+/// settings.
 type StaticPaths = BTreeMap<String, StaticPath>;
 
-/// The load of a worker from requests that the supervisor's front end has accepted.
+/// The load of a worker, as far as it results from requests that the supervisor's front end has
+/// accepted.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     /// The number of requests that the worker has received and not finished.
@@ -78,17 +79,18 @@ pub(crate) struct Load {
     pub(crate) sessions: AtomicUsize,
     /// The number of requests that the worker has responded to.
     pub(crate) responses: AtomicU64,
-    /// The number of pages from this worker that have not yet opened their WebSocket.
+    /// The number of sessions that are reserved for pages from this worker, because they have not
+    /// yet opened their WebSocket.
     pub(crate) pending_sessions: Counter,
-    /// The length of the queue of requests that only this worker can process.
+    /// The gauge of the queue of requests that only this worker can process.
     pub(crate) queue: QueueGauge,
     /// The methods and paths of the requests to which the worker has not responded.
     pub(crate) routes: InFlightRoutes,
 }
 
 impl Backend {
-    /// Creates the registry entry of a worker that is ready for requests. `slot` and `epoch` are
-    /// the numbers of its slot and of its start.
+    /// Creates the registry entry of a worker that is ready for requests. `slot` is the number of
+    /// its slot, and `epoch` its serial number among all started workers.
     pub fn new(
         (slot, epoch): (u32, u64),
         pid: u32,
@@ -115,36 +117,38 @@ impl Backend {
         })
     }
 
-    /// Sets whether the worker's app has sessions, that is, state of a client that lasts from one
-    /// request to the next.
+    /// Sets whether the worker's app keeps state of each client from one request to the next
+    /// (sessions).
     pub fn set_sticky(&self, is_sticky: bool) {
         self.is_sticky.store(is_sticky, Ordering::Relaxed);
     }
 
-    /// Returns true if the worker's app has sessions, that is, state of a client that lasts from
-    /// one request to the next.
+    /// Returns true if the worker's app keeps state of each client from one request to the next
+    /// (sessions).
     pub fn is_sticky(&self) -> bool {
         self.is_sticky.load(Ordering::Relaxed)
     }
 
-    /// Sets whether the app may refuse a request before its body has been received.
+    /// Sets whether the app inspects the head of a request, and may refuse it, before the body has
+    /// been received.
     pub fn set_sees_heads(&self, sees_heads: bool) {
         self.sees_heads.store(sees_heads, Ordering::Relaxed);
     }
 
-    /// Returns true if the app may refuse a request before its body has been received.
+    /// Returns true if the app inspects the head of a request, and may refuse it, before the body
+    /// has been received.
     pub fn sees_heads(&self) -> bool {
         self.sees_heads.load(Ordering::Relaxed)
     }
 
     /// Returns true if R was processing this request when the worker exceeded the worker timeout.
-    /// The client then gets 504, whatever R responds after it has been interrupted.
+    /// The client then gets 504, even if R still responds.
     pub(crate) fn has_timed_out(&self, ticket: Ticket) -> bool {
         self.timed_out.lock().unwrap_or_else(PoisonError::into_inner).contains(ticket)
     }
 
-    /// Returns the time within which the worker's WebSockets are to be closed, because the worker
-    /// will end; `None` if they stay open.
+    /// Returns the time within which the worker's WebSockets are to be closed before the worker
+    /// ends. Returns `None` if the worker is not about to end.
     pub(crate) fn session_close_time(&self) -> Option<Duration> {
         let time = self.session_close_time.load(Ordering::Acquire);
         (time > 0).then(|| Duration::from_millis(time))
@@ -160,16 +164,16 @@ impl Backend {
         }
     }
 
-    /// Returns the worker's number of unfinished requests that came through the supervisor's front
-    /// end, and its number of all open WebSockets.
+    /// Returns the worker's number of unfinished requests and its number of open WebSockets. Only
+    /// the number of WebSockets includes connections that the worker itself has accepted.
     pub fn load(&self) -> (usize, usize) {
         let Load { in_flight, sessions, .. } = &self.load;
         let own = usize::try_from(self.scoreboard.read().sessions).unwrap_or(usize::MAX);
         (in_flight.load(Ordering::Relaxed), sessions.load(Ordering::Relaxed).max(own))
     }
 
-    /// Returns the number of open connections, including WebSockets, that the worker itself has
-    /// accepted instead of the supervisor.
+    /// Returns the number of open connections, including WebSockets, that were accepted by the
+    /// worker itself and not by the supervisor.
     pub fn connections(&self) -> usize {
         usize::try_from(self.scoreboard.read().connections).unwrap_or(usize::MAX)
     }
@@ -186,8 +190,8 @@ impl Backend {
 }
 
 /// Returns the static paths (URL prefixes that are served from files) that the supervisor's front
-/// end serves, given what each worker has announced. If a path differs between workers, its
-/// requests are sent to a worker, even if they also match a shorter path.
+/// end serves. `announced` contains the paths that each worker has announced. A path that differs
+/// between workers is excluded, and its requests are sent to a worker.
 fn common_static_paths(announced: &[&StaticPaths]) -> StaticPaths {
     let excluded = || StaticPath {
         path: PathBuf::new(),
@@ -208,8 +212,8 @@ pub(crate) trait CookieFactory: Send + Sync {
     fn cookie(&self, slot: u32, epoch: u64) -> SessionCookie;
 }
 
-/// The running workers, and what the supervisor and the pool (the part that assigns requests to
-/// workers) know about them.
+/// The registry of the running workers, which the supervisor shares with the pool (the part that
+/// assigns requests to workers).
 #[derive(Default)]
 pub struct BackendRegistry {
     /// The creator of session cookies; not set if sessions have no cookie.
@@ -220,7 +224,7 @@ pub struct BackendRegistry {
     /// The static paths (URL prefixes that are served from files) that the front end serves,
     /// because they are the same in all workers.
     files: StaticFiles,
-    /// The counters of the pool, which is the part that assigns requests to workers.
+    /// The counters of the pool, which assigns requests to workers.
     pub(crate) counters: PoolCounters,
     /// The state of the supervisor and its workers, as the status page and the metrics report it.
     pub(crate) report: SharedReport,
@@ -277,8 +281,8 @@ impl BackendRegistry {
         self.transition(backend, &[Availability::Suspended], Availability::Ready);
     }
 
-    /// Changes the availability of a worker to `to` if its current availability is one of `from`. A
-    /// dead worker therefore stays dead, and a draining worker does not become ready.
+    /// Changes the availability of a worker to `to` if its current availability is in `from`.
+    /// Otherwise it does nothing, so that, for example, a dead worker stays dead.
     fn transition(&self, backend: &Backend, from: &[Availability], to: Availability) {
         for from in from {
             let (from, to) = (*from as u8, to as u8);
@@ -301,9 +305,9 @@ impl BackendRegistry {
         }
     }
 
-    /// Removes a worker that has ended from the registry. Its
-    /// [`Scoreboard`](rookery_worker_protocol::Scoreboard) (the memory that it shared) is then
-    /// final and shows which requests R had begun.
+    /// Removes a worker that has ended from the registry. Call it only when the worker can no
+    /// longer write to its [`Scoreboard`](rookery_worker_protocol::Scoreboard), which shows the
+    /// requests that R had begun.
     pub fn remove(&self, backend: &Backend) {
         backend.availability.store(Availability::Dead as u8, Ordering::Release);
         let mut backends = self.lock();
@@ -314,7 +318,7 @@ impl BackendRegistry {
     }
 
     /// Returns a handle to the static paths (URL prefixes that are served from files) that the
-    /// front end serves. They change with the workers.
+    /// front end serves. The handle always refers to the current paths.
     pub fn files(&self) -> StaticFiles {
         self.files.clone()
     }
@@ -327,8 +331,8 @@ impl BackendRegistry {
         self.publish_static_paths(&backends);
     }
 
-    /// Makes the front end serve the static paths that all workers have in common. Draining workers
-    /// count too, because their clients still send requests.
+    /// Makes the front end serve the static paths (URL prefixes that are served from files) that
+    /// all workers have in common, including draining workers.
     fn publish_static_paths(&self, backends: &[Arc<Backend>]) {
         let announced: Vec<_> =
             backends.iter().map(|backend| backend.lock_static_paths()).collect();
@@ -340,7 +344,7 @@ impl BackendRegistry {
         }
     }
 
-    /// Returns all workers in the registry, which have not ended.
+    /// Returns all workers in the registry. A worker is in the registry until it has ended.
     pub fn backends(&self) -> Vec<Arc<Backend>> {
         self.lock().clone()
     }
@@ -359,8 +363,8 @@ mod tests {
         list.iter().map(|(key, at)| ((*key).to_owned(), path(at))).collect()
     }
 
-    /// Returns the URL prefixes that the front end serves, each with its folder; `-` stands for an
-    /// excluded prefix.
+    /// Returns the URL prefixes that the front end serves, each with its folder. The folder `-`
+    /// means that the prefix is excluded.
     fn served(announced: &[&[(&str, &str)]]) -> Vec<(String, String)> {
         let announced: Vec<_> = announced.iter().map(|list| paths(list)).collect();
         let announced: Vec<_> = announced.iter().collect();

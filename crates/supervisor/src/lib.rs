@@ -1,9 +1,9 @@
 //! A supervisor that runs several worker processes behind one server.
 //!
-//! The server ([`rookery_server`]) is responsible for the listeners, TLS, HTTP/2, limits, bodies,
-//! files and the log, as it is without workers. This crate contains [the application](pool()) of
-//! that server, which forwards requests to the workers, and the supervisor that starts, watches and
-//! replaces the workers.
+//! Clients connect to an ordinary server ([`rookery_server`]), for example for TLS, HTTP/2 and
+//! static files. This crate contains [the application](pool()) of that server, which forwards
+//! requests to the workers. It also contains the supervisor that starts, watches and replaces the
+//! workers.
 
 #![cfg(target_os = "linux")]
 

@@ -1,6 +1,5 @@
 //! The counters of the pool (the part that assigns requests to workers), which other threads read
-//! for metrics and reports. Only the pool's thread writes them, so plain loads and stores are
-//! enough.
+//! for metrics and reports. Only the pool's thread writes them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,7 +8,7 @@ use rookery_exchange::{Exchange, masked};
 use rookery_status::{Counter, Histogram, StatusClassCounters};
 use rookery_worker_protocol::{Scoreboard, Ticket};
 
-/// The length of a queue of requests and the waiting time of its oldest request, at one moment.
+/// The length of a queue of requests at one moment, and the waiting time of its oldest request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QueueReading {
     pub(crate) length: u64,
@@ -17,13 +16,13 @@ pub(crate) struct QueueReading {
     pub(crate) oldest: Duration,
 }
 
-/// A gauge for a queue of requests, which contains its length and the start of its oldest request's
-/// wait.
+/// A gauge for a queue of requests. It stores the length of the queue and the time since which its
+/// oldest request has been waiting.
 #[derive(Debug)]
 pub(crate) struct QueueGauge {
     created: Instant,
     length: Counter,
-    /// The start of the oldest request's wait, in nanoseconds after `created`.
+    /// The time since which the oldest request has been waiting, in nanoseconds after `created`.
     first: Counter,
 }
 
@@ -53,12 +52,12 @@ impl QueueGauge {
     }
 }
 
-/// The counters of the pool, which is the part that assigns requests to workers.
+/// The counters of the pool, which assigns requests to workers.
 #[derive(Debug, Default)]
 pub(crate) struct PoolCounters {
-    /// The length and waiting time of the queue of requests that any worker may process.
+    /// The gauge of the queue of requests that any worker may process.
     pub(crate) queue: QueueGauge,
-    /// The maximum number of requests in the queue for workers.
+    /// The maximum number of requests that may wait for workers in the queue.
     pub(crate) queue_limit: Counter,
     /// The number of responses by the class of their status code (such as 2xx).
     pub(crate) responses: StatusClassCounters,
@@ -69,7 +68,7 @@ pub(crate) struct PoolCounters {
     /// The times from the receipt of a request until the head of its response arrived from a
     /// worker.
     pub(crate) request_time: Histogram,
-    /// The maximum number of sessions (WebSockets) that one worker has; 0 for no limit.
+    /// The maximum number of sessions (WebSockets) that one worker may have; 0 for no limit.
     pub(crate) sessions_limit: Counter,
     /// The number of requests that were rejected because the queue for workers was full.
     pub(crate) rejected_full: Counter,
@@ -87,18 +86,18 @@ pub(crate) struct PoolCounters {
     /// The number of times that a page lost its WebSocket and opened another one at the worker that
     /// had made the page.
     pub(crate) reconnected_same_worker: Counter,
-    /// The number of times that a page lost its WebSocket and opened another one at another worker.
+    /// The number of times that a page lost its WebSocket and opened another one at a different
+    /// worker.
     pub(crate) reconnected_new_worker: Counter,
     /// The number of requests with a session cookie whose signature was invalid.
     pub(crate) invalid_cookies: Counter,
 }
 
-/// The maximum length in bytes of a request's method and path as reports show them. Longer text is
-/// truncated.
+/// The maximum length in bytes of a request's method and path in reports. Longer text is truncated.
 const MAX_ROUTE_LEN: usize = 90;
 
-/// The method and the path of a request that a worker is processing, to be shown in reports. The
-/// query is left out, and so are the tokens of sessions, which are secrets.
+/// The method and the path of a request that a worker is processing, for reports. The query and the
+/// secret tokens of sessions are left out.
 #[derive(Clone, Copy)]
 struct Route {
     ticket: Ticket,
@@ -128,8 +127,8 @@ impl InFlightRoutes {
         self.lock().retain(|route| route.ticket != ticket);
     }
 
-    /// Returns the method and path of the request that R began most recently, and the time since
-    /// the request was sent to the worker.
+    /// Returns the method and path of the most recently sent request that R has begun, and the time
+    /// since it was sent to the worker. Returns `None` if R has begun none.
     pub(crate) fn last_begun(&self, scoreboard: &Scoreboard) -> Option<(String, Duration)> {
         let routes = self.lock();
         let route = routes.iter().rev().find(|route| scoreboard.has_begun(route.ticket))?;

@@ -17,8 +17,8 @@ pub fn set_close_on_exec(fd: BorrowedFd<'_>, closes: bool) -> io::Result<()> {
     checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, flags) }).map(drop)
 }
 
-/// Returns the value of a numeric socket option. Returns `None` if the descriptor is not an open
-/// socket.
+/// Returns the value of a numeric socket option of the level `SOL_SOCKET`. Returns `None` if the
+/// descriptor is not an open socket.
 pub fn socket_option(fd: BorrowedFd<'_>, option: libc::c_int) -> Option<libc::c_int> {
     let mut value: libc::c_int = 0;
     let mut size = size_of::<libc::c_int>() as libc::socklen_t;
@@ -40,8 +40,8 @@ pub fn socket_family(fd: BorrowedFd<'_>) -> Option<libc::c_int> {
     family_by(libc::getsockname, fd)
 }
 
-/// Returns the address family of the peer to which a socket is connected. Returns `None` if the
-/// descriptor is not a connected socket.
+/// Returns the address family of a connected socket's peer. Returns `None` if the descriptor is not
+/// a connected socket.
 pub fn peer_family(fd: BorrowedFd<'_>) -> Option<libc::c_int> {
     family_by(libc::getpeername, fd)
 }

@@ -6,8 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The number of descriptors that a [`ForkRegistry`] can hold. Linux assigns no higher descriptor
-/// numbers unless `fs.nr_open` was raised. The registry's bits take 128 KiB of address space, but
-/// memory is used only for the pages of descriptors that have been in the registry.
+/// numbers unless `fs.nr_open` was raised.
 const MAX_DESCRIPTORS: usize = 1 << 20;
 
 /// The set of descriptors that a forked child process closes. The set is an array of bits, because
@@ -68,8 +67,8 @@ impl Drop for CloseInChild {
     }
 }
 
-/// Returns where a descriptor's bit is in a [`ForkRegistry`]: the index of the word, and the bit
-/// within the word.
+/// Returns the place of a descriptor in a [`ForkRegistry`]: the index of a word and the bit in that
+/// word. Returns `None` if the descriptor's number is too large.
 fn position(fd: RawFd) -> Option<(usize, u64)> {
     let fd = usize::try_from(fd).ok().filter(|fd| *fd < MAX_DESCRIPTORS)?;
     Some((fd / 64, 1 << (fd % 64)))

@@ -23,8 +23,5 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
 /// Returns the error of a function that exists only on Linux.
 #[cfg(not(target_os = "linux"))]
 fn unsupported<T>() -> io::Result<T> {
-    Err(io::Error::new(
-        io::ErrorKind::Unsupported,
-        "workers need Linux: memory cannot be sealed here",
-    ))
+    Err(io::Error::new(io::ErrorKind::Unsupported, "this feature needs Linux"))
 }

@@ -52,8 +52,7 @@ const NO_SIGNAL: libc::c_int = libc::MSG_NOSIGNAL;
 const NO_SIGNAL: libc::c_int = 0;
 
 /// Receives a packet from a packet socket without blocking, and returns how many bytes were stored
-/// in `buffer`. If the packet is longer than `buffer`, its remaining bytes are lost. Descriptors
-/// that were sent with the packet are not received.
+/// in `buffer`. If the packet is longer than `buffer`, its remaining bytes are lost.
 ///
 /// # Errors
 /// Returns the system's error: `WouldBlock` if no packet has arrived.

@@ -64,7 +64,7 @@ pub fn check_sealed(memory: BorrowedFd<'_>, size: usize) -> io::Result<()> {
         // SAFETY: `stat` is valid for writes.
         crate::checked(unsafe { libc::fstat(memory.as_raw_fd(), &raw mut stat) })?;
         if usize::try_from(stat.st_size) != Ok(size) {
-            return Err(invalid("the sealed memory has another size"));
+            return Err(invalid("the sealed memory has an unexpected size"));
         }
         Ok(())
     }

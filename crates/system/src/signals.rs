@@ -1,4 +1,4 @@
-//! Functions for threads and their signals.
+//! Functions that start threads without signals and return a thread's id.
 
 /// Calls `start` with all signals blocked in the calling thread. A thread that `start` creates
 /// inherits the blocked signals, so it never runs a signal handler, such as one of R's.

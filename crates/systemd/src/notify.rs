@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The environment variables that a service manager sets for a service. Processes that the service
-/// starts must not inherit them.
+/// starts must not inherit these variables.
 pub const VARIABLES: [&str; 6] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_USEC",
@@ -59,8 +59,8 @@ struct Watchdog {
 }
 
 impl ServiceManager {
-    /// Returns the service manager that the environment variables of this process name. The
-    /// variables are left unchanged.
+    /// Connects to the service manager that the environment variables of this process name, and
+    /// leaves the variables unchanged.
     ///
     /// A service manager that cannot be reached counts as absent, so that the service runs anyway.
     pub fn from_environment() -> ServiceManager {
@@ -93,15 +93,15 @@ impl ServiceManager {
         self.send_or_wait(&format!("READY=1\nSTATUS={}\nMAINPID={pid}", one_line(status)));
     }
 
-    /// Notifies the service manager that the service is reloading. The state ends when
-    /// [`ready`](Self::ready) is called.
+    /// Notifies the service manager that the service is reloading. Call [`ready`](Self::ready) when
+    /// the reload is complete.
     pub fn reloading(&self, status: &str) {
         let now = monotonic_microseconds();
         let status = one_line(status);
         self.send_or_wait(&format!("RELOADING=1\nMONOTONIC_USEC={now}\nSTATUS={status}"));
     }
 
-    /// Notifies the service manager that the service finishes its work and then exits.
+    /// Notifies the service manager that the service is finishing its work and will then exit.
     pub fn stopping(&self, status: &str) {
         self.send_or_wait(&format!("STOPPING=1\nSTATUS={}", one_line(status)));
     }
@@ -112,8 +112,9 @@ impl ServiceManager {
         self.send(&format!("STATUS={}", one_line(status)));
     }
 
-    /// Notifies the service manager why the service fails, as text for people, and with which exit
-    /// status. The notification is lost if the service manager's queue is full.
+    /// Notifies the service manager that the service fails and will exit with the status `code`.
+    /// `status` is the reason, as a line for people. The notification is lost if the service
+    /// manager's queue is full.
     pub fn failed(&self, status: &str, code: u8) {
         self.send(&format!("STATUS={}\nEXIT_STATUS={code}", one_line(status)));
     }
@@ -127,7 +128,7 @@ impl ServiceManager {
     /// Reports to the service manager's watchdog that the service makes progress. May be called
     /// more often than needed, because at most two pings are sent within the watchdog's timeout.
     ///
-    /// The caller must be the thread whose hang the watchdog is to detect.
+    /// Call this on the thread that the watchdog should monitor.
     pub fn ping_watchdog(&self) {
         let Some(watchdog) = &self.watchdog else { return };
         let mut last_ping = watchdog.last_ping.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,8 +145,9 @@ impl ServiceManager {
         self.socket.as_ref().is_none_or(|socket| !is_full(&socket.send(text)))
     }
 
-    /// Sends a notification that the service manager acts on. Waits for at most [`SEND_TIMEOUT`]
-    /// while the service manager's queue is full. After that, the notification is lost.
+    /// Sends an important notification, such as `READY=1`. While the service manager's queue is
+    /// full, this function waits for at most [`SEND_TIMEOUT`]. After that, the notification is
+    /// lost.
     fn send_or_wait(&self, text: &str) {
         let deadline = Instant::now() + SEND_TIMEOUT;
         while !self.send(text) && Instant::now() < deadline {
@@ -163,7 +165,8 @@ fn is_full(sent: &io::Result<()>) -> bool {
     })
 }
 
-/// Replaces the line ends in a text, because each line of a notification sets another variable.
+/// Replaces the line ends in a text by spaces, because a line end would begin the next variable of
+/// a notification.
 fn one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }

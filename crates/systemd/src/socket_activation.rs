@@ -48,8 +48,8 @@ impl fmt::Display for ActivationError {
 impl std::error::Error for ActivationError {}
 
 impl Activation {
-    /// Returns true if environment variables say that this process inherited sockets from a service
-    /// manager. Takes no ownership of the sockets.
+    /// Returns true if this process inherited sockets from a service manager, according to its
+    /// environment variables. The sockets are left unchanged.
     pub fn has_sockets() -> bool {
         count(&|name| std::env::var_os(name), std::process::id()).is_ok_and(|count| count > 0)
     }
@@ -71,11 +71,12 @@ impl Activation {
         }
     }
 
-    /// Takes ownership of the inherited sockets as [`take`](Self::take) does, but with `first` as
-    /// the number of the first descriptor.
+    /// Takes ownership of the inherited sockets, whose descriptors begin at `first`. `variable`
+    /// returns the value of an environment variable, and `pid` is the id of this process.
     ///
     /// # Safety
-    /// As for [`take`](Self::take), for descriptors from `first` on.
+    /// - No other code in this process uses the inherited descriptors. - The descriptors are taken
+    ///   at most once.
     unsafe fn take_from(
         variable: &dyn Fn(&str) -> Option<OsString>,
         pid: u32,
@@ -104,7 +105,8 @@ impl Activation {
     }
 }
 
-/// Returns how many sockets the service manager has passed on to this process.
+/// Returns how many sockets the service manager has passed on to the process `pid`, according to
+/// the environment variables that `variable` returns.
 fn count(variable: &dyn Fn(&str) -> Option<OsString>, pid: u32) -> Result<RawFd, ActivationError> {
     let (Some(listen_pid), Some(count)) = (variable("LISTEN_PID"), variable("LISTEN_FDS")) else {
         return Ok(0);
@@ -144,7 +146,7 @@ fn unusable(fd: RawFd, what: &str) -> ActivationError {
     ActivationError(format!("descriptor {fd}, inherited from the service manager, {what}"))
 }
 
-/// Makes an inherited descriptor close on `exec` and non-blocking.
+/// Makes an inherited descriptor non-blocking, and sets its close-on-exec flag.
 fn set_flags(fd: &OwnedFd) -> io::Result<()> {
     // SAFETY: the descriptor is open, and these calls take only flags.
     unsafe {
@@ -165,8 +167,8 @@ mod tests {
 
     use super::*;
 
-    /// Takes the sockets that `values`, in place of environment variables, describe. Their
-    /// descriptors begin at `first`.
+    /// Takes ownership of inherited sockets whose descriptors begin at `first`. `values` are the
+    /// names and values of the environment variables.
     fn take(values: &[(&str, &str)], first: RawFd) -> Result<Activation, String> {
         let variable =
             |name: &str| values.iter().find(|(it, _)| *it == name).map(|(_, value)| value.into());

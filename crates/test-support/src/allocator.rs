@@ -13,8 +13,8 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// The system's allocator with counters of allocations and freed blocks. A reallocation counts as
-/// one allocation.
+/// The system's allocator, extended by counters of allocations and freed blocks. A reallocation
+/// counts as one allocation.
 #[derive(Debug)]
 pub struct CountingAllocator;
 
@@ -100,19 +100,20 @@ pub mod process {
         static IS_EXCLUDED: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// Returns the number of allocations that all threads have made, except excluded threads.
+    /// Returns the number of allocations that all threads have made, except those that called
+    /// [`exclude_current_thread`].
     pub fn allocations() -> u64 {
         ALLOCATIONS.load(Ordering::Relaxed)
     }
 
     /// Returns the number of bytes that all threads have requested from the allocator, except
-    /// excluded threads.
+    /// threads that called [`exclude_current_thread`].
     pub fn requested_bytes() -> usize {
         REQUESTED.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of bytes that all threads have allocated and not freed, including
-    /// excluded threads.
+    /// Returns the number of bytes that all threads have allocated and not freed. Threads that
+    /// called [`exclude_current_thread`] count as well.
     pub fn live_bytes() -> usize {
         LIVE.load(Ordering::Relaxed)
     }

@@ -62,7 +62,7 @@ impl Client {
     /// certificate.
     ///
     /// # Errors
-    /// Fails if the handshake fails: with an error of the client, or with the server's alert.
+    /// Returns the client's error or the server's alert if the TLS handshake fails.
     pub fn connect_tls(
         address: SocketAddr,
         config: &Arc<ClientConfig>,
@@ -85,7 +85,7 @@ impl Client {
         self.set_option(libc::SO_RCVBUF, &size);
     }
 
-    /// Makes the client end its connection with a reset instead of a FIN when it closes the socket.
+    /// Makes the client send a reset instead of a FIN when it closes its socket.
     pub fn reset_on_close(&self) {
         self.set_option(libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 });
     }
@@ -105,8 +105,8 @@ impl Client {
         assert_eq!(result, 0);
     }
 
-    /// Waits until the server has read all bytes that the client sent. The server's I/O thread
-    /// processes these bytes before it accepts a later connection.
+    /// Waits until the server has read all bytes that the client sent. If the test then opens
+    /// another connection, the server has processed these bytes before it accepts that connection.
     pub fn wait_until_server_has_read(&self) {
         if !cfg!(target_os = "linux") {
             return std::thread::sleep(Duration::from_millis(500));

@@ -16,8 +16,8 @@ use crate::settings::Settings;
 use crate::state::{ClientState, Command};
 use crate::tls::Tls;
 
-/// The number of bytes at which a batch of WebSocket frames is written to the socket. While more
-/// messages are waiting, frames are gathered up to this size.
+/// The size in bytes at which a batch of WebSocket frames is written to the socket, even if more
+/// messages are waiting.
 const WRITE_BATCH_SIZE: usize = 64 << 10;
 
 /// The close code for a connection that ended without a close frame (RFC 6455, 7.4.1).
@@ -34,8 +34,8 @@ pub(crate) struct ClientTask {
     end: EndEvent,
 }
 
-/// The event that tells the application that a client has ended. The task sends it. If the task is
-/// dropped before that, dropping this value sends the event.
+/// A guard by which the application receives exactly one event about the end of a client. If the
+/// client's task is dropped before it has sent the event, dropping this guard sends the event.
 #[derive(Debug)]
 struct EndEvent {
     id: u64,

@@ -29,8 +29,8 @@ pub const MAX_CLIENTS: usize = 1000;
 /// once. It also joins the thread, which takes at most [`STOP_TIMEOUT`](crate::STOP_TIMEOUT).
 pub struct Clients {
     wake: Arc<Wake>,
-    /// The event queues, by the number of the group of clients. A group is in the map while it has
-    /// a client, or events that can still be taken.
+    /// The event queue of each group of clients, by the number of the group. A group is in the map
+    /// while it has a client, or events that can still be taken.
     queues: BTreeMap<u32, Arc<EventQueue>>,
     open: HashMap<u64, ClientHandle>,
     /// The number of WebSocket clients whose task has not ended.
@@ -147,8 +147,8 @@ impl Clients {
         )
     }
 
-    /// Drops the event queues of groups whose last client has ended, if no event remains that the
-    /// application can take.
+    /// Drops the event queues of groups whose clients have all ended, unless the application can
+    /// still take an event.
     fn drop_unused_queues(&mut self) {
         let open = &self.open;
         // The task of each client holds a reference to the queue.
@@ -169,7 +169,7 @@ impl Clients {
         Ok(tls)
     }
 
-    /// Sends a message to the server if the client's connection is open. Never blocks.
+    /// Queues a message for the server if the client's connection is open. Never blocks.
     pub fn send(&mut self, client: u64, content: Content) -> SendOutcome {
         let Some(handle) =
             self.open.get(&client).filter(|handle| handle.is_open && !handle.is_closing)
@@ -210,7 +210,7 @@ impl Clients {
         self.open.get(&client).map_or(0, |handle| handle.state.queued_bytes.load(Ordering::Acquire))
     }
 
-    /// Takes the next event of the clients in `group` out of the group's queue.
+    /// Takes the oldest event of the clients in `group`. Returns `None` if no event is waiting.
     pub fn next_event(&mut self, group: u32) -> Option<Event> {
         let events = self.queues.get(&group)?;
         loop {

@@ -158,9 +158,9 @@ fn handshake_failure(error: &Error) -> ConnectError {
     }
 }
 
-/// A TCP connection that is closed in forked child processes. Its entry in the registry for forks
-/// is dropped before the socket.
+/// A TCP connection that is closed in forked child processes.
 struct Socket {
+    // Before `tcp`, so that the entry in the registry for forks is dropped before the socket.
     _mark: CloseInChild,
     tcp: TcpStream,
 }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// apply to empty messages.
 const MESSAGE_COST: usize = 64;
 
-/// A callback that tells the application that the clients of a group have events. It is called on
-/// the clients' thread, possibly many times for one event.
+/// A callback that tells the application that the clients of a group have events. It is called with
+/// the number of the group, on the clients' thread, and possibly several times for one event.
 pub type Wake = Box<dyn Fn(u32) + Send + Sync>;
 
 /// The content of a WebSocket message.

@@ -33,8 +33,8 @@ pub struct Settings {
     pub close_timeout: Duration,
     /// The time between two pings to the server, or `None` to send no pings. The default is 20 s.
     pub ping_interval: Option<Duration>,
-    /// The maximum time without any data from the server after a ping. The connection is lost after
-    /// it. The default is 20 s.
+    /// The time after a ping within which some data must arrive from the server. Otherwise the
+    /// connection counts as lost. The default is 20 s.
     pub pong_timeout: Duration,
     /// The number of the client's group. [`Clients::next_event`](crate::Clients::next_event) takes
     /// the events of one group. An application with several event loops uses one group for each

@@ -2,9 +2,10 @@
 //! Reading or writing a frame allocates nothing at steady state.
 //!
 //! - [`protocol`] turns bytes into events, without I/O: it has no socket, clock, randomness or
-//!   async runtime. - [`endpoint`] is one side of a connection from the handshake to the close,
-//!   also without I/O. This project's server drives an endpoint with its own sockets. -
-//!   [`Connection`] drives an endpoint over any `AsyncRead + AsyncWrite` of tokio (feature `tokio`,
+//!   async runtime.
+//! - [`endpoint`] is one side of a connection from the handshake to the close, also without I/O.
+//!   This project's server drives an endpoint with its own sockets.
+//! - [`Connection`] drives an endpoint over any `AsyncRead + AsyncWrite` of tokio (feature `tokio`,
 //!   on by default), as a server ([`accept`]) or as a client ([`connect`]).
 
 #[cfg(feature = "tokio")]

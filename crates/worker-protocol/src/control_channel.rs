@@ -8,7 +8,7 @@ use rookery_system::{descriptor, packets};
 use crate::message::{ANNOUNCEMENT, MESSAGE_BYTES, Message};
 
 /// Returns true if the process at the other end of a Unix socket runs as the user of this process
-/// or as root. Processes of other users may not pass requests on to a worker.
+/// or as root. A worker accepts requests only over connections from such a process.
 pub fn is_trusted_peer(connection: BorrowedFd<'_>) -> bool {
     // SAFETY: `geteuid` takes no arguments and never fails.
     let own = unsafe { libc::geteuid() };
@@ -25,17 +25,15 @@ fn may_pass_on(peer: libc::uid_t, own: libc::uid_t) -> bool {
 ///
 /// A process that R forks inherits a copy of the worker's end. The copy is closed before R code
 /// runs in that process, but until then it keeps the channel open. A supervisor should therefore
-/// not only wait for the end of the channel, but also for the exit of the worker process (with a
-/// pidfd).
+/// wait for the end of the channel and for the exit of the worker process (with a pidfd).
 #[derive(Debug)]
 pub struct ControlChannel(OwnedFd);
 
 /// The maximum length in bytes of an announcement (a worker's list of its static paths), which is
-/// enough for a few hundred paths. The buffer of the control channel's socket holds three
-/// announcements of this length.
+/// enough for a few hundred paths.
 pub const MAX_ANNOUNCEMENT_SIZE: usize = 64 << 10;
 
-/// What a call of [`ControlChannel::receive`] has received.
+/// The result of [`ControlChannel::receive`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Received {
     /// A message from the other side of the control channel.
@@ -45,7 +43,7 @@ pub enum Received {
     Announcement(u64, Vec<u8>),
     /// A packet that is neither a message nor an announcement. Later packets may be valid.
     Malformed,
-    /// Nothing: no packet has arrived since the last call.
+    /// No packet has arrived on the control channel since the last call.
     Nothing,
     /// The end of the control channel. The other side has closed it, so no more packets will
     /// arrive.
@@ -146,8 +144,8 @@ impl ControlChannel {
         }
     }
 
-    /// Receives the next packet of the control channel, of which `peek` has shown that it is an
-    /// announcement of `len` bytes.
+    /// Receives the next packet of the control channel, which is an announcement of `len` bytes
+    /// according to `peek`.
     fn receive_announcement(&self, len: usize) -> Received {
         let most = ANNOUNCEMENT.len() + size_of::<u64>() + MAX_ANNOUNCEMENT_SIZE;
         let mut room = vec![0; len.min(most)];

@@ -1,5 +1,5 @@
 //! Counters and histograms that one thread writes and other threads read. Each counter has a single
-//! writer, so plain loads and stores are sufficient and no instruction locks the bus.
+//! writer, so plain loads and stores suffice, without locked instructions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -57,8 +57,9 @@ impl Histogram {
         self.nanoseconds.add(other.nanoseconds.get());
     }
 
-    /// Returns three values: how many durations are at most as long as each bound of
-    /// [`HISTOGRAM_BOUNDS`], the number of all durations, and their sum in seconds.
+    /// Returns three values. The first contains, for each bound of [`HISTOGRAM_BOUNDS`], the number
+    /// of durations that are at most as long as the bound. The others are the number of all
+    /// durations and their sum in seconds.
     pub fn read(&self) -> ([u64; HISTOGRAM_BOUNDS.len()], u64, f64) {
         let mut sum = 0;
         let cumulated = std::array::from_fn(|at| {
@@ -102,7 +103,7 @@ impl StatusClassCounters {
 }
 
 /// Metrics of the requests that an application has responded to: the number of responses by class
-/// of status code, and histograms of the times.
+/// of status code, and histograms of the times in the queue, in the application and in total.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct RequestCounters {
@@ -111,8 +112,8 @@ pub struct RequestCounters {
     /// A histogram of the time from the arrival of a request until the application began to process
     /// it.
     pub queue_time: Histogram,
-    /// A histogram of the time from the moment when the application began to process a request
-    /// until its response.
+    /// A histogram of the time that the application took to respond to a request, from the moment
+    /// when it began to process the request.
     pub upstream_time: Histogram,
     /// A histogram of the time from the arrival of a request until the application's response.
     pub request_time: Histogram,

@@ -34,8 +34,8 @@ pub struct Inherited {
     pub cookie: Option<String>,
 }
 
-/// The error for a process that environment variables declare to be a worker but that cannot run as
-/// one. It contains the variable and the reason.
+/// The error for a worker whose inherited descriptors or settings are unusable. It contains the
+/// environment variable concerned and the reason.
 #[derive(Debug)]
 pub struct InheritedError {
     variable: &'static str,

@@ -30,9 +30,10 @@
 //! A worker writes the ticket of a request to the scoreboard, with one atomic store, before R calls
 //! the application for it. The supervisor shares the memory, which outlives the worker. A SIGKILL
 //! therefore arrives either before the store, and then R has not run any line of the application
-//! for the request, or after the store. `false` is therefore exact, and the request may be sent to
-//! another worker whatever its method. `true` may be early by the few instructions between the
-//! store and the call of the application.
+//! for the request, or after the store. If [`Scoreboard::has_begun`] returns `false`, this is
+//! therefore exact, and the request may be sent to another worker whatever its method. If it
+//! returns `true`, R may have died in the few instructions between the store and the call of the
+//! application.
 //!
 //! # What a hostile worker can do
 //! The size of the shared memory is sealed, so a worker cannot truncate the memory while the

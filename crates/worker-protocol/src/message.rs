@@ -10,7 +10,7 @@ pub const MESSAGE_BYTES: usize = 16;
 const BEGIN: [u8; 3] = [b'R', b'k', 1];
 
 /// The first bytes of a packet that is an announcement (a worker's list of its static paths) and
-/// not a message. Behind them follow the announcement's number, in eight bytes, and its contents.
+/// not a message. The announcement's number (eight bytes) and its contents follow.
 pub(crate) const ANNOUNCEMENT: [u8; 4] = [BEGIN[0], BEGIN[1], BEGIN[2], b'S'];
 
 /// The offset of the number in a message. The bytes between the message's kind and the number are
@@ -63,8 +63,8 @@ pub enum Message {
     /// worker now accepts connections on the public listeners.
     Accepting(u64),
     /// To the supervisor: acknowledges the command [`StopAccepting`](Self::StopAccepting) with this
-    /// number, or refuses the command [`Accept`](Self::Accept) with it. From now on the worker does
-    /// not accept connections on the public listeners.
+    /// number, or refuses the command [`Accept`](Self::Accept) with this number. From now on the
+    /// worker does not accept connections on the public listeners.
     NotAccepting(u64),
     /// To the worker: the supervisor has applied the announcement of static paths with this number,
     /// and all earlier ones.

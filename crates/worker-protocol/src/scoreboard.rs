@@ -1,5 +1,5 @@
-//! The scoreboard, which is the shared memory in which a worker records what it is doing, and its
-//! layout.
+//! The layout of the scoreboard, which is the shared memory in which a worker records what it is
+//! doing.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -20,7 +20,7 @@ const VERSION: u32 = 4;
 pub const IDLE_RENEWAL_INTERVAL: Duration = Duration::from_millis(150);
 
 /// The age up to which the state [`RState::Idle`] on a scoreboard counts as valid. The value is
-/// twice the interval of renewal, because the machine may be short of processors.
+/// twice [`IDLE_RENEWAL_INTERVAL`], because the renewal may be late on a busy machine.
 const IDLE_VALIDITY: Duration = Duration::from_nanos(2 * IDLE_RENEWAL_INTERVAL.as_nanos() as u64);
 
 /// What an R process is doing, as the scoreboard records it.
@@ -93,8 +93,8 @@ pub struct Scoreboard {
     is_stopping: AtomicU32,
     r: Line<Rs>,
     io: Line<Ios>,
-    /// The state of the last request in each ticket's place: twice the sequence number of the
-    /// request if R has begun it, plus 1 if the supervisor has withdrawn it.
+    /// For each place of a ticket, the state of the last request at that place: twice the sequence
+    /// number of the request if R has begun it, plus 1 if the supervisor has withdrawn it.
     begun: [AtomicU64; MAX_TICKETS],
     /// Metrics of the requests of those clients whose connections this worker has accepted itself.
     /// R's thread writes them.
@@ -160,7 +160,7 @@ pub struct Snapshot {
     pub r_state: RState,
     /// The time at which R's activity began, according to [`now`].
     pub since: u64,
-    /// Whether the worker has received a request to stop, from any source.
+    /// Whether the worker has been requested to stop, for example by SIGTERM.
     pub is_stopping: bool,
     /// The worker's process id; 0 until the worker has attached to the scoreboard.
     pub pid: u32,
@@ -170,8 +170,8 @@ pub struct Snapshot {
     /// The number of requests that were passed to R, including those that R has already
     /// [taken](Self::taken) from its queue.
     pub handed: u64,
-    /// The number of requests that R has taken from its queue, including requests that were
-    /// abandoned meanwhile.
+    /// The number of requests that R has taken from its queue, including those whose client had
+    /// disconnected by then.
     pub taken: u64,
     /// The number of requests that R has responded to.
     pub done: u64,
@@ -184,7 +184,7 @@ pub struct Snapshot {
     /// [`since`](Self::since). Use [`busy_time`](Self::busy_time) to include the current activity.
     pub busy: Duration,
     /// The part of [`busy`](Self::busy) that R spent on requests and not on WebSocket events
-    /// ([`RState::Messages`]). The value is up to date at least up to the last request that is
+    /// ([`RState::Messages`]). The value includes at least all requests that are
     /// [done](Self::done).
     pub busy_with_requests: Duration,
 }
@@ -376,7 +376,7 @@ impl Scoreboard {
     }
 
     /// Records that R begins the activity `r` at the time `since`, according to [`now`]. The time
-    /// since the previous call is added to that of the previous activity. Called on R's thread.
+    /// since the previous call counts as time of the previous activity. Called on R's thread.
     pub fn set_r_state(&self, r: RState, since: u64) {
         let line = &self.r.0;
         let state = line.state.load(Relaxed);
@@ -406,9 +406,8 @@ impl Scoreboard {
     /// false if the supervisor has withdrawn the request, so that R must not call the application
     /// for it. Called on R's thread.
     ///
-    /// No effect of the application is visible before this record, because the word is exchanged
-    /// with sequential consistency: the processor completes the exchange before any later
-    /// instruction of the thread, even if a signal kills the thread in between.
+    /// The record becomes visible before any effect of the application, even if a signal kills the
+    /// process between the two.
     #[must_use]
     pub fn begin(&self, ticket: Ticket) -> bool {
         let place = &self.begun[ticket.place()];
@@ -417,14 +416,17 @@ impl Scoreboard {
             // R has begun the request already, when the application inspected its head.
             return true;
         }
+        // The exchange is sequentially consistent: the processor completes it before any later
+        // instruction of the thread, even if a signal kills the thread in between.
+        //
         // A later request in the same place means that nobody waits for this one. Otherwise only
         // the supervisor can have changed the word meanwhile, by withdrawing the request.
         word < begun(ticket) && place.compare_exchange(word, begun(ticket), SeqCst, Relaxed).is_ok()
     }
 
-    /// Records that R has responded to a request at the time `now`, according to [`now`]. R's next
-    /// activity begins at this time. Readers can see how long the request took before they can see
-    /// the response. Called on R's thread.
+    /// Records that R has responded to a request at the time `now`, according to [`now`]. Called on
+    /// R's thread. The time that R spent on the request is added to the scoreboard before the
+    /// request counts as done.
     pub fn count_done(&self, now: u64) {
         match RState::of_bits(self.r.0.state.load(Relaxed)) {
             // A promise has produced the response while R was waiting, and the wait continues.

@@ -45,7 +45,10 @@ impl SharedScoreboard {
         shared_memory::check_sealed(memory.as_fd(), size_of::<Scoreboard>())?;
         let scoreboard = SharedScoreboard(shared_memory::map(memory.as_fd())?);
         if !scoreboard.has_valid_signature() {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not of this version"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the scoreboard is from another version of rookery",
+            ));
         }
         Ok(scoreboard)
     }

@@ -5,18 +5,18 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The maximum number of requests that one worker can have at the same time. The pool sends a busy
-/// application up to 64 requests ahead. The remaining tickets suffice for many times the largest
-/// number of sessions that has been measured with one R process. The words of all tickets occupy
-/// two pages of memory.
+/// The maximum number of requests that one worker can have at the same time.
+// The pool sends a busy application up to 64 requests ahead. The remaining tickets suffice for many
+// times the largest number of sessions that has been measured with one R process. The words of all
+// tickets occupy two pages of memory.
 pub const MAX_TICKETS: usize = 1024;
 
 /// The number of bits in a ticket for the request's place on the scoreboard.
 const PLACE_BITS: u32 = MAX_TICKETS.trailing_zeros();
 
 /// A number that identifies a request to a worker process. It combines the sequence number of the
-/// request with the request's place on the scoreboard. A ticket is one machine word, so that it is
-/// written in one store. Of two tickets with the same place, the later is the larger.
+/// request with the request's place on the scoreboard. A ticket is one machine word, so a single
+/// store writes it. Of two tickets with the same place, the later one is the larger number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(NonZeroU64);
 
@@ -30,8 +30,8 @@ impl Ticket {
         NonZeroU64::new(sequence << PLACE_BITS | place as u64).map(Ticket)
     }
 
-    /// Returns the ticket that [`word`](Self::word) has converted to `word`. Returns `None` for a
-    /// word that belongs to no ticket.
+    /// Converts a machine word from [`word`](Self::word) back to its ticket. Returns `None` if no
+    /// ticket has this word.
     pub fn of_word(word: u64) -> Option<Ticket> {
         Ticket::new(word >> PLACE_BITS, (word & (MAX_TICKETS as u64 - 1)) as usize)
     }
@@ -105,9 +105,9 @@ impl Tickets {
 
 /// A ticket in use. When the guard is dropped, the ticket's place on the scoreboard becomes free.
 /// Drop the guard after the response has arrived or after
-/// [`Scoreboard::has_begun`](crate::Scoreboard::has_begun) was called. The guard may also be
-/// dropped while the worker still processes the request, for example because the client has
-/// disconnected, because the worker never overwrites a later ticket with an older one.
+/// [`Scoreboard::has_begun`](crate::Scoreboard::has_begun) was called. It may also be dropped while
+/// the worker still processes the request, for example after the client has disconnected. The place
+/// may then get a later ticket, which the worker never overwrites with the older one.
 #[derive(Debug)]
 pub struct TicketGuard {
     ticket: Ticket,

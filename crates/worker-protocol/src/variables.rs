@@ -49,8 +49,8 @@ pub const COOKIE: &str = "ROOKERY_INTERNAL_COOKIE";
 /// starts do not inherit the descriptors.
 pub const DESCRIPTORS: [&str; 3] = [LISTEN_FD, CONTROL_FD, SCOREBOARD_FD];
 
-/// All environment variables of a worker. A supervisor removes inherited values of these variables
-/// from the environment of each worker before it sets those that apply.
+/// All environment variables of a worker. When a supervisor starts a worker, it removes the values
+/// of these variables that it has itself inherited, and then sets those that apply to the worker.
 pub const NAMES: [&str; 11] = [
     WORKER,
     WORKERS,

@@ -22,15 +22,14 @@ const MOST_ID: usize = 128;
 /// truncated.
 const MOST_SUBJECT: usize = 3072;
 
-/// The value of [`WORKER_HEADER`] in a worker's response to a request head without its body
-/// ([`BodyState::Deferred`]) that says that the application accepts the request. The supervisor
-/// then sends the body, and the application does not inspect the head again. The response comes
-/// from the worker, not from the application.
+/// The value of [`WORKER_HEADER`] in a worker's response to a request head that was sent without
+/// its body ([`BodyState::Deferred`]). It means that the application accepts the request. The
+/// supervisor then sends the body, and the application does not inspect the head again.
 pub const HEAD_ACCEPTED: &str = "go-on";
 
-/// The value of [`WORKER_HEADER`] in a worker's response to a request head without its body that
-/// says that the application must inspect the head again once the supervisor has sent it together
-/// with the body.
+/// The value of [`WORKER_HEADER`] in a worker's response to a request head that was sent without
+/// its body. It means that the application has not decided yet. The supervisor then sends the head
+/// again together with the body, and the application inspects the head again.
 pub const HEAD_UNDECIDED: &str = "ask-again";
 
 /// The first word in the value of a worker header, which is the version of the format.
@@ -162,7 +161,7 @@ impl fmt::Display for WorkerHeaderError {
 impl std::error::Error for WorkerHeaderError {}
 
 /// A [`WorkerHeader`] with borrowed strings, from which a supervisor writes the header. Writing
-/// allocates no memory unless there is a certificate.
+/// allocates memory only if there is a client certificate.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BorrowedWorkerHeader<'a> {
     /// The ticket, which is the number that identifies the request on the scoreboard.
@@ -300,8 +299,7 @@ fn body(word: &str) -> Option<BodyState> {
     }
 }
 
-/// Parses an address in a worker header. The zone of an IPv6 address has a meaning only in the
-/// supervisor's network and is dropped.
+/// Parses an address in a worker header, without the zone of an IPv6 address.
 fn address(word: &str) -> Result<SocketAddr, WorkerHeaderError> {
     word.parse().map_err(|_| WorkerHeaderError::Address)
 }

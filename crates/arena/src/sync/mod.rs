@@ -7,9 +7,9 @@
 //!   `current` only moves along the chain. A pointer that a thread has read is therefore valid
 //!   until `reset`, `release` or drop, which need `&mut`.
 //! - The cursor of a node is moved by compare-and-swap, and the thread that moved it owns the bytes
-//!   between the old and the new value. The memory itself passes between threads by other means (a
-//!   borrow that was sent), so the cursor is relaxed. Only links publish a node, with release and
-//!   acquire.
+//!   between the old and the new value. Another thread can only access these bytes through a
+//!   reference that was sent to it, which synchronizes the threads. Relaxed ordering is therefore
+//!   enough for the cursor. A node is published by its link, with release and acquire.
 //! - `made` and `used` are stacks. Nodes are pushed onto them, and none is taken before a reset, so
 //!   there is no ABA problem. `spares` is a list that does not change between resets; a spare is
 //!   taken by setting its `below`, which was null. Each node for a single request is in `made` or
@@ -70,7 +70,7 @@ pub(crate) mod atomic {
 /// | methods | cost |
 /// |---|---|
 /// | allocations of every kind | one compare-and-swap where `Arena` has one store; now and then a chunk |
-/// | `reset` | one store for each chunk in use; and one free for each that recent periods did not need |
+/// | `reset` | a few stores for each chunk in use; and one free for each that was recently not needed |
 /// | `release`, drop | one free for each chunk |
 /// | `len`, `is_empty`, `peak`, `chunks` | a walk over the chunks |
 /// | `capacity`, `growth`, limits | constant |
@@ -84,8 +84,8 @@ pub struct SyncArena {
     made: AtomicPtr<Node>,
     /// The nodes (chunks) that serve one large allocation each, the most recent first.
     used: AtomicPtr<Node>,
-    /// A hint where to search the list of spare nodes (chunks for one large allocation each, kept
-    /// by earlier resets). All spares before this one are in use.
+    /// The spare node at which a search for a free one begins. Spare nodes are chunks for one large
+    /// allocation each, kept by earlier resets. All spares before this one are in use.
     spares: AtomicPtr<Node>,
     /// The number of bytes that the arena holds from the global allocator.
     reserved: AtomicUsize,
@@ -136,8 +136,8 @@ impl SyncArena {
     }
 
     /// Frees all allocations of the arena, and keeps its memory for reuse, up to the high-water
-    /// mark (the memory that it recently needed). A reset costs one store for each chunk in use,
-    /// which is one store per 128 KiB.
+    /// mark (the memory that it recently needed). A reset costs a few stores for each chunk in use,
+    /// which usually has 128 KiB.
     pub fn reset(&mut self) {
         self.peak = self.peak.max(self.len());
         let mut freed = 0;
@@ -176,7 +176,7 @@ impl SyncArena {
     ///
     /// Chunks of large allocations that are kept for reuse count towards the limit. Unlike in an
     /// [`Arena`](crate::Arena), an allocation does not free them. After the limit has refused an
-    /// allocation, the next reset frees those that served no allocation.
+    /// allocation, the next reset frees the kept chunks that served no allocation.
     pub fn set_allocation_limit(&mut self, limit: Option<usize>) {
         self.limit = limit.unwrap_or(NO_LIMIT);
     }
@@ -188,9 +188,8 @@ impl SyncArena {
     }
 
     /// Returns the number of bytes that were allocated from the arena since the last reset,
-    /// including padding before aligned allocations. The method walks over all chunks. While other
-    /// threads allocate, the result is that of some moment during the call, and may lack a chunk
-    /// that a thread is about to use.
+    /// including padding before aligned allocations. The method walks over all chunks in use. While
+    /// other threads allocate, the result is approximate.
     pub fn len(&self) -> usize {
         let shared: usize = self.shards.iter().map(Shard::len).sum();
         // SAFETY: nodes of this arena exist until `&mut self`.
@@ -209,8 +208,8 @@ impl SyncArena {
         self.reserved.load(Ordering::Relaxed)
     }
 
-    /// Returns the largest number of allocated bytes, among those at each
-    /// [`reset`](SyncArena::reset) and now.
+    /// Returns the largest number of bytes that were allocated at any [`reset`](SyncArena::reset)
+    /// so far, or that are allocated now if they are more.
     pub fn peak(&self) -> usize {
         self.peak.max(self.len())
     }
@@ -294,8 +293,8 @@ impl SyncArena {
         }
     }
 
-    /// Moves `shard` (a chain of nodes, which are chunks) from the node `current` to the next one.
-    /// Makes the next node if it does not exist.
+    /// Makes the node after `current` the current node of `shard`. A shard is a chain of chunks,
+    /// which are called nodes. Allocates the next node if it does not exist.
     fn advance(
         &self,
         shard: &Shard,
@@ -391,8 +390,8 @@ impl SyncArena {
         Ok(start.expect("a node made or chosen with room for the request"))
     }
 
-    /// Takes a spare node (a chunk kept for reuse) for an allocation of `room` bytes: the first
-    /// that fits among the first few that are free.
+    /// Takes a spare node (a chunk kept for reuse) for an allocation of `room` bytes. Tries the
+    /// first few free ones, and returns `None` if none of them fits.
     fn take_spare(&self, room: usize) -> Option<NonNull<Node>> {
         // Pointers instead of references, because the used nodes become a list of nodes that are
         // freed later.

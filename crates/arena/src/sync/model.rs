@@ -5,8 +5,8 @@
 //! The bound keeps the run short: three preemptions take 5 s in all, four take over 30 s, and
 //! without a bound two of the models had not ended after ten minutes. `LOOM_MAX_PREEMPTIONS` sets
 //! another bound. To test the models, each atomic update of `node.rs`, `shard.rs` and `mod.rs` was
-//! once replaced by a load and a store, and a model failed each time. The one exception is the hint
-//! in `take_spare` about the beginning of the list of spares, whose loss costs only a walk.
+//! once replaced by a load and a store, and a model failed each time. The one exception is the
+//! update in `take_spare` that skips spares in use, whose loss only costs time.
 
 use core::alloc::Layout;
 use core::ptr::NonNull;
@@ -38,8 +38,8 @@ fn block() -> Layout {
     Layout::from_size_align((Growth::asked(CHUNK.max()) - HEADER) / 8, 1).unwrap()
 }
 
-/// Allocates memory and writes `mark` to it. If another thread got the same memory, `check` later
-/// reads another value.
+/// Allocates memory, fills it with `mark`, and returns its address, its size and `mark`. If another
+/// thread got the same memory, `check` later reads another value.
 fn take(arena: &SyncArena, layout: Layout, mark: u8) -> (usize, usize, u8) {
     let start = arena.try_alloc_layout(layout).unwrap();
     // SAFETY: just allocated.

@@ -12,9 +12,8 @@ use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 /// The header at the beginning of a node (a chunk of a `SyncArena`'s memory).
 #[repr(C, align(16))]
 pub(crate) struct Node {
-    /// The address at which this node (a chunk of memory) allocates next. Every thread writes it,
-    /// so it is the first field: if the allocator aligns the node, the cursor has a cache line of
-    /// its own.
+    /// The address at which this node (a chunk of memory) allocates next. Every thread that
+    /// allocates from the node moves it.
     cursor: AtomicUsize,
     /// The end of this node (a chunk of memory). The pointers to all allocations in the node are
     /// derived from this pointer.
@@ -23,8 +22,9 @@ pub(crate) struct Node {
     /// The number of allocations that got nodes (chunks) of their own in order to keep the unused
     /// end of this node for smaller allocations.
     misses: AtomicUsize,
-    /// In a node for one large allocation: the node of this kind that was put to use before this
-    /// one. It is this node itself if it was the first, and null while it serves no allocation.
+    /// The link of the stack of nodes that serve one large allocation each. It points to the node
+    /// that was put to use before this one, or to this node itself if it was the first. It is null
+    /// while the node serves no such allocation.
     below: AtomicPtr<Node>,
     size: usize,
 }
@@ -98,7 +98,7 @@ impl Node {
         self.end.addr().get() - self.cursor.load(Ordering::Relaxed)
     }
 
-    /// Frees all allocations in the node. No other thread may use the node.
+    /// Frees all allocations in the node. No other thread may use the node at the same time.
     pub(crate) fn rewind(&self) {
         self.cursor.store(self.data(), Ordering::Relaxed);
         self.misses.store(0, Ordering::Relaxed);
@@ -226,10 +226,10 @@ pub(crate) unsafe fn iterate_used<'a>(latest: *mut Node) -> impl Iterator<Item =
     })
 }
 
-/// Makes the list of spare nodes (chunks kept for reuse) for the time after a reset. It begins with
-/// the nodes that served an allocation, in the order of their use, followed by the spares that
-/// served none. If the same allocations are repeated, each therefore finds its former node. Returns
-/// the list, and the total size of the nodes that served.
+/// Builds the new list of spare nodes (chunks kept for reuse) at a reset. It begins with the nodes
+/// that served an allocation, in the order of their use, followed by the spares that served none.
+/// If the same allocations are repeated, each therefore finds its former node. Returns the list,
+/// and the total size of the nodes that served an allocation.
 ///
 /// # Safety
 /// - `used` is the stack of the nodes that served, and each node for one large allocation is in it
@@ -305,6 +305,8 @@ impl Chain {
         Chain { first: ptr::null_mut(), last: ptr::null_mut() }
     }
 
+    /// Appends `node` to the list.
+    ///
     /// # Safety
     /// - `node` is live and in no other list, and nothing else uses it.
     unsafe fn push(&mut self, node: *mut Node) {

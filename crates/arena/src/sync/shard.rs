@@ -6,9 +6,8 @@ use crate::layout::{self, Growth, Overflow};
 use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::sync::node::{self, HEADER, Node};
 
-/// The number of shards (chains of chunks) in a `SyncArena`. Threads are numbered in the order of
-/// their first allocation, so up to this many threads never share a shard. Each shard costs 128
-/// bytes in the arena.
+/// The number of shards (chains of chunks) in a `SyncArena`. Threads are assigned to the shards in
+/// turn, at their first allocation. Each shard costs 128 bytes in the arena.
 pub(crate) const SHARDS: usize = if cfg!(all(feature = "std", not(loom))) { 8 } else { 1 };
 
 /// Returns the index of the shard (a chain of chunks) from which this thread allocates.
@@ -50,7 +49,7 @@ pub(crate) struct Shard {
     /// The nominal size in bytes of the next node (chunk) that the shard makes.
     target: AtomicUsize,
     /// The total size of the allocations that got nodes (chunks) of their own because the shard's
-    /// next node is too small. It starts again when the shard moves to another node.
+    /// next node is too small. It returns to zero when the shard moves to another node.
     pressure: AtomicUsize,
     /// The high-water mark of the chain in bytes: the memory that it recently needed between two
     /// resets. It changes only through `&mut`.
@@ -181,8 +180,8 @@ impl Shard {
         current.map_or(&self.head, Node::next)
     }
 
-    /// Frees all allocations in the shard's nodes (chunks). Returns the number of bytes of the
-    /// nodes up to the cursor, including headers and unused ends.
+    /// Frees all allocations in the shard's nodes (chunks). Returns the number of bytes that the
+    /// nodes occupied up to the cursor, including headers and unused ends.
     fn rewind(&mut self) -> usize {
         let last = self.current.load(Ordering::Relaxed);
         let mut used = 0;

@@ -1,5 +1,5 @@
 //! Texts that `--help` and the manual page share. The documentation generator in crates/settings
-//! includes this file, so the file has no imports.
+//! includes this file, so this file must not import anything.
 
 /// The first paragraph of `rookery --help`.
 pub(super) const ABOUT: &str = "\
@@ -26,7 +26,7 @@ pub(super) const LIMIT: &str = "Set a limit by name, such as --limit header_time
 /// The exit statuses of the program, each with its meaning.
 pub(super) const STATUSES: [(&str, &str); 8] = [
     ("0", "the server was stopped and finished its work, or the app ended with status 0"),
-    ("1", "something that the settings name is not available, such as a certificate file"),
+    ("1", "something named in the settings is not available, such as a certificate file"),
     ("2", "the command line is wrong"),
     ("3", "no worker became ready, not even in the retries of --start-retries"),
     ("4", "the address is not available, or the service manager's socket cannot be used"),

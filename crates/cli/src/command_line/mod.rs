@@ -27,7 +27,7 @@ pub(crate) use serve_args::ServeArgs;
 /// A parsed command line of `rookery`.
 #[derive(Debug)]
 pub(crate) enum CommandLine {
-    /// Print this text and exit, for example after `--help`.
+    /// Print this text and exit, for example for `--help`.
     Print(Vec<u8>),
     /// The command `rookery serve` or `rookery dev`.
     Serve(ServeArgs),
@@ -52,7 +52,7 @@ const HELP: &str = "\
 {all-args}{after-help}
 ";
 
-/// The part of `--help` that explains how sizes and times are written.
+/// The part of `--help` that explains how to write sizes and times.
 const UNITS: &str = "\
 Values:
   <size>   bytes, or a number with a unit: 512KB, 10MB, 1GiB
@@ -61,8 +61,8 @@ Values:
 /// The manual page in roff format. `make settings` generates it.
 const MANUAL: &str = include_str!("rookery.1");
 
-/// Returns the definition of the command line for the parser clap, which also generates the help
-/// and the shell completions.
+/// Defines the command line for the parser clap. The help and the shell completions are generated
+/// from the same definition.
 pub(crate) fn command() -> Clap {
     // Options are accepted before and after the command.
     Clap::new("rookery")
@@ -100,7 +100,8 @@ pub(crate) fn command() -> Clap {
         .subcommand(subcommand("version").about("Print the version").arg(verbose()).hide(true))
 }
 
-/// Returns the end of the `--help` text: how sizes and times are written, and the exit statuses.
+/// Returns the end of the `--help` text, which explains how to write sizes and times, and lists the
+/// exit statuses.
 fn after_help() -> String {
     let lines = help_text::STATUSES.map(|(status, meaning)| format!("\n  {status:<9}{meaning}"));
     format!("{}\n\nExit status:{}", UNITS, lines.concat())
@@ -115,14 +116,13 @@ fn target_command(name: &'static str) -> Clap {
         .args(options::options())
 }
 
-/// Returns an argument that accepts any number of words that are not options. The program checks
-/// their number itself, because its error messages are clearer than those of clap.
+/// Returns an argument that accepts any number of words that are not options. The program later
+/// checks the number itself, because its error messages are clearer than those of clap.
 fn positionals(name: &'static str) -> Arg {
     Arg::new(name).num_args(0..).value_parser(OsStringValueParser::new()).hide(true)
 }
 
-/// Returns the words on the command line for the argument that [`positionals`] defined under this
-/// name.
+/// Returns the words that the command line gives for the positional argument `name`.
 fn positionals_of<'a>(own: &'a ArgMatches, name: &str) -> Vec<&'a OsString> {
     own.get_many(name).unwrap_or_default().collect()
 }
@@ -155,7 +155,7 @@ fn verbose() -> Arg {
         .help("With --version: also print the build, the system and the R that is used")
 }
 
-/// Parses the command line. Its first word is the name of the program.
+/// Parses the words of the command line, the first of which is the name of the program.
 ///
 /// # Errors
 /// Fails with [`Failure::CommandLine`] if the command line is wrong.
@@ -222,8 +222,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Returns the settings that result from a command line alone, without `_server.yml` and
-    /// environment variables.
+    /// Returns the settings that result from a command line alone, for a test: `_server.yml` and
+    /// environment variables are not read.
     pub(crate) fn served(words: &[&str]) -> ServeSettings {
         match ServeSettings::of(rookery_settings::Settings::combine(options_of(words).given), false)
         {

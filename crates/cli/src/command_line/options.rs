@@ -1,4 +1,4 @@
-//! The command-line options of `rookery serve`, which are generated from the table of settings.
+//! The command-line options of `rookery serve`. They are generated from the table of settings.
 
 use std::ffi::OsString;
 
@@ -19,13 +19,13 @@ const LIMIT: &str = "limit";
 /// The settings that are given on the command line.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
-    /// The given values, in the order of the table of settings.
+    /// The values that the command line gives, in the order of the table of settings.
     pub(crate) given: Vec<GivenValue>,
-    /// Warnings about deprecated options, which are logged later.
+    /// Warnings about deprecated command-line options. The program logs them later.
     pub(crate) notes: Vec<String>,
 }
 
-/// Returns all command-line options, in the order of their groups in help.
+/// Returns all command-line options, in the order of the groups in the help text.
 pub(super) fn options() -> impl Iterator<Item = Arg> {
     Group::ALL.into_iter().flat_map(|group| {
         let rows = table::all().filter(move |row| row.group == group);
@@ -45,8 +45,8 @@ pub(super) fn options() -> impl Iterator<Item = Arg> {
     })
 }
 
-/// Returns the former names of a setting that were command-line options. Limits have no former
-/// options, because `--limit` accepts their former names.
+/// Returns the former names of a setting that were command-line options. Returns nothing for a
+/// limit, because `--limit` accepts the former names of limits.
 fn former_options(row: &'static Setting) -> impl Iterator<Item = &'static Former> {
     let is_option = |former: &&Former| former.places.has(Places::COMMAND_LINE);
     row.former.iter().filter(|_| row.section != Section::Limits).filter(is_option)
@@ -76,7 +76,7 @@ fn long_help(row: &Setting) -> String {
     }
 }
 
-/// Breaks a help text into lines that leave space for their indentation.
+/// Breaks a help text into lines that are short enough to be indented.
 fn wrapped(text: &str) -> String {
     const WIDTH: usize = 90;
     let mut lines = vec![String::new()];
@@ -114,16 +114,16 @@ fn former_option(row: &'static Setting, former: &'static Former) -> Arg {
     }
 }
 
-/// The parsed options of a command line: those after the command (`own`) and those before it
-/// (`root`).
+/// The parsed options of a command line. `own` contains the options after the command, such as
+/// `serve`, and `root` the options before it.
 pub(super) struct Matches<'a> {
     pub(super) own: &'a ArgMatches,
     pub(super) root: &'a ArgMatches,
 }
 
 impl Matches<'_> {
-    /// Returns the parsed options in which to look up the option `name`: those after the command if
-    /// the option was given there, otherwise those before the command.
+    /// Returns the parsed options that contain the option `name`. Options after the command have
+    /// precedence over options before it.
     fn of(&self, name: &str) -> Option<&ArgMatches> {
         let is_given = |at: &&ArgMatches| at.value_source(name) == Some(ValueSource::CommandLine);
         [self.own, self.root].into_iter().find(is_given)
@@ -137,7 +137,7 @@ impl Matches<'_> {
 /// Reads the settings that the parsed command line gives.
 ///
 /// # Errors
-/// Fails with the first value that its setting does not accept.
+/// Fails if a setting does not accept its value.
 pub(super) fn read(matches: &Matches<'_>) -> Result<Options, Failure> {
     let mut options = Options::default();
     // Values of `--limit` are added first, because an option of its own overrides `--limit`.
@@ -178,7 +178,8 @@ pub(super) fn read(matches: &Matches<'_>) -> Result<Options, Failure> {
     Ok(options)
 }
 
-/// Returns the warning that a command-line option is deprecated.
+/// Returns the warning that a command-line option is deprecated and that the setting has a new
+/// name.
 fn deprecation(old: &str, row: &Setting, former: &Former) -> String {
     if !row.has_option() {
         return format!(
@@ -220,7 +221,7 @@ impl Options {
         Ok(())
     }
 
-    /// Adds the limit that one `--limit name=value` sets.
+    /// Sets the limit that one option `--limit name=value` gives.
     fn limit(&mut self, text: &OsString) -> Result<(), Failure> {
         let text = text.to_string_lossy();
         let Some((name, value)) =
@@ -241,7 +242,7 @@ impl Options {
     }
 }
 
-/// Returns a suggestion for an unknown limit: a limit whose present or former name is similar.
+/// Suggests a limit with a similar name for the error message about an unknown limit.
 fn similar_limit(name: &str) -> String {
     let limits = table::all().filter(|row| row.section == Section::Limits);
     let names = limits.flat_map(|row| {

@@ -18,7 +18,7 @@ pub(crate) struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// Reads the target from the command line, and keeps the options.
+    /// Reads the target and the options from the command line.
     ///
     /// # Errors
     /// Fails unless exactly one target is given.

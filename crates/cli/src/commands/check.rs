@@ -1,5 +1,5 @@
 //! The command `rookery check`, which finds mistakes that would prevent the server from starting,
-//! without starting it. A reload of a running server makes the same checks.
+//! without starting it. A running server makes the same checks before it reloads its settings.
 
 use std::fmt::Write as _;
 use std::io;
@@ -35,11 +35,11 @@ pub(crate) fn check(serve: &ServeSettings, target: &Target) -> Result<Vec<u8>, F
     Ok(text.into_bytes())
 }
 
-/// Checks that the server can listen on an address. The check is skipped if a service manager has
-/// opened the sockets. Returns a message if the address is in use.
+/// Checks that the server can listen on an address. Returns a message if the address is in use.
+/// Checks nothing if a service manager has already opened the server's sockets.
 ///
 /// # Errors
-/// Fails if the address could not be listened on even if it were free.
+/// Fails if the server cannot listen on the address for another reason.
 pub(crate) fn check_address(address: &Address) -> Result<Option<String>, Failure> {
     if rookery_systemd::Activation::has_sockets() { Ok(None) } else { address.check() }
 }
@@ -48,7 +48,7 @@ pub(crate) fn check_address(address: &Address) -> Result<Option<String>, Failure
 /// message if the address is in use.
 ///
 /// # Errors
-/// Fails if the address could not be listened on even if it were free.
+/// Fails if the server cannot listen on the address for another reason.
 pub(crate) fn check_admin(at: &AdminAddress) -> Result<Option<String>, Failure> {
     let (address, value_text) = match at {
         AdminAddress::Tcp(socket) => {
@@ -67,11 +67,11 @@ pub(crate) fn check_admin(at: &AdminAddress) -> Result<Option<String>, Failure> 
     }
 }
 
-/// Checks everything that can be checked without starting R and without listening. Returns the kind
-/// of app and the address of the server.
+/// Checks everything that can be checked without starting R and without listening on an address.
+/// Returns the kind of app and the address of the server.
 ///
 /// # Errors
-/// Fails with the first mistake.
+/// Fails with the first mistake in the settings.
 pub(crate) fn check_settings(
     serve: &ServeSettings,
     target: &Target,
@@ -89,7 +89,7 @@ pub(crate) fn check_settings(
 /// destination of the access log.
 ///
 /// # Errors
-/// Fails with the first mistake.
+/// Fails if the address or a file cannot be used.
 pub(crate) fn address_and_log(serve: &ServeSettings) -> Result<(Address, LogTarget), Failure> {
     let address = Address::parse(&serve.host, serve.port)?;
     serve.settings.check()?;

@@ -1,5 +1,5 @@
-//! The command `rookery config`, which prints the value of each setting, and where the value comes
-//! from.
+//! The command `rookery config`, which prints the value of each setting and the source of the
+//! value.
 
 use std::fmt::Write as _;
 
@@ -8,8 +8,8 @@ use rookery_settings::{Default, GivenValue, Group, Places, Setting, Shown, Sourc
 use crate::app_detection::Target;
 use crate::settings::serve_settings::ServeSettings;
 
-/// The text that `rookery config` prints as the source of a default that the server determines when
-/// it starts.
+/// The text that `rookery config` prints instead of a default that only the starting server
+/// determines.
 const AT_START: &str = "determined at start-up";
 
 /// Returns the output of `rookery config`: a line for each setting.

@@ -14,9 +14,9 @@ use crate::user_paths::expand_tilde;
 type Files = &'static [(&'static str, &'static str)];
 
 const STYLE: &str = include_str!("../../templates/style.css");
-/// The name and content of the JSON schema that the first line of each written `_server.yml` names.
-/// The schema is written next to the `_server.yml`, so that editors find the right version of it
-/// without network access.
+/// The name and content of the JSON schema with which editors check `_server.yml`. `rookery new`
+/// writes the schema next to the `_server.yml`, so editors need no network access and use the right
+/// version.
 const SCHEMA_FILE: (&str, &str) = ("_server.schema.json", SCHEMA);
 
 const SHINY: Files = &[
@@ -99,8 +99,8 @@ pub(crate) struct NewArgs {
 /// Writes the files of a new app, and returns the message for the user.
 ///
 /// # Errors
-/// Fails if the folder is not empty or cannot be written to, and for a name with control
-/// characters, because neither a message nor a command to paste could show such a name.
+/// Fails if the folder is not empty or cannot be written to, or if its name contains control
+/// characters.
 pub(crate) fn write(app: &NewArgs) -> Result<String, Failure> {
     let name = app.folder.to_string_lossy();
     if name.contains(char::is_control) {

@@ -1,5 +1,5 @@
-//! The command `rookery status`, which requests the status of running servers from their admin
-//! listeners and prints it.
+//! The command `rookery status`, which prints the status of running servers. It requests the status
+//! from the admin listener of each server.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -19,22 +19,21 @@ use crate::user_paths::absolute;
 /// The arguments of `rookery status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StatusArgs {
-    /// What to show the status of: the path of an app, a process id or an admin address. `None`
-    /// means all servers of this user.
+    /// The selected server: the path of an app, a process id or an admin address. `None` selects
+    /// all servers of this user.
     pub(crate) which: Option<OsString>,
     pub(crate) is_json: bool,
 }
 
-/// How long `rookery status` waits for the response of a server. A healthy server responds at once,
-/// even while R is busy.
+/// How long `rookery status` waits for the response of a server. Normally a server responds at
+/// once, even while R is busy.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The maximum size in bytes of a server's status response. The status of a server with a thousand
-/// workers is smaller.
+/// The maximum size in bytes of a server's status response. It is enough for more than a thousand
+/// workers.
 const MAX_RESPONSE_SIZE: u64 = 16 << 20;
 
-/// The URL path of the status as text for people. The constant after it is the URL path of the
-/// status as JSON.
+/// The URL path at which a server returns its status as text for people.
 const TEXT: &str = "/status.txt";
 const JSON: &str = "/status";
 
@@ -55,8 +54,8 @@ pub(crate) fn query(args: &StatusArgs) -> Result<Vec<u8>, Failure> {
     })
 }
 
-/// Returns the status of the servers that `wanted` selects, or of all servers, among those whose
-/// admin sockets are in one of the usual folders.
+/// Returns the status of the servers that `wanted` selects, or of all servers if it is `None`.
+/// Finds the servers by their admin sockets in the usual folders.
 fn query_found(wanted: Option<&Selector>, is_json: bool) -> Result<Vec<u8>, Failure> {
     let mut texts = Vec::new();
     let mut errors = Vec::new();
@@ -82,7 +81,7 @@ fn query_found(wanted: Option<&Selector>, is_json: bool) -> Result<Vec<u8>, Fail
 /// exists.
 ///
 /// # Errors
-/// Fails with a message if a server that is, or may be, selected does not respond.
+/// Fails if the server does not respond, unless it is certainly not selected.
 fn query_server(
     pid: u32,
     place: &AdminAddress,
@@ -128,7 +127,8 @@ fn not_found_message(wanted: Option<&Selector>, errors: &[String]) -> String {
     )
 }
 
-/// Returns true if an error means that the server was killed and only its socket file remains.
+/// Returns true if the error of a connection means that the server was killed, so that only its
+/// socket file remains.
 fn is_stopped(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
@@ -151,8 +151,8 @@ impl Selector {
     }
 }
 
-/// Returns the admin address or Unix socket that the argument names. Returns `None` if the argument
-/// is something else.
+/// Parses the argument of `rookery status` as an admin address or as the path of a Unix socket.
+/// Returns `None` if it is neither.
 fn parse_address(which: &OsStr) -> Option<AdminAddress> {
     if let Some(Ok(at)) = which.to_str().map(admin_address::parse) {
         return Some(at);
@@ -162,8 +162,7 @@ fn parse_address(which: &OsStr) -> Option<AdminAddress> {
     is_socket.then_some(AdminAddress::Unix(path))
 }
 
-/// Returns the admin sockets of this user's running servers, each with the process id of its
-/// server.
+/// Returns the admin sockets of this user's running servers, each with the server's process id.
 fn admin_sockets() -> Vec<(u32, AdminAddress)> {
     let mut parents = vec![std::env::temp_dir()];
     // Servers use /tmp if the path in `TMPDIR` would be too long for a socket.
@@ -177,8 +176,8 @@ fn admin_sockets() -> Vec<(u32, AdminAddress)> {
     places
 }
 
-/// Returns the target (what is served) from the status text of a server, whose second line is
-/// `<target> is at <address>`.
+/// Returns what a server serves, such as the path of an app. Reads it from the status text of the
+/// server, whose second line is `<target> is at <address>`.
 fn target_of(text: &[u8]) -> Option<&OsStr> {
     let line = std::str::from_utf8(text).ok()?.lines().nth(1)?;
     line.rsplit_once(" is at ").map(|(target, _)| OsStr::new(target))

@@ -63,8 +63,7 @@ fn package_version(package: &Path) -> String {
     version.map_or_else(|| "an unknown version".to_owned(), |version| version.trim().to_owned())
 }
 
-/// Returns the first line of `R --version`. That command prints the version without starting R
-/// itself.
+/// Returns the first line of the output of `R --version`. This command does not start an R session.
 fn r_version(program: &Path) -> String {
     let output =
         Command::new(program).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();

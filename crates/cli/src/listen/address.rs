@@ -59,8 +59,8 @@ impl Address {
         }
     }
 
-    /// Returns the host address that listens on all network interfaces, as a server with a public
-    /// name does: `::` if it also accepts IPv4 connections on this system, otherwise `0.0.0.0`.
+    /// Returns the host address with which a server listens on all network interfaces. The address
+    /// is `::` if that also accepts IPv4 connections on this system, otherwise `0.0.0.0`.
     pub(crate) fn all_interfaces() -> &'static str {
         let is_alone = std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only")
             .is_ok_and(|text| text.trim() == "1");
@@ -69,10 +69,10 @@ impl Address {
     }
 
     /// Checks that the server can listen on the address. Returns a message if the address is in
-    /// use, possibly by the running server whose settings are being checked.
+    /// use, which is expected if this server is already running.
     ///
     /// # Errors
-    /// Fails if the address could not be listened on even if it were free.
+    /// Fails if the server cannot listen on the address for another reason.
     pub(crate) fn check(&self) -> Result<Option<String>, Failure> {
         match self.try_to_bind() {
             Ok(()) => Ok(None),
@@ -83,8 +83,8 @@ impl Address {
         }
     }
 
-    /// Checks that the address is free before R is started, because R would report the failure less
-    /// clearly.
+    /// Checks that the address is free. Called before R is started, because the error message of R
+    /// would be less clear.
     ///
     /// # Errors
     /// Fails if the address cannot be bound.
@@ -93,12 +93,12 @@ impl Address {
         self.try_to_bind().map_err(|error| self.bind_failure(&error))
     }
 
-    /// Binds the TCP port and closes it again, to find out whether it can be used. For a Unix
-    /// socket, only the path is checked, because binding would create a file.
+    /// Checks whether the server can listen on the address. Binds a TCP port and closes it again.
+    /// For a Unix socket, only checks the path, because binding would create a file.
     ///
     /// # Errors
-    /// Fails with the error of the system. The error is [`AddrInUse`](io::ErrorKind::AddrInUse)
-    /// also if another server listens at the path.
+    /// Fails with the error of the system, which is [`AddrInUse`](io::ErrorKind::AddrInUse) if
+    /// another server uses the port or path.
     pub(crate) fn try_to_bind(&self) -> io::Result<()> {
         let path = match self {
             Address::Tcp { socket, .. } => return TcpListener::bind(socket).map(drop),
@@ -126,8 +126,8 @@ impl Address {
         }
     }
 
-    /// Returns a description of the process that uses the address, if the process is a worker whose
-    /// supervisor no longer exists.
+    /// Returns a description of the process that uses the address. Returns `None` unless that
+    /// process is a worker whose supervisor no longer exists.
     #[cfg(target_os = "linux")]
     pub(crate) fn orphaned_worker(&self) -> Option<String> {
         match self {
@@ -141,8 +141,8 @@ impl Address {
         }
     }
 
-    /// Returns the same host with another port, for the listener that redirects HTTP requests to
-    /// this address.
+    /// Returns the address with the same host and another port. The listener on that port redirects
+    /// HTTP requests to this address.
     ///
     /// # Errors
     /// Fails for a Unix socket, which has no port.
@@ -161,7 +161,7 @@ impl Address {
     /// Opens a listener on the address.
     ///
     /// # Errors
-    /// Fails if the address cannot be listened on.
+    /// Fails if the address is not available.
     pub(crate) fn listen(
         &self,
         server: &Server,
@@ -192,7 +192,7 @@ impl Address {
     }
 
     /// Returns the URL of the server for a browser, or the path of its Unix socket. `port` is the
-    /// actual port, which the system may have chosen.
+    /// port on which the server actually listens, which matters if the system chose it.
     pub(crate) fn url(
         &self,
         port: Option<u16>,
@@ -255,7 +255,7 @@ fn port_failure(host: &str, port: u16, error: &io::Error) -> String {
     format!("Cannot listen on {host} port {port}: {error}.{hint}")
 }
 
-/// Returns a shell command for the user that may show which process uses a TCP port.
+/// Returns a shell command with which the user can find the process that uses a TCP port.
 fn port_owner_command(port: u16) -> String {
     if cfg!(target_os = "macos") {
         format!("`sudo lsof -nP -iTCP:{port} -sTCP:LISTEN` may show it")

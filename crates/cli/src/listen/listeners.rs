@@ -1,5 +1,5 @@
-//! The server's listeners: one for the address to serve on, and optionally one that redirects
-//! plaintext HTTP requests to HTTPS. If a service manager has opened sockets, the server uses these
+//! The server's listeners: one on the served address, and optionally one that redirects plaintext
+//! HTTP requests to HTTPS. If a service manager has opened sockets, the server listens on them
 //! instead of the address.
 
 use std::io;
@@ -39,7 +39,7 @@ impl Listeners {
     /// opened.
     ///
     /// # Errors
-    /// Fails if an address or an inherited socket cannot be listened on.
+    /// Fails if the server cannot listen on an address or an inherited socket.
     pub(crate) fn open(
         server: &Server,
         address: &Address,
@@ -111,7 +111,7 @@ impl Listeners {
         })
     }
 
-    /// Returns the URLs by which other machines reach the server. `own` is the address of this
+    /// Returns the URLs by which other machines reach the server. `own` is the IP address of this
     /// machine in its network.
     pub(crate) fn network_urls(&self, own: Option<IpAddr>) -> Vec<String> {
         self.ip_addresses
@@ -120,8 +120,9 @@ impl Listeners {
             .collect()
     }
 
-    /// Copies the listening sockets, so that a worker can accept connections itself. Returns first
-    /// the sockets of the served address, then the sockets that redirect plaintext HTTP requests.
+    /// Copies the listening sockets, so that a worker can accept connections itself. The first list
+    /// contains the sockets that serve the app. The second contains the sockets that redirect
+    /// plaintext HTTP requests to HTTPS.
     ///
     /// # Errors
     /// Fails with the error of the system.
@@ -135,8 +136,8 @@ impl Listeners {
         Ok((copies(listeners)?, copies(redirects)?))
     }
 
-    /// Makes this process start or stop accepting connections. Workers that have copies of the
-    /// sockets are not affected.
+    /// Starts or stops accepting connections in this process. Workers that have copies of the
+    /// listening sockets are not affected.
     pub(crate) fn set_accepting(&self, is_on: bool) {
         self.open.iter().for_each(|listener| listener.set_accepting(is_on));
     }

@@ -1,6 +1,6 @@
-//! Waits for orphaned workers. After the supervisor of a previous server was killed, its worker
-//! keeps listening on the address until its requests are finished. A new server must not accept
-//! connections on the address meanwhile.
+//! Waits until orphaned workers have exited. If a supervisor is killed, its worker keeps listening
+//! on the address until the requests of the worker are finished. A new server must not accept
+//! connections on the address until then.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,15 @@ use crate::listen::address::Address;
 use crate::process::signals::Signals;
 use crate::stderr::log_line;
 
-/// How long to wait for an orphaned worker in addition to the time after which it exits by itself.
+/// The extra time to wait for an orphaned worker, in addition to the time after which it should
+/// exit by itself.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The interval at which the program checks whether an orphaned worker has exited.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Waits until none of the addresses is used by a worker without a supervisor. The wait is limited,
-/// and a signal to stop terminates the process during the wait.
+/// Waits until none of the addresses is used by a worker without a supervisor. The wait has a time
+/// limit. A signal to stop terminates the process during the wait.
 pub(crate) fn wait_for_orphaned_workers<'a>(
     addresses: impl IntoIterator<Item = &'a Address>,
     signals: &Signals,

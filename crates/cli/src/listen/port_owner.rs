@@ -1,12 +1,12 @@
-//! Finds the process that listens on a TCP port or Unix socket. It reads `/proc`, so it works only
-//! on Linux, and only for processes whose file descriptors this user may see.
+//! Finds the process that listens on a TCP port or Unix socket. The search reads `/proc`, so it
+//! works only on Linux. It finds only processes whose file descriptors this user may see.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// The maximum number of characters of a process's command line in its description.
+/// The maximum number of characters of a command line that the description of a process shows.
 const SHOWN: usize = 120;
 
 /// Returns a description of the process that listens on a TCP port, such as "R (process 1234: its
@@ -15,22 +15,21 @@ pub(crate) fn port_owner(port: u16) -> Option<String> {
     owners(&inodes_of_port(port)).next().map(|process| describe(&process))
 }
 
-/// Returns a description of the process that listens on a TCP port, if the process is a worker
-/// whose supervisor no longer exists.
+/// Returns a description of the process that listens on a TCP port. Returns `None` unless that
+/// process is a worker whose supervisor no longer exists.
 #[cfg(target_os = "linux")]
 pub(crate) fn orphaned_worker_on_port(port: u16) -> Option<String> {
     orphan(&inodes_of_port(port))
 }
 
-/// Returns a description of the process that listens at the path of a Unix socket, if the process
-/// is a worker whose supervisor no longer exists.
+/// Returns a description of the process that listens at the path of a Unix socket. Returns `None`
+/// unless that process is a worker whose supervisor no longer exists.
 #[cfg(target_os = "linux")]
 pub(crate) fn orphaned_worker_on_path(path: &Path) -> Option<String> {
     orphan(&inodes_of_path(path))
 }
 
-/// Returns true if a process listens at the path of a Unix socket. The function does not connect to
-/// the socket.
+/// Returns true if a process listens at the path of a Unix socket. Does not connect to the socket.
 pub(crate) fn is_listening(path: &Path) -> bool {
     !inodes_of_path(path).is_empty()
 }
@@ -39,9 +38,9 @@ pub(crate) fn is_listening(path: &Path) -> bool {
 #[cfg(target_os = "linux")]
 const WORKER: &[u8] = b"ROOKERY_INTERNAL_CONTROL_FD=";
 
-/// Returns a description of a process that has one of these sockets open, if all such processes are
-/// workers without a supervisor. A running supervisor would be among the processes, because it
-/// keeps its listeners open.
+/// Returns a description of a worker that has one of these sockets open and whose supervisor no
+/// longer exists. Returns `None` if any other process has one of the sockets open, such as a
+/// running supervisor.
 #[cfg(target_os = "linux")]
 fn orphan(inodes: &[String]) -> Option<String> {
     let owners: Vec<PathBuf> = owners(inodes).collect();
@@ -56,7 +55,7 @@ fn orphan(inodes: &[String]) -> Option<String> {
     }
 }
 
-/// Returns the folders in `/proc` of the processes that have one of these sockets open.
+/// Returns the processes that have one of these sockets open, as their folders in `/proc`.
 fn owners(inodes: &[String]) -> impl Iterator<Item = PathBuf> {
     let wanted: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
     let is_owner = move |process: &Path| {

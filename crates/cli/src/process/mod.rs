@@ -1,5 +1,5 @@
 //! The process that runs the program `rookery`: its signals, its memory allocator, and its duties
-//! as PID 1.
+//! as the first process of a container (PID 1).
 
 pub(crate) mod allocator;
 #[cfg(target_os = "linux")]

@@ -1,5 +1,6 @@
-//! The duties of PID 1, the first process of a container: it must reap orphans, it ignores signals
-//! without a handler, and its exit ends all other processes.
+//! The duties of PID 1, the first process of a container. It must reap orphaned processes, it
+//! ignores signals for which it has no handler, and its exit ends all other processes of the
+//! container.
 //!
 //! The server therefore runs in a child process without these duties. PID 1 forwards signals to the
 //! child and exits with the child's status.
@@ -15,8 +16,9 @@ use crate::process::signals::{block, signal_set};
 /// itself or no process can handle them. All other signals are forwarded.
 const NOT_FORWARDED: [libc::c_int; 3] = [libc::SIGCHLD, libc::SIGKILL, libc::SIGSTOP];
 
-/// Signals that the kernel sends to a process for the process's own faults. They are not forwarded
-/// to the child process. They are not blocked either, because a blocked fault would recur forever.
+/// Signals that the kernel sends to a process because of an error in that process, such as an
+/// invalid memory access. PID 1 neither forwards nor blocks them. If they were blocked, the error
+/// would recur forever.
 const FAULT_SIGNALS: [libc::c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT];
 
@@ -55,9 +57,8 @@ pub(crate) fn run_as_pid1() -> Result<Option<ExitCode>, Failure> {
     }
 }
 
-/// Moves the child process to its own process group, and makes that the foreground group of the
-/// terminal, if there is one. Otherwise Ctrl-C would reach the child twice: from the terminal and
-/// forwarded by PID 1.
+/// Makes the child process the foreground process group of the terminal, if there is a terminal.
+/// Otherwise Ctrl-C would reach the child twice: from the terminal, and forwarded by PID 1.
 fn take_terminal() {
     // SAFETY: the calls take no pointers. SIGTTOU, which `tcsetpgrp` sends to a background group,
     // is ignored meanwhile.
@@ -69,7 +70,7 @@ fn take_terminal() {
     }
 }
 
-/// Changes environment variables in the child process so that it accepts the sockets and the
+/// Changes environment variables in the child process. The child then accepts the sockets and the
 /// watchdog that a service manager has assigned to PID 1.
 fn adopt_pid_variables() {
     for name in ["LISTEN_PID", "WATCHDOG_PID"] {
@@ -104,8 +105,8 @@ fn supervise_child(child: libc::pid_t, signals: &[libc::c_int]) -> ExitCode {
     }
 }
 
-/// Reaps all child processes that have exited, because one SIGCHLD may stand for several of them.
-/// Returns the exit status of `child` if it is among them.
+/// Reaps all child processes that have exited. Returns the exit status of `child` if it is one of
+/// them.
 fn reap_children(child: libc::pid_t) -> Option<ExitCode> {
     let mut code = None;
     loop {

@@ -1,9 +1,8 @@
-//! The signals of the program: SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGTTIN and
-//! SIGTTOU.
+//! Receives the signals to which the program responds, such as SIGTERM and SIGHUP.
 //!
-//! A signal that the process was started to ignore stays ignored, as with `nohup` or in the
-//! background of a script. The exception is a SIGHUP that another process sends: it requests a
-//! reload, because `nohup` is meant only for the SIGHUP of a closed terminal.
+//! A program started with `nohup`, or in the background of a script, begins with some signals
+//! ignored. These signals stay ignored, with one exception: a SIGHUP that another process sends
+//! still requests a reload, because `nohup` is meant only for the SIGHUP of a closed terminal.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -16,10 +15,7 @@ use crate::failure::Failure;
 use crate::process::start_thread;
 use crate::stderr::output_deadline;
 
-/// The signals that stop the server or request something of it. SIGTTIN and SIGTTOU have a second
-/// source: the kernel sends them to a background process that uses its terminal. While the process
-/// waits for these two signals, the kernel does not send them and lets the process write to the
-/// terminal.
+/// The signals that stop the server or request an action, such as a reload.
 const HANDLED_SIGNALS: [i32; 8] = [
     libc::SIGINT,
     libc::SIGTERM,
@@ -27,12 +23,14 @@ const HANDLED_SIGNALS: [i32; 8] = [
     libc::SIGHUP,
     libc::SIGUSR1,
     libc::SIGUSR2,
+    // The kernel also sends these two signals to a background process that uses its terminal. While
+    // the process waits for them, the kernel lets it write to the terminal and does not send them.
     libc::SIGTTIN,
     libc::SIGTTOU,
 ];
 
-/// Whether this operating system reports the sender of a signal, and lets a process wait for an
-/// ignored signal.
+/// Whether this operating system reports which process sent a signal, and lets a process wait for a
+/// signal that it ignores.
 const KNOWS_SENDER: bool = cfg!(target_os = "linux");
 
 /// A signal that the process received.
@@ -54,19 +52,19 @@ impl ReceivedSignal {
         self.number == libc::SIGHUP && self.is_sent
     }
 
-    /// Returns true if the signal requests that the log file is opened again, for log rotation.
+    /// Returns true if the signal (SIGUSR1) requests that the log file is opened again, for log
+    /// rotation.
     pub(crate) fn is_log_reopen(self) -> bool {
         self.number == libc::SIGUSR1
     }
 
-    /// Returns true if the signal is a SIGHUP that a server without anything to reload must ignore,
-    /// because the process was started to ignore SIGHUP.
+    /// Returns true if the signal is a SIGHUP that another process sent, and this process was
+    /// started to ignore SIGHUP. A server that cannot reload ignores such a signal.
     pub(crate) fn is_ignored_reload(self) -> bool {
         self.is_reload() && self.is_ignored
     }
 
-    /// Returns true if the signal is SIGUSR2, which requests that all workers are replaced. (SIGHUP
-    /// also does so if there are workers, but it stops a server without workers.)
+    /// Returns true if the signal is SIGUSR2, which requests that all workers are replaced.
     pub(crate) fn is_worker_restart(self) -> bool {
         self.number == libc::SIGUSR2
     }
@@ -81,7 +79,7 @@ impl ReceivedSignal {
         self.number == libc::SIGTTOU
     }
 
-    /// Returns true if the signal has a meaning only for a server with workers.
+    /// Returns true if only a server with workers responds to the signal.
     pub(crate) fn is_for_workers_only(self) -> bool {
         self.is_worker_restart() || self.is_worker_increase() || self.is_worker_decrease()
     }
@@ -103,7 +101,8 @@ impl ReceivedSignal {
         !self.is_log_reopen() && !self.is_reload() && !self.is_for_workers_only()
     }
 
-    /// Terminates the process by this signal, as if the program did not handle signals.
+    /// Terminates the process by this signal, so that the parent process sees that the signal ended
+    /// it.
     pub(crate) fn terminate_process(self) -> ! {
         output::flush_until(output_deadline());
         // SAFETY: `number` is a valid signal. It is raised in this thread, which does not block it,
@@ -126,7 +125,7 @@ impl ReceivedSignal {
 pub(crate) struct Signals(Receiver<ReceivedSignal>);
 
 impl Signals {
-    /// Starts to receive signals, which then no longer terminate the process. It must be called
+    /// Starts to receive signals. They no longer terminate the process from then on. Must be called
     /// before other threads are started, because threads inherit the signal mask.
     ///
     /// # Errors
@@ -154,12 +153,14 @@ impl Signals {
         Ok(Signals(receiver))
     }
 
-    /// Waits for the next signal to this process.
+    /// Waits for the next signal to this process. Returns `None` if no further signal can be
+    /// received.
     pub(crate) fn recv(&self) -> Option<ReceivedSignal> {
         self.0.recv().ok()
     }
 
-    /// Waits at most `time` for the next signal to this process.
+    /// Waits at most `time` for the next signal to this process. Returns `None` if none has
+    /// arrived.
     pub(crate) fn recv_timeout(&self, time: Duration) -> Option<ReceivedSignal> {
         match self.0.recv_timeout(time) {
             Ok(signal) => Some(signal),
@@ -176,14 +177,14 @@ impl Signals {
 /// `serve(workers =)`.
 pub(crate) const PARENT_VARIABLE: &str = "ROOKERY_INTERNAL_PARENT_PID";
 
-/// Returns the process id of the R session that started this program and forwards signals to it, if
-/// there is one.
+/// Returns the process id of the R session that started this program and forwards signals to it.
+/// Returns `None` if no R session started this program.
 fn parent_session() -> Option<libc::pid_t> {
     std::env::var(PARENT_VARIABLE).ok()?.parse().ok()
 }
 
-/// A counter of how often the server was requested to stop. If an R session started this program, a
-/// service manager's signal arrives twice: directly, and forwarded by the session.
+/// A counter of how often the server was requested to stop. It detects that a service manager's
+/// signal arrives twice, directly and forwarded by the R session that started this program.
 #[derive(Debug)]
 pub(crate) struct StopCounter {
     parent: Option<libc::pid_t>,
@@ -236,7 +237,7 @@ pub(crate) fn is_ignored(number: i32) -> bool {
 }
 
 /// Blocks signals in this thread, in the threads that it starts, and in a program that replaces
-/// this one. Returns the signal mask from before.
+/// this one. Returns the previous signal mask.
 pub(crate) fn block(numbers: &[i32]) -> libc::sigset_t {
     let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: the new set is valid, and `before` has space for a set, which is valid as zeros.
@@ -259,7 +260,7 @@ pub(crate) fn signal_set(numbers: &[i32]) -> libc::sigset_t {
     }
 }
 
-/// Waits for a signal of the set. Returns `None` if waiting is not possible.
+/// Waits for one of the signals in `set`. Returns `None` if waiting fails.
 #[cfg(target_os = "linux")]
 fn wait_for_signal(set: &libc::sigset_t) -> Option<ReceivedSignal> {
     loop {
@@ -280,7 +281,8 @@ fn wait_for_signal(set: &libc::sigset_t) -> Option<ReceivedSignal> {
     }
 }
 
-/// Waits for a signal of the set. The sender is always unknown on this operating system.
+/// Waits for one of the signals in `set`. On this operating system, the sender of the signal is
+/// always unknown.
 #[cfg(not(target_os = "linux"))]
 fn wait_for_signal(set: &libc::sigset_t) -> Option<ReceivedSignal> {
     let mut number = 0;

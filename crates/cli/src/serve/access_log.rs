@@ -1,4 +1,4 @@
-//! The access log: its destination, and the log while it is open.
+//! The destination of the access log, and the access log while it is open.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ pub(crate) enum LogTarget {
 }
 
 impl LogTarget {
-    /// Returns the destination of the access log with an absolute path. Checks now whether the file
-    /// can be written, because the first line is written only after the first request.
+    /// Returns the destination of the access log with an absolute path. Checks whether the file can
+    /// be written, because otherwise an error would show only after the first request.
     ///
     /// # Errors
     /// Fails if the file cannot be written.
@@ -46,7 +46,8 @@ impl LogTarget {
         Ok(LogTarget::File(path))
     }
 
-    /// Opens the access log. Returns `None` if there is none ([`Nothing`](LogTarget::Nothing)).
+    /// Opens the access log. Returns `None` if the settings turn it off
+    /// ([`Nothing`](LogTarget::Nothing)).
     ///
     /// # Errors
     /// Fails if the file cannot be opened.

@@ -1,6 +1,6 @@
 //! The file watcher of `--reload`, which detects changes to an app's files during development. It
-//! scans the files at an interval, because inotify does not report changes in folders that are
-//! shared with a container or another machine.
+//! scans the files periodically, because the kernel (inotify) does not report changes that another
+//! machine or the host of a container makes in a shared folder.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,11 +12,11 @@ use std::time::{Duration, SystemTime};
 const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The maximum number of files that are watched for changes. A folder with more files is probably
-/// not an app, but for example a home folder.
+/// not an app, but, for example, a home folder.
 const MAX_FILES: usize = 10_000;
 
-/// The extensions of the files that are watched for changes, because apps consist of them. Data
-/// files that an app reads and writes are not watched.
+/// The extensions of the files that are watched for changes. They are those of an app's source
+/// files. Data files are not watched, because the app may write them itself.
 const EXTENSIONS: [&str; 19] = [
     "r", "rmd", "qmd", "md", "html", "htm", "css", "scss", "js", "yml", "yaml", "sql", "stan",
     "cpp", "png", "jpg", "jpeg", "gif", "svg",
@@ -43,8 +43,8 @@ impl FileWatcher {
         FileWatcher { folder: folder.into(), files: scan(folder) }
     }
 
-    /// Waits until a file in the folder changes, and then until the files have stopped changing,
-    /// because editors write in several steps and tools write many files. Returns the first changed
+    /// Waits until a file in the folder has changed and no further change follows. A single edit
+    /// may cause several changes, because editors write in several steps. Returns the first changed
     /// file, relative to the folder.
     pub(crate) fn wait_for_change(&mut self) -> PathBuf {
         loop {
@@ -68,7 +68,8 @@ impl FileWatcher {
     }
 }
 
-/// Compares two scans of the app's folder. Returns a file that is new, has changed or was deleted.
+/// Compares two scans of the app's folder. Returns one file that is new, has changed or was
+/// deleted, or `None` if nothing has changed.
 fn changed_file(
     before: &BTreeMap<PathBuf, FileState>,
     now: &BTreeMap<PathBuf, FileState>,

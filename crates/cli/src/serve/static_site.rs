@@ -21,10 +21,10 @@ use crate::stderr::{log_line, print_lines};
 use crate::terminal::browser;
 use crate::terminal::startup_screen::{StartupScreen, is_coloured};
 
-/// How long unfinished responses may continue after the first signal to stop. `docker stop` kills
-/// the process after 10 s, and stopping takes about a second.
+/// How long unfinished responses may continue after the first signal to stop. The time is less than
+/// 10 s, because `docker stop` kills the process after 10 s.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(8500);
-/// The interval at which the program checks whether all responses are finished, when it stops.
+/// The interval at which the stopping program checks whether all responses are finished.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Serves the static site until a signal stops the server.
@@ -96,7 +96,7 @@ pub(crate) fn serve(
     Ok(())
 }
 
-/// Waits for the signal that stops the server. Until then, SIGHUP makes the server read the
+/// Waits for the signal that stops the server. Meanwhile, SIGHUP makes the server read the
 /// certificates again, and SIGUSR1 makes it open the log file again.
 fn run_until_stopped(
     signals: &Signals,

@@ -148,8 +148,8 @@ pub(crate) fn serve(
     }
 }
 
-/// Returns the result of the program for the way in which the supervisor ended. `failure` is the
-/// app's error message from the last failed start.
+/// Returns the result of the program after the supervisor has ended. `failure` is the app's error
+/// message from the last failed start of a worker.
 fn result_of(outcome: Outcome, failure: Option<String>) -> Result<(), Failure> {
     match outcome {
         Outcome::Stopped | Outcome::Ended(Exit::Status(0)) => Ok(()),

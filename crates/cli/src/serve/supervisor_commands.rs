@@ -14,7 +14,7 @@ use crate::serve::reload::Reload;
 use crate::stderr::log_line;
 use crate::terminal::r_prompt::PromptWatcher;
 
-/// The second signal to stop, which terminates the process at the end.
+/// The second signal to stop. The program ends by terminating itself with this signal.
 static SECOND_STOP: OnceLock<ReceivedSignal> = OnceLock::new();
 
 /// Returns the second signal to stop, if one has arrived.
@@ -56,9 +56,9 @@ pub(crate) fn send_commands(
 
 /// Turns signals into commands for the supervisor until the supervisor stops.
 ///
-/// SIGUSR2, and a SIGHUP that a process sent, request a reload. SIGUSR1 opens the log file again.
-/// SIGTTIN and SIGTTOU change the number of workers. Other signals stop the server, except Ctrl-C
-/// while R is at a prompt.
+/// SIGUSR2 requests a reload, and so does SIGHUP unless it comes from a closed terminal. SIGUSR1
+/// opens the log file again. SIGTTIN and SIGTTOU change the number of workers. Other signals stop
+/// the server, except Ctrl-C while R shows a prompt.
 fn forward_signals(
     signals: &Signals,
     reload: &Reload,

@@ -19,7 +19,8 @@ use crate::settings::serve_settings::ServeSettings;
 use crate::settings::workers::{self, MaxMemory, Workers};
 use crate::stderr::log_line;
 
-/// The parts of the supervisor's configuration that are not settings or do not change at a reload.
+/// What the configuration of the supervisor needs in addition to the settings. It does not change
+/// at a reload.
 pub(crate) struct ConfigBuilder {
     pub(crate) target: Target,
     pub(crate) address: Address,
@@ -106,7 +107,8 @@ pub(crate) fn pool_limits(
     }
 }
 
-/// Returns the conditions under which the server reports that it is ready.
+/// Returns how many workers must be ready before the server reports that it is ready, and the
+/// response status of the readiness probe during shutdown.
 pub(crate) fn readiness(workers: &Workers) -> ReadinessPolicy {
     ReadinessPolicy { min_ready: workers.min_ready, drain_status: workers.drain_status }
 }
@@ -138,8 +140,8 @@ pub(crate) fn log_format(format: Format, workers: &Workers) -> Format {
     }
 }
 
-/// Returns the memory limit of each worker. `limit` is the memory limit of the control group. If
-/// the worker's limit is derived from it, the limit is logged.
+/// Returns the memory limit of each worker. The limit may be derived from `limit`, the memory limit
+/// of the control group. In that case it is logged.
 fn worker_memory_limit(workers: &Workers, limit: Option<u64>) -> Option<MemoryLimit> {
     let group = match (workers.max_memory, limit) {
         (MaxMemory::Bytes(bytes), _) => return Some(MemoryLimit::Each(bytes)),

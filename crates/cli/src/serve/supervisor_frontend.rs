@@ -1,4 +1,4 @@
-//! The part of the supervisor that faces users: the listeners, the start-up screen, and the
+//! Connects the supervisor with its surroundings: the listeners, the start-up screen, and the
 //! notifications to the service manager.
 
 use std::cell::{Cell, RefCell};
@@ -15,8 +15,8 @@ use crate::listen::listeners::Listeners;
 use crate::stderr::{log_line, print_lines};
 use crate::terminal::browser;
 
-/// The listeners for clients and for the admin address, and everything that is notified of the
-/// server's state, such as the service manager.
+/// The listeners for clients and for the admin address. The supervisor notifies this object of
+/// changes of its state, which are passed on to the service manager.
 pub(crate) struct SupervisorFrontend {
     listeners: Listeners,
     /// The text of the start-up screen, with colour codes if standard error is a terminal.
@@ -37,8 +37,8 @@ struct WorkerCounts {
     failures: usize,
 }
 
-/// The number of worker failures within a minute from which on the service manager is notified of
-/// them.
+/// The number of worker failures within a minute that is high enough to be reported to the service
+/// manager.
 const REPORTED_FAILURES: usize = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Loading and reloading of the certificates and settings for HTTPS.
+//! Loads and reloads the certificates and settings for HTTPS.
 
 use std::path::{Path, PathBuf};
 
@@ -24,9 +24,9 @@ pub(crate) struct TlsSetup {
 }
 
 impl TlsSetup {
-    /// Starts the thread that orders and renews the certificate, if the certificate comes from an
-    /// ACME authority. The thread stops when the returned value is dropped. The server must already
-    /// be listening, so that it can respond to the authority's challenges.
+    /// Starts the thread that orders and renews the certificate. Returns `None` if the certificate
+    /// does not come from an ACME authority. Dropping the returned value stops the thread. The
+    /// server must already be listening, so that it can respond to the authority's challenges.
     ///
     /// # Errors
     /// Fails if the thread cannot be started.
@@ -41,9 +41,8 @@ impl TlsSetup {
     }
 }
 
-/// Reads the certificates and keys. Returns `None` if the server does not use HTTPS. Creates the
-/// development certificate if the settings ask for it; the start-up screen shows its fingerprint,
-/// so that users can compare it with the fingerprint in the browser.
+/// Reads the certificates and keys. Creates the self-signed development certificate if the settings
+/// ask for it. Returns `None` if the server does not use HTTPS.
 ///
 /// # Errors
 /// Fails if a file cannot be read, or if a certificate and its key do not match.
@@ -67,7 +66,8 @@ pub(crate) fn reload(tls: &Tls) {
     }
 }
 
-/// Reads the certificates and keys from the files that the changed settings name, and logs that.
+/// Reads the certificates and keys from the files that the changed settings name, and logs the
+/// change.
 ///
 /// # Errors
 /// Fails if the files cannot be used. The previous certificates stay in use.
@@ -83,8 +83,8 @@ pub(crate) fn apply(tls: &Tls, settings: &CombinedSettings) -> Result<(), Failur
     Ok(())
 }
 
-/// Checks the certificate and key files before R is started. A worker that accepts connections
-/// reads them as well, but only after R has started, which takes a while.
+/// Checks the certificate and key files. Called before R is started, because a worker would report
+/// a wrong file only after R has started, which takes a while.
 ///
 /// # Errors
 /// Fails if a file cannot be used.

@@ -24,8 +24,8 @@ pub(crate) fn path(all: &rookery_settings::Settings, name: &str) -> Option<PathB
     all.value(name)?.path().map(absolute)
 }
 
-/// Returns the value of a setting that is a time. Returns `None` if the time is unlimited or has no
-/// value.
+/// Returns the value of a setting that is a time. Returns `None` if the time is unlimited or not
+/// set.
 pub(crate) fn time(all: &rookery_settings::Settings, name: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(all.number(name)?).ok()
 }
@@ -34,7 +34,7 @@ pub(crate) fn time(all: &rookery_settings::Settings, name: &str) -> Option<Durat
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CombinedSettings(pub(crate) rookery_settings::Settings);
 
-/// The settings of a server that runs in this process and not in R.
+/// The settings of a server that runs in this process instead of an R process.
 #[derive(Debug)]
 pub(crate) struct ServerSettings {
     pub(crate) config: Config,
@@ -69,10 +69,10 @@ impl CombinedSettings {
             .map_err(|error| Failure::Unavailable(format!("`trusted_proxies`: {error}.")))
     }
 
-    /// Returns the settings for a server that runs in this process and not in R.
+    /// Returns the settings for a server that runs in this process instead of an R process.
     ///
     /// # Errors
-    /// Fails if the proxies cannot be used.
+    /// Fails if the list of trusted proxies is not valid.
     pub(crate) fn server_settings(&self) -> Result<ServerSettings, Failure> {
         Ok(ServerSettings {
             config: self.config(),
@@ -119,7 +119,8 @@ impl CombinedSettings {
     }
 }
 
-/// Returns the limit in the server's configuration that a setting sets, if the setting is a limit.
+/// Returns the limit of the server that a setting controls, or `None` if the setting is not a
+/// limit.
 fn limit_of(setting: &Setting) -> Option<&'static NamedLimit> {
     if setting.section != Section::Limits {
         return None;

@@ -6,8 +6,9 @@ use rookery_settings::{Places, Section, Setting, Source, Value, table};
 use crate::settings::combined::CombinedSettings;
 use crate::user_paths::absolute;
 
-/// The settings that apply in a worker whose connections the supervisor accepts. The supervisor
-/// applies most limits itself, but it forwards the bytes of WebSockets unchanged.
+/// The settings that a worker gets if the supervisor accepts the connections. The supervisor
+/// applies most other settings itself. The worker applies the limits of WebSockets, because the
+/// supervisor forwards their bytes unchanged.
 #[cfg(target_os = "linux")]
 const WORKER_SETTINGS: [&str; 17] = [
     "spool_dir",
@@ -31,19 +32,21 @@ const WORKER_SETTINGS: [&str; 17] = [
 ];
 
 impl CombinedSettings {
-    /// Adds all given settings that are also options of R to the lines for the R process.
+    /// Adds the settings that R also has as options to the lines for the R process. Only settings
+    /// that are given are added.
     pub(crate) fn pass_to_r(&self, lines: &mut Lines) {
         self.pass_rows(lines, |row| row.places.has(Places::OPTION));
     }
 
-    /// Adds the given settings that apply in a worker whose connections the supervisor accepts.
+    /// Adds the settings that a worker needs if the supervisor accepts its connections. Only
+    /// settings that are given are added.
     #[cfg(target_os = "linux")]
     pub(crate) fn pass_to_worker(&self, lines: &mut Lines) {
         self.pass_rows(lines, |row| WORKER_SETTINGS.contains(&row.name));
     }
 
-    /// Adds the given settings that `is_included` accepts to the lines for the R process. The name
-    /// of each setting gets its source as a prefix.
+    /// Adds the given settings that `is_included` accepts to the lines for the R process. The key
+    /// of each line begins with the source of the setting.
     fn pass_rows(&self, lines: &mut Lines, is_included: impl Fn(&Setting) -> bool) {
         for given in
             table::all().filter(|row| is_included(row)).filter_map(|row| self.0.given(row.name))
@@ -74,7 +77,8 @@ impl CombinedSettings {
     }
 }
 
-/// Makes the paths in a value absolute, because the R process is started in another folder.
+/// Makes the paths in a setting's value absolute, because the R process is started in another
+/// folder.
 fn with_absolute_paths(value: Value) -> Value {
     match value {
         Value::Path(path) => Value::Path(absolute(&path)),
@@ -119,8 +123,9 @@ mod tests {
         );
     }
 
-    /// A setting that only the worker uses can change at a reload. A setting that the process which
-    /// accepts connections also uses can change at a reload only if that process is the worker.
+    /// Tests which settings can change at a reload. A setting that only the worker uses can change.
+    /// A setting of the process that accepts connections can change only if that process is the
+    /// worker.
     #[cfg(target_os = "linux")]
     #[test]
     fn settings_that_workers_get_apply_at_a_reload() {

@@ -1,5 +1,5 @@
-//! The arguments of the R function `serve()`, which R passes to this program in an environment
-//! variable.
+//! Reads the arguments of the R function `serve()`, which R passes to this program in an
+//! environment variable.
 
 use rookery_settings::{GivenValue, Setting, Source, key_value_lines, table};
 

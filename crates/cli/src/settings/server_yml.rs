@@ -1,4 +1,4 @@
-//! Finds and reads the file `_server.yml` of the target that is served.
+//! Finds and reads the file `_server.yml` of the app to serve.
 
 use std::path::{Path, PathBuf};
 

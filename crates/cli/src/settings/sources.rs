@@ -10,8 +10,8 @@ use crate::settings::r_arguments;
 use crate::settings::serve_settings::ServeSettings;
 use crate::settings::server_yml;
 
-/// The settings that stay the same while the server runs: those of the command line and the
-/// arguments of R. The environment and `_server.yml` are read again at each reload.
+/// The sources of settings that stay the same while the server runs: the command line and the
+/// arguments of R. A reload reads only the environment and `_server.yml` again.
 #[derive(Debug)]
 pub(crate) struct Sources {
     options: Options,
@@ -19,7 +19,8 @@ pub(crate) struct Sources {
     is_dev: bool,
 }
 
-/// The settings combined from all sources, and warnings about them, which are logged later.
+/// The settings combined from all sources. Also contains warnings about them, which are logged
+/// later.
 #[derive(Debug)]
 pub(crate) struct LoadedSettings {
     pub(crate) serve: ServeSettings,
@@ -56,8 +57,7 @@ impl Sources {
         Ok(LoadedSettings { serve, notes })
     }
 
-    /// Converts the settings that a reload has read. Some of them keep the values with which the
-    /// server was started.
+    /// Converts the combined settings to the values that the program uses.
     ///
     /// # Errors
     /// Fails if settings conflict.

@@ -12,19 +12,20 @@ use crate::settings::combined;
 #[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
 pub(crate) struct Workers {
     pub(crate) count: u32,
-    /// Whether the single worker shares the terminal with this program, so that R can prompt there.
+    /// Whether the only worker shares the terminal with this program, so that R can show its prompt
+    /// there.
     pub(crate) is_interactive: bool,
     /// Whether a worker that has ended is restarted.
     pub(crate) restarts: bool,
-    /// The number of started workers that are held in reserve.
+    /// The number of spare workers, which are started and held in reserve.
     pub(crate) spares: u32,
-    /// The number of extra workers during the replacement of a worker. With 0, the old worker stops
-    /// before the new one starts.
+    /// The number of extra workers that may run while workers are replaced. With 0, an old worker
+    /// stops before the new one starts.
     pub(crate) surge: u32,
     /// The URL paths that are requested from a new worker before it gets traffic.
     pub(crate) warmup: Vec<String>,
     pub(crate) max_sessions: Option<u64>,
-    /// The maximum number of requests that a worker may have started and not yet responded to.
+    /// The maximum number of requests that may be in progress in a worker at the same time.
     pub(crate) max_in_flight: usize,
     pub(crate) max_requests: Option<u64>,
     pub(crate) max_age: Option<Duration>,
@@ -33,10 +34,10 @@ pub(crate) struct Workers {
     pub(crate) queue_timeout: Duration,
     pub(crate) worker_timeout: Option<Duration>,
     pub(crate) start_timeout: Duration,
-    /// How many times a failed start of a worker is retried, as long as no worker has been ready.
+    /// How many times a failed start of a worker is retried if no worker has been ready yet.
     pub(crate) start_retries: u32,
     pub(crate) drain: Duration,
-    /// The time that the WebSockets of a replaced worker have to end; `None` if it is the same as
+    /// How long the WebSockets of a replaced worker may stay open. `None` means the same time as
     /// `drain`.
     pub(crate) drain_sessions: Option<Duration>,
     pub(crate) sticky: Sticky,
@@ -47,25 +48,25 @@ pub(crate) struct Workers {
     pub(crate) reload: bool,
     /// Whether the program exits when all workers keep crashing.
     pub(crate) fail_fast: bool,
-    /// The number of ready workers that the server needs in order to be ready.
+    /// The number of ready workers from which on the server reports that it is ready.
     pub(crate) min_ready: u32,
     /// The response status of the readiness probe (`/-/ready`) during shutdown.
     pub(crate) drain_status: u16,
-    /// Whether a request with a safe method, such as GET, is sent to another worker if it crashed
-    /// the first one.
+    /// Whether a request that crashed its worker is sent to another worker, if its method is safe,
+    /// such as GET.
     pub(crate) retry_safe_methods: bool,
-    /// Whether the settings include one that only the supervisor can apply, so that a worker cannot
+    /// Whether the settings include one that only the supervisor can apply. A worker then cannot
     /// accept connections itself.
     pub(crate) needs_front_end: bool,
-    /// Whether a client that half-closes its connection while its request waits for a worker still
-    /// gets a response.
+    /// Whether a waiting request still gets a response if its client half-closes the connection.
     pub(crate) keep_half_closed: bool,
 }
 
 /// The memory limit of a worker. A worker that uses more is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MaxMemory {
-    /// A share of the memory limit of the control group, if the control group has one.
+    /// A share of the memory limit of the control group. Without such a limit, workers have none
+    /// either.
     Share,
     Bytes(u64),
     /// Workers have no memory limit.
@@ -81,8 +82,8 @@ pub(crate) enum Sticky {
 }
 
 impl Workers {
-    /// Returns the settings of workers from the combined settings. With `is_dev`, a single worker
-    /// shares the terminal.
+    /// Returns the settings of workers from the combined settings. With `is_dev`, there is a single
+    /// worker, which shares the terminal.
     ///
     /// # Errors
     /// Fails if several workers would share a terminal.
@@ -163,13 +164,15 @@ fn is_at_terminal() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// Returns the value of a setting that is a whole number, or its default if there is one.
+/// Returns the value of a setting that is a whole number. Returns `None` if the setting has neither
+/// a value nor a default.
 #[expect(clippy::cast_sign_loss, reason = "no setting is negative")]
 fn whole(all: &Settings, name: &str) -> Option<u64> {
     all.number(name).map(|number| number as u64)
 }
 
-/// Returns the value of a setting that is a whole number of at most 1000 and always has a value.
+/// Returns the value of a setting that is a whole number of at most 1000. The setting must have a
+/// default.
 fn small(all: &Settings, name: &str) -> u32 {
     whole(all, name).and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
 }

@@ -39,8 +39,8 @@ pub(crate) fn open(url: Option<&str>) {
     }
 }
 
-/// Protects the browser, which may outlive the server, from a Ctrl-C at the terminal and from the
-/// environment variables of this program.
+/// Detaches the browser from this program: Ctrl-C at the terminal does not stop the browser, and
+/// the browser does not inherit this program's environment variables.
 fn detach(command: &mut Command) {
     use std::os::unix::process::CommandExt as _;
     command.process_group(0);

@@ -1,13 +1,13 @@
-//! The R prompt in a terminal that R shares with this program (`--interactive`): whether R is
-//! waiting at a prompt, and the terminal settings from before R changed them.
+//! Watches the terminal that R shares with this program (`--interactive`). Detects whether R shows
+//! a prompt, and restores the terminal settings that R has changed.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The interval at which the program checks whether R is at a prompt. A check after Ctrl-C would be
-/// too late, because R leaves the prompt at once.
+/// The interval at which the program checks whether R shows a prompt. A check at the moment of
+/// Ctrl-C would be too late, because Ctrl-C ends the prompt.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A thread that watches the terminal to find out whether R is at a prompt.
@@ -40,16 +40,16 @@ impl PromptWatcher {
         self.was_prompting.load(Ordering::Relaxed) || is_at_prompt(&self.before)
     }
 
-    /// Restores the settings that the terminal had before R changed them, because R may have been
-    /// killed at a prompt.
+    /// Restores the terminal settings from before R was started. Necessary because R may have been
+    /// killed while it showed a prompt.
     pub(crate) fn restore(&self) {
         // SAFETY: `before` was read from the same descriptor.
         unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &raw const self.before) };
     }
 }
 
-/// Returns true if the terminal passes on each key at once, which GNU readline sets while R shows
-/// its prompt.
+/// Returns true if R shows a prompt. R then reads single keys (GNU readline), which the terminal
+/// settings reveal. `before` contains the settings from before R was started.
 fn is_at_prompt(before: &libc::termios) -> bool {
     before.c_lflag & libc::ICANON != 0
         && terminal_state().is_some_and(|now| now.c_lflag & libc::ICANON == 0)

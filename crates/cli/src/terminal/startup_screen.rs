@@ -12,8 +12,8 @@ use crate::listen::listeners::Listeners;
 
 /// The content of the start-up screen, which shows what is served and at which address.
 ///
-/// The line that begins with `Serving on` is also meant for programs: its third word is the
-/// address. On a terminal, colour codes surround the address.
+/// Programs may read the address from the third word of the line that begins with `Serving on`. On
+/// a terminal, colour codes surround the address.
 #[derive(Debug, Clone)]
 pub(crate) struct StartupScreen<'a> {
     /// The kind of app, such as `Shiny app (app.R)`, and its folder.
@@ -32,7 +32,7 @@ pub(crate) struct StartupScreen<'a> {
 }
 
 impl<'a> StartupScreen<'a> {
-    /// Returns the start-up screen for a target that is served by these listeners.
+    /// Returns the content of the start-up screen for a target and the listeners that serve it.
     pub(crate) fn of(target: &Target, listeners: &'a Listeners) -> StartupScreen<'a> {
         StartupScreen {
             what: format!("{} in {}", target.label(), target.folder.display()),
@@ -73,7 +73,7 @@ impl<'a> StartupScreen<'a> {
         }
         if let Some(made) = self.development {
             let file = made.file.display().to_string();
-            let what = if made.is_new { "Made a certificate" } else { "The certificate" };
+            let what = if made.is_new { "Created a certificate" } else { "The certificate" };
             detail("HTTPS", &format!("{what} for localhost: {file}"));
             detail(
                 "",
@@ -116,7 +116,7 @@ fn trust(file: &str) -> [String; 3] {
     ]
 }
 
-/// Quotes a text as a word for a shell, if that is necessary.
+/// Returns a text as one word for a shell. Quotes it if necessary.
 pub(crate) fn shell_word(text: &str) -> String {
     let is_plain =
         text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte));
@@ -131,7 +131,7 @@ fn with_colons(fingerprint: &str) -> String {
     pairs.join(":")
 }
 
-/// A writer of text for the terminal, with or without colour.
+/// A writer that adds colour codes to text for the terminal, unless colour is turned off.
 #[derive(Debug, Clone, Copy)]
 struct Pen {
     is_coloured: bool,
@@ -155,8 +155,9 @@ impl Pen {
     }
 }
 
-/// Returns true if text on standard error should have colour. That is the case on a terminal unless
-/// `NO_COLOR` is set, and always if `CLICOLOR_FORCE` is set.
+/// Returns true if text on standard error should have colour. `NO_COLOR` turns colour off, and
+/// otherwise `CLICOLOR_FORCE` turns it on. Without these variables, text has colour if standard
+/// error is a terminal.
 pub(crate) fn is_coloured() -> bool {
     is_coloured_in(|name| std::env::var(name).ok(), std::io::stderr().is_terminal())
 }
@@ -172,8 +173,8 @@ fn is_coloured_in(variable: impl Fn(&str) -> Option<String>, is_terminal: bool) 
     is_terminal && text("TERM") != "dumb" && text("CLICOLOR") != "0"
 }
 
-/// Returns the URL by which other machines reach this server, if the address `listens` accepts
-/// their connections. `own` is the address of this machine.
+/// Returns the URL by which other machines reach this server. Returns `None` if the server does not
+/// accept their connections at the address `listens`. `own` is the IP address of this machine.
 pub(crate) fn network_url(
     scheme: &str,
     listens: SocketAddr,

@@ -14,10 +14,9 @@
 //!   followed again.
 //! - A guard that is dropped removes its own node wherever it is. If the node is not found, a
 //!   `lend` has removed it.
-//! - A forgotten guard leaks its node and its `Arc`, which are therefore alive wherever they can
-//!   still be reached.
-//! - A hook is called under a reference that nothing in the hook can end: the scope of a `lend`
-//!   encloses the call, and of a guard's `Arc` a clone is held.
+//! - A forgotten guard leaks its node and its `Arc`, which therefore stay alive.
+//! - A hook cannot be freed while it is called: the scope of a `lend` encloses the call, and for a
+//!   guard the call holds a clone of the `Arc`.
 //! - Code that jumps over the frame of a `lend` without unwinding it (C's `longjmp`) leaves a dead
 //!   node behind. Such a jump is undefined behaviour for frames with destructors anyway. Where C
 //!   can jump, as in R, call Rust from C and not the other way round.
@@ -128,8 +127,8 @@ pub(super) fn visit<R>(visitor: impl FnOnce(Option<&Arc<dyn ErrorHook>>) -> R) -
 /// [`with_hook`](super::with_hook) or poll ends.
 #[must_use = "the hook is in force only as long as the guard lives"]
 pub struct HookGuard {
-    /// The scope of the guard's error hook. It is a raw pointer from a box, which also makes the
-    /// guard neither `Send` nor `Sync`.
+    /// The scope of the guard's error hook. The pointer comes from a box. Being raw, it also keeps
+    /// the guard from being `Send` or `Sync`.
     scope: NonNull<GuardScope>,
 }
 

@@ -1,11 +1,11 @@
-//! Slices of bytes in the arena of an exchange, which the exchange stores next to the arena itself.
-//! (The arena is memory that is freed all at once at the end of a request.)
+//! Slices of bytes in an exchange's arena, the memory that is freed all at once at the end of a
+//! request. The exchange stores these slices next to the arena itself.
 //!
 //! # Ground rules
-//! An [`ArenaSlice`] refers to memory of the arena in the same [`Exchange`](crate::Exchange) (or to
-//! `'static` data) and is only read through a borrow of that exchange. The arena never moves
-//! allocated memory until it is reset, even if the exchange itself is moved. `Exchange::reset`
-//! clears all slices before it resets the arena. Slices never leave this crate.
+//! An [`ArenaSlice`] refers to memory of the arena in the same [`Exchange`](crate::Exchange) or to
+//! `'static` data. It is only read while that exchange is borrowed. The arena never moves allocated
+//! memory until it is reset, even if the exchange itself is moved. `Exchange::reset` clears all
+//! slices before it resets the arena. Slices never leave this crate.
 
 use std::ptr::NonNull;
 
@@ -39,12 +39,11 @@ impl ArenaSlice {
         ArenaSlice { start, len }
     }
 
-    /// Extends this slice by `next` if the bytes of `next` directly follow in memory. Returns true
-    /// if they do, and false if the slice is unchanged.
+    /// Extends this slice by `next` if the bytes of `next` directly follow it in memory. Returns
+    /// false, and leaves this slice unchanged, if they do not.
     ///
-    /// Both slices must come from [`at`](Self::at), whose pointers are valid for a whole chunk of
-    /// the arena. Slices in different chunks are never adjacent, because each chunk begins with a
-    /// header.
+    /// Both slices must have been created by [`at`](Self::at), because its pointers are valid for a
+    /// whole chunk of the arena.
     pub(crate) fn extend(&mut self, next: ArenaSlice) -> bool {
         let is_behind = self.start.addr().get() + self.len == next.start.addr().get();
         self.len += if is_behind { next.len } else { 0 };

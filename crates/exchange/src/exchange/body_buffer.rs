@@ -1,15 +1,14 @@
 //! Buffers in contiguous memory for large request bodies, which the application can use without
 //! copying.
 //!
-//! Turning a body of 1 MB into an R vector by copying costs a new memory mapping, 250 page faults
-//! and the copy. A [`BodyBuffer`] is lent to the application instead, so that the vector uses the
-//! bytes in place. Returned buffers are used again.
+//! Copying a body of 1 MB into an R vector would cost a memory mapping, 250 page faults and the
+//! copy. Instead, a [`BodyBuffer`] is lent to the application, and the R vector uses its bytes in
+//! place. Returned buffers are reused.
 //!
 //! # Ground rules
-//! - The bytes of a buffer are written only while the buffer has a single owner, and never again
-//!   once it has been lent.
-//! - A buffer returns to its [`BodyBufferPool`] when the exchange has dropped it and the borrower
-//!   has returned it. Either may happen last, on any thread.
+//! - The bytes of a buffer are written only before the buffer is lent to the application.
+//! - A buffer returns to its [`BodyBufferPool`] once the exchange has dropped it and the
+//!   application has given it back, in either order and on any thread.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::fmt;
@@ -18,8 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 /// The maximum number of bytes in unused body buffers that a pool keeps. R returns all unused
-/// vectors at once when it collects garbage. This is the amount that may accumulate between two
-/// collections when R has just started (the initial `R_VSize`).
+/// vectors at once when it collects garbage. The value is the amount of vectors that R may create
+/// before its first collection (the initial `R_VSize`).
 const KEPT_BYTES: usize = 64 << 20;
 
 /// The unit in bytes to which the capacity of a body buffer is rounded up, so that bodies of
@@ -28,14 +27,14 @@ const GRAIN: usize = 64 << 10;
 
 const ALIGN: usize = 64;
 
-/// The offset of a buffer's data from the start of its allocation. The buffer's header fits in
-/// front of the data, and the data has the alignment of the allocation.
+/// The offset of a buffer's data from the start of its allocation. It is large enough for the
+/// header in front of the data, and it keeps the data aligned.
 const DATA: usize = ALIGN;
 
 /// The header at the start of the allocation of a body buffer.
 struct Head {
-    /// The number of owners of the buffer: the exchange (the request with its response), and the
-    /// application while the buffer is lent to it.
+    /// The number of owners of the buffer. The exchange is one owner, and the application is
+    /// another while the buffer is lent to it.
     owners: AtomicUsize,
     is_lent: AtomicBool,
     capacity: usize,
@@ -47,9 +46,8 @@ const _: () = assert!(size_of::<Head>() <= DATA);
 /// The pool in which one server keeps unused buffers for request bodies.
 ///
 /// # Limits
-/// The pool keeps at most as many bytes as were taken between the last two times that buffers were
-/// returned, and never more than 64 MiB. The memory of a burst is therefore freed when the next
-/// buffers are returned.
+/// The pool keeps about as many bytes as requests have recently taken from it, and never more than
+/// 64 MiB. After a burst of large bodies, it frees the memory that is no longer needed.
 #[derive(Default)]
 pub struct BodyBufferPool {
     free_list: Mutex<FreeList>,
@@ -59,13 +57,13 @@ pub struct BodyBufferPool {
 struct FreeList {
     free: Vec<(usize, Allocation)>,
     bytes: usize,
-    /// The number of bytes in body buffers that were taken from the pool since buffers were last
-    /// returned.
+    /// The total capacity in bytes of the body buffers that were taken from the pool since buffers
+    /// were last returned.
     taken: usize,
-    /// The number of bytes in body buffers that were taken from the pool between the two previous
-    /// returns of buffers.
+    /// The total capacity in bytes of the body buffers that were taken from the pool between the
+    /// last two times that buffers were returned.
     taken_before: usize,
-    /// Whether buffers have been returned to the pool since one was last taken from it.
+    /// Whether a buffer has been returned to the pool since the last one was taken from it.
     is_returning: bool,
 }
 
@@ -171,7 +169,7 @@ fn free(capacity: usize, Allocation(start): Allocation) {
     }
 }
 
-/// A buffer for the body of a request, owned by the exchange (the request with its response).
+/// A buffer for the body of a request. The exchange (the request with its response) owns it.
 pub struct BodyBuffer {
     head: NonNull<Head>,
     len: usize,
@@ -183,8 +181,8 @@ unsafe impl Send for BodyBuffer {}
 unsafe impl Sync for BodyBuffer {}
 
 impl BodyBuffer {
-    /// Appends bytes to the body in this buffer. Returns false and changes nothing if the capacity
-    /// would be exceeded or the buffer has been lent.
+    /// Appends bytes to the body in this buffer. Returns false and changes nothing if the bytes do
+    /// not fit or if the buffer has been lent.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         let head = self.head();
         let fits = bytes.len() <= head.capacity - self.len;
@@ -213,13 +211,14 @@ impl BodyBuffer {
         unsafe { std::slice::from_raw_parts(data(self.head).as_ptr(), self.len) }
     }
 
-    /// Returns true if the buffer can still be lent to the application, which is possible once.
+    /// Returns true if the buffer can still be lent to the application. A buffer can be lent only
+    /// once.
     pub fn is_lendable(&self) -> bool {
         !self.head().is_lent.load(Ordering::Relaxed)
     }
 
-    /// Lends the bytes of the body to the application, which must not write to them, until
-    /// [`BodyBuffer::give_back`]. A buffer can be lent once; later calls return `None`.
+    /// Lends the bytes of the body to the application until [`BodyBuffer::give_back`]. The
+    /// application must not write to them. Returns `None` if the buffer has been lent before.
     pub fn lend(&self) -> Option<NonNull<u8>> {
         let head = self.head();
         if head.is_lent.swap(true, Ordering::Relaxed) {
@@ -265,8 +264,8 @@ fn data(head: NonNull<Head>) -> NonNull<u8> {
     unsafe { head.cast::<u8>().add(DATA) }
 }
 
-/// Decrements the number of owners of a body buffer. After the last owner, returns the buffer to
-/// its pool.
+/// Decrements the number of owners of a body buffer. If no owner remains, returns the buffer to its
+/// pool.
 ///
 /// # Safety
 /// - The caller is one of the owners that the header counts, and gives up its ownership.

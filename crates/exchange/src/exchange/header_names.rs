@@ -1,8 +1,8 @@
 //! The names of request headers in the two forms that applications use: in lower case (`x-foo`),
 //! and in CGI form (`HTTP_X_FOO`).
 //!
-//! A table contains the names that clients commonly send, so that neither side hashes or builds
-//! them. The server looks up each name once, and the application keeps one object for each index.
+//! A table contains the names that clients commonly send. The server looks up each name once, and
+//! the application can keep one R object for each index of the table.
 
 use super::arena_slice::ArenaSlice;
 
@@ -32,7 +32,8 @@ pub struct KnownHeader {
     pub cgi: &'static str,
 }
 
-/// A request header as an exchange stores it: with slices of its arena.
+/// A request header as an exchange stores it. Its name and value are slices of the exchange's
+/// arena.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoredHeader {
     pub(crate) name: ArenaSlice,

@@ -5,12 +5,12 @@ use rookery_arena::Arena;
 use super::arena_slice::ArenaSlice;
 use super::header_names::StoredHeader;
 
-/// The maximum number of request headers that are sorted by insertion. For 32 headers, insertion
-/// sort moves at most n²/4 = 256 of them.
+/// The maximum number of request headers that are sorted by insertion. With 32 headers, insertion
+/// sort moves an entry about 256 times on average.
 const INSERTION_SORT_MAX: usize = 32;
 
-/// Sorts request headers by name and joins those with the same name. Called only if the headers did
-/// not arrive sorted and with distinct names.
+/// Sorts request headers by name and joins those with the same name. Not needed if the headers
+/// arrived sorted and with distinct names.
 pub(super) fn sort_and_join(headers: &mut Vec<StoredHeader>, arena: &Arena) {
     // SAFETY: the slices belong to this exchange (or are static), and nothing is reset during the
     // call.
@@ -45,7 +45,8 @@ pub(super) fn sort_and_join(headers: &mut Vec<StoredHeader>, arena: &Arena) {
     headers.truncate(kept);
 }
 
-/// Joins the values of request headers with the same name, leaving out empty values.
+/// Joins the values of request headers with the same name, leaving out empty values. `is_cookie`
+/// selects the separator `; ` instead of `,`.
 fn join(arena: &Arena, lines: &[StoredHeader], is_cookie: bool) -> ArenaSlice {
     let separator: &[u8] = if is_cookie { b"; " } else { b"," };
     let filled = || lines.iter().filter(|line| line.value.len() > 0);

@@ -1,4 +1,4 @@
-//! The body of a request. It is stored in the exchange's arena, in one buffer, or in a temporary
+//! The body of a request, which is stored in the exchange's arena, in one buffer, or in a temporary
 //! file.
 
 use std::fs::File;
@@ -47,7 +47,7 @@ impl RequestBody {
         }
     }
 
-    /// Returns the segments of a request body in memory, in order.
+    /// Returns the segments of a request body in memory, in the order of their bytes.
     pub fn segments(&self) -> impl Iterator<Item = &[u8]> {
         // SAFETY: the slices belong to the exchange that contains this body and that is borrowed
         // with it. A body is only accessible through its exchange, whose `reset` clears the body
@@ -56,8 +56,8 @@ impl RequestBody {
         self.block.iter().map(BodyBuffer::bytes).chain(behind)
     }
 
-    /// Returns the [`BodyBuffer`] that contains the whole request body, or `None` if the body is
-    /// stored in another way.
+    /// Returns the [`BodyBuffer`] that contains the whole request body, or `None` if the body is in
+    /// the arena or in a file.
     pub fn block(&self) -> Option<&BodyBuffer> {
         self.block.as_ref().filter(|_| self.segments.is_empty())
     }
@@ -148,9 +148,8 @@ impl RequestBody {
     }
 }
 
-/// The maximum capacity that the table of body segments keeps from one request to the next, which
-/// occupies at most 1 KiB. A body of 1 MiB arrives in about 64 reads of 16 KiB, which occupy about
-/// ten chunks of the arena.
+/// The maximum capacity that the table of body segments keeps from one request to the next, in
+/// segments. It occupies at most 1 KiB. A body of 1 MiB needs about ten segments.
 const KEPT_SEGMENTS: usize = 64;
 
 #[cfg(test)]

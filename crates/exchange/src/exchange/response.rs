@@ -7,8 +7,8 @@ use super::arena_slice::ArenaSlice;
 use crate::payload::Lease;
 use crate::streamed_body::StreamedBody;
 
-/// The application's response to a request. The server adds everything that concerns framing
-/// (Content-Length, Date, and the rules for HEAD, 204 and 304).
+/// The application's response to a request. It need not contain `Content-Length` or `Date`, which
+/// the server adds.
 #[derive(Debug, Default)]
 pub struct Response {
     status: u16,
@@ -27,8 +27,8 @@ pub struct WebSocketCompression {
     pub level: u8,
     /// The minimum length in bytes at which a WebSocket message is compressed.
     pub threshold: usize,
-    /// Whether client and server may keep their compression window from one WebSocket message to
-    /// the next (context takeover).
+    /// Whether client and server may reuse the data of earlier WebSocket messages to compress later
+    /// ones (context takeover). This compresses better but needs more memory.
     pub keeps_window: bool,
 }
 
@@ -55,8 +55,8 @@ pub enum ResponseBody {
     Stream(StreamedBody),
 }
 
-/// The reason why the server rejects a response header. The header is invalid, and sending it could
-/// allow response splitting.
+/// The reason why the server rejects a response header. Sending such an invalid header could allow
+/// response splitting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeaderError {
@@ -69,29 +69,31 @@ pub enum HeaderError {
 }
 
 impl Response {
-    /// Returns the status code of the response. Status 101 accepts a WebSocket.
+    /// Returns the status code of the response. For an opening handshake, status 101 accepts the
+    /// WebSocket.
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// Returns true if the response was [marked](Self::set_failure) as an error of the application.
+    /// Returns true if the response was [marked](Self::set_failure) as the result of an error in
+    /// the application.
     pub fn is_failure(&self) -> bool {
         self.is_failure
     }
 
-    /// Marks the response as the result of an error in the application. The server reports this to
-    /// the hook of the request.
+    /// Marks the response as the result of an error in the application, so that the server reports
+    /// the error.
     pub fn set_failure(&mut self) {
         self.is_failure = true;
     }
 
-    /// Returns the compression for the messages of the accepted WebSocket, or `None` if they are
-    /// not compressed.
+    /// Returns the compression settings for the messages of the WebSocket that this response
+    /// accepts, or `None` if the messages are not compressed.
     pub fn compression(&self) -> Option<WebSocketCompression> {
         self.compression
     }
 
-    /// Enables compression for the messages of the accepted WebSocket.
+    /// Enables compression for the messages of the WebSocket that this response accepts.
     pub fn set_compression(&mut self, compression: WebSocketCompression) {
         self.compression = Some(compression);
     }
@@ -173,8 +175,8 @@ impl fmt::Display for HeaderError {
 
 impl std::error::Error for HeaderError {}
 
-/// The maximum capacity that the table of response headers keeps from one request to the next.
-/// Applications rarely set more than a few headers; 64 entries occupy 2 KiB.
+/// The maximum capacity that the table of response headers keeps from one request to the next, in
+/// headers. The table then occupies 2 KiB.
 const KEPT_HEADERS: usize = 64;
 
 #[cfg(test)]

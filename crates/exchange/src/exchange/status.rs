@@ -9,14 +9,13 @@ use super::upstream_log::UpstreamLog;
 
 /// The state of a request that the server and the application share: whether the client has
 /// disconnected, whether the request is waiting, and what the access log will show about its
-/// workers. The object is reused with its [`Exchange`](crate::Exchange).
+/// workers.
 #[derive(Debug, Default)]
 pub struct ExchangeStatus {
     is_disconnected: AtomicBool,
     is_waiting: AtomicBool,
-    /// What the access log will show about this request's workers. Present if the request is logged
-    /// and the application has workers. Server and application then run on one thread, so the lock
-    /// is never contended.
+    /// What the access log will show about this request's workers; `None` unless the request is
+    /// logged and the application has workers.
     upstream_log: Mutex<Option<UpstreamLog>>,
 }
 
@@ -41,8 +40,8 @@ impl ExchangeStatus {
         self.is_waiting.store(is_waiting, Ordering::Release);
     }
 
-    /// Returns what the access log will show about this request's workers, including a wait that
-    /// has not ended. Returns `None` if the application has no workers.
+    /// Returns what the access log will show about this request's workers. A wait for a worker that
+    /// has not ended is included. Returns `None` if the application has no workers.
     pub fn upstream_log(&self) -> Option<UpstreamLog> {
         let mut upstream = *self.lock();
         if let Some(upstream) = &mut upstream {
@@ -55,8 +54,7 @@ impl ExchangeStatus {
         note(self.lock().get_or_insert_default());
     }
 
-    /// Clears what was recorded about a request's workers, before the next request uses this
-    /// object.
+    /// Clears the record of a request's workers, so that the next request can use this object.
     pub(crate) fn clear_upstream_log(&self) {
         *self.lock() = None;
     }

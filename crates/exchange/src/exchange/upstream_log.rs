@@ -1,5 +1,5 @@
-//! The information about a request's workers that the access log shows: attempts, times and the
-//! reason of a failure.
+//! What the access log shows about a request's workers: attempts, times and the reason of a
+//! failure.
 
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,8 @@ pub struct UpstreamWorker {
     pub epoch: u64,
 }
 
-/// The reason why a request was not completed normally. The access log shows it as a letter, as in
-/// the log of `HAProxy`.
+/// The reason why a request was not completed normally. The access log shows it as a letter, as
+/// HAProxy does in its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TerminationState {
     /// The request was rejected because the queue was full, because it waited too long in the
@@ -70,22 +70,23 @@ impl UpstreamLog {
         self.queued_since = Some(since);
     }
 
-    /// Records that the request is being sent to a worker, which ends its wait.
+    /// Records that the request is being sent to a worker at the time `now`. This ends the
+    /// request's wait for a worker.
     pub fn on_assigned(&mut self, worker: UpstreamWorker, now: Instant) {
         self.stop_waiting(now);
         self.worker = Some(worker);
         self.attempts += 1;
     }
 
-    /// Records that the request got a response from the application itself instead of a worker,
-    /// with the reason.
+    /// Records that the request got its response from the application itself instead of a worker.
+    /// `termination_state` is the reason.
     pub fn on_terminated(&mut self, termination_state: Option<TerminationState>, now: Instant) {
         self.stop_waiting(now);
         self.termination_state = termination_state;
     }
 
-    /// Returns the number of times that the request was sent to a worker again after the first
-    /// attempt.
+    /// Returns the number of attempts after the first one, that is, how often the request was sent
+    /// to a worker again.
     pub fn retries(&self) -> u32 {
         self.attempts.saturating_sub(1)
     }

@@ -11,27 +11,25 @@ use crate::event::Event;
 use crate::payload::ReleaseQueue;
 use crate::streamed_body::{StreamOptions, StreamedBody};
 
-/// The time for which a waiting application busy-polls for the next event before it sleeps. Polling
-/// yields the processor. An application and a server that share a core can therefore alternate
-/// without a system call for each wake-up.
+/// The time for which a waiting application busy-polls for the next event before it sleeps. The
+/// application yields the processor between two polls, so that a server on the same core can run.
 const BUSY_POLL: Duration = Duration::from_micros(50);
 
-/// The time for which an application busy-polls for the next event if it uses [long
-/// busy-polling](Link::enable_long_busy_poll) and the previous event arrived within this time. Its
-/// events pass through another process, which takes longer than `BUSY_POLL`, and a wake-up would be
-/// the largest part of the cost. Long polling is not worthwhile for rare events.
+/// The longer time for which an application busy-polls for the next event. It applies if [long
+/// busy-polling](Link::enable_long_busy_poll) is enabled and the previous event arrived within this
+/// time. It suits events that come through another process, which takes longer than `BUSY_POLL`.
 const LONG_BUSY_POLL: Duration = Duration::from_micros(200);
 
 /// The time for which a command for the server may wait for further commands, so that one wake-up
 /// of the server delivers all of them.
 pub(super) const COALESCE: Duration = Duration::from_micros(100);
 
-/// The maximum time before the server is woken for a command. It applies if the application neither
-/// flushes the command nor sends another one. Setting this timer is a system call, which is made at
-/// most once per half millisecond. Commands must be delivered within a millisecond.
+/// The maximum time from sending a command until the server is woken for it, if the application
+/// neither flushes the command nor sends another one. The timer for this delay costs one system
+/// call.
 pub(super) const MAX_DELAY: Duration = Duration::from_micros(500);
 
-/// When the server should take a command.
+/// The time by which the server should take a command.
 enum Due {
     /// There is no deadline: the server takes the command when it next looks into the queue or when
     /// the application flushes the queue.
@@ -62,8 +60,9 @@ impl Link {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Returns why the server's thread has failed, at the first call after the failure, and
-    /// otherwise `None`. All connections and listeners of a failed server are closed.
+    /// Returns the reason why the server's thread has failed, or `None` if it has not failed.
+    /// Further calls also return `None`. All connections and listeners of a failed server are
+    /// closed.
     pub fn take_failure(&self) -> Option<String> {
         let reason = lock(&self.up).failure.take();
         self.has_failed.store(false, Ordering::SeqCst);
@@ -116,7 +115,8 @@ impl Link {
     }
 
     /// Polls for an event without sleeping, for at most `most` and at most `timeout`. Returns true
-    /// if an event is waiting. Polls only once after each event.
+    /// if an event is waiting. If polling was in vain, it is not repeated until the application has
+    /// taken another event.
     fn busy_poll(&self, timeout: Duration, most: Duration) -> bool {
         let taken = self.taken();
         let has_come = || self.put.load(Ordering::SeqCst) != taken;
@@ -136,9 +136,9 @@ impl Link {
         has_come()
     }
 
-    /// Declares that the application begins a wait of its own, which ends with
+    /// Announces that the application begins a wait outside this link, which ends with
     /// [`resume`](Self::resume). Returns false if an event is already waiting or the server has
-    /// failed. The application must not wait in that case.
+    /// failed. The application must then not wait.
     pub fn try_park(&self) -> bool {
         self.flush();
         self.app_state.store(AppState::Parked as u8, Ordering::SeqCst);
@@ -153,7 +153,7 @@ impl Link {
         false
     }
 
-    /// Declares that the application has ended its own wait, which began with
+    /// Announces the end of a wait outside this link, which began with
     /// [`try_park`](Self::try_park).
     pub fn resume(&self) {
         self.app_state.store(AppState::Busy as u8, Ordering::SeqCst);
@@ -162,12 +162,9 @@ impl Link {
     /// Sends a command to the server. The command is delivered at the next [`flush`](Self::flush),
     /// or after half a millisecond if the application does not call `flush` before.
     ///
-    /// Two mechanisms limit the delay, because neither suits all senders. A sender of many commands
-    /// checks the age of the oldest command each time and wakes the server when that exceeds
-    /// `COALESCE`, so that the server writes while the sender works; this needs no timer. A sender
-    /// that then works for a long time relies on the timer alone. If the timer expired after
-    /// `COALESCE` instead of `MAX_DELAY`, the system call that sets the timer would be made five
-    /// times as often.
+    /// Two mechanisms limit the delay. Each call of this method wakes the server if the oldest
+    /// command has waited for `COALESCE`. For an application that sends no further command, a timer
+    /// wakes the server after `MAX_DELAY`.
     pub fn send(&self, command: Command) {
         let due = {
             let mut down = lock(&self.down);
@@ -218,7 +215,8 @@ impl Link {
         }
     }
 
-    /// Creates the body of a streamed response, with the link's limit for waiting bytes.
+    /// Creates the body of a streamed response, whose number of waiting bytes is limited by the
+    /// link's [`QueueLimits::max_stream_queue_size`](super::QueueLimits::max_stream_queue_size).
     pub fn stream(&self, rules: StreamOptions) -> StreamedBody {
         StreamedBody::new(rules, self.limits.max_stream_queue_size)
     }

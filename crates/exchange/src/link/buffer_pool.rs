@@ -1,7 +1,6 @@
 //! The pool of buffers for messages, which keeps empty buffers for reuse.
 
-/// The maximum number of message buffers in the pool. The memory of unused buffers counts for no
-/// client.
+/// The maximum number of unused message buffers in the pool.
 pub(super) const KEPT_BUFFERS: usize = 256;
 /// The capacity in bytes of the largest message buffer that the pool keeps.
 pub(super) const KEPT_BUFFER_BYTES: usize = 64 << 10;

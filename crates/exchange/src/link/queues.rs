@@ -7,12 +7,12 @@ use std::time::Instant;
 use crate::command::Command;
 use crate::event::Event;
 
-/// The number of bytes in the queue of commands above which the server is woken at once to take
-/// them.
+/// The number of queued bytes above which the server is woken at once to take the commands from the
+/// queue.
 pub(super) const MANY_BYTES: usize = 1 << 20;
 
-/// The queue of events for the application, with the numbers of requests, messages and bytes in it,
-/// which are limited.
+/// The queue of events for the application. It counts the requests, messages and bytes in it, so
+/// that their numbers can be limited.
 #[derive(Default)]
 pub(super) struct EventQueue {
     pub(super) events: VecDeque<Event>,
@@ -27,21 +27,20 @@ pub(super) struct EventQueue {
 #[derive(Default)]
 pub(super) struct CommandQueue {
     pub(super) commands: VecDeque<Command>,
-    /// The time at which the oldest command in the queue was sent. Set only while the server
-    /// sleeps.
+    /// The time at which the oldest queued command was sent while the server was asleep; `None` if
+    /// no such command is queued.
     pub(super) oldest: Option<Instant>,
-    /// The time for which the timer that wakes the server was last set.
+    /// The time at which the timer that wakes the server was last set to expire.
     pub(super) alarm: Option<Instant>,
-    /// The number of bytes that the commands in the queue occupy.
+    /// The number of bytes that the messages and chunks in the queue of commands occupy.
     pub(super) bytes: usize,
-    /// Whether the server has been woken because the queued commands occupy many bytes.
+    /// Whether the server has been woken because the commands in the queue occupy many bytes.
     pub(super) is_heavy: bool,
 }
 
 impl CommandQueue {
-    /// Adds a command to the byte count of the queue. Returns true if the queue has grown so much
-    /// that even a busy server should take the commands now. The memory of queued commands counts
-    /// for no client, and a server that never sleeps does not look into the queue by itself.
+    /// Adds a command to the byte count of the queue. Returns true once when the queue has grown so
+    /// much that even a busy server should take the commands now.
     pub(super) fn count_command(&mut self, command: &Command) -> bool {
         let (Command::Send { payload, .. } | Command::Chunk { payload, .. }) = command else {
             return false;

@@ -10,14 +10,13 @@ use crate::command::Command;
 use crate::event::Event;
 use crate::wakers::IoWaker;
 
-/// The number of queued events at which a waiting application is woken at once, without
-/// [`Link::wake_waiting`]. Without this limit, an application with a core of its own would wait
-/// until the server has read the last of a thousand connections. With 8 instead of 32, throughput
-/// at ten connections is 3 % lower.
+/// The number of queued events at which a waiting application is woken before the server has read
+/// all ready connections. The application then works while the server reads on. With 8 instead of
+/// 32, throughput at ten connections is 3 % lower.
 pub(super) const WAKE_BATCH: usize = 32;
 
 impl Link {
-    /// Sets the waker by which the application wakes the server's thread, or `None` when that
+    /// Sets the waker with which the application wakes the server's thread. `None` means that the
     /// thread has ended.
     pub fn set_io_waker(&self, waker: Option<Arc<dyn IoWaker>>) {
         if waker.is_none() {
@@ -30,8 +29,8 @@ impl Link {
         self.io_state.store(IoState::Awake as u8, Ordering::SeqCst);
     }
 
-    /// Reports to the application that the server's thread has failed, with the reason. Wakes the
-    /// application wherever it waits. The application reads the reason with
+    /// Reports to the application that the server's thread has failed. Wakes the application
+    /// wherever it waits. The application reads the reason with
     /// [`take_failure`](Self::take_failure).
     pub fn fail(&self, reason: &str) {
         lock(&self.up).failure = Some(reason.to_owned());
@@ -41,9 +40,9 @@ impl Link {
         self.app_waker.wake();
     }
 
-    /// Adds an event to the queue for the application. A message or the end of a WebSocket is
-    /// always accepted. The server must therefore call [`poll_capacity`](Self::poll_capacity)
-    /// before it reads more from a WebSocket.
+    /// Adds an event to the queue for the application. Only requests are rejected when the queue is
+    /// full. Before the server reads from a WebSocket, it must therefore call
+    /// [`poll_capacity`](Self::poll_capacity).
     ///
     /// # Errors
     /// Returns [`PushError::Full`] with the exchange if
@@ -90,9 +89,8 @@ impl Link {
         })
     }
 
-    /// Wakes the waiting application, after [`push`](Self::push) has returned
-    /// [`WakeUp::AfterBatch`]. Further calls do nothing until the application waits again, because
-    /// each wake-up is a system call.
+    /// Wakes the waiting application. Call this method after [`push`](Self::push) has returned
+    /// [`WakeUp::AfterBatch`]. Further calls do nothing until the application waits again.
     pub fn wake_waiting(&self) {
         let (waiting, busy) = (AppState::Waiting as u8, AppState::Busy as u8);
         if self
@@ -104,9 +102,9 @@ impl Link {
         }
     }
 
-    /// Returns true if the server may read more from WebSockets, because the queue for the
-    /// application is not full. After this method has returned false, the server is woken once
-    /// there is capacity again.
+    /// Returns true if the server may read more from WebSockets, that is, the queue of events is
+    /// below its limits. After this method has returned false, the server is woken once the queue
+    /// has capacity again.
     pub fn poll_capacity(&self) -> bool {
         let has_capacity = |up: &EventQueue| {
             up.messages < self.limits.ws_max_receive_queue_messages
@@ -121,10 +119,9 @@ impl Link {
         has_capacity(&lock(&self.up))
     }
 
-    /// Wakes a busy application if it has taken no event since its count of [taken](Self::taken)
-    /// events was `seen`. Returns the current count for the next call, or `None` if no event is
-    /// waiting and no further call is necessary. For the first call, pass the result of
-    /// [`taken`](Self::taken).
+    /// Wakes a busy application if it has taken no event since the last call. `seen` is the result
+    /// of the last call, or of [`taken`](Self::taken) before the first call. Returns `None` if no
+    /// event is waiting, so that no further call is necessary.
     pub fn wake_if_stalled(&self, seen: u64) -> Option<u64> {
         if lock(&self.up).events.is_empty() {
             return None;
@@ -147,9 +144,9 @@ impl Link {
         self.put.load(Ordering::Relaxed) != self.taken()
     }
 
-    /// Declares that the server is about to sleep. Returns false if commands are already waiting.
-    /// The server must not sleep in that case. `is_app_slow` means that the application has kept
-    /// the server waiting for a millisecond; its next command then wakes the server at once.
+    /// Announces that the server is about to sleep. Returns false if commands are already waiting;
+    /// the server must then not sleep. If `is_app_slow` is true, the next command wakes the server
+    /// at once.
     pub fn prepare_sleep(&self, is_app_slow: bool) -> bool {
         let state = if is_app_slow { IoState::Immediate } else { IoState::Coalesce };
         self.io_state.store(state as u8, Ordering::SeqCst);
@@ -160,13 +157,12 @@ impl Link {
         false
     }
 
-    /// Declares that the server is awake, so that commands need not wake it.
+    /// Announces that the server is awake, so that commands need not wake it.
     pub fn set_awake(&self) {
         self.io_state.store(IoState::Awake as u8, Ordering::SeqCst);
     }
 
-    /// Moves all commands of the application to `out`, which must be empty. The two buffers are
-    /// swapped.
+    /// Moves all commands that wait for the server to `out`, which must be empty.
     pub fn take_commands(&self, out: &mut VecDeque<Command>) {
         debug_assert!(out.is_empty());
         let mut down = lock(&self.down);

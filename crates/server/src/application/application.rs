@@ -8,37 +8,39 @@ use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp, Web
 
 use crate::net::unix_stream::UnixStream;
 
-/// A function that makes the [`Application`]. It is called on the I/O thread each time that this
-/// thread starts. Its argument wakes the I/O thread, and must be used by other threads after they
-/// have added a command for [`Application::take_commands`].
+/// A function that makes the [`Application`]. The I/O thread calls it once when the thread starts.
+/// The argument is a handle that wakes the I/O thread. Another thread must use the handle after it
+/// has added a command for [`Application::take_commands`].
 pub type MakeApplication = Arc<dyn Fn(Arc<dyn IoWaker>) -> Box<dyn Application> + Send + Sync>;
 
-/// The process to which the server forwards the bytes of an accepted WebSocket. That process acts
-/// as the server side of the WebSocket.
+/// A connection to the process that serves an accepted WebSocket. The server forwards bytes between
+/// this process and the client.
 #[derive(Debug)]
 pub struct Upstream {
-    /// The socket that is connected to the process which serves the WebSocket.
+    /// The socket that is connected to the process that serves the WebSocket.
     pub socket: UnixStream,
-    /// The bytes that were already read from the socket before forwarding starts.
+    /// The bytes that were read from the socket before forwarding starts. They are forwarded to the
+    /// client first.
     pub read: Vec<u8>,
 }
 
 /// The I/O thread's interface to an application, which responds to requests and to WebSocket
-/// messages. The value stays on the I/O thread.
+/// messages.
 ///
 /// # Requirements
 /// - All functions are called on the I/O thread and must not block. An application that works on
 ///   another thread passes events to it through a queue, and wakes the I/O thread ([`IoWaker`])
 ///   when it has sent a command.
 /// - The application answers each [`Event::Request`] and [`Event::Head`] that it has
-///   [accepted](Self::handle_event) exactly once, by [`Command::Respond`] or [`Command::ReadBody`]
-///   with the same exchange, even if the client has disconnected.
+///   [accepted](Self::handle_event) exactly once, by a [`Command::Respond`] or
+///   [`Command::ReadBody`] that contains the same exchange, even if the client has disconnected.
 /// - The events of a connection are handled in order, and so are the commands of a WebSocket.
 /// - Commands for a closed WebSocket are ignored.
 /// - The application's queue is bounded. If it is full, the application refuses requests, and stops
-///   WebSocket messages by [`poll_capacity`](Self::poll_capacity).
+///   further WebSocket messages by returning false from [`poll_capacity`](Self::poll_capacity).
 pub trait Application {
-    /// Passes an event, such as a request or a WebSocket message, to the application.
+    /// Passes an event, such as a request or a WebSocket message, to the application. Returns what
+    /// the I/O thread still has to do to wake the application.
     ///
     /// # Errors
     /// Returns the request if too many requests are queued. All other events are always accepted.
@@ -51,9 +53,9 @@ pub trait Application {
         !exchange.is_head_seen()
     }
 
-    /// Returns true if a client that closes its sending direction (FIN) after the request counts as
-    /// disconnected while the request [waits](rookery_exchange::Exchange::set_waiting) for the
-    /// application. If false, the client still gets its response.
+    /// Returns true if a client that half-closes its connection (FIN) counts as disconnected while
+    /// its request [waits](rookery_exchange::Exchange::set_waiting) for the application. If false,
+    /// the client still gets its response.
     fn drops_half_closed(&self) -> bool {
         false
     }
@@ -71,8 +73,8 @@ pub trait Application {
     fn poll_capacity(&self) -> bool;
 
     /// Returns true if the application can accept more messages of this WebSocket. Only
-    /// applications that limit each WebSocket separately implement this function. The limit on the
-    /// messages of all WebSockets together is [`poll_capacity`](Self::poll_capacity).
+    /// applications that limit each WebSocket separately implement this function.
+    /// [`poll_capacity`](Self::poll_capacity) applies to the messages of all WebSockets together.
     fn has_capacity_for(&self, _socket: WebSocketId) -> bool {
         true
     }
@@ -98,7 +100,7 @@ pub trait Application {
 
     /// Returns true if the application runs on another thread of this process. In that case the I/O
     /// thread yields the processor before it sleeps, because the application may respond meanwhile.
-    /// It also checks that a busy application takes its events
+    /// The I/O thread also checks periodically whether a busy application takes its queued events
     /// ([`wake_if_stalled`](Self::wake_if_stalled)).
     fn has_thread(&self) -> bool {
         false
@@ -118,8 +120,8 @@ pub trait Application {
     fn has_unread_events(&self) -> bool;
 
     /// Wakes the application if it has taken no event since [`events_taken`](Self::events_taken)
-    /// returned `seen`. Returns the current number of taken events, or `None` if no event is
-    /// queued.
+    /// returned `seen`. Returns the number of events that the application has taken by now, or
+    /// `None` if no event is queued.
     fn wake_if_stalled(&self, seen: u64) -> Option<u64>;
 
     /// Notifies the application that the I/O thread is about to sleep. Returns false if the

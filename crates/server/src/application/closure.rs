@@ -23,7 +23,7 @@ pub(crate) struct ClosureConfig {
     pub(crate) is_echo: bool,
 }
 
-/// An application that responds to each request by calling a closure.
+/// An application that responds to each request by calling a closure on the I/O thread.
 pub(crate) struct ClosureApplication {
     config: ClosureConfig,
     commands: RefCell<VecDeque<Command>>,
@@ -67,8 +67,8 @@ impl Application for ClosureApplication {
         std::mem::swap(&mut *self.commands.borrow_mut(), commands);
     }
 
-    /// Returns true, because this application always accepts WebSocket messages. Each message is
-    /// echoed, and the send queue of the WebSocket has a limit of its own.
+    /// Returns true, because this application echoes each WebSocket message at once and queues
+    /// none.
     fn poll_capacity(&self) -> bool {
         true
     }

@@ -20,8 +20,8 @@ use super::exchange_pool::ExchangePool;
 pub(crate) use super::in_flight::AppDecision;
 use super::in_flight::InFlightTable;
 
-/// The id of the next exchange (a request with its response). Ids are unique in the process, so
-/// that a WebSocket of an earlier server is not mistaken for one of a later server.
+/// The id of the next exchange (a request with its response). Ids are unique within the process,
+/// even if it runs several servers one after the other.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// The application, together with the requests that it has received and not answered yet.
@@ -30,13 +30,15 @@ pub(crate) struct Dispatch {
     in_flight: InFlightTable,
     pool: ExchangePool,
     commands: RefCell<VecDeque<Command>>,
-    /// Notified to wake the application as soon as the tasks that are ready now have run.
+    /// Notified to wake the application after all tasks of the I/O thread that are ready now have
+    /// run.
     pub(crate) wake_requested: Notify,
-    /// Notified to start periodic checks that a busy application takes its events.
+    /// Notified when the I/O thread must start to check periodically whether a busy application
+    /// takes its events.
     pub(crate) watch_requested: Notify,
     is_watched: Cell<bool>,
-    /// True if a tunnel has forwarded data to another process since the I/O thread last prepared to
-    /// sleep.
+    /// True if a tunnel (a WebSocket whose bytes are forwarded unchanged) has passed data to
+    /// another process since the I/O thread last prepared to sleep.
     pub(crate) has_forwarded: Cell<bool>,
     /// The scoreboard: the shared memory in which the supervisor reads how many requests the
     /// application has received.
@@ -92,7 +94,8 @@ impl Dispatch {
         exchange
     }
 
-    /// Passes an event to the application, and wakes the application if necessary.
+    /// Passes an event to the application, and wakes the application if necessary. Fails only for a
+    /// request, if too many requests are queued.
     pub(crate) fn push(&self, event: Event) -> Result<(), PushError> {
         match self.hand_over(event)? {
             WakeUp::NotNeeded => {}
@@ -117,14 +120,14 @@ impl Dispatch {
         self.application.handle_event(event).inspect_err(|_| scoreboard.uncount_handed())
     }
 
-    /// Returns the application's decision on the request in this slot of the in-flight table, or
-    /// `None` if the application has not decided yet.
+    /// Takes the application's decision on the request in this slot of the in-flight table, or
+    /// returns `None` if the application has not decided yet.
     pub(crate) fn take_decision(&self, slot: u32) -> Option<AppDecision> {
         self.in_flight.take_decision(slot)
     }
 
     /// Closes the slot of a request in the in-flight table, because no connection waits for its
-    /// response any more. Returns the exchange if the application has already returned it.
+    /// response any more. Returns the exchange if the application has already given it back.
     pub(crate) fn abandon(&self, slot: u32) -> Option<Box<Exchange>> {
         let (id, decision) = self.in_flight.close(slot);
         match decision? {
@@ -144,8 +147,7 @@ impl Dispatch {
     }
 
     /// Puts the exchange of a disconnected client back into the pool. If the response has opened a
-    /// WebSocket or a stream, the application is notified of its end, because the application must
-    /// receive one end for each that was opened.
+    /// WebSocket or a stream, the application is notified that it has ended.
     pub(crate) fn discard_exchange(&self, exchange: Box<Exchange>) {
         if is_accepted(&exchange) {
             let (socket, listener) = (exchange.id(), exchange.listener());
@@ -181,8 +183,8 @@ impl Dispatch {
         let _ = self.push(event);
     }
 
-    /// Returns the buffer of a WebSocket message to the application for reuse, because the message
-    /// cannot be sent.
+    /// Gives the buffer of a WebSocket message that cannot be sent back to the application for
+    /// reuse.
     pub(crate) fn recycle_payload(&self, payload: Payload) {
         if let Payload::Pooled(buffer) = payload {
             self.application.recycle_buffer(buffer);
@@ -207,8 +209,8 @@ impl Dispatch {
         self.in_flight.is_awaited(exchange)
     }
 
-    /// Stores the application's decision on a request. Returns the key of the connection that waits
-    /// for it, which the caller must wake, or `None` if no connection waits any more.
+    /// Stores the application's decision on a request. Returns the key of the waiting connection,
+    /// which the caller must wake, or `None` if no connection waits any more.
     pub(crate) fn resolve(&self, decision: AppDecision) -> Option<usize> {
         let (slot, id) = decision.exchange().map(|exchange| (exchange.slot(), exchange.id()))?;
         match self.in_flight.resolve(slot, id, decision) {
@@ -228,8 +230,8 @@ impl Dispatch {
     }
 
     /// Stores the application's decision to keep the exchange and to receive the request body as a
-    /// stream. Returns the key of the connection that waits for it, which the caller must wake, or
-    /// `None` if no connection waits any more.
+    /// stream. Returns the key of the waiting connection, which the caller must wake, or `None` if
+    /// no connection waits any more.
     pub(crate) fn stream_body(
         &self,
         slot: u32,
@@ -249,7 +251,7 @@ impl Dispatch {
 
     // ---- waking ----
 
-    /// Requests a check, a millisecond from now, that the application takes its events.
+    /// Requests a check, a millisecond from now, whether the application takes its queued events.
     pub(crate) fn watch_progress(&self) {
         if !self.is_watched.replace(true) {
             self.watch_requested.notify_one();
@@ -261,7 +263,8 @@ impl Dispatch {
         self.has_forwarded.take() | self.application.take_has_forwarded()
     }
 
-    /// Ends the periodic checks that the application takes its events, because it has taken them.
+    /// Ends the periodic checks whether the application takes its queued events, because it has
+    /// taken them.
     pub(crate) fn end_watch(&self) {
         self.is_watched.set(false);
     }

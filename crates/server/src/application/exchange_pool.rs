@@ -1,4 +1,5 @@
-//! The pool of exchanges (each a request with its response) that are kept for reuse.
+//! The pool of unused exchanges. An exchange holds the memory of one request and its response, and
+//! is reused for later requests.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -7,25 +8,29 @@ use rookery_exchange::{Budget, Exchange, Share};
 
 use crate::blocking::unnamed_file::UnnamedFile;
 
-/// The maximum number of pooled exchanges. It equals the capacity of the default request queue.
-/// [`Limits::pool_bytes`](crate::Limits::pool_bytes) limits their memory separately.
+/// The maximum number of pooled exchanges. It equals the default maximum of queued requests. The
+/// memory of the pooled exchanges has a separate limit,
+/// [`Limits::pool_bytes`](crate::Limits::pool_bytes).
 const MAX_POOLED: usize = 1024;
 
-/// The pool of exchanges (each a request with its response) that are kept for reuse.
+/// The pool of unused exchanges. An exchange holds the memory of one request and its response, and
+/// is reused for later requests.
 #[derive(Debug)]
 pub(super) struct ExchangePool {
     pooled: RefCell<Vec<PooledExchange>>,
-    /// The memory of all pooled exchanges in bytes, and its maximum.
+    /// The memory of all pooled exchanges, in bytes.
     bytes: Cell<usize>,
+    /// The maximum of `bytes`.
     max_bytes: usize,
     budget: Arc<Budget>,
 }
 
-/// An exchange (a request with its response) that is kept in the pool for reuse.
+/// An unused exchange (the memory of a request and its response) in the pool.
 #[derive(Debug)]
 struct PooledExchange {
     exchange: Box<Exchange>,
-    /// The memory that the pooled exchange holds, in bytes, measured when it was put back.
+    /// The memory that the exchange holds, in bytes. It was measured when the exchange was put into
+    /// the pool.
     bytes: usize,
 }
 

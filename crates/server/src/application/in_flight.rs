@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use rookery_exchange::{Exchange, ExchangeId, ListenerId};
 
 /// The table of requests that were passed to the application and not answered yet. Each request
-/// occupies one slot, and its exchange carries the number of the slot.
+/// occupies one slot, whose number is stored in the request's exchange.
 #[derive(Debug, Default)]
 pub(super) struct InFlightTable {
     slots: RefCell<Slots>,
@@ -18,8 +18,9 @@ struct Slots {
 }
 
 /// The entry of one request in the in-flight table. It stores the key of the connection that waits
-/// for the response. It stores no task waker, because a waker would keep the memory of an ended
-/// task, and of an idle WebSocket, alive.
+/// for the response.
+// It stores no task waker, because a waker would keep the memory of an ended task, and of an idle
+// WebSocket, allocated.
 #[derive(Debug, Default)]
 struct Slot {
     id: ExchangeId,
@@ -27,8 +28,8 @@ struct Slot {
     decision: Option<AppDecision>,
 }
 
-/// The application's decision on a request: to respond, to have the body read, or to have it
-/// streamed.
+/// The application's decision on a request: to respond, to have the server read the whole body
+/// first, or to receive the body as a stream.
 #[derive(Debug)]
 pub(crate) enum AppDecision {
     /// The application has written the response.
@@ -87,7 +88,7 @@ impl InFlightTable {
     /// and the previous decision on the request if no connection has taken it yet.
     ///
     /// # Errors
-    /// Returns the decision back if no connection waits for it any more.
+    /// Returns `decision` if no connection waits for it any more.
     pub(super) fn resolve(
         &self,
         slot: u32,

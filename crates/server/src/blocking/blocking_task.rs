@@ -1,9 +1,9 @@
-//! Tasks on threads that may block: file operations, spooling and compression.
+//! Tasks that may block, such as file operations, spooling and compression. They run on a few
+//! separate threads.
 //!
-//! There are few such threads. If a disk does not respond, tasks wait for a long time, and their
-//! clients may disconnect meanwhile. A task's memory must count against the memory budget until the
-//! task has run or was cancelled. The task therefore owns the [`Charge`](rookery_exchange::Charge)
-//! for its memory.
+//! If a disk does not respond, a task may exist for much longer than its client's connection. Each
+//! task therefore owns the [`Charge`](rookery_exchange::Charge) that counts its memory against the
+//! memory budget.
 
 use std::io;
 use std::pin::Pin;

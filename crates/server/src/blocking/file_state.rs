@@ -3,14 +3,13 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The error of a file operation that would have to wait for a disk, or that cannot be tried
-/// without the risk of waiting.
+/// The error of a file operation that was not performed because it might have to wait for a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WouldBlock;
 
-/// The attributes of a file that change with its content. They change when the file is written to,
-/// when another file is renamed over it, and when its times are set, unless two changes take place
-/// within one step of the system's clock.
+/// The attributes of a file that show whether the file has changed. They change when the file is
+/// written to, when another file is renamed over it, and when its times are set. Two changes within
+/// one step of the system's clock may be missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileState {
     pub(crate) device: u64,
@@ -55,8 +54,8 @@ impl FileState {
         self.modified.time()
     }
 
-    /// Returns true if neither the content nor the attributes of the file have changed for at least
-    /// `time`.
+    /// Returns true if, at the time `now`, the content and the attributes of the file have not
+    /// changed for at least `time`.
     pub(crate) fn is_older_than(&self, time: Duration, now: SystemTime) -> bool {
         let is_old = |stamp: Stamp| now.duration_since(stamp.time()).is_ok_and(|age| age >= time);
         is_old(self.modified) && is_old(self.changed)
@@ -81,8 +80,9 @@ impl Stamp {
 /// Returns true if an error number (`errno`) means that a path names no existing file.
 ///
 /// This includes paths that have a file in place of a directory, and names that are too long for
-/// the file system. httpuv responds to both with 500, so that apps with static files at `/` never
-/// get requests with long paths (httpuv's issue 267).
+/// the file system.
 pub(crate) fn is_missing(error: i32) -> bool {
+    // httpuv responds to both with 500, so that apps with static files at `/` never get requests
+    // with long paths (httpuv's issue 267).
     matches!(error, libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG)
 }

@@ -5,9 +5,9 @@
 //! If the kernel lacks a system call that is needed here, or a sandbox forbids it, the server still
 //! works, but more slowly.
 //!
-//! Looking up a file never waits on any file system. Opening a file waits, despite all flags, if a
-//! daemon or another machine provides the file system (FUSE, NFS). [`open`] must therefore only be
-//! used on a device for which [`is_local`] has returned true, on a thread that may block.
+//! Looking up a file never waits on any file system. Opening a file may wait if a daemon or another
+//! machine provides the file system (FUSE, NFS). [`open`] must therefore only be used on a device
+//! for which [`is_local`] has returned true, on a thread that may block.
 
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -88,7 +88,8 @@ fn state_of(found: &Statx) -> FileState {
     }
 }
 
-/// Fills `buffer` with the bytes of a file from offset `at`, if all of them are in the page cache.
+/// Fills `buffer` with the bytes of a file from offset `at`. Fails if not all of these bytes are in
+/// the page cache.
 pub(crate) fn read(file: &File, buffer: &mut [u8], at: u64) -> Result<(), WouldBlock> {
     if buffer.is_empty() {
         return Ok(());
@@ -101,8 +102,8 @@ pub(crate) fn read(file: &File, buffer: &mut [u8], at: u64) -> Result<(), WouldB
 }
 
 /// Returns true if a range of a local file is in the page cache, so that sending it does not wait
-/// for a disk. Linux reports this since version 6.5, and only to the owner of the file and to users
-/// who may write to it.
+/// for a disk. Fails if the system does not report this. Linux reports it since version 6.5, and
+/// only to the owner of the file and to users who may write to it.
 pub(crate) fn is_resident(file: &File, at: u64, len: usize) -> Result<bool, WouldBlock> {
     #[repr(C)]
     struct Part {
@@ -129,15 +130,16 @@ pub(crate) fn is_resident(file: &File, at: u64, len: usize) -> Result<bool, Woul
     }
     let page = rustix::param::page_size() as u64;
     let last = at + (len as u64).saturating_sub(1);
+    // The kernel counts a page as cached as soon as it starts to read it. Because it reads ahead in
+    // runs of pages, only the first or the last page of the range can be incomplete.
     Ok(counts.cached > last / page - at / page
         && !is_arriving(file, at)
         && !is_arriving(file, last))
 }
 
-/// Returns true if the kernel is still reading a page of a file from disk. The kernel counts a page
-/// as cached as soon as it starts to read it. Because it reads ahead in runs of pages, only the
-/// first or the last page of a range can be incomplete. Returns false on file systems that do not
-/// report this, such as tmpfs, whose cached pages are always complete.
+/// Returns true if the kernel is still reading the page at offset `at` of a file from disk,
+/// although it already counts the page as cached. Returns false on file systems that do not report
+/// this, such as tmpfs, whose cached pages are always complete.
 fn is_arriving(file: &File, at: u64) -> bool {
     let mut byte = [0];
     let read =

@@ -1,5 +1,5 @@
-//! Temporary files without a name. Closing such a file frees its disk space, which takes a
-//! considerable part of a second for gigabytes. It is therefore closed on a thread that may block.
+//! Temporary files without a name. Closing such a file frees its disk space. For gigabytes this
+//! takes a large part of a second, so the file is closed on a thread that may block.
 
 use std::fs::File;
 use std::ops::Deref;
@@ -13,7 +13,7 @@ impl UnnamedFile {
         UnnamedFile(Some(file))
     }
 
-    /// Closes the file on the current thread, which waits until its disk space is free.
+    /// Closes the file on the current thread, and waits until its disk space is free.
     pub(crate) fn close(&mut self) {
         self.0 = None;
     }

@@ -1,13 +1,13 @@
-//! The decision whether a connection may use more memory when its share of the memory
-//! [budget](rookery_exchange::Budget) is used up.
+//! The admission of connections to the memory [budget](rookery_exchange::Budget): whether a
+//! connection may use more memory when a share of the budget is used up.
 //!
 //! A connection that needs more bytes than are left is refused, unless another connection holds
 //! more bytes than this one would. In that case, that other connection is evicted. Connections that
-//! hold little memory are therefore served however full the share is. Among connections that hold
-//! the same amount, the newest is evicted. An HTTP request is rejected with 503, and a WebSocket is
-//! closed with code 1013. A response that has begun can no longer become a 503, and is cut off. A
-//! request that the application is processing is never evicted, because the application would keep
-//! the memory.
+//! hold little memory are therefore served even if the share is used up. Among connections that
+//! hold the same amount, the newest is evicted. An HTTP request is rejected with 503, and a
+//! WebSocket is closed with code 1013. A response that has begun can no longer become a 503, and is
+//! cut off. A request that the application is processing is never evicted, because the application
+//! would keep the memory.
 //!
 //! The search for the connection that holds the most memory visits all connections, but is made
 //! only when a share is used up.
@@ -18,9 +18,9 @@ use rookery_exchange::{Charge, Share};
 
 use super::table::{ConnectionTable, TableEntry};
 
-/// The bytes of the memory budget that every connection uses. They cover a read buffer and a write
-/// buffer of 8 KiB each, as hyper allocates at first, and 16 KiB for a request and a response or
-/// for the queue of a WebSocket.
+/// The bytes that every connection counts against the memory budget. One half is for a read buffer
+/// and a write buffer of 8 KiB each, as hyper allocates at first. The other half is for a request
+/// and a response, or for the queue of a WebSocket.
 pub(crate) const CONNECTION_BYTES: usize = 32 << 10;
 
 /// The size in bytes up to which a buffer, request, response or queue does not count separately
@@ -49,21 +49,22 @@ impl ConnectionTable {
     }
 
     /// Counts `bytes` against a share of the memory budget until the returned value is dropped. The
-    /// caller must have had the bytes [admitted](Self::admit) before.
+    /// caller must have called [`admit`](Self::admit) for these bytes before.
     pub(crate) fn charge(&self, share: Share, bytes: usize) -> Charge {
         let charge = Charge::new(&self.budget, share);
         charge.set(bytes);
         charge
     }
 
-    /// Adds the bytes that an evicted connection is about to release. Although the memory budget
-    /// still counts them, they no longer prevent the admission of other connections.
+    /// Adds `bytes` to the bytes that evicted connections are about to release. The memory budget
+    /// still counts these bytes, but they no longer prevent the admission of other connections.
     pub(crate) fn add_pending_release(&self, share: Share, bytes: usize) {
         self.pending_release.add(share, bytes);
     }
 
-    /// Removes bytes of an evicted connection that were [pending](Self::add_pending_release),
-    /// because they have been released.
+    /// Subtracts `bytes` from the bytes that evicted connections are about to release
+    /// ([`add_pending_release`](Self::add_pending_release)), because a connection has released
+    /// them.
     pub(crate) fn finish_pending_release(&self, share: Share, bytes: usize) {
         self.pending_release.remove(share, bytes);
     }

@@ -6,8 +6,8 @@ use super::eviction_candidates::Candidate;
 use super::table::ConnectionTable;
 
 /// The maximum number of slow connections that one search over all connections returns as
-/// candidates for eviction. A server that is attacked while its table is full therefore searches
-/// once per 64 new connections.
+/// candidates for eviction. During an attack on a server whose table is full, there is therefore
+/// one search for every 64 new connections.
 const CANDIDATES: usize = 64;
 
 impl ConnectionTable {

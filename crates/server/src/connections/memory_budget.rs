@@ -27,7 +27,7 @@ pub(crate) fn budget(limits: &Limits) -> Arc<Budget> {
     Budget::new(bytes)
 }
 
-/// Returns the maximum size in bytes of all WebSocket messages that wait for the application.
+/// Returns the maximum total size in bytes of the WebSocket messages that wait for the application.
 pub(crate) fn message_queue_bytes(limits: &Limits) -> usize {
     part(total(limits), limits.shares.waiting)
 }
@@ -40,12 +40,12 @@ fn total(limits: &Limits) -> usize {
     limits.max_client_memory.unwrap_or_else(|| (usable() / PART).max(LEAST))
 }
 
-/// The divisor that gives the default memory budget of clients. They get a quarter of the memory
-/// that the process may use, because the application, its data and R's garbage collector need the
-/// rest.
+/// The divisor by which the memory that the process may use is divided to get the default memory
+/// budget of clients. The other three quarters are for the application, its data and R's garbage
+/// collector.
 const PART: usize = 4;
 
-/// The minimum of the default memory budget of clients, in bytes. With less, a server is of no use.
+/// The minimum of the default memory budget of clients, in bytes.
 const LEAST: usize = 32 << 20;
 
 /// Returns the memory in bytes that this process may use: the least of the machine's memory, the
@@ -79,9 +79,9 @@ fn address_space() -> Option<u64> {
 /// `groups` lists the process's groups in the format of `/proc/self/cgroup`, and `root` is the
 /// folder of all groups.
 ///
-/// In a container, the listed paths are often those of the host and do not exist. Then the limits
-/// of those parent groups that exist are used, at least that of the root, which is the container's
-/// own group.
+/// In a container, the listed paths are often those of the host and do not exist in the container.
+/// The limits of those parent groups that exist are then used, up to `root`, which is the
+/// container's own group.
 fn group_limit(root: &Path, groups: &str) -> Option<u64> {
     let limits = groups.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);

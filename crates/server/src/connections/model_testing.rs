@@ -21,8 +21,8 @@ impl Random {
 }
 
 /// Tests `holds` with 2,000 random sequences of up to `longest` operations, each of which is a
-/// number below `kinds`. If `holds` fails, this function panics with a minimal sequence: `holds`
-/// succeeds if any operation is removed from it.
+/// number below `kinds`. If `holds` fails, this function panics with a failing sequence from which
+/// no operation can be left out.
 pub(crate) fn for_all_sequences(
     kinds: usize,
     longest: usize,

@@ -3,9 +3,9 @@
 //! A deadline alone is not enough, because a client can meet it by moving one byte at a time. A
 //! client that is expected to send or to read must therefore keep a rate, but may fall behind. The
 //! grace is the time for which it may make no progress: a client is too slow once it is behind by
-//! more bytes than the rate demands in that time. A client that sends some bytes, but too few,
-//! lasts a little longer, and a client that keeps the rate may take any time. A client cannot save
-//! up bytes for later by being faster.
+//! more bytes than the rate demands in that time. A client that sends some bytes, but too few, is
+//! tolerated a little longer. A client that keeps the rate may take any time. A client that is
+//! faster for a while gains no reserve for later.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(crate) struct Rate {
 
 impl Rate {
     /// Converts a minimum rate in bytes per second to one per tick of the clock. A rate of 0
-    /// demands nothing. Any other rate demands at least one byte per tick.
+    /// requires nothing. Any other rate requires at least one byte per tick.
     pub(crate) fn new(rate: u32, grace: Duration, tick: Duration) -> Rate {
         let bytes = u64::from(rate) * tick.as_nanos() as u64 / 1_000_000_000;
         Rate { tick: if rate == 0 { 0 } else { bytes.max(1) }, grace: ticks(grace, tick) }
@@ -68,11 +68,10 @@ impl RateMeter {
 
     /// Returns the number of bytes that the client has read since the last tick of the clock.
     /// `unsent` is the number of bytes in the socket's send buffer now.
-    ///
-    /// The number of bytes written to the socket alone would be misleading, because the system
-    /// accepts more only when a third of the send buffer is free. That can be a megabyte, which a
-    /// client that reads a few kilobytes per second frees only after minutes.
     pub(crate) fn taken(&self, unsent: Option<u32>) -> u64 {
+        // The number of bytes written to the socket alone would be misleading, because the system
+        // accepts more only when a third of the send buffer is free. That can be a megabyte, which
+        // a client that reads a few kilobytes per second frees only after minutes.
         let written = self.take();
         let Some(unsent) = unsent else { return written };
         (u64::from(self.unsent.replace(unsent)) + written).saturating_sub(u64::from(unsent))
@@ -99,8 +98,9 @@ impl RateMeter {
 mod tests {
     use super::*;
 
-    /// Returns the tick at which a client that sends or reads `moved` bytes in each tick is too far
-    /// behind its minimum rate.
+    /// Simulates a client that sends or reads `moved(n)` bytes in the tick with the number n.
+    /// Returns the tick at which the client is too far behind its minimum rate, or `None` if that
+    /// never happens.
     fn ends(rate: Rate, moved: impl Fn(u32) -> u64) -> Option<u32> {
         let pace = RateMeter::default();
         (1..10_000).find(|at| pace.tick(rate, moved(*at)))

@@ -15,7 +15,7 @@ use super::pending_release::PendingRelease;
 use super::trim::Trim;
 use crate::config::Limits;
 
-/// The number of entries for which the connection table keeps memory when it becomes empty.
+/// The number of entries for which an empty connection table keeps memory allocated.
 const KEPT_ENTRIES: usize = 1024;
 
 /// The interface of a connection, a WebSocket or an HTTP/2 stream to the connection table.
@@ -56,8 +56,9 @@ pub(crate) trait TableEntry: fmt::Debug {
     /// closes such a connection without waiting for the response.
     fn is_awaiting_response(&self) -> bool;
 
-    /// Returns true if [`stop`](Self::stop) closes the connection at once. This is the case within
-    /// a streamed response and, over HTTP/2, within a request body or without open streams.
+    /// Returns true if [`stop`](Self::stop) closes the connection at once. This is the case while
+    /// it sends a streamed response, if it is an HTTP/2 stream that receives a request body, and if
+    /// it is an HTTP/2 connection without open streams.
     fn is_cut_by_stop(&self) -> bool {
         false
     }
@@ -71,7 +72,7 @@ pub(crate) trait TableEntry: fmt::Debug {
     /// Returns true if the connection is being closed.
     fn is_ending(&self) -> bool;
 
-    /// Wakes the task of the connection, because an event has happened for which the task waits.
+    /// Wakes the task of the connection, because an event that the task waits for has happened.
     fn wake(&self);
 
     /// Returns true if the client is the supervisor of this process.
@@ -297,7 +298,7 @@ impl Slot {
         self.key
     }
 
-    /// Drops the connection in this place of the table, and keeps the place for another one.
+    /// Removes the entry from this place of the table, and keeps the place for another entry.
     pub(crate) fn clear(&self) {
         let removed = self.connections.entries.borrow_mut()[self.key].take();
         drop(removed);

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-/// The number of clock ticks after the last release of memory by a connection. Then all free memory
+/// The number of clock ticks from the last release of memory by a connection until all free memory
 /// is returned to the system.
 const QUIET_TICKS: u32 = 2;
 
@@ -31,9 +31,9 @@ impl Trim {
         self.ticks_left.set(QUIET_TICKS);
     }
 
-    /// Returns free memory to the system if that is scheduled. While connections keep releasing
-    /// memory, only memory that can be returned at little cost is returned. The last scheduled call
-    /// returns all free memory.
+    /// Returns free memory to the system if that is scheduled. Called at each clock tick. While
+    /// connections keep releasing memory, it returns only memory that costs little to return. The
+    /// last scheduled call returns all free memory.
     pub(super) fn on_tick(&self) {
         if let (Some(trim), left @ 1..) = (self.trim, self.ticks_left.get()) {
             self.ticks_left.set(left - 1);

@@ -43,8 +43,8 @@ pub(crate) struct HttpState {
     pub(crate) scratch: Rc<Scratch>,
     /// The pool of memory blocks for request bodies that are large but still kept in memory.
     pub(crate) blocks: Arc<BodyBufferPool>,
-    /// The gzip compressor for small response bodies. It takes 300 KiB and is created when first
-    /// needed.
+    /// The gzip compressor for small response bodies. It is created when first needed, because it
+    /// takes several hundred KiB.
     pub(crate) gzip: RefCell<Option<Gzip>>,
     pub(crate) header_names: HeaderNameCache,
     /// The cache of small static files in memory.

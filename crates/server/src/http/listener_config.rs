@@ -80,7 +80,8 @@ impl ListenerConfig {
         self.downstream == Downstream::Supervisor
     }
 
-    /// Returns true if each connection begins with a TLS handshake or a PROXY protocol header.
+    /// Returns true if each connection to the listener begins with a TLS handshake or a PROXY
+    /// protocol header.
     pub(crate) fn has_handshake(&self) -> bool {
         self.tls.is_some() || self.proxy_protocol
     }

@@ -1,7 +1,7 @@
 //! HTTP/1.1 and HTTP/2: connections, requests and responses. The hyper library drives an HTTP/1.1
 //! connection. The h2 library drives an HTTP/2 connection, which has one `HttpConnection` per
-//! stream. Each request has a request context, from the end of its head until its response has been
-//! made.
+//! stream. Each request has a request context from the time when its head is complete until its
+//! response is complete.
 //!
 //! This module implements deadlines, limits, bodies, compression and error responses. It depends
 //! neither on the kind of application nor on the kind of socket.

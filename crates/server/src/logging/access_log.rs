@@ -79,14 +79,14 @@ impl AccessLog {
         }
     }
 
-    /// Closes the output of the access log after its queued lines have been written, or after
-    /// [`FLUSH_TIME`](output::FLUSH_TIME). Later records are lost.
+    /// Closes the output of the access log after its queued lines have been written, but at the
+    /// latest after [`FLUSH_TIME`](output::FLUSH_TIME). Later records are lost.
     pub fn close(&self) {
         self.close_until(Instant::now() + output::FLUSH_TIME);
     }
 
-    /// Closes the output of the access log after its queued lines have been written, or at a
-    /// deadline that all outputs of the process share. Later records are lost.
+    /// Closes the output of the access log after its queued lines have been written, but at the
+    /// latest at `deadline`, which all outputs of the process share. Later records are lost.
     pub fn close_until(&self, deadline: Instant) {
         if let Kind::Written { writer, is_closed, .. } = &self.kind {
             is_closed.store(true, Ordering::Relaxed);
@@ -104,7 +104,7 @@ impl AccessLog {
     }
 
     /// Returns the next record of an access log that the application [reads](Self::read), or `None`
-    /// if there are no more records.
+    /// if no record is waiting.
     pub fn take(&self) -> Option<OwnedRecord> {
         match &self.kind {
             Kind::Read(queue) => lock(queue).records.pop_front(),

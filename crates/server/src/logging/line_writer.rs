@@ -58,14 +58,15 @@ impl LineWriter {
         LineWriter(Arc::new(Handle(Arc::new(shared))))
     }
 
-    /// Queues complete lines for writing, each with its line feed. Never blocks on the output.
+    /// Queues complete lines for writing. Each line ends in a line feed. Never blocks on the
+    /// output.
     pub fn write(&self, lines: &[u8]) {
         if !self.push(|buffer| buffer.extend_from_slice(lines)) {
             self.lose(lines.split(|byte| *byte == b'\n').count() as u64 - 1);
         }
     }
 
-    /// Queues one line for writing, which the closure appends to the buffer. Never blocks on the
+    /// Queues one line for writing. `write` appends the line to the buffer. Never blocks on the
     /// output.
     ///
     /// # Allocation
@@ -126,8 +127,8 @@ impl LineWriter {
     }
 }
 
-/// The handle that all clones of a [`LineWriter`] share. When the last clone is dropped, it closes
-/// the buffer.
+/// The handle that all clones of a [`LineWriter`] share. When the last clone is dropped, this
+/// handle closes the buffer.
 #[derive(Debug)]
 struct Handle(Arc<Shared>);
 
@@ -158,11 +159,11 @@ impl Shared {
 #[derive(Debug, Default)]
 struct State {
     lines: Vec<u8>,
-    /// The number of dropped lines that the writer's thread has not taken into account yet.
+    /// The number of lines that were dropped since the writer's thread last read this number.
     lost: u64,
-    /// The number of calls that queued lines, and the number of those calls whose lines were
-    /// written.
+    /// The number of calls that have queued lines so far.
     pushed: u64,
+    /// The number of calls whose queued lines the output has accepted or refused.
     written: u64,
     /// The number of calls of `flush` that are waiting now.
     flushing: u32,
@@ -195,7 +196,7 @@ fn write_lines(shared: &Shared, mut out: impl Write, prefix: &str) {
         if missing > 0 {
             let _ = writeln!(
                 lines,
-                "{prefix}{missing} lines were lost: the log could not be written, or not fast enough"
+                "{prefix}{missing} lines were lost: the output failed or was too slow"
             );
         }
         is_cut = is_cut && write_some(&mut out, b"\n") == 0;
@@ -297,9 +298,7 @@ mod tests {
         assert!(writer.flush(Duration::from_secs(60)));
         let rest: Vec<u8> = reads.try_iter().flatten().collect();
         assert!(rest.starts_with(&kilobyte));
-        assert!(rest.ends_with(
-            b"\ntold: 2 lines were lost: the log could not be written, or not fast enough\n"
-        ));
+        assert!(rest.ends_with(b"\ntold: 2 lines were lost: the output failed or was too slow\n"));
         assert_eq!(rest.len() / kilobyte.len(), BUFFER_BYTES / kilobyte.len());
     }
 

@@ -11,8 +11,8 @@ pub use super::line_writer::{LineWriter, lines_lost};
 /// The maximum time for which an ending process waits until its log outputs have accepted the
 /// remaining lines.
 pub const FLUSH_TIME: Duration = Duration::from_secs(1);
-/// The minimum time that each log output gets to accept its remaining lines, even after a shared
-/// deadline has passed. It is enough for an output that accepts data.
+/// The minimum time that each log output gets to accept its remaining lines. It applies even after
+/// the deadline that all outputs share has passed.
 const LEAST_TIME: Duration = Duration::from_millis(50);
 /// The maximum time for which a panicking thread waits until its panic message is written. It waits
 /// because the process may be aborted afterwards.
@@ -47,9 +47,9 @@ pub fn flush_until(deadline: Instant) {
     }
 }
 
-/// Returns the time that a log output has until a deadline that several outputs share. It is at
-/// least [`LEAST_TIME`], because an earlier output that accepts no data may have used up all of the
-/// time.
+/// Returns the time that remains for a log output until a deadline that several outputs share. It
+/// is at least [`LEAST_TIME`], because an earlier output that accepts no data may have used up all
+/// of the time.
 pub(super) fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now()).max(LEAST_TIME)
 }

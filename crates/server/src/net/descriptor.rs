@@ -12,12 +12,12 @@ const SELECT_LIMIT: i32 = 1024;
 
 /// The number of file descriptors that are needed in addition to those of connections: for the
 /// server itself, and for files that are being sent or spooled while all connections are in use.
-/// Only four threads open files, but a file stays open while its client is slow.
+// Only four threads open files, but a file stays open while its client is slow.
 const SPARE_DESCRIPTORS: u64 = 256;
 
-/// Raises the process's limit on open file descriptors to what `connections` need, which may be a
-/// socket and a file each. The limit is raised no further, because R's child processes inherit it,
-/// and some programs close every descriptor up to the limit.
+/// Raises the process's limit on open file descriptors to the number that `connections` connections
+/// need, with a socket and a file each. The limit is raised no further, because R's child processes
+/// inherit it, and some programs close every descriptor up to the limit.
 pub(crate) fn raise_limit(connections: usize) {
     let wanted = (connections as u64)
         .saturating_mul(2)

@@ -63,8 +63,8 @@ impl InheritedSockets {
         self.sockets.iter().filter_map(address_of).collect()
     }
 
-    /// Returns copies of the inherited sockets, on which connections can be accepted, and the
-    /// address of the first TCP socket.
+    /// Returns copies of the inherited listening sockets, and the address of the first TCP socket
+    /// among them.
     pub(crate) fn copies(&self) -> io::Result<(Vec<ListeningSocket>, Option<SocketAddr>)> {
         let copy = |bound: &ListeningSocket| {
             match bound {

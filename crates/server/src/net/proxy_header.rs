@@ -1,12 +1,12 @@
 //! The parser of the PROXY protocol header (`HAProxy`'s specification, versions 1 and 2). A proxy
 //! that forwards bytes sends this header first on each connection, to pass on the client's address.
 //! A listener either requires the header on every connection or does not accept it, because the
-//! specification forbids guessing.
+//! specification forbids guessing whether it is present.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The maximum size of a PROXY protocol header in bytes. The specification sets no limit, because a
-/// header of version 2 states its own length.
+/// The maximum size of a PROXY protocol header that the server accepts, in bytes. The specification
+/// allows about 64 KiB for version 2.
 pub const MAX_HEADER_SIZE: usize = 4 << 10;
 
 /// The maximum length of a version 1 header line of the PROXY protocol, including its CR and LF.

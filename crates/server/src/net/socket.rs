@@ -17,13 +17,13 @@ use super::unix_stream::UnixStream;
 #[cfg(target_os = "linux")]
 const UNSENT_LIMIT: libc::c_int = 128 << 10;
 
-/// The state of the peer's direction of a connection, as far as it can be determined without
-/// reading.
+/// Whether the peer has closed or half-closed a connection, as far as this can be determined
+/// without reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeerState {
     Open,
-    /// The peer has closed its direction of the connection (FIN). Input from before that may still
-    /// be unread.
+    /// The peer has closed its direction of the connection (FIN). Input that it sent before may
+    /// still be unread.
     HalfClosed,
     /// The connection is closed in both directions, so that nothing can be sent or received.
     Closed,
@@ -109,11 +109,12 @@ impl Socket {
         }
     }
 
-    /// Checks whether the socket's send buffer is full, and marks the socket so that the next write
-    /// waits in that case. Without this check, the next `sendfile` would collect pages before it
-    /// fails, which costs ten times as much. The state of the buffer cannot be inferred from a
-    /// short `sendfile`, because the file may have ended.
+    /// Checks whether the socket's send buffer is full. If so, marks the socket as not writable, so
+    /// that the next write waits.
     fn detect_full_buffer(&self) {
+        // Without this check, the next `sendfile` would collect pages before it fails, which costs
+        // ten times as much. A short `sendfile` does not show that the buffer is full, because the
+        // file may have ended.
         let fd = self.fd();
         let ask = || {
             let mut poll = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
@@ -150,8 +151,8 @@ impl Socket {
         }
     }
 
-    /// Waits until `judge` returns a value for the input that has arrived, of which it sees at most
-    /// as many bytes as `buffer` holds. The input is not consumed.
+    /// Waits until `judge` returns a value, and returns that value. `judge` is called with the
+    /// input that has arrived, up to the size of `buffer`. The input is not consumed.
     ///
     /// # Errors
     /// Fails if the peer half-closes the connection before `judge` returns a value.
@@ -283,7 +284,7 @@ impl Socket {
     }
 
     /// Configures a TCP socket for a streamed response. The system then buffers only few bytes, and
-    /// detects within `timeout` that a peer has vanished, even if the peer never sends anything.
+    /// detects within `timeout` that a peer has vanished.
     pub(crate) fn set_for_streaming(&self, timeout: Duration) {
         #[cfg(target_os = "linux")]
         if let Socket::Tcp(socket) = self {

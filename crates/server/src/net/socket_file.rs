@@ -1,4 +1,4 @@
-//! The file of a Unix socket: its creation with permissions, and its removal.
+//! The file of a Unix socket: the functions that create it with given permissions and remove it.
 
 use std::fs::Metadata;
 use std::io;

@@ -1,5 +1,5 @@
 //! The transport of a connection, which reads and writes its bytes: a socket with or without TLS,
-//! or a stream within another connection, such as HTTP/2.
+//! or a stream within another connection, such as an HTTP/2 stream.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -50,7 +50,8 @@ pub(super) enum Channel {
     Plain(Socket),
     // Boxed to keep transports without TLS small.
     Tls(Box<TlsStream>),
-    /// A transport without bytes, for an HTTP/2 stream whose connection reads and writes for it.
+    /// A transport that reads and writes no bytes. It stands for an HTTP/2 stream whose connection
+    /// reads and writes for it.
     Placeholder,
     /// A stream of bytes within another connection, such as an HTTP/2 stream.
     Multiplexed(Box<dyn MultiplexedStream>),
@@ -68,15 +69,16 @@ pub(crate) trait MultiplexedStream: fmt::Debug {
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>>;
 
-    /// Declares that all bytes of the stream that were to be sent have been written.
+    /// Notifies the stream that no more bytes are waiting to be written, so that other streams can
+    /// use its unused flow-control capacity.
     fn flush(&mut self);
 
-    /// Moves input of the stream that has arrived into a buffer, because it is not to be read yet.
-    /// Returns the number of buffered bytes.
+    /// Moves input that has arrived on the stream into a buffer, because the reader does not want
+    /// it yet. Returns the number of buffered bytes.
     fn buffer_unread(&mut self, cx: &mut Context<'_>) -> usize;
 
-    /// Returns whether the peer has closed or half-closed the stream, as the last read or
-    /// [`buffer_unread`](Self::buffer_unread) has found it.
+    /// Returns whether the peer has closed or half-closed the stream, as far as the last read or
+    /// [`buffer_unread`](Self::buffer_unread) has shown.
     fn peer_state(&self) -> PeerState;
 
     /// Discards the buffered input of the stream.
@@ -192,8 +194,8 @@ impl Transport {
         }
     }
 
-    /// Reads from the transport into initialized memory. If a read does not fill it, the socket is
-    /// assumed to be empty, which saves a system call.
+    /// Reads from the transport into `buffer`, and returns the number of bytes read. If a read does
+    /// not fill `buffer`, the socket is assumed to be empty, which saves a system call.
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -220,7 +222,7 @@ impl Transport {
     }
 
     /// Writes a chunk of a large body to the transport. Over TLS, the whole chunk is accepted and
-    /// encrypted at once, which may need as much memory again as the chunk.
+    /// encrypted at once, which may need as much additional memory as the chunk itself.
     pub(crate) fn poll_write_chunk(
         &mut self,
         cx: &mut Context<'_>,
@@ -288,8 +290,8 @@ impl Transport {
     /// not in the page cache.
     ///
     /// # Errors
-    /// Fails with `Unsupported` over TLS. Fails with `Unsupported` or an error of `sendfile` if the
-    /// file cannot be sent without copying.
+    /// Fails with `Unsupported` over TLS, and with `Unsupported` or an error of `sendfile` if the
+    /// system cannot send the file without copying.
     pub(crate) fn poll_send_file(
         &self,
         cx: &mut Context<'_>,
@@ -348,15 +350,15 @@ impl Transport {
     }
 
     /// Configures a TCP socket for a streamed response. The system then buffers only few bytes, and
-    /// detects within `timeout` that a peer has vanished, even if the peer never sends anything.
+    /// detects within `timeout` that a peer has vanished.
     pub(crate) fn set_for_streaming(&self, timeout: Duration) {
         if let Some(socket) = self.socket() {
             socket.set_for_streaming(timeout);
         }
     }
 
-    /// Sends bytes that were written to the transport and not sent yet, as many as the socket
-    /// accepts without waiting.
+    /// Sends the bytes that were written to the transport and not sent yet, as far as the socket
+    /// accepts them without waiting.
     pub(crate) fn try_flush(&mut self) {
         if let Channel::Tls(tls) = &mut self.channel {
             tls.try_flush();

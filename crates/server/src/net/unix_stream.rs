@@ -2,8 +2,8 @@
 //!
 //! For a Unix socket, the system reports write readiness each time that the peer has read, even if
 //! the buffer was not full. (For TCP, it reports this only after a write was refused.) Without this
-//! module, each request between a supervisor and a worker would wake a thread on each side without
-//! need.
+//! module, each request between a supervisor and a worker would wake a thread on each side
+//! unnecessarily.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};

@@ -11,13 +11,12 @@ use tokio::sync::Notify;
 
 use crate::application::dispatch::Dispatch;
 
-/// The maximum time for which the I/O thread polls instead of sleeping. By then, a handler has
-/// responded if it is faster than the wake-up of a thread (30 to 50 us on an idle machine).
+/// The maximum time for which the I/O thread polls instead of sleeping. A longer poll would not pay
+/// off, because a sleeping thread wakes up in 30 to 50 us on an idle machine.
 const POLL_TIME: Duration = Duration::from_micros(50);
 
-/// The maximum number of times in a row that the I/O thread sleeps before it polls again, to find
-/// out whether polling has become useful. A useless poll costs [`POLL_TIME`] of processor time,
-/// although the thread yields to other threads first.
+/// The maximum number of times that the I/O thread sleeps before it polls again, to find out
+/// whether polling has become useful. A useless poll costs [`POLL_TIME`] of processor time.
 const MAX_SLEEPS: u32 = 64;
 
 /// The policy that decides whether the I/O thread polls for a short time instead of going to sleep.
@@ -26,13 +25,12 @@ const MAX_SLEEPS: u32 = 64;
 #[derive(Debug)]
 pub(super) struct BusyPoll {
     /// True if the process has a scoreboard, as every worker of a supervisor has. In other
-    /// processes the I/O thread never polls, because it also waits for clients, and each event of
-    /// a client wakes the application.
+    /// processes, the I/O thread never polls.
+    // There it also waits for clients, and each event of a client wakes the application.
     is_enabled: bool,
     /// The number of times that the I/O thread still sleeps before it polls again.
     sleeps: Cell<u32>,
-    /// The number of sleeps that the last poll has caused, to which [`sleeps`](Self::sleeps) was
-    /// set.
+    /// The number of sleeps to which the result of the last poll has set [`sleeps`](Self::sleeps).
     penalty: Cell<u32>,
     started: Notify,
 }
@@ -43,8 +41,8 @@ impl BusyPoll {
     }
 
     /// Starts a poll instead of the sleep that the I/O thread is about to begin, if a poll is due.
-    /// Returns true if a poll was started, so that the runtime has a task to run. Otherwise the
-    /// sleep is counted.
+    /// Returns true if a poll was started, in which case the runtime has a task to run and does not
+    /// sleep. Otherwise, the sleep is counted.
     pub(super) fn start_if_due(&self) -> bool {
         if !self.is_enabled {
             return false;
@@ -57,8 +55,9 @@ impl BusyPoll {
         sleeps == 0
     }
 
-    /// Records whether the last poll was useful. After a useless poll, the I/O thread sleeps twice
-    /// as many times before the next poll as after the previous useless one.
+    /// Records whether the last poll was useful. After a useful poll, the I/O thread does not sleep
+    /// before the next one. With each useless poll in a row, the number of sleeps before the next
+    /// poll doubles.
     fn record_result(&self, was_useful: bool) {
         let penalty = if was_useful { 0 } else { (self.penalty.get() * 2).clamp(1, MAX_SLEEPS) };
         self.penalty.set(penalty);
@@ -67,8 +66,9 @@ impl BusyPoll {
 }
 
 /// Runs the polls of the I/O thread. Each poll repeatedly yields the processor to other threads,
-/// checks the sockets, and calls `run_app_commands`. It ends successfully if the application has
-/// sent a command or if no request is in flight any more, and otherwise after [`POLL_TIME`].
+/// checks the sockets, and calls `run_app_commands`. A poll was useful if the application has sent
+/// a command, or if no request is in flight any more. It then ends at once, and otherwise after
+/// [`POLL_TIME`].
 pub(super) async fn run(
     busy_poll: &BusyPoll,
     dispatch: &Dispatch,
@@ -97,8 +97,8 @@ pub(super) async fn run(
 mod tests {
     use super::*;
 
-    /// Runs a poll for each element of `useful`, which tells whether the poll was useful. Returns
-    /// the number of sleeps before each poll.
+    /// Runs one poll for each element of `useful`, and records the element as the result of the
+    /// poll. Returns the number of sleeps before each poll.
     fn sleeps_before(busy_poll: &BusyPoll, useful: &[bool]) -> Vec<u32> {
         let sleeps = |was_useful: &bool| {
             let mut sleeps = 0;

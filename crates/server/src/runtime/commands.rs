@@ -19,7 +19,7 @@ pub(super) enum IoCommand {
     Listen {
         listener: ListenerId,
         /// The connection of this worker to its supervisor, if the worker's own socket is among
-        /// `groups`. The supervisor may also have passed public listeners to the worker.
+        /// `groups`, and otherwise `None`.
         inherited: Option<Arc<Supervision>>,
         /// All sockets of the listener that is to be started, grouped by their configuration.
         groups: Vec<SocketGroup>,
@@ -28,7 +28,7 @@ pub(super) enum IoCommand {
     /// Makes a listener start or stop accepting connections. While it does not accept, other
     /// processes that have the same sockets may accept.
     SetAccepting { listener: ListenerId, is_on: bool, done: mpsc::Sender<()> },
-    /// Returns copies of a listener's sockets.
+    /// Requests copies of a listener's sockets.
     CopySockets { listener: ListenerId, done: mpsc::Sender<io::Result<Vec<OwnedFd>>> },
     /// Makes the I/O thread receive the supervisor's messages, unless it already does.
     WatchSupervisor { supervision: Arc<Supervision>, done: mpsc::Sender<io::Result<()>> },
@@ -37,7 +37,7 @@ pub(super) enum IoCommand {
     /// Makes a listener stop accepting, and close each of its connections after the current
     /// response.
     Drain { listener: ListenerId, done: mpsc::Sender<()> },
-    /// Returns the number of open connections of a listener.
+    /// Requests the number of open connections of a listener.
     CountConnections { listener: ListenerId, done: mpsc::Sender<usize> },
     /// Stops a listener, and waits for its connections to end.
     Stop { listener: ListenerId, done: mpsc::Sender<()> },

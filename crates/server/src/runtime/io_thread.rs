@@ -68,8 +68,8 @@ thread_local! {
 /// The configuration with which an I/O thread is started.
 pub(super) struct IoThreadConfig {
     pub(super) link: Arc<Link>,
-    /// Makes an application that runs on the I/O thread. If `None`, the application is connected by
-    /// the link.
+    /// The function that makes an application on the I/O thread. If `None`, the application runs on
+    /// another thread and is connected by the link.
     pub(super) application: Option<MakeApplication>,
     pub(super) limits: Limits,
     pub(super) trim: Option<fn(bool)>,

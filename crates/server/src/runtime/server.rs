@@ -39,8 +39,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes a server without listeners. Its I/O thread does not run yet. The server calls
-    /// `app_waker` to wake an application that does not wait on the link.
+    /// Makes a server without listeners. Its I/O thread does not run yet. The server uses
+    /// `app_waker` to wake an application that is not waiting in
+    /// [`Link::wait`](rookery_exchange::Link::wait).
     pub fn new(config: Config, app_waker: Box<dyn AppWaker>) -> Server {
         Server { state: Arc::new(ServerState::new(config, app_waker, None)) }
     }
@@ -161,8 +162,8 @@ impl Server {
     }
 
     /// Serves listening sockets that another process, such as a service manager, has opened.
-    /// Clients that have already connected are served. The sockets stay open when the listener
-    /// stops. New connections then wait for the next listener.
+    /// Clients that connected before this call are served as well. The sockets stay open when the
+    /// listener stops. New connections then wait for the next listener.
     ///
     /// # Errors
     /// Fails if a socket cannot be copied, made non-blocking, or registered with the I/O thread, or
@@ -227,9 +228,9 @@ impl Server {
     }
 
     /// Makes a server without a supervisor record the application's work in a scoreboard (shared
-    /// memory), and times in each exchange ([`Exchange::queue_and_start_times`]). `None` turns this
-    /// off. The setting takes effect when the I/O thread starts next, so call this function before
-    /// any listener starts.
+    /// memory). Each exchange then also stores the times at which its request was queued and
+    /// started ([`Exchange::queue_and_start_times`]). `None` turns this off. The setting takes
+    /// effect when the I/O thread starts next, so call this function before any listener starts.
     pub fn set_scoreboard(&self, scoreboard: Option<Arc<SharedScoreboard>>) {
         self.state.set_scoreboard(scoreboard);
     }

@@ -84,8 +84,8 @@ impl ServerState {
     }
 
     /// Starts a listener on groups of sockets, each with its own configuration. Starts the I/O
-    /// thread if it is not running. `inherited` is the connection to the supervisor, if the socket
-    /// of a worker is among them.
+    /// thread if it is not running. `inherited` is the connection to the supervisor if a worker's
+    /// own socket is among the sockets, and otherwise `None`.
     pub(super) fn listen_groups(
         &self,
         groups: Vec<SocketGroup>,

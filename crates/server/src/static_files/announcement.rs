@@ -64,7 +64,7 @@ fn is_above(above: &str, below: &str) -> bool {
     above == "/" || below.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Decodes an announcement of static paths, which [`StaticFiles::announcement`] has made. Every
+/// Decodes the announcement of static paths that [`StaticFiles::announcement`] has encoded. Every
 /// option of the returned paths is set, so that the reader's defaults do not matter.
 ///
 /// # Errors

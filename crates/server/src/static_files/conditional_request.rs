@@ -2,9 +2,8 @@
 //! without access to the clock or the file system.
 //!
 //! httpuv supports only If-Modified-Since. This module also supports If-None-Match, If-Match and
-//! If-Unmodified-Since, with which a download is resumed only if the file has not changed, and a
-//! single range with If-Range. The response to a request for several ranges is the whole file,
-//! which section 14.2 allows.
+//! If-Unmodified-Since, and a single byte range with If-Range. The response to a request for
+//! several ranges is the whole file, which section 14.2 allows.
 
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -238,8 +237,8 @@ fn any_tag_matches(list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
     false
 }
 
-/// Returns the entity tag at the start of `text`, without `W/` and its quotes, and the text after
-/// it.
+/// Parses the entity tag at the start of `text`. Returns the tag without `W/` and its quotes, and
+/// the text after it.
 fn opaque_tag(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = text.strip_prefix(b"W/").unwrap_or(text).strip_prefix(b"\"")?;
     let end = text.iter().position(|byte| *byte == b'"')?;

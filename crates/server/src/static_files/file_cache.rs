@@ -4,9 +4,9 @@
 //! length and times. Files that changed within the last two seconds are not cached, because a
 //! further change within that time could leave the times as they are.
 //!
-//! Therefore a request sees every earlier change on disk, with one exception. A program that writes
-//! through a memory mapping changes the times with the first byte that it writes, but with later
-//! bytes only after the kernel has written the page to disk.
+//! Therefore a request sees every earlier change on disk, with one exception. If a program writes
+//! to a file through a memory mapping, the first write changes the file's times, but later writes
+//! change them only after the kernel has written the page to disk.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, VecDeque};
@@ -25,8 +25,8 @@ use super::options::Mapping;
 use crate::blocking::file_state::FileState;
 
 /// The maximum number of bytes that the file cache holds, which is enough for the pages of an
-/// application and its libraries. Each file counts twice (once for its compressed form), and with
-/// its path and headers. Clients cannot exceed this limit by requesting many files.
+/// application and its libraries. The size of each file counts twice, because its compressed form
+/// may be cached too. Clients cannot exceed this limit by requesting many files.
 const BYTES: usize = 16 << 20;
 
 /// The maximum number of files in the file cache, enough for two hundred pages with their scripts
@@ -34,8 +34,7 @@ const BYTES: usize = 16 << 20;
 const FILES: usize = 2048;
 
 /// The maximum size in bytes of a file that is cached. Files up to this size are read as soon as
-/// they are opened, and are sent in one write with the response head. For larger files, sending
-/// takes longer than reading.
+/// they are opened, and are sent in one write with the response head.
 pub(super) const WHOLE: u64 = 64 << 10;
 
 /// The maximum length in bytes of the path of a cached file. Longer paths are seldom requested
@@ -139,8 +138,8 @@ impl CachedFile {
         self.not_modified.get_or_init(|| to_http(self.file_headers.not_modified(&self.mapping)))
     }
 
-    /// Returns the headers of a 304 response for a client that accepts gzip. `make` is called only
-    /// the first time, and the headers are cached.
+    /// Returns the headers of a 304 response for a client that accepts gzip. The first call builds
+    /// them with `make` and caches them.
     pub(crate) fn not_modified_gzip(&self, make: impl FnOnce() -> Headers) -> &Headers {
         self.not_modified_gzip.get_or_init(make)
     }
@@ -167,8 +166,8 @@ impl CachedFile {
 }
 
 impl FileCache {
-    /// Returns the cached file for a path, if the state of the file on disk and the mapping of the
-    /// path are unchanged since it was cached. Otherwise removes the content from the cache.
+    /// Returns the cached file for a path. Removes it from the cache and returns `None` if the file
+    /// on disk or the mapping of the path has changed since it was cached.
     pub(super) fn find(
         &mut self,
         path: &[u8],
@@ -190,8 +189,9 @@ impl FileCache {
         state.is_older_than(SETTLED, now).then(|| Rc::clone(file))
     }
 
-    /// Adds a file to the cache, unless `bytes` and the length of the file differ because the file
-    /// was changed while it was read. Evicts other files if the cache exceeds its limits.
+    /// Adds a file with the content `bytes` to the cache. Does nothing if `bytes` has another
+    /// length than the file, because the file was then changed while it was read. Evicts other
+    /// files if the cache exceeds its limits.
     pub(crate) fn keep(&mut self, cacheable: Cacheable, bytes: Bytes) {
         let Cacheable { path, mapping, state, file_headers } = cacheable;
         if bytes.len() as u64 != state.len {
@@ -221,7 +221,7 @@ impl FileCache {
     }
 
     /// Evicts files until the cache is within its limits. A file that was requested since it was
-    /// last considered for eviction goes back to the end of the queue.
+    /// last considered for eviction is moved to the end of the queue instead.
     fn evict(&mut self) {
         while self.bytes > BYTES || self.files.len() > FILES {
             let Some(path) = self.order.pop_front() else { return };

@@ -82,7 +82,7 @@ impl FileHeaders {
     }
 
     /// Returns the `ETag` header of the file. A 412 response includes it, so that the client learns
-    /// the current version.
+    /// the current version of the file.
     pub(crate) fn etag(&self) -> &Header {
         &self.etag
     }
@@ -101,8 +101,9 @@ impl FileHeaders {
     }
 }
 
-/// Returns the entity tag of a file, made of its time of modification and its length. The tag is
-/// strong if any further change gives the file a new time, and otherwise weak (RFC 9110, 8.8.1).
+/// Returns the entity tag of a file, which consists of its time of modification and its length. The
+/// tag is strong if `is_settled` is true, because any further change then gives the file a new
+/// time. Otherwise it is weak (RFC 9110, 8.8.1).
 fn etag(modified: SystemTime, len: u64, is_settled: bool) -> String {
     let nanos = match modified.duration_since(UNIX_EPOCH) {
         Ok(since) => since.as_nanos(),
@@ -111,9 +112,8 @@ fn etag(modified: SystemTime, len: u64, is_settled: bool) -> String {
     format!("{}\"{nanos:x}-{len:x}\"", if is_settled { "" } else { "W/" })
 }
 
-/// The time after a change of a file within which a further change may leave the time of
-/// modification as it is. FAT has the coarsest time stamps in use, with a resolution of two
-/// seconds.
+/// The minimum age of a file's time of modification at which any further change is certain to give
+/// the file a new time. FAT has the coarsest time stamps in use, with a resolution of two seconds.
 pub(crate) const SETTLED: Duration = Duration::from_secs(2);
 
 /// The number of headers that the server may add to the response with a file: Content-Type,

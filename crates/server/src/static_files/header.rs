@@ -49,8 +49,8 @@ impl Header {
         Ok(Header { name: Bytes::copy_from_slice(name), value: Bytes::copy_from_slice(value) })
     }
 
-    /// Makes a response header that the server itself adds. The caller guarantees a valid `value`,
-    /// which is a number, a date, a charset that has been checked, or a constant.
+    /// Creates a response header that the server itself adds. `value` is not checked: the caller
+    /// guarantees that it is valid, for example a number or a date.
     pub(crate) fn own(name: &'static str, value: impl Into<Bytes>) -> Header {
         let value = value.into();
         debug_assert!(HeaderValue::from_bytes(&value).is_ok(), "{name}: {value:?}");
@@ -67,8 +67,8 @@ impl Header {
         &self.value
     }
 
-    /// Converts the response header to the types of the `http` crate, which spell names in lower
-    /// case. The value is not copied.
+    /// Converts the response header to the types of the `http` crate, which has header names in
+    /// lower case. The value is not copied.
     pub fn into_http(self) -> (HeaderName, HeaderValue) {
         let name = HeaderName::from_bytes(&self.name).expect("checked when the header was made");
         let value =

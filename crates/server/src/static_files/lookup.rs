@@ -54,8 +54,8 @@ pub enum Found {
     NotModified {
         /// The headers of the 304 response (RFC 9110, 15.4.5).
         headers: Vec<Header>,
-        /// The headers of the 200 response that would be sent if the file had been modified. They
-        /// determine whether that response would be compressed.
+        /// The headers of the 200 response that would be sent if the file had been modified. The
+        /// server uses them to find out whether that response would be compressed.
         whole: Vec<Header>,
         /// The length of the body of the 200 response that would be sent if the file had been
         /// modified.
@@ -90,8 +90,8 @@ pub(crate) enum FoundNonblocking {
 pub(crate) enum Reading {
     /// The content of the small file has been read.
     Done(Bytes),
-    /// Reading the small file would have to wait for a disk. The value describes the file for the
-    /// cache, if the file may be cached.
+    /// Reading the small file would have to wait for a disk. Contains the description of the file
+    /// for the cache, if the file may be cached.
     WouldBlock(Option<Box<Cacheable>>),
     /// The content is not read in advance, because the file is large or the response contains no
     /// file.
@@ -127,8 +127,7 @@ impl Lookup {
         self.open_at(SystemTime::now())
     }
 
-    /// Searches for the file on a thread that may block, like [`Lookup::open`]. `now` is the
-    /// current time.
+    /// Searches for the requested file on a thread that may block. `now` is the current time.
     pub(crate) fn open_at(self, now: SystemTime) -> Found {
         let mut path = FilePath::from_slice(&self.path);
         match open_regular(&mut path, self.mapping.options.index) {

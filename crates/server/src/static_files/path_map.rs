@@ -184,6 +184,6 @@ fn is_absolute(path: &Path) -> bool {
     path.is_absolute() && !path.as_os_str().as_encoded_bytes().contains(&0)
 }
 
-/// The maximum length in bytes of a key (the URL path of a static path), which is that of a path on
-/// Linux. It limits the depth of the prefix tree to 2,048, because the tree is dropped recursively.
+/// The maximum length in bytes of a key (the URL path of a static path), equal to the maximum
+/// length of a path on Linux. It bounds the depth of the prefix tree, which is dropped recursively.
 const KEY_LIMIT: usize = 4096;

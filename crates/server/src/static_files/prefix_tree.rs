@@ -1,5 +1,5 @@
-//! A prefix tree of URL paths, whose edges are path segments. The search for the longest key takes
-//! time proportional to the length of the path, whatever path a client sends.
+//! A prefix tree of URL paths, whose edges are path segments. The search for the longest matching
+//! key takes time proportional to the length of the path.
 
 /// A tree whose edges are segments of URL paths and whose nodes may have a value.
 #[derive(Debug)]

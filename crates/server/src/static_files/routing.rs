@@ -14,15 +14,14 @@ use super::path_decoding::DecodedPath;
 use super::prefix_tree::PrefixTree;
 use super::request_head::{BodyFraming, RequestHead};
 
-/// The decision who responds to a request: the application, or the server with an error or a static
-/// file.
+/// Who responds to a request: the application, or the server with an error or a static file.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "boxed, a lookup would cost an allocation")]
 pub enum Route {
     /// The application responds to the request.
     Application,
-    /// The server responds with 400 or 403 and the body of [`error_body`](super::error_body). The
-    /// request body was not read, so the connection must be closed if the request has one.
+    /// The server responds with 400 or 403 and the text of [`error_body`](super::error_body). If
+    /// the request has a body, the connection must be closed, because the body was not read.
     Refuse(StatusCode),
     /// The server responds with the static file, if it exists.
     Open(Lookup),
@@ -67,8 +66,8 @@ pub(crate) fn route(tree: &PrefixTree<Arc<Mapping>>, request: &RequestHead<'_>) 
     Route::Open(Lookup::new(Arc::clone(mapping), path, Conditions::of(request)))
 }
 
-/// Appends `rest`, which does not begin with `/`, to the path of a directory. `PathBuf::join` would
-/// discard `root` if `rest` ever began with `/`, so this function is safer.
+/// Appends `rest`, which does not begin with `/`, to the path of a directory. Safer than
+/// `PathBuf::join`, which would discard `root` if `rest` ever began with `/`.
 fn join(root: &Path, rest: &[u8]) -> FilePath {
     let mut bytes = FilePath::from_slice(root.as_os_str().as_encoded_bytes());
     if !rest.is_empty() {

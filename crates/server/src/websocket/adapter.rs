@@ -15,15 +15,15 @@ use crate::connections::clock::TimeLimits;
 /// stored.
 const COPY_MAX_BYTES: usize = 16 << 10;
 
-/// The number of queued output bytes from which on a WebSocket queues no more pongs. Instead, the
-/// latest pong replaces a waiting one (RFC 6455, 5.5.3). Otherwise a client that sends pings and
-/// does not read could fill the memory. A queue up to this size is covered by the memory charge of
-/// the connection.
+/// The number of queued output bytes at which a WebSocket stops queueing further pongs. Instead,
+/// the latest pong replaces a waiting one (RFC 6455, 5.5.3). Otherwise a client that sends pings
+/// and does not read could fill the memory.
 const PONG_QUEUE_MAX: usize = UNCHARGED_BYTES;
 
-/// The maximum number of unused WebSocket buffers that a thread keeps. `MAX_KEPT_BUFFER_SIZE` is
-/// the maximum size of each. Together they take at most 4 MiB.
+/// The maximum number of unused WebSocket buffers that a thread keeps. Together they take at most 4
+/// MiB.
 const MAX_KEPT_BUFFERS: usize = 64;
+/// The maximum size in bytes of an unused WebSocket buffer that is kept for reuse.
 const MAX_KEPT_BUFFER_SIZE: usize = 64 << 10;
 
 thread_local! {
@@ -101,8 +101,8 @@ mod tests {
     use super::*;
     use crate::config::Limits;
 
-    /// Checks that a very long time limit does not expire at once. A limit of more than half of the
-    /// clock's range once did.
+    /// Checks that a very long time limit does not expire at once. Once, a limit of more than half
+    /// of the clock's range did.
     #[test]
     fn a_time_limit_of_decades_does_not_expire_at_once() {
         for seconds in [u64::from(u32::MAX) - 1, u64::from(u32::MAX), u64::MAX] {

@@ -89,10 +89,8 @@ impl WebSocketHandle {
         }
     }
 
-    /// Compresses a long outgoing message on another thread. A memory charge moves to that thread
-    /// with the message, because the WebSocket may end meanwhile. If the memory budget is
-    /// exhausted, the message is sent uncompressed. Returns the payload if it is not needed any
-    /// more.
+    /// Compresses a long outgoing message on another thread. If the memory budget is exhausted,
+    /// sends the message uncompressed. Returns the payload if the caller may recycle it now.
     fn compress_on_thread(self: &Rc<Self>, opcode: OpCode, payload: Payload) -> Option<Payload> {
         let len = payload.as_bytes().len();
         let charge = self.shared.connections.try_charge(Share::Queues, len);

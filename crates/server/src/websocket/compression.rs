@@ -2,10 +2,9 @@
 //! state and memory of each WebSocket.
 //!
 //! Incoming messages are decompressed on the I/O thread, in steps of [`DEFLATE_STEP`] bytes.
-//! Between two steps, the memory budget is checked and other connections are served. Decompression
-//! on another thread would be worse: each step would cost a switch between threads or could exceed
-//! its memory charge, and the I/O thread would have to stop a decompression bomb from outside.
-//! Outgoing messages are compressed in [`compressed_send`](super::compressed_send).
+//! Between two steps, the memory budget is checked and other connections are served. This stops a
+//! decompression bomb in time, without the cost of another thread. Outgoing messages are compressed
+//! in [`compressed_send`](super::compressed_send).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

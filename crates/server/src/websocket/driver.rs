@@ -29,7 +29,7 @@ pub(crate) struct Upgraded {
     pub(crate) transport: Transport,
     /// The connection's place in the connection table.
     pub(crate) slot: Slot,
-    /// The memory charge of the connection, which every connection has.
+    /// The memory charge for the connection itself.
     pub(crate) charge: Charge,
     /// The bytes that the client sent after its handshake and that the HTTP connection has already
     /// read.
@@ -38,10 +38,10 @@ pub(crate) struct Upgraded {
     pub(crate) is_ending: bool,
 }
 
-/// The divisor by which the size limit of a message gives its maximum number of frames. A message
-/// of maximum size is accepted if its frames have at least this many bytes on average, as in the
-/// Autobahn test suite. Each empty frame costs as much processor time as a small message, so the
-/// limit only prevents endless messages.
+/// The divisor that determines the maximum number of frames in a message from its maximum size. A
+/// message of maximum size is accepted if its frames have at least this many bytes on average, as
+/// in the Autobahn test suite. The limit prevents messages that consist of endlessly many empty
+/// frames.
 const FRAGMENT_BYTES: u64 = 64;
 
 /// Returns the maximum number of frames in a message, given the maximum size of a message in bytes.
@@ -50,9 +50,8 @@ fn max_fragments(message_bytes: u64) -> u32 {
     max.max(DecoderLimits::default().fragments)
 }
 
-/// Starts the task of an open WebSocket. The WebSocket gets a task of its own because the HTTP
-/// connection's task is large and a WebSocket lives long. The HTTP connection and its wakers are
-/// dropped, because a waker would keep the memory of the old task.
+/// Starts the task of an open WebSocket. The WebSocket gets a task of its own, so that the memory
+/// of the HTTP connection's much larger task can be freed.
 pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: WebSocketId, upgraded: Upgraded) {
     let handle = match registry
         .get(id)
@@ -258,8 +257,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Charges the memory budget for bytes from the client that have arrived and are not read. Only
-    /// WebSockets over HTTP/2 buffer such bytes in this process.
+    /// Charges the memory budget for bytes from the client that have arrived but have not been
+    /// read. Only WebSockets over HTTP/2 buffer such bytes in this process.
     fn charge_unread(&mut self, cx: &mut Context<'_>) {
         if self.handle.state() == WebSocketState::Open {
             let unread = self.with_transport(|transport| transport.buffer_unread(cx));
@@ -355,8 +354,7 @@ impl Driver {
     }
 
     /// Notifies the application, once, that the WebSocket is closed. This happens as soon as no
-    /// more messages can be exchanged, and does not wait until the closing handshake has been
-    /// written.
+    /// more messages can be exchanged, which may be before the closing handshake is complete.
     fn report_closed(&mut self) {
         if !std::mem::replace(&mut self.is_close_reported, true) {
             let (socket, listener) = (self.handle.id, self.handle.listener);

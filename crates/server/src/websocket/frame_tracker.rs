@@ -20,7 +20,7 @@ pub(super) struct FrameTracker {
     close_code: CodeProgress,
     /// True once a close frame has begun. Frames after a close frame have no meaning.
     has_close_frame: bool,
-    /// True after an invalid frame header, because frame boundaries cannot be found any more.
+    /// True once a frame header was invalid, so that later frame boundaries cannot be found.
     is_lost: bool,
 }
 
@@ -45,8 +45,8 @@ impl FrameTracker {
     }
 
     /// Processes the bytes that a worker has sent to a WebSocket client. Replaces close code 1001
-    /// (going away) by 1012 (service restart), so that the client of a worker that ends opens a new
-    /// session.
+    /// (going away) by 1012 (service restart), so that the client opens a new session when its
+    /// worker ends.
     pub(super) fn track(&mut self, mut bytes: &mut [u8]) {
         while !bytes.is_empty() {
             let n = self.track_to_boundary(bytes);

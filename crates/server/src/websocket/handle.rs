@@ -29,13 +29,13 @@ const NO_STATUS: u16 = 1005;
 /// replaced by another one.
 const SERVICE_RESTART: u16 = 1012;
 
-/// The divisor that determines when a client counts as behind with reading: while more than
-/// [`Limits::ws_max_send_queue_size`](crate::Limits::ws_max_send_queue_size) divided by it is
-/// queued after the message that is being sent.
+/// The divisor of [`Limits::ws_max_send_queue_size`](crate::Limits::ws_max_send_queue_size) for
+/// deciding whether a client is behind with reading. It is behind if more than this part is queued
+/// after the message that is being sent.
 const BEHIND_FRACTION: usize = 4;
 
-/// The number of bytes that the server still reads from a client that is behind with reading. It is
-/// enough for many clicks, and too little for a flood.
+/// The number of bytes that the server still reads from a client that is behind with reading. It
+/// suffices for many small messages, such as clicks, but not for a flood of messages.
 const MAX_READ_WHILE_BEHIND: usize = 256 << 10;
 
 /// The handle of a WebSocket. Other tasks use it to send messages, and the connection table uses it
@@ -44,8 +44,8 @@ const MAX_READ_WHILE_BEHIND: usize = 256 << 10;
 pub(crate) struct WebSocketHandle {
     pub(crate) id: WebSocketId,
     pub(crate) listener: ListenerId,
-    /// True if the WebSocket is an HTTP/2 stream. The HTTP/2 connection then responds to its
-    /// handshake.
+    /// True if the WebSocket is an HTTP/2 stream. The HTTP/2 connection then sends the handshake
+    /// response.
     is_substream: bool,
     /// True if a supervisor forwards the WebSocket to this worker. Only the supervisor sees how
     /// fast the client reads, and it closes the WebSocket if the client does not read.
@@ -69,28 +69,28 @@ pub(crate) struct WebSocketHandle {
     pub(super) backlog: Arc<SendBacklog>,
     pub(super) is_write_blocked: Cell<bool>,
     /// True while the server reads nothing from the client, because the application has no capacity
-    /// for messages or the client does not read its own.
+    /// for messages or the client does not read the messages sent to it.
     pub(super) is_read_paused: Cell<bool>,
-    /// True while the client is behind with reading its messages. `read_while_behind` counts the
-    /// bytes that the server has read from the client since then.
+    /// True while the client is behind with reading its messages.
     is_behind: Cell<bool>,
+    /// The number of bytes that the server has read from the client since the client fell behind.
     read_while_behind: Cell<usize>,
-    /// The clock tick at which the server found that the client has half-closed the connection, or
-    /// of the last progress after that. Only set while the server reads nothing from the client.
+    /// The clock tick from which the stall timeout of a half-closed connection counts. Only set
+    /// while the server reads nothing from the client.
     pub(super) half_closed_at: Cell<Option<u32>>,
     /// True if the client has sent a part of a message, and the server waits for the rest of it.
     pub(super) is_mid_message: Cell<bool>,
-    /// The rate at which the client reads queued messages. `send_rate` is the rate at which it
-    /// sends the rest of a message.
+    /// The rate at which the client reads queued messages.
     pub(super) read_rate: RateMeter,
+    /// The rate at which the client sends the rest of an incomplete message.
     pub(super) send_rate: RateMeter,
-    /// The memory charge for the send queue. `message_charge` is the charge for an incoming message
-    /// that is not complete yet.
+    /// The memory charge for the send queue.
     pub(super) queue_charge: Charge,
+    /// The memory charge for an incoming message that is not complete yet.
     pub(super) message_charge: Charge,
-    /// True if an incomplete incoming message was evicted for lack of memory. `pending_release` is
-    /// the number of its bytes that have not been freed yet.
+    /// True if an incomplete incoming message was evicted for lack of memory.
     pub(super) is_evicted: Cell<bool>,
+    /// The number of bytes of the evicted incoming message that have not been freed yet.
     pub(super) pending_release: Cell<usize>,
 }
 
@@ -226,11 +226,10 @@ impl WebSocketHandle {
         waiting
     }
 
-    /// Returns true if the server must not read from the client until the client has read more.
-    /// Otherwise an application that responds to each message could queue any number of responses.
-    /// The server still reads a small number of bytes, so that a slow client can send a few
-    /// messages or close the WebSocket. It also reads the rest of a message that has begun. Updates
-    /// `is_behind`.
+    /// Updates `is_behind`, and returns true if the server must not read from the client until the
+    /// client has read more. Otherwise an application that responds to each message could queue any
+    /// number of responses. The server still reads a few messages and the rest of a message that
+    /// has begun.
     pub(super) fn update_throttled(&self) -> bool {
         self.update_behind() && self.read_while_behind.get() > MAX_READ_WHILE_BEHIND
     }
@@ -241,8 +240,8 @@ impl WebSocketHandle {
     }
 
     /// Updates `is_behind`, and returns whether the client is behind with reading. A client falls
-    /// behind when a fraction of the maximum send queue is filled, and has caught up when only half
-    /// of that fraction is left.
+    /// behind when a certain part of the maximum send queue is filled, and has caught up when at
+    /// most half of this part is left.
     fn update_behind(&self) -> bool {
         let mark = self.shared.connections.limits.ws_max_send_queue_size / BEHIND_FRACTION;
         let mark = if self.is_behind.get() { mark / 2 } else { mark };
@@ -258,10 +257,10 @@ impl WebSocketHandle {
         is_behind
     }
 
-    /// Checks whether the client is still connected while the server reads nothing from it, because
-    /// a read would have detected a disconnect. Aborts the WebSocket at once if the connection is
-    /// closed. If the client has only half-closed it, its earlier messages are still delivered, and
-    /// the WebSocket is aborted once nothing has been read or written for the stall timeout.
+    /// Aborts the WebSocket if its client has disconnected while the server reads nothing from it.
+    /// A closed connection is aborted at once. A half-closed connection is aborted once nothing has
+    /// been read or written for the stall timeout, so that the client's earlier messages are still
+    /// delivered.
     pub(super) fn on_read_paused(&self, now: u32) {
         match self.transport.borrow().as_ref().map_or(PeerState::Closed, Transport::peer_state) {
             PeerState::Open => self.half_closed_at.set(None),
@@ -276,8 +275,7 @@ impl WebSocketHandle {
         }
     }
 
-    /// Sends a ping to the client, unless much output is queued. The pong would then only measure
-    /// how long the queue is.
+    /// Sends a ping to the client, unless much output is queued, which would delay the ping.
     pub(crate) fn ping(&self) {
         let mut endpoint = self.endpoint.borrow_mut();
         if endpoint.pending() < self.shared.rules.high_water
@@ -330,7 +328,7 @@ impl WebSocketHandle {
         }
     }
 
-    /// Records that the client has read some output, which restarts its deadlines.
+    /// Records that the client has read some output, and restarts its deadlines for reading.
     pub(super) fn on_write_progress(&self, now: Tick) {
         self.last_progress.set(now.0);
         self.endpoint.borrow_mut().on_progress(&self.shared.rules, now);
@@ -461,7 +459,7 @@ impl TableEntry for WebSocketHandle {
     }
 
     fn close_for_restart(&self) {
-        self.close(SERVICE_RESTART, b"the worker ends");
+        self.close(SERVICE_RESTART, b"the worker is shutting down");
     }
 
     fn is_websocket(&self) -> bool {

@@ -10,8 +10,8 @@ use rookery_websocket::protocol::handshake::OriginPolicy;
 
 /// Returns true if a request opens a WebSocket. The Upgrade header is ignored in HTTP/1.0 (RFC
 /// 9110, 7.8). Otherwise the check is as lenient as httpuv's clients need: any method, any version,
-/// and any value of `Connection` that a proxy may have set (docs/SECURITY-MODEL.md). Over HTTP/2
-/// the request has no key (RFC 8441, 5), and an Upgrade header that the server itself has added.
+/// and any value of `Connection` that a proxy may have set (docs/SECURITY-MODEL.md). Over HTTP/2,
+/// the server itself has added the Upgrade header, and the request has no key (RFC 8441, 5).
 pub(crate) fn is_opening_handshake(head: &Parts) -> bool {
     head.headers
         .get(UPGRADE)
@@ -47,7 +47,7 @@ pub(crate) enum Extensions {
     ByUpstream,
 }
 
-/// The headers of a handshake response that the server sets itself, or that have no meaning there.
+/// The headers of a handshake response that the server sets itself, or that have no meaning in it.
 /// If the application sets one of them, its value is ignored.
 const SERVER_HEADERS: [&[u8]; 9] = [
     b"date",

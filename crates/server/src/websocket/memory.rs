@@ -1,5 +1,5 @@
-//! The memory that a WebSocket's messages take of the memory budget, and closing the WebSocket when
-//! the budget is exhausted.
+//! Charges the memory budget for the messages of a WebSocket, and closes the WebSocket when the
+//! budget is exhausted.
 
 use rookery_exchange::Share;
 use rookery_websocket::protocol::CloseCode;
@@ -8,17 +8,17 @@ use super::handle::{WebSocketHandle, WebSocketState};
 use crate::connections::admission::UNCHARGED_BYTES;
 use crate::rejection::Rejection;
 
-/// The step in bytes in which the memory charge for a WebSocket's send queue grows. The queue
-/// changes with every message, so smaller steps would cost more.
+/// The step in bytes in which the memory charge for a WebSocket's send queue grows. With this step,
+/// the charge need not change with every message.
 const QUEUE_STEP: usize = 64 << 10;
 
-/// The maximum length in bytes of the send queue of a WebSocket that is closed for lack of memory.
-/// It allows for the rest of a small message before the close frame.
+/// The maximum length in bytes of the send queue with which a WebSocket that is closed for lack of
+/// memory performs the closing handshake. If more is queued, the connection is aborted.
 const MAX_QUEUE_WHILE_CLOSING: usize = 64 << 10;
 
 impl WebSocketHandle {
     /// Closes the WebSocket with close code 1013 (try again later). Drops the messages after the
-    /// one that is being sent. The client has the closing timeout to read the rest.
+    /// one that is being sent. The client can read the remaining output until the closing timeout.
     pub(super) fn close_for_overload(&self, rejection: Rejection, reason: &str) {
         self.shared.report(self.id, rejection);
         if self.state() == WebSocketState::Open {
@@ -60,7 +60,8 @@ impl WebSocketHandle {
         true
     }
 
-    /// Returns how many bytes closing this WebSocket would free in one share of the memory budget.
+    /// Returns the number of bytes of the given memory budget share that closing this WebSocket
+    /// would free.
     pub(super) fn evictable_bytes(&self, share: Share) -> usize {
         match (share, self.state()) {
             (_, WebSocketState::Closed) => 0,

@@ -11,7 +11,8 @@ use super::handle::WebSocketHandle;
 use super::handshake::Extensions;
 use super::tunnel::Tunnel;
 
-/// An open WebSocket, whose messages either this process or an upstream process sends and receives.
+/// An open WebSocket, whose protocol is implemented either by this process or by an upstream
+/// process.
 #[derive(Debug, Clone)]
 pub(crate) enum OpenWebSocket {
     /// A WebSocket whose protocol this process implements.
@@ -84,8 +85,8 @@ impl WebSocketRegistry {
         }
     }
 
-    /// Registers a WebSocket that reads nothing until the application has capacity for messages, so
-    /// that it is woken then.
+    /// Registers a WebSocket that reads nothing because the application has no capacity for its
+    /// messages. It is woken when the application has capacity again.
     pub(super) fn wake_on_capacity(&self, handle: &Rc<WebSocketHandle>) {
         let mut waiting = self.waiting.borrow_mut();
         if !waiting.iter().any(|other| Rc::ptr_eq(other, handle)) {
@@ -93,8 +94,8 @@ impl WebSocketRegistry {
         }
     }
 
-    /// Wakes the WebSockets that have waited for the application's capacity and for which it has
-    /// capacity again.
+    /// Wakes the WebSockets that wait for the application's capacity, if the application has
+    /// capacity for their messages again.
     pub(crate) fn wake_waiting(&self) {
         let application = &self.shared.dispatch.application;
         if self.waiting.borrow().is_empty() || !application.poll_capacity() {

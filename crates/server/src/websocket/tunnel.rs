@@ -6,8 +6,8 @@
 //! tunnel does only what that process cannot do: it disconnects a client that does not read, and it
 //! inserts a close frame at a frame boundary when the process or the server ends.
 //!
-//! Bytes that cannot be written at once are buffered, and the tunnel stops reading that direction
-//! meanwhile. The buffer of each direction holds at most as many bytes as
+//! Bytes that cannot be written at once are buffered, and the tunnel meanwhile reads no more bytes
+//! for that direction. The buffer of each direction holds at most as many bytes as
 //! [`Scratch`](crate::net::transport::Scratch). An idle direction holds no buffer.
 
 mod direction;
@@ -48,17 +48,17 @@ const UPSTREAM_ENDED: &str = "the worker has ended";
 pub(crate) struct Tunnel {
     pub(crate) id: WebSocketId,
     listener: ListenerId,
-    /// True if the client's WebSocket is an HTTP/2 stream. The HTTP/2 connection then responds to
-    /// its handshake.
+    /// True if the client's WebSocket is an HTTP/2 stream. The HTTP/2 connection then sends the
+    /// handshake response.
     is_substream: bool,
     shared: Rc<WebSocketContext>,
     /// The client's connection, until the tunnel's task ends.
     transport: RefCell<Option<Transport>>,
     upstream: RefCell<Option<UnixStream>>,
     waker: RefCell<Option<Waker>>,
-    /// The bytes on their way from the client to the upstream process. `to_client` holds those in
-    /// the other direction.
+    /// The bytes on their way from the client to the upstream process.
     to_upstream: RefCell<Direction>,
+    /// The bytes on their way from the upstream process to the client.
     to_client: RefCell<Direction>,
     frames: RefCell<FrameTracker>,
     /// The close frame that the server wants to send to the client, while it waits for a frame
@@ -76,13 +76,14 @@ pub(crate) struct Tunnel {
     /// The clock tick at which the tunnel found that the client has half-closed the connection.
     /// Only set while the tunnel reads nothing from the client.
     half_closed_at: Cell<Option<u32>>,
-    /// The rate at which the client reads. `last_progress` is the clock tick at which it last read
-    /// something or had nothing to read.
+    /// The rate at which the client reads from the tunnel.
     read_rate: RateMeter,
+    /// The clock tick at which the client last read something or had nothing to read.
     last_progress: Cell<u32>,
     /// The memory charge for buffered bytes from the client to the upstream process, beyond what
-    /// every connection is charged. `client_charge` is the charge for the other direction.
+    /// every connection is charged.
     upstream_charge: Charge,
+    /// The memory charge for buffered bytes from the upstream process to the client.
     client_charge: Charge,
 }
 
@@ -153,7 +154,7 @@ impl Tunnel {
 
     // ---- called by the task ----
 
-    /// Sets the client's connection of the tunnel, and forwards the bytes that the client sent
+    /// Gives the tunnel its connection to the client, and forwards the bytes that the client sent
     /// after its handshake.
     pub(super) fn attach(&self, transport: Transport, read: &[u8]) {
         self.transport.replace(Some(transport));
@@ -161,7 +162,7 @@ impl Tunnel {
     }
 
     /// Drops the connections to the client and to the upstream process. Returns the event that
-    /// notifies the application of the end.
+    /// notifies the application that the WebSocket has ended.
     pub(super) fn finish(&self) -> Event {
         let is_clean = self.is_close_sent.get() || self.frames.borrow().has_close_frame();
         self.state.set(TunnelState::Closed);
@@ -268,12 +269,11 @@ impl Tunnel {
         Poll::Pending
     }
 
-    /// Forwards bytes from the client to the upstream process. Returns true if there may be more
-    /// bytes to forward, after other connections have been served.
+    /// Forwards bytes from the client to the upstream process. Returns true if it stopped early, so
+    /// that other connections are served before further bytes are forwarded.
     ///
     /// # Errors
-    /// Fails if the client has disconnected. The end of the upstream process is detected in the
-    /// other direction.
+    /// Fails if the client has disconnected.
     fn forward_to_upstream(
         &self,
         cx: &mut Context<'_>,
@@ -334,8 +334,8 @@ impl Tunnel {
         Ok(true)
     }
 
-    /// Forwards bytes from the upstream process to the client. Returns true if there may be more
-    /// bytes to forward, after other connections have been served.
+    /// Forwards bytes from the upstream process to the client. Returns true if it stopped early, so
+    /// that other connections are served before further bytes are forwarded.
     ///
     /// # Errors
     /// Fails if the client has disconnected.
@@ -443,8 +443,8 @@ impl Tunnel {
     }
 
     /// Returns true if the tunnel must be aborted because its client has disconnected while the
-    /// tunnel reads nothing from it. This is so at once if the client's connection is closed, and
-    /// after the stall timeout if the client has half-closed it.
+    /// tunnel reads nothing from it. A closed connection counts at once, and a half-closed one
+    /// after the stall timeout.
     fn check_abandoned(&self, now: u32) -> bool {
         match self.transport.borrow().as_ref().map_or(PeerState::Closed, Transport::peer_state) {
             PeerState::Open => false,
@@ -494,7 +494,8 @@ impl TableEntry for Tunnel {
     }
 
     /// Aborts the tunnel if its client does not read, or if closing takes too long. Called at each
-    /// clock tick. The upstream process uses pings to detect a client that has vanished.
+    /// clock tick. A client that has vanished is detected by the pings of the upstream process
+    /// instead.
     fn sweep(&self, now: u32) {
         let ticks = &self.shared.connections.clock.ticks;
         if self.is_read_paused.get() && self.check_abandoned(now) {

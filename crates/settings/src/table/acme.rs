@@ -1,4 +1,4 @@
-//! The settings of certificates from an ACME authority, as rows of the table.
+//! The rows of the table for settings of certificates from an ACME authority.
 
 use crate::kind::Kind;
 use crate::setting::{Default, Former, Group, Places, Section, Setting, Shown, Stability};
@@ -67,7 +67,7 @@ pub(super) static ROWS: [Setting; 9] = [
         kind: Kind::Flag,
         default: Default::Is("off"),
         places: Places::FILE.and(Places::R),
-        help: "Use Let's Encrypt's staging environment, for trials",
+        help: "Use Let's Encrypt's staging environment, for tests",
         paragraph: "Use this to test whether the certificate authority can reach the server. The \
                     staging environment has high rate limits, but browsers do not trust its \
                     certificates.",
@@ -88,7 +88,7 @@ pub(super) static ROWS: [Setting; 9] = [
         help: "ACME directory URL of another certificate authority",
         paragraph: "Certificates are then ordered from this authority instead of Let's Encrypt. \
                     The directory is the URL at which an authority lists its ACME endpoints (RFC \
-                    8555, 7.1.1). It cannot be combined with `acme_staging`.",
+                    8555, 7.1.1). This setting cannot be combined with `acme_staging`.",
         needs: &["domain"],
         former: &[Former::option("acme_directory", "a deployment sets it once, in a file")],
         ..ACME

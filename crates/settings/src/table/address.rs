@@ -1,4 +1,5 @@
-//! The settings of the address to listen on and of proxies in front of it, as rows of the table.
+//! The rows of the table for settings of the address to listen on, and of proxies in front of the
+//! server.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Group, Places, Setting, Shown};

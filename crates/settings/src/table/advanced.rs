@@ -1,4 +1,4 @@
-//! The limits that are seldom changed, as rows of the table of settings.
+//! The rows of the table for limits that are seldom changed.
 
 use super::FINITE;
 use crate::kind::Kind;
@@ -61,9 +61,9 @@ pub(super) static ROWS: [Setting; 21] = [
         kind: Kind::Bytes,
         default: Default::Is("1 GiB"),
         help: "Disk space that temporary files of request bodies must leave free",
-        paragraph: "If a request body would use this space, the request gets status 507. On a \
-                    small file system, the reserve is the size of the file system divided by \
-                    `disk_share`, so that bodies can be stored there at all.",
+        paragraph: "If a request body would use this space, the request gets status 507. The \
+                    reserve is never more than the size of the file system divided by \
+                    `disk_share`, so that a small file system can be used as well.",
         ..ADVANCED
     },
     Setting {
@@ -166,8 +166,8 @@ pub(super) static ROWS: [Setting; 21] = [
         min: 0.01,
         help: "How long a WebSocket client may be below its minimum rate",
         paragraph: "If a client stays below `ws_min_rate` for longer, its WebSocket is closed with \
-                    code 1008. With the default, the Shiny session of a laptop survives if the lid \
-                    is closed for some minutes.",
+                    code 1008. With the default, a Shiny session survives if the user's laptop \
+                    sleeps for some minutes.",
         former: &[Former::everywhere("stall_time", Section::Limits)],
         ..ADVANCED
     },

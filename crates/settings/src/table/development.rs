@@ -1,4 +1,4 @@
-//! The settings for the development of an app, as rows of the table.
+//! The rows of the table for settings that help to develop an app.
 
 use crate::derived_defaults;
 use crate::kind::Kind;

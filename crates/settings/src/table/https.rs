@@ -1,4 +1,4 @@
-//! The settings of certificates and HTTPS, as rows of the table.
+//! The rows of the table for settings of certificates and HTTPS.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown};
@@ -124,8 +124,8 @@ pub(super) static ROWS: [Setting; 11] = [
         default: Default::Is("on"),
         help: "Offer HTTP/2 over TLS; on by default, --no-http2 turns it off",
         paragraph: "With HTTP/2, browsers send all their requests over one connection. Clients \
-                    that do not support HTTP/2 continue to use HTTP/1.1. The app sees no \
-                    difference between the two.",
+                    that do not support HTTP/2 continue to use HTTP/1.1. The app gets the same \
+                    request objects with either version.",
         needs: &["tls_cert", "domain"],
         ..HTTPS
     },

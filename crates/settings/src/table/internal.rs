@@ -1,5 +1,5 @@
-//! The limits that divide resources within the server, as rows of the table of settings. They are
-//! meant for measurements.
+//! The rows of the table for internal limits, which divide resources within the server. They are
+//! meant only for measurements.
 
 use crate::cross_checks;
 use crate::kind::Kind;
@@ -40,7 +40,7 @@ pub(super) static ROWS: [Setting; 10] = [
         name: "pool_bytes",
         kind: Kind::Bytes,
         default: Default::Is("8 MiB"),
-        help: "Bytes of memory for requests that are kept for reuse",
+        help: "Memory of finished requests that is kept for new requests",
         paragraph: "The memory of 1,024 typical requests is 6 MiB.",
         ..INTERNAL
     },

@@ -1,4 +1,4 @@
-//! The limits for clients, including timeouts, as rows of the table of settings.
+//! The rows of the table for limits for clients, including timeouts.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown};
@@ -26,9 +26,9 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Is("none"),
         min: 0.01,
         help: "How long the app may take to respond; status 504 after that",
-        paragraph: "After a timeout, R continues with the request unless `interrupt_requests` is \
-                    on, and its late response is discarded. There is no limit by default, because \
-                    a request may take long, for example to fit a model.",
+        paragraph: "R still finishes the request, and its late response is discarded. With \
+                    `interrupt_requests`, R is interrupted instead. There is no limit by default, \
+                    because a request may take long, for example to fit a model.",
         former: &[
             Former::everywhere("request_time", Section::Limits),
             Former {
@@ -58,10 +58,9 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Is("10000"),
         min: 1.0,
         help: "Maximum number of client connections; idle ones are evicted",
-        paragraph: "At the limit, the server closes one connection for each new one: the slowest \
-                    of those that are idle, have not sent their request head within a second, or \
-                    are below their minimum rate. If there is no such connection, the new \
-                    connection is refused with status 503.",
+        paragraph: "At the limit, a new connection replaces the slowest connection that is idle, \
+                    has not sent its request head within a second, or is below its minimum rate. \
+                    If there is no such connection, the new connection is refused with status 503.",
         former: &[Former::everywhere("connections", Section::Limits)],
         ..LIMIT
     },
@@ -72,8 +71,8 @@ pub(super) static ROWS: [Setting; 14] = [
         min: 8192.0,
         help: "Maximum size of an HTTP/1.1 request head; 431 above it",
         paragraph: "The request head is the request line and all header fields. The default is \
-                    above the 80 KiB of httpuv, because there are apps that send cookies of that \
-                    size.",
+                    larger than the limit of httpuv (80 KiB), because the cookies of some apps \
+                    reach that size.",
         former: &[Former::everywhere("head_bytes", Section::Limits)],
         ..LIMIT
     },
@@ -133,7 +132,7 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Is("64 MiB"),
         min: 1.0,
         help: "Maximum size of a WebSocket message; close code 1009 above it",
-        paragraph: "The default is the maximum size of Shiny Server.",
+        paragraph: "The default is the same limit as in Shiny Server.",
         former: &[Former::everywhere("message_bytes", Section::Limits)],
         ..LIMIT
     },

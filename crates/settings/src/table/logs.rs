@@ -1,4 +1,4 @@
-//! The settings of the access log, status and health checks, as rows of the table.
+//! The rows of the table for settings of the access log, the status and the health checks.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown, Stability};

@@ -13,9 +13,9 @@ mod workers;
 use crate::setting::{Former, Places, Section, Setting};
 use crate::suggestions::did_you_mean;
 
-/// The maximum of a setting that is a number and must be finite.
+/// The maximum of a numeric setting that does not accept "no limit".
 const FINITE: f64 = 1e18;
-/// The largest number up to which R and JSON represent all whole numbers exactly.
+/// The largest number up to which R and JSON represent every whole number exactly (2^53).
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 static TABLES: [&[Setting]; 9] = [
@@ -57,7 +57,7 @@ pub struct FoundSetting {
     pub former: Option<&'static Former>,
 }
 
-/// Finds the setting with this key, present or former, in a section of `_server.yml`.
+/// Finds the setting with this present or former key in a section of `_server.yml`.
 pub fn find_key(section: Section, key: &str) -> Option<FoundSetting> {
     let is_it = |setting: &&Setting| {
         setting.section == section && setting.key() == key && setting.places.has(Places::FILE)
@@ -69,17 +69,18 @@ pub fn find_key(section: Section, key: &str) -> Option<FoundSetting> {
     })
 }
 
-/// Finds the limit with this name, present or former.
+/// Finds the limit with this present or former name.
 pub fn find_limit(name: &str) -> Option<FoundSetting> {
     find_key(Section::Limits, name)
 }
 
-/// Finds the setting that had this former name in `place`.
+/// Finds the setting that had this former name in one of the places `place`, such as the command
+/// line.
 fn find_former_in(place: Places, name: &str) -> Option<FoundSetting> {
     find_former(|former| former.name == name && former.places.has(place))
 }
 
-/// Finds the setting with this name, or with this former name that R still accepts.
+/// Finds the setting with this present name, or with a former name that R still accepts.
 pub fn find_for_r(name: &str) -> Option<&'static Setting> {
     find(name).or_else(|| find_former_in(Places::R, name).map(|found| found.setting))
 }
@@ -94,8 +95,8 @@ fn find_former(is_it: impl Fn(&Former) -> bool) -> Option<FoundSetting> {
     })
 }
 
-/// Replaces each name of a setting in backticks by the name of its command-line option, such as
-/// `host` by `--host`.
+/// Replaces the names of settings in backticks by the names of their command-line options. For
+/// example, `host` becomes `--host`.
 pub fn with_option_names(text: &str) -> String {
     let parts = text.split('`').enumerate().map(|(at, part)| match find(part) {
         Some(row) if at % 2 == 1 && row.has_option() => format!("--{}", row.option()),
@@ -107,8 +108,8 @@ pub fn with_option_names(text: &str) -> String {
     parts.collect::<Vec<_>>().join("`")
 }
 
-/// Returns a hint for the message about an unknown key in a section of `_server.yml`: the section
-/// to which the key belongs, or a similar key.
+/// Returns a hint for the error message about an unknown key in a section of `_server.yml`. The
+/// hint names the section to which the key belongs, or a similar key.
 pub(crate) fn hint_for_key(section: Section, key: &str) -> String {
     let other = Section::ALL.into_iter().filter(|other| *other != section);
     if let Some(other) = other.into_iter().find(|other| find_key(*other, key).is_some()) {

@@ -1,4 +1,4 @@
-//! The settings of workers (R processes), as rows of the table.
+//! The rows of the table for settings of workers (R processes).
 
 use super::{EXACT, FINITE};
 use crate::kind::Kind;
@@ -73,10 +73,10 @@ pub(super) static ROWS: [Setting; 26] = [
         kind: Kind::Count,
         min: 1.0,
         max: EXACT,
-        help: "Maximum WebSockets per worker; status 503 if all are full",
-        paragraph: "A Shiny session uses one WebSocket. When every worker has this many \
-                    WebSockets, new clients get status 503, while clients that already have a \
-                    WebSocket are still served. There is no limit by default.",
+        help: "Maximum number of WebSockets (Shiny sessions) per worker",
+        paragraph: "When every worker has this many WebSockets, new clients get status 503, while \
+                    clients that already have a WebSocket are still served. There is no limit by \
+                    default.",
         ..WORKERS
     },
     Setting {
@@ -102,10 +102,9 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 0.001,
         max: FINITE,
         help: "How long a request may wait for a worker; status 503 after that",
-        paragraph: "When a worker gets the request, this time ends and `request_timeout` begins. \
-                    By default, a single worker accepts connections itself, and this limit does \
-                    not apply. If you set the limit, the supervisor process accepts connections \
-                    for the worker.",
+        paragraph: "When a worker gets the request, its `request_timeout` begins. With a single \
+                    worker, this limit applies only if you set it: the supervisor process then \
+                    accepts the connections instead of the worker.",
         ..WORKERS
     },
     Setting {
@@ -153,12 +152,12 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 0.001,
         max: FINITE,
         help: "Replace a worker that is busy with one task for this long",
-        paragraph: "This is a health check of the worker (the R process) and not a time limit for \
-                    requests: it also applies to tasks that no request started. The worker is \
-                    killed; with `interrupt_requests`, R is interrupted first, and the worker is \
-                    killed only if that does not help. Clients of the worker get status 504, or \
-                    lose their connections if the worker accepts connections itself. There is no \
-                    limit by default.",
+        paragraph: "Detects a worker (an R process) that hangs, also in a task that no request \
+                    started. The worker is killed. With `interrupt_requests`, R is interrupted \
+                    first, and the worker is killed only if that does not help. Its clients get \
+                    status 504, or lose their connections if the worker accepts connections \
+                    itself. There is no limit by default. To limit the time of requests, use \
+                    `request_timeout`.",
         former: &[Former {
             places: Places::COMMAND_LINE.and(Places::FILE).and(Places::R),
             ..Former::everywhere("kill_stuck", Section::Options)
@@ -217,7 +216,7 @@ pub(super) static ROWS: [Setting; 26] = [
         },
         min: 0.001,
         max: FINITE,
-        help: "How long WebSockets of a replaced worker may stay, such as 4h",
+        help: "How long WebSockets of a replaced worker may stay open, such as 4h",
         paragraph: "When a worker is replaced, it waits up to this long for its WebSockets, such \
                     as Shiny sessions, to end. The wait is limited to `drain` if the worker is \
                     replaced because of its memory, or if the server stops.",
@@ -262,10 +261,10 @@ pub(super) static ROWS: [Setting; 26] = [
         shown: Shown::InLongHelp,
         kind: Kind::Flag,
         default: Default::Is("off"),
-        help: "Retry GET, HEAD and OPTIONS that a crashed worker had started",
-        paragraph: "The request is sent once more, to another worker, although the crashed worker \
-                    may already have changed something. A request that the crashed worker had not \
-                    started is retried in any case.",
+        help: "Retry the GET, HEAD and OPTIONS requests of a crashed worker",
+        paragraph: "A request that the crashed worker had started is sent once more, to another \
+                    worker. Set this only if such requests may be processed twice. Requests that \
+                    the crashed worker had not started are always retried.",
         former: &[Former {
             places: Places::COMMAND_LINE.and(Places::FILE).and(Places::R),
             ..Former::everywhere("retry_begun", Section::Options)
@@ -315,10 +314,9 @@ pub(super) static ROWS: [Setting; 26] = [
         kind: Kind::Seconds,
         default: Default::Is("0 s"),
         max: FINITE,
-        help: "How long to keep serving after /-/ready fails at shutdown",
-        paragraph: "After a signal to stop, the probe `/-/ready` fails at once, but the server \
-                    still serves requests for this time. Load balancers can therefore notice the \
-                    failed probe before the server stops accepting connections.",
+        help: "How long to keep serving requests after a signal to stop",
+        paragraph: "During this time, the probe `/-/ready` already fails. Load balancers can \
+                    therefore notice that the server is stopping before it refuses connections.",
         ..WORKERS
     },
     Setting {
@@ -328,7 +326,7 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("1"),
         min: 1.0,
         max: 1000.0,
-        help: "Number of ready workers that the probe /-/ready needs to succeed",
+        help: "Number of ready workers that the probe /-/ready requires",
         paragraph: "With fewer ready workers, `/-/ready` fails, and load balancers send no \
                     requests to this server. The number cannot be greater than `workers`.",
         rule: Some(cross_checks::no_more_ready_than_workers),
@@ -355,9 +353,10 @@ pub(super) static ROWS: [Setting; 26] = [
         is_program_variable: false,
         r_function: "",
         help: "When a disconnected Shiny page reconnects: app, always, never",
-        paragraph: "`app`: only if the app calls `session$allowReconnect(TRUE)`. `always`: unless \
-                    the app calls `session$allowReconnect(FALSE)`; the new session gets the inputs \
-                    of the old session, whose other state is lost. `never`: no page reconnects.",
+        paragraph: "`app` reconnects a page only if the app calls `session$allowReconnect(TRUE)`. \
+                    `always` reconnects it unless the app calls `session$allowReconnect(FALSE)`. \
+                    `never` reconnects no page. A reconnected page gets a new session with the \
+                    inputs of the old one; other state of the old session is lost.",
         stability: Stability::Stable,
         ..WORKERS
     },
@@ -368,9 +367,9 @@ pub(super) static ROWS: [Setting; 26] = [
         kind: Kind::Flag,
         default: Default::Is("off"),
         help: "Send the session cookie to frames on other sites (HTTPS only)",
-        paragraph: "Set this if pages of other sites show the app in a frame, and the app needs \
-                    session affinity (see `sticky`). Browsers accept such a cookie only over \
-                    HTTPS.",
+        paragraph: "Set this if pages of other sites show the app in a frame and the app needs \
+                    session affinity (see `sticky`). Browsers accept the session cookie in such \
+                    frames only over HTTPS.",
         ..WORKERS
     },
 ];

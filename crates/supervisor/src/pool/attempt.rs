@@ -24,27 +24,27 @@ use super::response_forwarder::{self, Forwarded};
 use super::tunnel::{self, Tunnel};
 use crate::backend_registry::Availability;
 
-/// The maximum number of times that a request is queued again because its worker ended before its R
+/// The maximum number of times that a request is queued again because a worker ended before its R
 /// process had begun the request. After that the client gets 503.
 const MAX_RETURNS: u32 = 2;
 
 /// The maximum time to wait for the supervisor's report that a worker has ended, after a connection
-/// to it broke. Without this report the worker might be alive and still process the request, so the
-/// request must not be sent to another worker.
+/// to the worker broke. The request may be sent to another worker only if the report shows that the
+/// first worker will not process it.
 const DEATH_REPORT_TIME: Duration = Duration::from_secs(2);
 
-/// The assumed minimum rate, in bytes per second, at which a request body is sent to a worker. The
-/// value is the speed of copying between disks, because large bodies are read from a spool file.
+/// The minimum rate, in bytes per second, at which a request body is assumed to be sent to a
+/// worker. Large bodies are read from a spool file on disk.
 const MIN_BODY_RATE: u64 = 20 << 20;
 
-/// Returns the time that sending a request body of this length to a worker may take. R's deadline
-/// to begin the request is extended by this time.
+/// Returns the time that is allowed for sending a request body of this length to a worker. R's
+/// deadline to begin the request is extended by this time.
 fn time_to_send(bytes: u64) -> Duration {
     Duration::from_millis(bytes.saturating_mul(1000) / MIN_BODY_RATE)
 }
 
-/// A function that assigns queued requests to workers. It is called when a worker has become able
-/// to begin another request.
+/// A function that assigns queued requests to workers. It is called when a worker may be able to
+/// begin another request.
 pub(super) type Dispatch = fn(&Rc<PoolContext>);
 
 /// Sends a request to the worker that was assigned to it, and forwards the response to the client.
@@ -85,15 +85,13 @@ struct Attempt<'a> {
     pool: &'a Rc<PoolContext>,
     backend: &'a Rc<PoolBackend>,
     ticket: Ticket,
-    /// The ticket of the request, the number that identifies it on the worker's scoreboard. It is
-    /// held until it is known whether R has begun the request, and returned before the response is
-    /// complete. A streamed response can last for hours, and there are only 1,024 tickets.
+    /// The ticket of the request, that is, its number on the worker's scoreboard. There are only
+    /// 1,024 tickets, so this one is returned as soon as the head of the response has arrived.
     guard: RefCell<Option<TicketGuard>>,
     sent_at: Instant,
-    /// The time by which R has to begin the request; `None` if the time is too far in the future to
-    /// be represented.
+    /// The time by which R has to begin the request, or `None` for no deadline.
     begin_deadline: Option<Instant>,
-    /// The time that the request has waited in the queue before this attempt to send it.
+    /// The time that the request waited in the queue before this attempt to send it to a worker.
     waited: Duration,
     /// The time at which the pool received the request from the server.
     received_at: Instant,
@@ -176,9 +174,9 @@ impl Attempt<'_> {
         self.pool.responder.reject(request, error);
     }
 
-    /// Returns true if another worker may process the request after a worker died while R was
-    /// processing it. Only one such retry is allowed per request, because the request itself may be
-    /// the cause of the death.
+    /// Returns true if another worker may process a request after its worker died while R was
+    /// processing it. Allowed once per request, because the request itself may be the cause of the
+    /// death.
     fn may_retry_begun(&self, request: &QueuedRequest) -> bool {
         let exchange = &request.exchange;
         let is_safe =
@@ -232,8 +230,8 @@ impl Attempt<'_> {
         Ok(self.unless_given_up(opening).await?)
     }
 
-    /// Waits for the worker's response, unless there is a [reason to give up](Self::give_up_reason)
-    /// first.
+    /// Waits for the worker's response, but no longer than until there is a [reason to give
+    /// up](Self::give_up_reason).
     async fn unless_given_up<T>(
         &self,
         sending: impl Future<Output = Result<T, Failure>>,
@@ -258,9 +256,9 @@ impl Attempt<'_> {
         if self.has_timed_out() { Err(Failure::Timeout) } else { response }
     }
 
-    /// Returns the reason to stop waiting for the worker's response, if there is one. Either R has
-    /// taken too long to process the request, or R has not begun the request by the deadline. In
-    /// the second case the request is also withdrawn from the worker.
+    /// Returns the reason to stop waiting for the worker's response, if there is one. The worker
+    /// has exceeded the worker timeout with this request, or R has not begun the request by its
+    /// deadline. In the second case, this method withdraws the request from the worker.
     fn give_up_reason(&self) -> Option<Failure> {
         let entry = &self.backend.entry;
         if entry.scoreboard.has_begun(self.ticket) {
@@ -315,8 +313,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Records that R has processed the head of a request whose body will follow. The worker's
-    /// count of requests does not include it yet, because it is counted with its body.
+    /// Records that R has processed the head of a request. The request is not counted as finished,
+    /// because its body will follow.
     fn on_head_seen(&self) {
         self.backend.forget_request(self.ticket);
         self.guard.take();

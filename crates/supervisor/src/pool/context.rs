@@ -1,5 +1,5 @@
-//! The state that the tasks of the pool (which assigns requests to workers) share. All of these
-//! tasks run on the server's I/O thread.
+//! The state that is shared by the tasks of the pool, which assigns requests to workers. All of
+//! these tasks run on the server's I/O thread.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -24,8 +24,8 @@ pub(super) struct PoolContext {
     pub(super) responder: Rc<Responder>,
     pub(super) registry: Registry,
     pub(super) buffers: BufferPool,
-    /// An empty vector for assignments of requests to workers. It is kept so that its memory can be
-    /// reused.
+    /// An empty vector that is kept so that each dispatch can reuse its memory for the assignments
+    /// of requests to workers.
     pub(super) assignments: RefCell<Vec<Assignment>>,
     pub(super) retry: RetryTimer,
     pub(super) overdue_check: OverdueCheck,
@@ -35,7 +35,7 @@ pub(super) struct PoolContext {
     pub(super) has_forwarded: Cell<bool>,
 }
 
-/// The timer after which the pool tries again to assign waiting requests to workers.
+/// The state of the timer after which the pool tries again to assign waiting requests to workers.
 #[derive(Debug, Default)]
 pub(super) struct RetryTimer {
     pub(super) is_scheduled: Cell<bool>,

@@ -3,12 +3,12 @@
 use rookery_exchange::{EVENTS_RETRY, Exchange, TerminationState, accepts_events};
 
 /// The value of `Retry-After`, in seconds, in a response with status 503 because no worker was
-/// free. A worker that ended is usually started again within that time.
+/// free.
 const RETRY_SECONDS: &[u8] = b"1";
 
 /// The value of `Retry-After`, in seconds, in a response with status 503 because all workers have
-/// the maximum number of sessions. A session lasts for minutes, but among many sessions one ends
-/// every few seconds.
+/// the maximum number of sessions. It is longer than [`RETRY_SECONDS`], because sessions last for
+/// minutes.
 const RETRY_SECONDS_WHEN_FULL: &[u8] = b"5";
 
 /// The reason why a client gets an error response from the pool instead of a worker's response.
@@ -35,26 +35,26 @@ pub(super) enum ErrorReply {
 }
 
 impl ErrorReply {
-    /// Returns the body of the error response, which begins with the status.
+    /// Returns the text of the error response. It begins with the status.
     pub(super) fn text(self) -> &'static str {
         match self {
-            ErrorReply::NoWorker => "503 Service Unavailable: no worker had time for it\n",
+            ErrorReply::NoWorker => "503 Service Unavailable: no worker is available\n",
             ErrorReply::WorkersEnded => {
-                "503 Service Unavailable: workers ended before they began with it\n"
+                "503 Service Unavailable: the worker ended before it started the request\n"
             }
-            ErrorReply::WorkerDied => "502 Bad Gateway: the worker ended before it had answered\n",
-            ErrorReply::Malformed => "502 Bad Gateway: the worker's answer could not be read\n",
+            ErrorReply::WorkerDied => "502 Bad Gateway: the worker ended before it responded\n",
+            ErrorReply::Malformed => "502 Bad Gateway: the worker sent an invalid response\n",
             ErrorReply::Timeout => "504 Gateway Timeout: the worker took too long\n",
             ErrorReply::SessionsFull => {
-                "503 Service Unavailable: all workers have as many sessions as they may\n"
+                "503 Service Unavailable: all workers have the maximum number of sessions\n"
             }
             ErrorReply::SessionEnded => "404 Not Found: the session has ended\n",
             ErrorReply::Unsendable => "500 Internal Server Error\n",
         }
     }
 
-    /// Returns the termination state of the request, the letter in the access log that says why it
-    /// failed.
+    /// Returns the termination state of the request, which the access log shows as the reason of
+    /// the failure.
     pub(super) fn termination_state(self) -> Option<TerminationState> {
         match self {
             ErrorReply::NoWorker | ErrorReply::SessionsFull => Some(TerminationState::Queue),

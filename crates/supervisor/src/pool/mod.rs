@@ -65,8 +65,8 @@ pub fn pool(registry: Arc<BackendRegistry>, limits: PoolLimits) -> MakeApplicati
     })
 }
 
-/// The creator of the session cookies that workers send to clients whose connections the workers
-/// themselves accept instead of the supervisor.
+/// The factory of session cookies for clients whose connections are accepted by the workers
+/// themselves and not by the supervisor.
 struct SignedCookies {
     keys: Arc<Keys>,
     is_embedded: bool,
@@ -82,7 +82,7 @@ impl CookieFactory for SignedCookies {
 }
 
 /// Reads a `Cookie` header, for the fuzzer. Returns whether a cookie names a worker, and the header
-/// without the session cookie if it had one. A cookie must never name a worker here, because the
+/// without the session cookie if there was one. The first value must always be false, because the
 /// fuzzer does not know the signing key.
 #[doc(hidden)]
 pub fn read_cookies_for_fuzzer(cookies: &[u8]) -> (bool, Option<Vec<u8>>) {
@@ -158,8 +158,8 @@ impl Application for Pool {
         self.0.responder.take_commands(commands);
     }
 
-    /// Returns true always. The limit on waiting WebSocket messages does not apply, because the
-    /// pool forwards the bytes of WebSockets and receives no messages.
+    /// Always returns true, because the limit on waiting WebSocket messages does not apply to the
+    /// pool. It forwards the bytes of WebSockets and receives no messages.
     fn poll_capacity(&self) -> bool {
         true
     }

@@ -1,5 +1,5 @@
-//! The responder, which passes commands and responses from the pool (the part that assigns requests
-//! to workers) to the server.
+//! The responder, which passes responses and other commands from the pool (the part that assigns
+//! requests to workers) to the server.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -13,8 +13,8 @@ use super::error_reply::ErrorReply;
 use crate::backend_registry::BackendRegistry;
 use crate::pool_counters::PoolCounters;
 
-/// The queue of commands from the pool to the server. The responder counts the responses among the
-/// commands for the metrics.
+/// The queue of commands from the pool to the server. Responses are counted for the metrics when
+/// they are added.
 pub(super) struct Responder {
     registry: Arc<BackendRegistry>,
     waker: Arc<dyn IoWaker>,
@@ -26,7 +26,7 @@ impl Responder {
         Responder { registry, waker, commands: RefCell::default() }
     }
 
-    /// Returns the counters of the pool, from which the metrics are computed.
+    /// Returns the counters of the pool, which the metrics report.
     pub(super) fn counters(&self) -> &PoolCounters {
         &self.registry.counters
     }
@@ -41,8 +41,8 @@ impl Responder {
         }
     }
 
-    /// Passes a request with its response to the server, which sends the response. The response may
-    /// be missing if the client has disconnected.
+    /// Passes a request with its response to the server, which sends the response. If the client
+    /// has disconnected, the response may be missing.
     pub(super) fn respond(&self, exchange: Box<Exchange>) {
         if !exchange.is_client_disconnected() {
             self.counters().responses.add(exchange.response().status());

@@ -1,5 +1,5 @@
-//! Forwarding of a worker's response to the client. A short body is sent at once, and a longer body
-//! chunk by chunk as fast as the client reads.
+//! Functions that forward a worker's response to the client. A short body is sent at once, and a
+//! longer body is streamed as fast as the client reads it.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,9 +19,8 @@ use super::error_reply::ErrorReply;
 use super::responder::Responder;
 use super::response_sink::ResponseSink;
 
-/// The maximum length in bytes of a response body that is forwarded in one piece, so that it is
-/// written together with its head. A longer body is streamed, which avoids a copy of the whole
-/// body.
+/// The maximum length in bytes of a response body that is sent to the client at once, together with
+/// the head. A longer body is streamed.
 const MAX_WHOLE_BODY: u64 = 32 << 10;
 
 /// The result of forwarding a worker's response to the client.
@@ -59,8 +58,8 @@ pub(super) async fn forward(
     Forwarded::Complete
 }
 
-/// Responds to the client with an error, because the worker's response broke off before any of it
-/// was sent to the client.
+/// Responds to the client with an error, because the worker's response ended too early. Called only
+/// if nothing has been sent to the client yet.
 fn respond_with_error(
     responder: &Responder,
     mut exchange: Box<Exchange>,
@@ -75,7 +74,8 @@ fn respond_with_error(
     Forwarded::Aborted
 }
 
-/// Returns the kind of error response that a client gets if the worker's response broke off.
+/// Returns the error response for a worker's response that could not be read completely. `error` is
+/// the reason.
 fn error_reply(error: &io::Error) -> ErrorReply {
     if error.kind() == io::ErrorKind::InvalidData {
         ErrorReply::Malformed
@@ -147,7 +147,7 @@ async fn stream(
 }
 
 /// Sends a chunk of a worker's response to the client and waits until the client can take the next
-/// one. Returns false if the streamed response has ended.
+/// chunk. Returns false if the streamed response has ended.
 async fn send(
     responder: &Responder,
     stream: StreamId,

@@ -10,8 +10,8 @@ use super::responder::Responder;
 use super::response_sink::ResponseSink;
 use super::tunnel::Tunnel;
 
-/// A registry of open WebSocket tunnels and streamed responses. The pool looks up here which of
-/// them an event of the server concerns.
+/// A registry of open WebSocket tunnels and streamed responses. With it, the pool finds the tunnel
+/// or response to which an event of the server refers.
 #[derive(Default)]
 pub(super) struct Registry {
     tunnels: RefCell<HashMap<WebSocketId, Rc<Tunnel>>>,
@@ -31,7 +31,7 @@ impl Registry {
         self.tunnels.borrow_mut().remove(&socket)
     }
 
-    /// Schedules the close of each WebSocket tunnel whose worker is about to end.
+    /// Schedules the closing of all WebSocket tunnels to workers that are about to end.
     pub(super) fn close_ending_tunnels(&self, responder: &Rc<Responder>) {
         for (socket, tunnel) in self.tunnels.borrow().iter() {
             tunnel.close_if_ending(responder, *socket);

@@ -1,19 +1,19 @@
-//! The Linux control group (cgroup) of this process and its workers: the group's memory limit, and
-//! how many of its processes were killed because the limit was reached.
+//! The Linux control group (cgroup) of this process and its workers: its memory limit, and how many
+//! of its processes were killed because they reached the limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The number of bytes from which the memory limit of a version 1 control group means "no limit".
-/// Version 1 has no word for it and reports the largest multiple of the page size instead.
+/// The memory limit in bytes from which a version 1 control group counts as unlimited. If no limit
+/// is set, version 1 reports a very large number.
 const NO_LIMIT: u64 = 1 << 60;
 
 /// The paths at which Linux describes the control groups of this process.
 #[derive(Debug, Clone)]
 pub(crate) struct ControlGroups {
-    /// The file that lists the control groups of this process, `/proc/self/cgroup`.
+    /// The path of the file that lists the control groups of this process, `/proc/self/cgroup`.
     own: PathBuf,
-    /// The folder with the folders of all control groups, `/sys/fs/cgroup`.
+    /// The path of the folder that contains a folder for each control group, `/sys/fs/cgroup`.
     root: PathBuf,
 }
 
@@ -23,14 +23,14 @@ impl Default for ControlGroups {
     }
 }
 
-/// Returns the number of bytes of memory that this process and its child processes may use
+/// Returns the maximum number of bytes of memory that this process and its child processes may use
 /// together, according to their control groups. Returns `None` if there is no limit.
 pub fn memory_limit() -> Option<u64> {
     ControlGroups::default().memory_limit()
 }
 
 impl ControlGroups {
-    /// Returns the lowest memory limit in bytes among the control group and its ancestors, or
+    /// Returns the lowest memory limit, in bytes, of the control group and its ancestors. Returns
     /// `None` if none of them has a limit.
     fn memory_limit(&self) -> Option<u64> {
         let second = self.folders(false).into_iter().map(|folder| folder.join("memory.max"));
@@ -41,9 +41,9 @@ impl ControlGroups {
         second.chain(first).filter_map(limit).filter(|bytes| *bytes < NO_LIMIT).min()
     }
 
-    /// Returns how many bytes of memory the processes of the control group can still allocate: the
-    /// minimum over the group and its ancestors, or `None` if none of them has a limit. The page
-    /// cache counts as free, because the system reclaims it before it kills a process.
+    /// Returns how many bytes of memory the processes of the control group can still allocate.
+    /// Returns `None` if neither the group nor an ancestor has a limit. The page cache counts as
+    /// free, because the system can reclaim it.
     pub(crate) fn memory_left(&self) -> Option<u64> {
         let number = |file: PathBuf| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
         let left = |folder: PathBuf, [limit, used, inactive, active]: [&str; 4]| {
@@ -67,7 +67,7 @@ impl ControlGroups {
     }
 
     /// Returns the number of processes of the control group that were killed because memory had run
-    /// out, or `None` if the system does not count them.
+    /// out. Returns `None` if the system provides no such count.
     pub(crate) fn kills_for_memory(&self) -> Option<u64> {
         let second = self.folders(false).into_iter().map(|folder| folder.join("memory.events"));
         let first = self.folders(true).into_iter().map(|folder| folder.join("memory.oom_control"));
@@ -79,8 +79,8 @@ impl ControlGroups {
         second.chain(first).find_map(kills)
     }
 
-    /// Returns the folders of the control group and of its ancestors, innermost first. They belong
-    /// to the memory hierarchy of version 1 if `is_first` is true, and otherwise to version 2.
+    /// Returns the folders of the control group and of its ancestors, innermost first. `is_first`
+    /// selects the memory hierarchy of version 1 instead of version 2.
     fn folders(&self, is_first: bool) -> Vec<PathBuf> {
         let groups = fs::read_to_string(&self.own).unwrap_or_default();
         let path = groups.lines().find_map(|line| {

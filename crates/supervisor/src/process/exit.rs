@@ -1,4 +1,4 @@
-//! Waiting for the end of a worker process, and reaping it.
+//! Functions that wait for the end of a worker process and reap it.
 
 use std::fmt;
 use std::io;
@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// The interval between checks whether a worker process has ended, on systems without process
-/// descriptors (Linux before 5.3, some sandboxes).
+/// The interval at which the supervisor checks whether a worker process has ended, on systems
+/// without process descriptors (Linux before 5.3, some sandboxes).
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// How a process ended: with an exit status or by a signal.
@@ -61,8 +61,8 @@ pub(crate) struct ProcessEnd {
     pub(crate) memory: u64,
 }
 
-/// Waits until a process has ended. The process remains a zombie until it is [reaped](reap), so
-/// that its id is not reused before.
+/// Waits until a child process has ended. The process then remains a zombie until it is
+/// [reaped](reap), so that its id is not reused before.
 pub(crate) async fn wait(pid: libc::pid_t) {
     let descriptor = process_descriptor(pid).and_then(|descriptor| {
         // SAFETY: the `OwnedFd` owns its descriptor, which therefore stays open and the same until
@@ -80,7 +80,7 @@ pub(crate) async fn wait(pid: libc::pid_t) {
     }
 }
 
-/// Returns true if a child process has ended. The process remains a zombie.
+/// Returns true if a child process has ended. Does not reap the process.
 fn has_ended(pid: libc::pid_t) -> bool {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let id = libc::id_t::try_from(pid).unwrap_or(libc::id_t::MAX);
@@ -95,9 +95,8 @@ fn has_ended(pid: libc::pid_t) -> bool {
     unsafe { info.assume_init().si_pid() != 0 }
 }
 
-/// Kills the remaining processes of an ended process's group and then reaps the ended process,
-/// which led the group. The ids of the process and of its group are not reused before the process
-/// is reaped.
+/// Reaps an ended child process, which must be the leader of its process group. First kills the
+/// remaining processes of that group.
 pub(crate) fn reap(pid: libc::pid_t) -> ProcessEnd {
     let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
     // SAFETY: the call passes no memory. The process is a zombie, so the group still belongs to it.
@@ -143,7 +142,8 @@ mod tests {
 
     use super::*;
 
-    /// Starts a shell that runs a script in a new process group, which it leads.
+    /// Starts a shell that runs a script in a new process group. The shell is the leader of that
+    /// group.
     fn shell(script: &str) -> (Child, libc::pid_t) {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]).process_group(0).stdout(Stdio::piped());

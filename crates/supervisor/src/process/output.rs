@@ -1,10 +1,8 @@
-//! Forwarding of the output of workers. Each line that a worker writes to stdout or stderr is
-//! written to the same stream of this process, after a prefix with the worker's number and process
-//! id.
+//! The forwarding of the output of workers. Each line that a worker writes to stdout or stderr is
+//! written to the same stream of this process. A prefix shows the worker's number and process id.
 //!
-//! The pipes of the workers are read even if nothing reads the output of this process. Lines for
-//! which the buffer has no capacity are dropped and counted, so that R never blocks on its own
-//! output.
+//! R never blocks on its own output, even if nothing reads the output of this process. In that
+//! case, lines that do not fit in the buffer are dropped and counted.
 
 use rookery_server::output::LineWriter;
 use tokio::io::AsyncReadExt as _;
@@ -15,8 +13,8 @@ use super::HeldOutput;
 /// The maximum length in bytes of a line of a worker's output. A longer line is split.
 const MOST_LINE: usize = 64 << 10;
 
-/// Forwards the output of a worker on one stream, until all processes that have the stream open
-/// have closed it.
+/// Forwards what a worker writes to stdout or stderr. Returns when the worker and its child
+/// processes have closed the stream.
 pub(crate) async fn pass_on(
     to: LineWriter,
     mut pipe: pipe::Receiver,
@@ -52,7 +50,7 @@ pub(crate) async fn pass_on(
     }
 }
 
-/// A converter of a worker's output to lines with a prefix.
+/// A converter that splits a worker's output into lines and adds a prefix to each.
 #[derive(Debug)]
 struct Lines {
     prefix: Vec<u8>,
@@ -65,7 +63,7 @@ impl Lines {
         Lines { prefix, begun: Vec::new() }
     }
 
-    /// Adds bytes of a worker's output and returns the lines that they complete.
+    /// Adds bytes of a worker's output and returns the lines that are now complete.
     fn take(&mut self, mut bytes: &[u8]) -> Vec<u8> {
         let mut whole = Vec::new();
         while !bytes.is_empty() {
@@ -85,8 +83,8 @@ impl Lines {
         whole
     }
 
-    /// Returns the last line of a worker's output if it does not end in a newline, with a newline
-    /// added.
+    /// Returns the unfinished last line of a worker's output, with a newline added. Returns nothing
+    /// if the output ended with a newline.
     fn end(&mut self) -> Vec<u8> {
         let mut whole = Vec::new();
         if !self.begun.is_empty() {

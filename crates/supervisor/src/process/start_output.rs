@@ -1,5 +1,5 @@
-//! The output of workers until the first worker is ready. If several workers fail to start, they
-//! usually fail for the same reason, so repeated output is written only once.
+//! A filter for the output of workers until the first worker is ready. If several workers fail to
+//! start, they usually fail for the same reason, so the same output is written only once.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -8,24 +8,25 @@ use std::rc::Rc;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, timeout_at};
 
-/// The maximum number of bytes of a starting worker's output that are held back. If there is more,
-/// all of it is written immediately.
+/// The maximum number of bytes of a starting worker's output that are held back. If the output is
+/// longer, it is written immediately.
 const MOST_HELD: usize = 64 << 10;
 
-/// The maximum time for which the output of a starting worker is held back. It is written after
-/// this time, so that users see the messages of a start that hangs.
+/// The maximum time for which the output of a starting worker is held back. If the start hangs,
+/// users therefore still see its messages.
 const HELD_WITHIN: Duration = Duration::from_secs(10);
 
-/// The maximum time for which the output of a failed worker waits until the first worker's output
-/// has ended, with which it is compared.
+/// The maximum time for which the output of a failed worker is held back until the first worker's
+/// output has ended. The two outputs are then compared.
 const FIRST_WITHIN: Duration = Duration::from_millis(1500);
-/// The interval of the checks whether the first worker's output has ended.
+/// The interval between two checks whether the first worker's output has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The maximum number of characters of the app's error message that are kept.
+/// The maximum length of the app's error message in characters. A longer message is truncated.
 const MOST_MESSAGE: usize = 500;
 
-/// The output of all workers that are starting. The tasks that read the workers' streams share it.
+/// The filter for the output of all workers that are starting. The tasks that read the workers'
+/// streams share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StartOutput(Rc<Shared>);
 
@@ -43,19 +44,19 @@ impl Default for Shared {
 
 #[derive(Debug, Default)]
 struct Starts {
-    /// Whether the first worker has been started. Its output is written immediately.
+    /// Whether the first worker has been started. Its output is never held back.
     is_begun: bool,
-    /// Whether the stdout and the stderr of the first worker have ended.
+    /// Whether the stdout and the stderr of the first worker have been closed.
     has_first_ended: [bool; 2],
-    /// The outputs of the starts that have failed, without digits, so that repetitions are
-    /// recognized.
+    /// The outputs of the failed starts. Digits are removed, so that outputs that differ only in a
+    /// process id or a time are recognized as equal.
     said: HashSet<Vec<u8>>,
     message: Option<String>,
 }
 
 impl StartOutput {
-    /// Returns the two filters for the stdout and stderr of a new worker, which hold back repeated
-    /// output.
+    /// Returns the two filters for the stdout and stderr of a new worker. Except for the first
+    /// worker, they hold its output back.
     pub(crate) fn begin(&self) -> [HeldOutput; 2] {
         let is_held = std::mem::replace(&mut self.0.starts.borrow_mut().is_begun, true);
         [false, true].map(|is_stderr| HeldOutput {
@@ -70,7 +71,7 @@ impl StartOutput {
         })
     }
 
-    /// Ends the holding back of workers' output, because a worker is ready.
+    /// Stops holding back the output of workers, because a worker is ready.
     pub(crate) fn end(&self) {
         self.0.is_over.send_replace(true);
     }
@@ -81,7 +82,8 @@ impl StartOutput {
     }
 }
 
-/// The output of one starting worker on stdout or stderr, which can be held back.
+/// The output of one starting worker on stdout or stderr, which is held back until it is known
+/// whether it repeats earlier output.
 #[derive(Debug)]
 pub(crate) struct HeldOutput {
     starts: StartOutput,
@@ -92,7 +94,7 @@ pub(crate) struct HeldOutput {
     until: Instant,
     /// The worker's output that is held back, as lines with their prefix.
     lines: Vec<u8>,
-    /// The output as the worker wrote it, up to the maximum size that is held back.
+    /// The output as the worker wrote it, without prefixes and up to [`MOST_HELD`] bytes.
     text: Vec<u8>,
 }
 
@@ -101,8 +103,8 @@ impl HeldOutput {
         *self.over.borrow()
     }
 
-    /// Waits until the worker's output need not be held back any longer. Never returns if no output
-    /// is held back.
+    /// Waits until the worker's output need not be held back any longer. Never completes if the
+    /// output is not held back.
     pub(crate) async fn over(&mut self) {
         if !self.is_held {
             std::future::pending::<()>().await;
@@ -110,8 +112,8 @@ impl HeldOutput {
         let _ = timeout_at(self.until, self.over.wait_for(|is_over| *is_over)).await;
     }
 
-    /// Adds bytes that were read from the worker, and the lines that they complete. Returns the
-    /// lines that are to be written now.
+    /// Adds bytes that were read from the worker (`read`) and the lines that they complete
+    /// (`lines`). Returns the lines that are to be written now.
     pub(crate) fn take(&mut self, read: &[u8], lines: Vec<u8>) -> Vec<u8> {
         if self.is_over() {
             self.text = Vec::new();
@@ -132,9 +134,9 @@ impl HeldOutput {
         std::mem::take(&mut self.lines)
     }
 
-    /// Ends the stream of a worker's output and returns the lines that are to be written. Waits
-    /// until the first worker's stream has ended. If several workers fail with the same message,
-    /// they fail at about the same time, and the message is then written only once.
+    /// Ends the stream of a worker's output and returns the lines that are to be written. First
+    /// waits a while for the end of the first worker's stream. Returns nothing if another worker
+    /// has already failed with the same output.
     pub(crate) async fn ended(&mut self) -> Vec<u8> {
         let until = Instant::now() + FIRST_WITHIN;
         while self.is_held && !self.is_over() && Instant::now() < until {

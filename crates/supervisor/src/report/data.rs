@@ -1,5 +1,5 @@
-//! The report of the state of the supervisor and its workers, which the supervisor's thread updates
-//! in each iteration of its loop.
+//! The report about the state of the supervisor and its workers. The supervisor's thread updates it
+//! in each iteration of its main loop.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,8 +17,8 @@ pub(crate) enum Lifecycle {
     #[default]
     Starting,
     Serving,
-    /// The server shuts down and finishes its requests. Until the shutdown delay is over, the
-    /// server still accepts connections.
+    /// The server shuts down and finishes its requests. It still accepts connections until the
+    /// shutdown delay is over.
     Draining,
     /// The supervisor stops its worker processes.
     Stopping,
@@ -35,14 +35,14 @@ impl Lifecycle {
     }
 }
 
-/// A worker process, as the report of the supervisor describes it.
+/// A worker process as the supervisor reports it.
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
     pub(crate) pid: libc::pid_t,
     pub(crate) generation: u64,
     pub(crate) state: &'static str,
     pub(crate) started: SystemTime,
-    /// The fraction of the last seconds in which the worker's R process was busy.
+    /// The fraction of the last few seconds during which the worker's R process was busy.
     pub(crate) busy_ratio: f64,
     pub(crate) backend: Arc<Backend>,
 }
@@ -75,7 +75,7 @@ impl Process {
     }
 }
 
-/// How the last process in a worker's slot ended.
+/// How and when the last process in a worker's slot ended.
 #[derive(Debug, Clone)]
 pub(crate) struct LastExit {
     pub(crate) exit: Exit,
@@ -83,15 +83,16 @@ pub(crate) struct LastExit {
     pub(crate) at: SystemTime,
 }
 
-/// The state of a worker's slot, that is, the place of a worker which its replacement takes over.
+/// The state of a slot. A slot is the numbered place of a worker, which its replacement takes over.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SlotReport {
     /// The number of times that a worker was started again in this slot.
     pub(crate) restarts: u64,
     pub(crate) last_exit: Option<LastExit>,
-    /// The time at which the next worker will be started in this slot, if the slot waits for it.
+    /// The time at which the next worker will be started in this slot; `None` if no start is
+    /// planned.
     pub(crate) start_at: Option<Instant>,
-    /// Whether the worker's slot is no longer used, because the number of workers was reduced.
+    /// Whether the slot is no longer used, because the number of workers was reduced.
     pub(crate) is_given_up: bool,
 }
 
@@ -109,7 +110,7 @@ pub(crate) struct Reload {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Report {
     pub(crate) course: Lifecycle,
-    /// The time of the last iteration of the supervisor's loop.
+    /// The time at which the supervisor's main loop last ran.
     pub(crate) turned: Option<Instant>,
     pub(crate) started: Option<SystemTime>,
     pub(crate) generation: u64,
@@ -119,21 +120,22 @@ pub(crate) struct Report {
     pub(crate) spares: u32,
     pub(crate) reload: Reload,
     pub(crate) connections: usize,
-    /// The epoch (the serial number) of the worker that itself accepts connections from clients;
-    /// `None` if the supervisor's front end accepts them.
+    /// The epoch (serial number) of the worker that itself accepts connections from clients; `None`
+    /// if the supervisor's front end accepts them.
     pub(crate) acceptor: Option<u64>,
     pub(crate) log_lines_lost: u64,
     /// All worker processes, whether they are starting, serving, draining or stopping.
     pub(crate) processes: Vec<Process>,
     /// The states of the workers' slots, in the order of their numbers.
     pub(crate) slots: Vec<SlotReport>,
-    /// The number of worker processes that have ended, by reason.
+    /// The number of worker processes that have ended, for each reason.
     pub(crate) exits: BTreeMap<&'static str, u64>,
-    /// The number of WebSockets that ended with their worker, by the reason of the worker's end.
+    /// The number of WebSockets that ended because their worker ended, for each reason of the
+    /// worker's end.
     pub(crate) sessions_lost: BTreeMap<&'static str, u64>,
     pub(crate) starts: u64,
-    /// The counters of requests at workers that have ended. They include only requests on
-    /// connections that the workers themselves had accepted.
+    /// The request counters of workers that have ended. They include only requests on connections
+    /// that the workers themselves had accepted.
     pub(crate) past: Arc<RequestCounters>,
     /// The number of workers that have become ready, and the sum of their start times in seconds.
     pub(crate) readied: (u64, f64),
@@ -145,13 +147,13 @@ impl Report {
         self.processes.iter().filter(|process| process.state == READY).count()
     }
 
-    /// Returns the time since the last iteration of the supervisor's loop.
+    /// Returns the time since the supervisor's main loop last ran.
     pub(crate) fn silence(&self) -> Duration {
         self.turned.map_or(Duration::MAX, |turned| turned.elapsed())
     }
 }
 
-/// The name of the state of a worker that gets requests.
+/// The name of the state of a worker that is ready for requests, as reports show it.
 pub(crate) const READY: &str = "ready";
 
 /// The state of the supervisor and its workers. The supervisor's thread writes it, and other

@@ -1,5 +1,5 @@
-//! The status of a supervisor and its workers, for people, programs and probes. It is available
-//! even while R is busy or after R has crashed, because creating it never waits for R.
+//! The status of a supervisor and its workers, for people, programs and probes. It never waits for
+//! R, so it is available even while R is busy or after R has crashed.
 
 mod data;
 mod json;

@@ -22,9 +22,9 @@ use crate::protocol::DecoderLimits;
 pub struct Config {
     /// The limits for the frames and messages that the peer sends.
     pub limits: DecoderLimits,
-    /// The number of unsent bytes at which back-pressure begins: `send` waits, and other senders
-    /// receive [`SendStatus::Backpressure`](crate::SendStatus::Backpressure). Encoded bytes count
-    /// until the transport has accepted them. Default: 64 KiB.
+    /// The number of unsent bytes at which back-pressure begins: `send` waits, and `queue` returns
+    /// [`SendStatus::Backpressure`](crate::SendStatus::Backpressure). Encoded bytes count until the
+    /// transport has accepted them. Default: 64 KiB.
     pub high_water: usize,
     /// The maximum number of bytes in the send queue. Above it, `queue` drops messages. An empty
     /// queue accepts one message of any size. Default: 1 MiB.

@@ -109,8 +109,8 @@ pub(crate) struct Core<S> {
     queue_max: usize,
     /// True if the transport has to be flushed, because bytes were written since the last flush.
     is_unflushed: bool,
-    /// The waker that is woken when the transport accepts more bytes, if several tasks write.
-    /// Without it, the transport wakes the task that polls.
+    /// The waker that the transport wakes when it accepts more bytes. It is set if several tasks
+    /// write. If it is `None`, the transport wakes the task that polls.
     pub(crate) write_waker: Option<Waker>,
     /// The kind of the I/O error that made a write fail, if one failed.
     broken: Option<io::ErrorKind>,
@@ -197,8 +197,8 @@ impl<S> Core<S> {
         self.endpoint.close(code, reason, &self.rules, Instant::now);
     }
 
-    /// Returns the deadline at which the current step of the close is given up. If the timeout is
-    /// not running, starts it.
+    /// Returns the deadline at which the current step of closing the connection is given up. If the
+    /// timeout is not running, starts it.
     pub(crate) fn ensure_close_deadline(&mut self) -> Instant {
         self.endpoint.ensure_close_deadline(&self.rules, Instant::now)
     }
@@ -257,7 +257,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
         polled
     }
 
-    /// Writes all queued bytes to the transport. If the transport fails, records this.
+    /// Writes all queued bytes to the transport. If the write fails, records that nothing more can
+    /// be sent.
     #[inline]
     pub(crate) fn poll_flush_noting_failure(
         &mut self,

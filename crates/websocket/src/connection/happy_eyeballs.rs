@@ -127,7 +127,7 @@ mod tests {
     }
 
     /// Runs simulated connection attempts. Returns the port of the successful one or the error, the
-    /// milliseconds that it took, the ports in the order of their attempts, and the number of
+    /// milliseconds until this result, the ports in the order of their attempts, and the number of
     /// attempts that are still running.
     async fn raced(attempts: &[Does]) -> (Result<u16, String>, u64, Vec<u16>, usize) {
         let addresses = (0..attempts.len()).map(|n| address(4, n as u16)).collect();

@@ -100,7 +100,7 @@ impl Inbound {
         self.held = Some(step);
     }
 
-    /// Returns the message that a read step has found. It is valid until the next read.
+    /// Returns the message of `step`, a decoded event. The message is valid until the next read.
     pub(crate) fn message(&self, step: &Step) -> Message<'_> {
         if matches!(step.kind, StepKind::Data { is_text: true, is_rest: true, .. }) {
             return self.rest(step);
@@ -116,7 +116,8 @@ impl Inbound {
         Message::new(if is_utf8(bytes) { Kind::Text } else { Kind::Binary }, bytes)
     }
 
-    /// Returns the chunk of a message that a read step has found. It is valid until the next read.
+    /// Returns the chunk of a message from `step`, a decoded event. The chunk is valid until the
+    /// next read.
     pub(crate) fn chunk(&self, step: &Step) -> Chunk<'_> {
         let is_last = matches!(step.kind, StepKind::Data { is_last: true, .. });
         Chunk { kind: kind_of(step), bytes: self.bytes(step), is_last }
@@ -162,8 +163,6 @@ impl Inbound {
     }
 
     /// Returns the next message or chunk, or `None` after a complete closing handshake.
-    // Inlined, this function would take registers from `next_buffered`, which most messages of a
-    // burst use.
     #[inline(never)]
     pub(crate) fn poll_step<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
@@ -171,6 +170,8 @@ impl Inbound {
         cx: &mut Context<'_>,
         mode: ReadMode,
     ) -> Poll<Result<Option<Step>, Error>> {
+        // Inlined, this function would take registers from `next_buffered`, which most messages of
+        // a burst use.
         self.poll_for(core, cx, mode, |_| false)
     }
 
@@ -245,7 +246,8 @@ impl Inbound {
         }
     }
 
-    /// Decodes the next frame in the buffer. Responds to a ping or a close frame.
+    /// Decodes the next frame in the buffer, and responds to a ping or a close frame. Returns the
+    /// decoded message or control frame, if one is complete.
     fn decode<S>(&mut self, core: &mut Core<S>, mode: ReadMode) -> Result<Option<Step>, Violation> {
         let buffer = self.buffer.as_deref_mut().expect("held while there is something to decode");
         let base = self.start;
@@ -260,7 +262,8 @@ impl Inbound {
         Ok(Some(step))
     }
 
-    /// Reads the bytes that have arrived from the transport into a buffer of the thread.
+    /// Reads the bytes that have arrived from the transport into a buffer from the thread's pool.
+    /// Returns their number, which is 0 at the end of the stream.
     fn poll_fill<S: AsyncRead + Unpin>(
         &mut self,
         core: &mut Core<S>,
@@ -288,8 +291,8 @@ impl Inbound {
         }
     }
 
-    /// Waits until bytes arrive from the transport, the deadline of the current read passes, or a
-    /// keep-alive ping is due.
+    /// Makes the current read wait for bytes, and sends keep-alive pings meanwhile. The result is
+    /// ready only with the error that ends the read, for instance because its deadline has passed.
     fn poll_wait<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
         core: &mut Core<S>,
@@ -357,7 +360,7 @@ impl Inbound {
 
     /// Writes the last frames and shuts the transport down, within
     /// [`Config::close_timeout`](crate::Config::close_timeout). If the deadline of the current read
-    /// passes before, the next read continues.
+    /// passes first, the next read continues this work.
     #[cold]
     fn poll_end<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
@@ -418,8 +421,9 @@ impl Inbound {
         Poll::Ready(())
     }
 
-    /// Returns the final result of an ended connection: at the first call its end or its error, and
-    /// then [`Error::Closed`] if it was an error.
+    /// Returns the result of a read after the end of the connection. It is `None` if the connection
+    /// was closed regularly. Otherwise the first call returns the error that ended the connection,
+    /// and later calls return [`Error::Closed`].
     fn ended(&mut self) -> Result<Option<Step>, Error> {
         if let Some(buffer) = self.buffer.take() {
             buffer_pool::return_read_buffer(buffer);
@@ -437,8 +441,8 @@ impl Inbound {
         }
     }
 
-    /// Waits until the timeout of the close has passed. Returns an error if the deadline of the
-    /// current read passes before.
+    /// Waits until the timeout for closing the connection has passed. Returns an error if the
+    /// deadline of the current read passes first.
     fn poll_close_deadline<S>(
         &mut self,
         core: &mut Core<S>,

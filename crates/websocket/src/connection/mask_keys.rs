@@ -13,8 +13,8 @@ const BATCH: usize = 1024;
 struct Source {
     bytes: [u8; BATCH],
     used: usize,
-    /// The number of forks between this process and its first ancestor at the time when the random
-    /// bytes were drawn. In a forked child the number has changed, so the bytes are drawn again.
+    /// The value of the fork counter when the random bytes were drawn. In a forked child the
+    /// counter has another value, so the bytes are drawn again.
     generation: u32,
 }
 

@@ -25,8 +25,8 @@ pub struct Chunk<'a> {
     /// The type of the message that the chunk belongs to.
     pub kind: Kind,
     /// The bytes of the chunk. Only the last chunk of a message may be empty. A chunk of a text
-    /// message may begin and end within a character. A compressed message is returned in chunks of
-    /// about 64 KiB, even if it was compressed very well.
+    /// message may begin and end within a character. A chunk of a compressed message has at most
+    /// about 64 KiB, even if the message was compressed very well.
     pub bytes: &'a [u8],
     /// True if this is the last chunk of its message.
     pub is_last: bool,

@@ -261,8 +261,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 }
 
 impl<S> Connection<S> {
-    /// Splits the connection into a [`Reader`] and a [`Sender`], which several tasks can use at the
-    /// same time. The sender can be cloned.
+    /// Splits the connection into a [`Reader`] and a [`Sender`], which different tasks can use at
+    /// the same time. The sender can be cloned for several tasks.
     ///
     /// # Allocation
     /// Allocates twice. After that, each operation takes a lock that is rarely contended.

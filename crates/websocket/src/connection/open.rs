@@ -32,8 +32,8 @@ pub struct Parts<S> {
     pub role: Role,
     /// The compression that was negotiated in the handshake, and this side's compression settings.
     pub deflate: Option<(Agreed, DeflateConfig)>,
-    /// The bytes that were read from the transport after the handshake. They are the beginning of
-    /// the WebSocket's frames.
+    /// The bytes after the handshake that have already been read from the transport. They are the
+    /// beginning of the WebSocket's frames.
     pub leftover: Vec<u8>,
 }
 
@@ -55,7 +55,7 @@ impl<S> Parts<S> {
         Parts { deflate: deflate.into(), ..self }
     }
 
-    /// Sets the leftover: the bytes that were read from the transport after the handshake.
+    /// Sets the bytes after the handshake that have already been read from the transport.
     #[must_use]
     pub fn leftover(self, leftover: Vec<u8>) -> Parts<S> {
         Parts { leftover, ..self }

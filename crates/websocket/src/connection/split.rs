@@ -1,9 +1,8 @@
 //! The two halves of a split WebSocket connection. One half reads; the other sends and can be
 //! cloned for several tasks.
 //!
-//! A transport stores only one waker for writing. The halves use a [`WakeSet`] as this waker, which
-//! wakes all waiting tasks. A task that stops waiting therefore does not take the wake-up from the
-//! others.
+//! A transport stores only one waker for writing. The halves use a [`WakeSet`] as this waker. It
+//! wakes all waiting tasks, so that none of them misses a wake-up.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -332,8 +331,8 @@ impl WakeSet {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes all tasks that are waiting on the connection now. The lock is not held meanwhile,
-    /// because a waker may run any code.
+    /// Wakes all tasks that are waiting on the connection now. The list of wakers is not locked
+    /// while a waker is called, because a waker may run any code.
     fn wake_waiting(&self) {
         let count = self.lock().len();
         for _ in 0..count {

@@ -37,8 +37,8 @@ pub trait Adapter: Sealed {
     /// The type of the connection's counters: [`Statistics`], or `()` to count nothing.
     type Counters: Counters;
 
-    /// The number of bytes of frames in one buffer of the send queue. When a buffer has reached it,
-    /// the next frame begins another buffer. The frames of one buffer are written together.
+    /// The number of bytes at which a buffer of the send queue is full, so that the next frame
+    /// begins another buffer. The frames in one buffer are written together.
     const BUFFER_SIZE: usize;
     /// The largest payload in bytes that is copied behind its frame's header. After the copy, the
     /// payload is returned to the caller. Larger payloads are queued without a copy.

@@ -291,8 +291,8 @@ impl<S: Adapter> Endpoint<S> {
         }
     }
 
-    /// Returns the deadline at which the current step of the close is given up. If the timeout is
-    /// not running, starts it.
+    /// Returns the deadline at which the current step of closing the connection is given up. If the
+    /// timeout is not running, starts it.
     pub fn ensure_close_deadline(
         &mut self,
         rules: &Rules<TimeSpan<S>>,

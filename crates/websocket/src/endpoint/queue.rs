@@ -12,8 +12,7 @@ use std::io::IoSlice;
 use crate::endpoint::adapter::Adapter;
 
 /// The maximum number of segments in the table of an idle connection's send queue. A larger table
-/// is freed. A peer that does not read can make the table large: it then holds 64 MiB of small
-/// messages.
+/// is freed. The table becomes large if the peer does not read.
 const KEPT_SEGMENTS: usize = 16;
 
 /// The send queue of a WebSocket connection: the bytes to be written, in order. After
@@ -39,8 +38,8 @@ struct Overflow<S: Adapter> {
 }
 
 enum Segment<S: Adapter> {
-    /// A buffer of whole frames, except that the last one may end with the header of the payload
-    /// that follows.
+    /// Encoded frames, one after the other. The last bytes may be the header of the payload in the
+    /// next segment.
     Frames(Vec<u8>),
     /// The payload of a frame, queued without a copy. The frame's header is at the end of the bytes
     /// before it.

@@ -22,7 +22,7 @@ pub enum SendError {
     WithinMessage,
 }
 
-/// How far the sending of a fragmented message is.
+/// The progress of sending a fragmented message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Writing {
     Nothing,
@@ -75,8 +75,8 @@ impl<S: Adapter> Endpoint<S> {
         self.queue.advance(n) && self.pong.is_none()
     }
 
-    /// Records that the transport accepts no bytes at the moment. Until it does, only the peer's
-    /// newest ping is answered. An adapter need not call this.
+    /// Records that the transport accepts no bytes at the moment. Until it accepts bytes again,
+    /// only the newest of the peer's pings is answered. Calling this method is optional.
     pub fn on_write_blocked(&mut self) {
         self.holds_pongs = true;
     }
@@ -102,7 +102,7 @@ impl<S: Adapter> Endpoint<S> {
         self.queue.release();
     }
 
-    /// Queues bytes that are not a frame, namely the response to the opening handshake.
+    /// Queues bytes that are not a frame, such as the response to the opening handshake.
     pub fn send_raw(&mut self, bytes: &[u8]) {
         self.queue.push_raw(bytes);
     }
@@ -267,7 +267,8 @@ impl<S: Adapter> Endpoint<S> {
         Ok(())
     }
 
-    /// Ends a fragmented message, after its last fragment or before its first one.
+    /// Allows other messages to be sent again, after the last fragment of a fragmented message has
+    /// been queued or if none was queued.
     pub fn end_fragmented(&mut self) {
         self.writing = Writing::Nothing;
     }

@@ -156,9 +156,9 @@ impl Decoder {
     /// Returns a number of bytes that the caller can read without reading past the end of the
     /// current message or frame. It is 0 between two messages.
     pub fn missing(&self) -> u64 {
-        /// The number of bytes of the shortest frame header: of a client's frame, and of a server's
-        /// frame (RFC 6455, 5.2).
+        /// The length in bytes of the shortest header of a client's frame (RFC 6455, 5.2).
         const MASKED: u8 = 6;
+        /// The length in bytes of the shortest header of a server's frame (RFC 6455, 5.2).
         const PLAIN: u8 = 2;
         match &self.frame {
             _ if self.is_idle() => 0,
@@ -221,7 +221,8 @@ impl Decoder {
         &mut self.assembled
     }
 
-    /// Returns the bytes of a step (a decoded event) if they are stored in the decoder.
+    /// Returns the bytes of a step (a decoded event) if they are stored in the decoder. Otherwise
+    /// returns an empty slice.
     pub(crate) fn kept(&self, place: &StepBytes) -> &[u8] {
         match place {
             StepBytes::Fed(_) => &[],
@@ -441,7 +442,8 @@ impl Decoder {
     }
 
     /// Reads a frame header from the stored and the new bytes, and checks that it is valid at this
-    /// point of the message.
+    /// point of the message. Returns the number of new bytes consumed, and the header if it is
+    /// complete.
     fn read_header(&mut self, input: &[u8]) -> Result<(usize, Option<Header>), Violation> {
         let kept = usize::from(self.partial_len);
         let (header, consumed) = if kept == 0 {

@@ -54,8 +54,7 @@ pub(crate) fn append_frame(
 
 /// Encodes a fragment of a message as a frame and appends it to `out`, compressed if there is a
 /// `deflater`. `opcode` is the type of the message for its first fragment, and `fin` marks the last
-/// fragment. The length of the header is known only after compression. Space for the longest header
-/// is therefore reserved first, and unused space is removed afterwards.
+/// fragment.
 ///
 /// A message that compression would lengthen is sent uncompressed, if that does not disturb the
 /// compression window of the peer.
@@ -79,6 +78,8 @@ pub fn encode_message(
         return encode_frame(out, opcode, is_last, mask, payload);
     };
     let start = out.len();
+    // The length of the header is known only after the compression, so space for the longest header
+    // is reserved, and unused space is removed afterwards.
     out.resize(start + MAX_HEADER, 0);
     deflater.push(payload, fin, out);
     let len = out.len() - start - MAX_HEADER;

@@ -60,9 +60,11 @@ pub struct Header {
 /// a masking key of four bytes.
 pub const MAX_HEADER: usize = 14;
 
-/// The values of a frame's seven-bit length that announce a length of two bytes, or one of eight
-/// bytes.
+/// The value of a frame's seven-bit length field which announces that a two-byte length follows.
 const LEN_IN_TWO: u8 = 0x7E;
+
+/// The value of a frame's seven-bit length field which announces that an eight-byte length
+/// follows.
 const LEN_IN_EIGHT: u8 = 0x7F;
 
 /// The maximum payload of a control frame in bytes (RFC 6455, 5.5).

@@ -1,5 +1,5 @@
-//! The admin listener of this R process, which serves status and metrics on a thread of its own. C
-//! uses it by the functions `rk_admin_*`.
+//! The admin listener of this R process, which serves status and metrics on its own thread. The C
+//! code calls it with the functions `rk_admin_*`.
 
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::limits::config_of;
 #[derive(Debug)]
 pub(crate) struct AdminServer {
     _admin: AdminListener,
-    /// The folder with the admin socket, by which `rookery status` finds this process. `None` if
-    /// the folder could not be created.
+    /// The folder that contains the admin socket, by which `rookery status` finds this process.
+    /// `None` if the folder could not be created.
     _folder: Option<RunFolder>,
     pub(crate) one: Arc<Standalone>,
 }
@@ -32,8 +32,8 @@ const STARTED: i32 = 0;
 const FAILED: i32 = -1;
 
 impl Core {
-    /// Returns the scoreboard (the memory in which this process publishes what R is doing), if
-    /// there is one.
+    /// Returns the scoreboard (the memory in which this process publishes what R is doing). Returns
+    /// `None` if there is none.
     pub(crate) fn scoreboard(&self) -> Option<&Scoreboard> {
         self.supervised_scoreboard()
             .or_else(|| self.admin.as_ref().map(|admin| &***admin.one.scoreboard()))
@@ -41,7 +41,7 @@ impl Core {
 
     fn start_admin(&mut self, at: &AdminAddress, target: String) -> Result<(), String> {
         let (scoreboard, _) = SharedScoreboard::create()
-            .map_err(|error| format!("`admin` cannot be had here: {error}."))?;
+            .map_err(|error| format!("`admin` is not available: {error}."))?;
         let scoreboard = Arc::new(scoreboard);
         scoreboard.set_own_process();
         let seen = StandaloneInputs {
@@ -76,7 +76,7 @@ impl Core {
         config_of(&self.limits)
     }
 
-    /// Makes the admin listener report on a new server, after it has replaced the previous server.
+    /// Makes the admin listener report on the server that has replaced the previous one.
     pub(crate) fn observe_server(&self, config: &Config) {
         if let Some(AdminServer { one, .. }) = &self.admin {
             self.server().set_scoreboard(Some(Arc::clone(one.scoreboard())));
@@ -84,16 +84,15 @@ impl Core {
         }
     }
 
-    /// Notifies the admin listener that a listener for clients ends, because that listener's thread
-    /// may end as well.
+    /// Notifies the admin listener that a listener for clients is closing, because its thread may
+    /// end as well.
     pub(crate) fn on_listener_end(&self, listener: ListenerId) {
         if let Some(AdminServer { one, .. }) = &self.admin {
             one.ends(listener);
         }
     }
 
-    /// Records a response in the metrics at the moment when R returns the exchange (a request with
-    /// its response) to the server.
+    /// Records a response in the metrics when R sends it.
     pub(crate) fn record_response(&self, command: &Command) {
         let Command::Respond(exchange) = command else { return };
         if self.admin.is_none()

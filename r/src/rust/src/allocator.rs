@@ -1,13 +1,13 @@
-//! The memory allocator of the Rust code in the R package: mimalloc with counters. R does not use
-//! it for its own allocations.
+//! The memory allocator of the Rust code in the R package: mimalloc with counters. R itself uses
+//! another allocator.
 //!
-//! An idle connection releases its buffers, which are scattered between allocations that remain.
-//! glibc returns only free memory at the end of a heap to the system, so each of 10,000 idle
-//! connections kept 11.8 KB instead of the 1.1 KB that it uses. mimalloc uses one size per page and
-//! returns free pages: 1.2 KB (`make bench GROUP=memory`, idle-10k).
+//! The reason for mimalloc is that it returns the memory of idle connections to the system. Their
+//! buffers are scattered between other allocations, and glibc returns only memory at the end of a
+//! heap. An idle connection takes 1.2 KB with mimalloc and 11.8 KB with glibc (`make bench
+//! GROUP=memory`, idle-10k).
 //!
-//! The counters are for tests: the number of live bytes must not grow when servers are started and
-//! stopped repeatedly, and an exchange must not allocate.
+//! The counters are for tests. They show that repeated starts and stops of a server do not leak
+//! memory, and that requests and responses allocate none.
 //!
 //! They cost two relaxed atomic additions per allocation and one per free. The code that runs for
 //! each request and each frame does not allocate.
@@ -24,8 +24,8 @@ struct Counting;
 static LIVE: AtomicI64 = AtomicI64::new(0);
 static ALLOCATIONS: AtomicI64 = AtomicI64::new(0);
 
-/// Converts a number of bytes to a signed number. It fits, because no allocation is larger than
-/// `isize::MAX`.
+/// Converts a number of bytes to a signed number. It cannot overflow, because no allocation is
+/// larger than `isize::MAX`.
 fn signed(bytes: usize) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
@@ -70,13 +70,13 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The size in bytes of the address space that mimalloc gets first: 1 GiB, as much as it would
-/// reserve by itself.
+/// The size in bytes of the address space that is first reserved for mimalloc: 1 GiB, as much as
+/// mimalloc would reserve by itself.
 const INITIAL_SPACE: usize = 1 << 30;
 
-/// The size in bytes of the address space that mimalloc gets, at first and for each extension, in a
-/// process whose address space is limited (`ulimit -v`). It is mimalloc's minimum, because R needs
-/// the rest of the address space for its vectors.
+/// The size in bytes of each piece of address space that mimalloc reserves if the address space of
+/// the process is limited (`ulimit -v`). It is the minimum that mimalloc supports, because R needs
+/// the rest for its vectors.
 const LIMITED_SPACE: usize = 32 << 20;
 
 /// The alignment in bytes of the memory blocks (slices) in which mimalloc manages address space.
@@ -86,7 +86,7 @@ const SLICE: usize = 64 << 10;
 /// for it.
 const ARENA_RESERVE: libmimalloc_sys::mi_option_t = 23;
 
-/// Returns the size in bytes of the address space that mimalloc gets first.
+/// Returns the size in bytes of the address space that is first reserved for mimalloc.
 fn initial_space() -> usize {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: `limit` lives for the call.
@@ -105,10 +105,10 @@ fn initial_space() -> usize {
     LIMITED_SPACE
 }
 
-/// Gives mimalloc its initial address space, without huge pages. Must be called before the first
-/// allocation. mimalloc itself would ask for huge pages, and the system would then fill the holes
-/// of returned memory: an idle connection would take 5 KB after 10 seconds and 12 KB after 20,
-/// instead of 1.4 KB. If the address space cannot be reserved, mimalloc reserves its own.
+/// Reserves the first address space for mimalloc, without huge pages. Must be called before the
+/// first allocation. With huge pages, the system would allocate returned memory again, and an idle
+/// connection would take 12 KB instead of 1.4 KB. If the reservation fails, mimalloc reserves
+/// address space itself.
 pub(crate) fn reserve() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {

@@ -21,25 +21,28 @@ use crate::listener::access_log::Log;
 use crate::listener::tls::CountedTls;
 use crate::worker::WorkerState;
 
-/// The state of the R package's Rust code. Each process has one, in the local storage of R's main
-/// thread.
+/// The state of the R package's Rust code. Each process has one such object, in the thread-local
+/// storage of R's main thread.
 #[derive(Debug)]
 pub(crate) struct Core {
     server: Server,
     pub(crate) link: Arc<Link>,
     pub(crate) listeners: HashMap<u32, ActiveListener>,
-    /// The exchanges (requests with their responses) that R is processing. The index of an exchange
-    /// is its slot, by which C refers to it.
+    /// The exchanges (requests with their responses) that R is processing. C refers to an exchange
+    /// by its index in this list, which is called its slot.
     held: Vec<Option<Box<Exchange>>>,
     free: Vec<u32>,
-    /// The WebSockets that R has accepted, by the id of their exchange.
+    /// The WebSockets that R has accepted. The key is the id of the exchange (the request with its
+    /// response) that opened the WebSocket.
     pub(crate) sockets: ById<BoundWebSocket>,
-    /// The streamed responses that R has started, by the id of their exchange.
+    /// The streamed responses that R has started. The key is the id of the exchange (the request
+    /// with its response).
     pub(crate) streams: ById<OpenStream>,
-    /// The ids of the streamed responses from which R will request the next chunk without being
-    /// asked by the server, in order.
+    /// The streamed responses from which R requests the next chunk by itself, without a request by
+    /// the server, in order. Each is named by the id of its exchange.
     pub(crate) pull_queue: VecDeque<u64>,
-    /// The requests whose bodies the app receives in chunks, by the id of their exchange.
+    /// The requests whose bodies the app receives in chunks. The key is the id of the exchange (the
+    /// request with its response).
     pub(crate) receivers: ById<Receiver>,
     pub(crate) names: HeaderNames,
     pub(crate) headers: Vec<Header>,
@@ -48,13 +51,15 @@ pub(crate) struct Core {
     pub(crate) shown_payload: Option<rookery_exchange::Payload>,
     pub(crate) tokens: Vec<u64>,
     pub(crate) log: Log,
-    /// The TLS configurations of the open listeners, by listener.
+    /// The TLS configurations of the open listeners. The key is the id of the listener.
     pub(crate) tls: HashMap<u32, CountedTls>,
-    /// The development certificate whose file path and fingerprint C is reading.
+    /// The self-signed development certificate that C is reading, kept alive until C has copied its
+    /// file path and fingerprint.
     pub(crate) development_certificate: Option<DevelopmentCertificate>,
-    /// The limits that R has set. Empty if all limits have their defaults.
+    /// The values of all limits as R has set them. Empty if all limits have their defaults.
     pub(crate) limits: Vec<f64>,
-    /// Whether this process is a worker (a process that a supervisor has started).
+    /// Whether this process is a worker, which a supervisor has started, and the state of the
+    /// worker.
     pub(crate) worker_state: WorkerState,
     /// The admin listener, which serves status and metrics, if it was started.
     pub(crate) admin: Option<AdminServer>,
@@ -63,14 +68,15 @@ pub(crate) struct Core {
 /// A request whose body the app receives in chunks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Receiver {
-    /// The slot of the exchange: its index among the exchanges that R holds.
+    /// The slot of the exchange (the request with its response): its index among the exchanges that
+    /// R is processing.
     pub(crate) slot: u32,
-    /// The number (token) by which the C code finds the R object that receives the body.
+    /// The number by which the C code finds the R object that receives the body.
     pub(crate) token: u64,
 }
 
-/// A map by the id of an exchange. It is read for every message, so its hash function is fast; that
-/// is safe, because clients cannot choose the ids.
+/// A map whose keys are ids of exchanges (requests with their responses). Its hash function is fast
+/// and not protected against chosen keys. That is safe, because clients cannot choose the ids.
 pub(crate) type ById<T> = HashMap<u64, T, BuildHasherDefault<IdHasher>>;
 
 #[derive(Debug, Default)]
@@ -87,21 +93,20 @@ impl Hasher for IdHasher {
         }
     }
 
-    /// Hashes an id by multiplying it by an odd constant. The map uses the lowest bits of the hash
-    /// for the position and the highest bits to distinguish the entries of a group, and this
-    /// spreads both.
+    /// Hashes an id by multiplying it by an odd constant, so that both the lowest and the highest
+    /// bits of the hash are well distributed, as the map requires.
     fn write_u64(&mut self, id: u64) {
         self.0 = (self.0 ^ id).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
 }
 
-/// A WebSocket that R has accepted and that has an R object.
+/// A WebSocket that R has accepted.
 #[derive(Debug, Clone)]
 pub(crate) struct BoundWebSocket {
     pub(crate) listener: u32,
-    /// The number (token) by which the C code finds the WebSocket's R object; 0 until there is one.
+    /// The number by which the C code finds the WebSocket's R object, or 0 until the object exists.
     pub(crate) token: u64,
-    /// The queue of messages that wait to be sent to the client of the WebSocket.
+    /// The messages that wait to be sent to the client of the WebSocket.
     pub(crate) backlog: Arc<SendBacklog>,
 }
 
@@ -134,7 +139,7 @@ impl Core {
     }
 
     /// Replaces the server by a new one with another configuration, and returns the previous
-    /// server, which must not be in use. The access log is kept.
+    /// server. The previous server must not be in use. The new server keeps its access log.
     pub(crate) fn replace_server(&mut self, config: &Config) -> Server {
         let schedule = SCHEDULE.get().expect("called after rk_init");
         let server = Server::new(config.clone(), Box::new(schedule));
@@ -154,14 +159,14 @@ impl Core {
         &self.server
     }
 
-    /// Returns the number (token) by which the C code finds the R object of a WebSocket, or 0 if
-    /// there is none.
+    /// Returns the number by which the C code finds the R object of a WebSocket, or 0 if there is
+    /// no object.
     pub(crate) fn token(&self, socket: u64) -> u64 {
         self.sockets.get(&socket).map_or(0, |bound| bound.token)
     }
 
-    /// Stores an exchange (a request with its response) that R processes from now on. Returns its
-    /// slot, by which C refers to it.
+    /// Stores an exchange (a request with its response) that R begins to process. Returns its slot,
+    /// by which C refers to the exchange.
     pub(crate) fn hold(&mut self, exchange: Box<Exchange>) -> u32 {
         if let Some(slot) = self.free.pop() {
             self.held[slot as usize] = Some(exchange);
@@ -172,13 +177,14 @@ impl Core {
         }
     }
 
-    /// Returns the exchange in a slot, or `None` if the slot does not contain the exchange with
-    /// this id.
+    /// Returns the exchange (the request with its response) in a slot. Returns `None` if the slot
+    /// does not contain the exchange with this id.
     pub(crate) fn held(&mut self, slot: u32, id: u64) -> Option<&mut Exchange> {
         self.held.get_mut(slot as usize)?.as_deref_mut().filter(|exchange| exchange.id() == id)
     }
 
-    /// Removes and returns all exchanges of a listener that R is processing.
+    /// Removes all exchanges (requests with their responses) of a listener that R is processing,
+    /// and returns them.
     #[allow(clippy::vec_box)] // Exchanges stay at their address.
     pub(crate) fn take_held(&mut self, listener: u32) -> Vec<Box<Exchange>> {
         let mut taken = Vec::new();
@@ -191,8 +197,8 @@ impl Core {
         taken
     }
 
-    /// Removes an exchange from its slot and returns it, so that R no longer holds it. Returns
-    /// `None` if the slot does not contain the exchange with this id.
+    /// Removes an exchange (a request with its response) from its slot and returns it. R no longer
+    /// processes it then. Returns `None` if the slot does not contain the exchange with this id.
     pub(crate) fn give(&mut self, slot: u32, id: u64) -> Option<Box<Exchange>> {
         self.held(slot, id)?;
         self.free.push(slot);
@@ -200,8 +206,8 @@ impl Core {
     }
 }
 
-/// The C functions by which the I/O thread wakes R's event loop: for new events, and for memory
-/// that can be released.
+/// The C functions by which the I/O thread wakes R's event loop: one for new events, and one for
+/// memory that R can release.
 #[derive(Clone, Copy)]
 struct Schedule {
     events: extern "C" fn(),
@@ -224,12 +230,12 @@ thread_local! {
     static ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// Runs `body` with the state of the package. A forked child process creates a new state at its
-/// first call.
+/// Runs `body` with the state of the package's Rust code. A forked child process creates a new
+/// state at its first call.
 ///
 /// # Panics
-/// Panics on a thread other than R's main thread, and before `rk_init`, which are bugs in
-/// the C code.
+/// Panics if the caller is not R's main thread, or if `rk_init` has not been called. Either is a
+/// bug in the C code.
 pub(crate) fn with<T>(body: impl FnOnce(&mut Core) -> T) -> T {
     CORE.with_borrow_mut(|core| {
         let new = || Core::new(SCHEDULE.get().expect("called on R's main thread after rk_init"));
@@ -237,14 +243,15 @@ pub(crate) fn with<T>(body: impl FnOnce(&mut Core) -> T) -> T {
     })
 }
 
-/// Sets the error message that the next call of `rk_error` returns to C.
+/// Sets the error message that `rk_error` returns to C.
 pub(crate) fn set_error(text: &str) {
     let text: String = text.chars().filter(|c| *c != '\0').collect();
     ERROR.set(CString::new(text).unwrap_or_default());
 }
 
-/// Creates the state of the package. Rust calls `schedule` to make R's event loop process events,
-/// and `released` to make it collect the memory that R has lent. Both may be called on any thread.
+/// Creates the state of the package's Rust code. `schedule` is called to make R's event loop
+/// process new events. `released` is called to make R release memory that it has lent. They may be
+/// called on any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_init(schedule: extern "C" fn(), released: extern "C" fn()) {
     allocator::reserve();
@@ -254,7 +261,7 @@ pub extern "C" fn rk_init(schedule: extern "C" fn(), released: extern "C" fn()) 
     });
 }
 
-/// Returns the message of the last error. The text is valid until the next call.
+/// Returns the message of the last error. The text is valid until the next call of this function.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_error() -> *const c_char {
     ERROR.with_borrow(|text| text.as_ptr())

@@ -1,4 +1,4 @@
-//! Converts the server's events to the C type `struct rk_event`, and contains the functions by
+//! Converts the server's events to the C type `struct rk_event`. Also contains the functions with
 //! which R waits for events.
 
 use std::io::Write;
@@ -14,7 +14,7 @@ use crate::core::{self, Core};
 use crate::exchange::header_names::{HeaderNames, Interned};
 use crate::{Bytes, entry};
 
-/// A header line for C: `struct rk_header`.
+/// A header line of a request as C reads it: `struct rk_header`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Header {
@@ -24,7 +24,7 @@ pub(crate) struct Header {
     symbol: i32,
 }
 
-/// An event for C: `struct rk_event`.
+/// An event of the server as C reads it: `struct rk_event`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawEvent {
@@ -109,8 +109,8 @@ const STREAM_ENDED: i32 = 9;
 const BODY_CHUNK: i32 = 10;
 const BODY_END: i32 = 11;
 
-/// Returns the index of R's symbol for the HTTP_* name of a header, or -1 if the header gets no
-/// symbol and is only in `req$HEADERS`.
+/// Returns the index of R's symbol for the CGI name of a header, such as `HTTP_X_NAME`. Returns -1
+/// if the header has no symbol; it is then only in `req$HEADERS`.
 fn symbol(names: &mut HeaderNames, before: &[Header], header: &HeaderLine<'_>) -> i32 {
     if let Some(known) = header.known {
         return i32::from(known);
@@ -134,9 +134,9 @@ fn symbol(names: &mut HeaderNames, before: &[Header], header: &HeaderLine<'_>) -
     }
 }
 
-/// Returns true if an earlier header of the request has the same HTTP_* name, as `x_a` has the name
-/// of `x-a`. Headers are sorted, so `x-a` comes first. A client's `x_a` therefore cannot replace
-/// the `x-a` of a proxy.
+/// Returns true if an earlier header of the request has the same CGI name. For example, `x-a` and
+/// `x_a` are both `HTTP_X_A`. Only the first counts: because headers are sorted, a client's `x_a`
+/// cannot replace the `x-a` of a proxy.
 fn has_same_symbol(before: &[Header], cgi: &[u8], index: i32) -> bool {
     let known = KNOWN_HEADERS.iter().position(|known| known.cgi.as_bytes() == cgi);
     let known = known.and_then(|known| i32::try_from(known).ok());
@@ -303,8 +303,8 @@ impl Core {
 }
 
 impl Core {
-    /// Returns an event that requests a chunk from the next streamed response in the queue, as if
-    /// the server had requested it.
+    /// Returns an event that requests a chunk from the next streamed response in R's own queue, as
+    /// if the server had requested the chunk.
     fn next_pull(&mut self) -> Option<RawEvent> {
         loop {
             let id = self.pull_queue.pop_front()?;
@@ -316,8 +316,8 @@ impl Core {
     }
 }
 
-/// Returns the queued requests for chunks of streamed responses to the server, because R does other
-/// work now.
+/// Leaves it to the server to request the next chunks of the streamed responses in R's own queue,
+/// because R does other work now.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_streams_yield() {
     entry((), || {
@@ -413,8 +413,8 @@ pub extern "C" fn rk_has_failed() -> i32 {
     entry(0, || i32::from(core::with(|core| core.link.has_failed())))
 }
 
-/// Sets the error message (`rk_error`) to the reason why the I/O thread has ended. Returns 0 if the
-/// thread still runs, or if the reason was already taken.
+/// Sets the error message of `rk_error` to the reason why the I/O thread has ended, and returns 1.
+/// Returns 0 if the thread still runs, or if the reason was already reported.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_take_failure() -> i32 {
     entry(0, || {
@@ -430,8 +430,8 @@ pub extern "C" fn rk_fail_for_test() {
     entry((), || core::with(|core| core.server().panic_io_thread()));
 }
 
-/// Announces that R begins to wait for events by other means than `rk_wait`. Returns 0 if R must
-/// not wait, because an event is queued.
+/// Announces that R begins to wait for events by means other than `rk_wait`. Returns 0 if an event
+/// is queued already, so that R must not wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_park() -> i32 {
     entry(0, || {

@@ -1,5 +1,5 @@
-//! Functions for C that read the body of a request and write its response, while R holds the
-//! exchange (the request with its response).
+//! Functions for C that read the body of a request and write its response. They work while R holds
+//! the exchange (the request with its response).
 
 mod error_format;
 pub(crate) mod header_names;
@@ -18,14 +18,15 @@ use rookery_exchange::{
 use crate::core::{Core, Receiver};
 use crate::{Bytes, core, entry, result, slice};
 
-/// Runs `body` with the exchange in a slot. Returns `STALE` if the slot does not contain the
-/// exchange with this id.
+/// Runs `body` with the exchange (the request with its response) in a slot. Returns `STALE` if the
+/// slot does not contain the exchange with this id.
 fn with_held(slot: u32, id: u64, body: impl FnOnce(&mut Exchange) -> i32) -> i32 {
     entry(result::STALE, || core::with(|core| core.held(slot, id).map_or(result::STALE, body)))
 }
 
-/// Returns a request to the server, which reads its body and then passes the request to R again,
-/// with `token`. If the client disconnects before that, `rk_released` returns the token.
+/// Makes the server read the body of a request and then pass the request to R again, with `token`.
+/// R does not hold the request meanwhile. If the client disconnects first, `rk_released` returns
+/// the token.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_read_body(slot: u32, id: u64, token: u64) -> i32 {
     entry(result::STALE, || {
@@ -38,8 +39,8 @@ pub extern "C" fn rk_read_body(slot: u32, id: u64, token: u64) -> i32 {
     })
 }
 
-/// Begins to receive the body of a request in chunks. Each chunk is an event with `token`, and the
-/// event `RK_BODY_END` returns the token. R still holds the exchange.
+/// Begins to receive the body of a request in chunks. Each chunk is an event with `token`. The last
+/// event, `RK_BODY_END`, releases the token. R keeps the request meanwhile.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_receive_body(slot: u32, id: u64, token: u64) -> i32 {
     entry(result::STALE, || {
@@ -53,8 +54,8 @@ pub extern "C" fn rk_receive_body(slot: u32, id: u64, token: u64) -> i32 {
     })
 }
 
-/// Informs the server that the app has processed `bytes` bytes of a body that it receives in
-/// chunks, so that more is read.
+/// Tells the server that the app has processed `bytes` more bytes of a request body that it
+/// receives in chunks. The server then reads more of the body.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_body_consumed(id: u64, bytes: usize) {
     entry((), || core::with(|core| core.link.send(Command::BodyConsumed { exchange: id, bytes })));
@@ -99,8 +100,8 @@ pub unsafe extern "C" fn rk_body_read(
     })
 }
 
-/// Writes the response of a server that is not available: status 503, or, for a client that accepts
-/// server-sent events, an event stream that says after which delay to reconnect.
+/// Writes the response of a server that is stopping: status 503. A client that accepts server-sent
+/// events instead gets an event stream that tells it when to reconnect.
 fn refuse(exchange: &mut Exchange) {
     let is_for_events = exchange.header(b"accept").is_some_and(accepts_events);
     // These names and values are valid, so they are not refused.
@@ -117,7 +118,7 @@ fn refuse(exchange: &mut Exchange) {
     }
 }
 
-/// Writes a 503 response to a request whose server was stopped.
+/// Writes a 503 response to a request of a stopped server.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_refuse(slot: u32, id: u64) -> i32 {
     with_held(slot, id, |exchange| {
@@ -126,8 +127,8 @@ pub extern "C" fn rk_refuse(slot: u32, id: u64) -> i32 {
     })
 }
 
-/// Responds with status 503 to every request of a listener that R is processing. Promises of the
-/// app that are fulfilled later find no request, and their responses are dropped.
+/// Responds with status 503 to every request of a listener that R is processing. Responses that the
+/// app sends to these requests later are dropped.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_refuse_held(listener: u32) {
     entry((), || {
@@ -141,7 +142,7 @@ pub extern "C" fn rk_refuse_held(listener: u32) {
     });
 }
 
-/// Returns 1 if [`rk_body_lend`] would lend the body of this request, otherwise 0.
+/// Returns 1 if [`rk_body_lend`] would lend R the body of this request, otherwise 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_body_is_lendable(slot: u32, id: u64, len: usize) -> c_int {
     entry(0, || {
@@ -155,9 +156,9 @@ fn block_of(core: &mut Core, slot: u32, id: u64, len: usize) -> Option<&BodyBuff
     core.held(slot, id)?.body().block().filter(|block| block.bytes().len() == len)
 }
 
-/// Lends R the body of a request without copying it, if the body has `len` bytes in one block of
-/// memory. Returns the read-only start of the block, or NULL if there is no such block or it is
-/// already lent. The loan ends with [`rk_body_return`].
+/// Lends R the body of a request without copying it. Returns the read-only start of the body, which
+/// R must give back with [`rk_body_return`]. Returns NULL if the body is not one block of `len`
+/// bytes, or if it is already lent.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_body_lend(slot: u32, id: u64, len: usize) -> *mut u8 {
     entry(ptr::null_mut(), || {
@@ -192,7 +193,7 @@ pub extern "C" fn rk_response_begin(slot: u32, id: u64, status: i32) -> i32 {
     })
 }
 
-/// Marks the response to a request as caused by an error in the app.
+/// Marks the response to a request as the result of an error in the app.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_response_mark_failed(slot: u32, id: u64) -> i32 {
     with_held(slot, id, |exchange| {
@@ -231,8 +232,8 @@ pub unsafe extern "C" fn rk_response_copy(slot: u32, id: u64, start: *const u8, 
     })
 }
 
-/// Sets the body of a response to memory that R lends. `rk_released` returns `token` when the
-/// memory is no longer used.
+/// Sets the body of a response to memory that R lends. When the server no longer uses the memory,
+/// `rk_released` returns `token`.
 ///
 /// # Safety
 /// - `start..start + len` stays readable and unwritten until `rk_released` has returned `token`.
@@ -257,7 +258,7 @@ pub unsafe extern "C" fn rk_response_lend(
     })
 }
 
-/// Sets the body of a response to a file. With `unlink_it`, the file's name is removed at once.
+/// Sets the body of a response to a file. With `unlink_it`, the file is deleted once it is open.
 ///
 /// # Safety
 /// - `path` is a C string.
@@ -302,7 +303,7 @@ pub unsafe extern "C" fn rk_response_file(
     })
 }
 
-/// Sends the response: returns the exchange (the request with its response) from R to the server.
+/// Sends the response to a request. R no longer holds the request then.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_respond(slot: u32, id: u64) -> i32 {
     entry(result::STALE, || {
@@ -320,8 +321,8 @@ pub extern "C" fn rk_is_held(slot: u32, id: u64) -> i32 {
     entry(0, || i32::from(core::with(|core| core.held(slot, id).is_some())))
 }
 
-/// Writes the method and path of a request, such as `GET /path`, as a C string with session tokens
-/// masked. Returns the length of the text.
+/// Writes the method and path of a request, such as `GET /path`, as a C string. Session tokens in
+/// the path are masked. Returns the length of the text.
 ///
 /// # Safety
 /// - `out` has space for `len` bytes, at least 1.
@@ -342,7 +343,7 @@ pub unsafe extern "C" fn rk_route(slot: u32, id: u64, out: *mut c_char, len: usi
     })
 }
 
-/// Returns the listener that accepted a request, or 0 if R does not hold the request.
+/// Returns the id of the listener that accepted a request, or 0 if R does not hold the request.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_listener_of(slot: u32, id: u64) -> u32 {
     entry(0, || core::with(|core| core.held(slot, id).map_or(0, |exchange| exchange.listener())))
@@ -363,14 +364,14 @@ pub unsafe extern "C" fn rk_request_id(slot: u32, id: u64, out: *mut c_char, len
     })
 }
 
-/// Returns the number that identifies this process in the request ids that its server creates.
+/// Returns the number of this process. It is a part of the request ids that the server creates.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_request_process() -> u64 {
     rookery_exchange::request_id_prefix()
 }
 
-/// Writes as a C string the request id that the server in process `process` has created for the
-/// exchange `id`.
+/// Writes the id of a request as a C string. The server with the process number `process` has
+/// created it for the exchange `id`.
 ///
 /// # Safety
 /// - `out` has space for 33 bytes.
@@ -395,8 +396,9 @@ unsafe fn write_text(text: &[u8], out: *mut c_char) -> i32 {
     i32::try_from(text.len()).unwrap_or(0)
 }
 
-/// Writes to `tokens` the tokens whose memory R can release: those of lent memory that was sent,
-/// and those of requests that will never be passed to R again. Returns the number of tokens.
+/// Writes to `tokens` the tokens whose R objects can now be released. They belong to lent memory
+/// that was sent, or to requests that are not passed to R again, for example because the client
+/// has disconnected. Returns the number of tokens.
 ///
 /// # Safety
 /// - `tokens` has space for `capacity` tokens.

@@ -26,7 +26,7 @@ mod websocket;
 mod websocket_client;
 mod worker;
 
-/// The return values of functions for C, with the values of `enum rk_result` in rookery.h.
+/// The return values of functions that C calls. They equal those of `enum rk_result` in rookery.h.
 pub(crate) mod result {
     pub(crate) const OK: i32 = 0;
     pub(crate) const BAD_NAME: i32 = 1;
@@ -48,7 +48,8 @@ pub(crate) fn entry<T>(fallback: T, body: impl FnOnce() -> T) -> T {
     })
 }
 
-/// A range of bytes that C and Rust lend each other during a call: `struct rk_bytes`.
+/// A range of bytes that C passes to Rust, or Rust to C, for the length of a call: `struct
+/// rk_bytes`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Bytes {

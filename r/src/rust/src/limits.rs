@@ -1,5 +1,5 @@
-//! The server's limits, as R names and sets them. The table of limits is [`NamedLimit`], from which
-//! R's function `server_limits()` is generated as well.
+//! Functions with which R reads and sets the server's limits. The limits are defined in the table
+//! of [`NamedLimit`], from which R's function `server_limits()` is also generated.
 
 use std::ffi::c_char;
 
@@ -20,7 +20,8 @@ fn kind_of(limit: &NamedLimit) -> i32 {
     }
 }
 
-/// Returns a server configuration with these limits. NaN stands for the default of a limit.
+/// Returns a server configuration with these values of the limits, in the order of the table of
+/// limits. NaN stands for the default of a limit.
 pub(crate) fn config_of(values: &[f64]) -> Config {
     let mut config = Config { trim: Some(allocator::reclaim), ..Config::default() };
     for (limit, value) in NamedLimit::all().iter().zip(values) {
@@ -43,8 +44,8 @@ impl Core {
             && self.link.is_empty()
     }
 
-    /// Sets the limits by replacing the server. Returns `false` if the server is in use and has
-    /// other limits.
+    /// Sets the limits by replacing the server. Returns `false` if that is not possible, because
+    /// the server is in use and has other limits.
     fn set_limits(&mut self, values: &[f64]) -> bool {
         let is_same = |(a, b): (&f64, &f64)| a.total_cmp(b).is_eq();
         if self.limits.len() == values.len() && self.limits.iter().zip(values).all(is_same) {
@@ -69,7 +70,7 @@ impl Core {
     }
 }
 
-/// A limit for C: `struct rk_limit`.
+/// The description of a limit as C reads it: `struct rk_limit`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawLimit {
@@ -105,8 +106,8 @@ pub unsafe extern "C" fn rk_limit(at: usize, out: *mut RawLimit) -> i32 {
     })
 }
 
-/// Sets all limits, in the order of the table. NaN stands for the default of a limit. Fails if the
-/// server is in use and has other limits.
+/// Sets the values of all limits, in the order of the table of limits. NaN stands for the default
+/// of a limit. Fails if the server is in use and has other limits.
 ///
 /// # Safety
 /// - `values..values + count` is readable for the length of the call.

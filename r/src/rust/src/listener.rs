@@ -27,19 +27,20 @@ use crate::listener::tls::{CountedTls, Https};
 const FAILED: i32 = -1;
 const STARTED: i32 = 0;
 
-/// An open listener, and the listener that redirects plaintext HTTP requests to it, if there is
-/// one.
+/// An open listener. Includes the listener that redirects plaintext HTTP requests to it, if there
+/// is one.
 #[derive(Debug)]
 pub(crate) struct ActiveListener {
-    /// The thread that renews the listener's certificate, if an authority issues the certificate.
+    /// The thread that renews the listener's certificate, if the certificate comes from an ACME
+    /// authority.
     renewer: Option<Renewer>,
     listener: Listener,
     redirect: Option<Listener>,
 }
 
 impl ActiveListener {
-    /// Returns probes by which another thread can check that the listener, and the one that
-    /// redirects to it, are alive.
+    /// Returns probes with which another thread can check that the listener is alive. Includes a
+    /// probe of the listener that redirects to it, if there is one.
     pub(crate) fn pulses(&self) -> Vec<LivenessProbe> {
         self.all().map(Listener::liveness_probe).collect()
     }
@@ -48,8 +49,8 @@ impl ActiveListener {
         self.redirect.iter().chain([&self.listener])
     }
 
-    /// Stops the listener and the one that redirects to it. Their ports are free when this function
-    /// returns.
+    /// Stops the listener, and the listener that redirects to it, if there is one. Their ports are
+    /// free when this function returns.
     fn stop(self) {
         drop(self.renewer);
         if let Some(redirect) = self.redirect {
@@ -85,7 +86,7 @@ impl Core {
     }
 }
 
-/// The configuration of a listener except its address, as C passes it: `struct rk_setup`.
+/// The configuration of a listener as C passes it, without the address: `struct rk_setup`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawSetup {
@@ -151,12 +152,12 @@ unsafe fn listener_config(setup: &RawSetup) -> Option<ListenerConfig> {
     })
 }
 
-/// The value of `rk_setup.inherits` for a listener that uses the socket of a worker, which the
-/// supervisor has opened.
+/// The value of `rk_setup.inherits` that makes a worker listen on the socket that its supervisor
+/// has opened.
 const SOCKET_OF_WORKER: i32 = 1;
 
-/// Listens on an address. For redirects to HTTPS, it also listens on a second port of the same
-/// address.
+/// Listens on an address. If plaintext HTTP is redirected to HTTPS, also listens on a second port
+/// of the same host.
 fn listen_with_redirect(
     address: SocketAddr,
     site: ListenerConfig,
@@ -184,8 +185,8 @@ fn listen_with_redirect(
     Ok(ActiveListener { renewer: None, listener, redirect: Some(redirect) })
 }
 
-/// Starts the thread that renews the listener's certificate, if an authority issues the
-/// certificate.
+/// Starts the thread that renews the listener's certificate, if the certificate comes from an ACME
+/// authority.
 fn with_renewer(
     mut listening: ActiveListener,
     https: Option<&Https>,
@@ -195,8 +196,8 @@ fn with_renewer(
     Ok(listening)
 }
 
-/// Listens on the socket that the supervisor has opened for this worker, and tells the supervisor
-/// that the worker is ready. Returns the id of the listener.
+/// Listens on the socket that the supervisor has opened for this worker, and notifies the
+/// supervisor that the worker is ready. Returns the id of the listener.
 fn listen_as_worker(setup: &RawSetup, site: ListenerConfig) -> Option<ListenerId> {
     core::with(|core| {
         let (files, tls) = (site.files.clone(), site.tls.clone());
@@ -247,9 +248,9 @@ pub unsafe extern "C" fn rk_listen_tcp(
         let Some(address) = u16::try_from(port).ok().and_then(|port| literal_address(&host, port))
         else {
             core::set_error(&format!(
-                "{host} is not a valid IPv4 or IPv6 address, or its zone no interface: use an address \
-                 like \"127.0.0.1\" (this machine only) or \"0.0.0.0\" (all networks), and a port \
-                 from 0 to 65535"
+                "{host} is not a valid IPv4 or IPv6 address, or its zone is not a network \
+                 interface: use an address like \"127.0.0.1\" (this machine only) or \
+                 \"0.0.0.0\" (all networks), and a port from 0 to 65535"
             ));
             return FAILED;
         };
@@ -279,8 +280,8 @@ pub unsafe extern "C" fn rk_listen_tcp(
     })
 }
 
-/// Starts a listener on a Unix socket. `mask` is the umask for creating the socket; if it is
-/// negative, the umask of the process is used.
+/// Starts a listener on a Unix socket. `mask` is the umask with which the socket is created. If it
+/// is negative, the umask of the process applies.
 ///
 /// # Safety
 /// - `path` is a C string, `setup` meets the requirements of [`listener_config`], and `listener`

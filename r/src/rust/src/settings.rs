@@ -1,5 +1,5 @@
-//! Parses values of settings and `_server.yml` files for R, by the table of settings. The results
-//! are [`Lines`] of `key=value`.
+//! Parses values of settings and `_server.yml` files for R, as the table of settings requires. The
+//! results are [`Lines`] of `key=value`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,8 +11,8 @@ use rookery_settings::{GivenValue, Section, Settings, expected_form, server_yml,
 use crate::text::lend;
 use crate::{Bytes, entry};
 
-/// Parses the value of a setting for R. The result is lines with the typed value, or a line
-/// `wanted` or `wrong` with an error.
+/// Parses the value of a setting for R. Returns lines with the typed value. After an error, returns
+/// a line `wanted` (the expected form) or `wrong` (an error message).
 fn read_value(name: &str, values: &str) -> Lines {
     let mut lines = Lines::default();
     let Some(setting) = table::find_for_r(name) else {
@@ -38,11 +38,10 @@ fn read_value(name: &str, values: &str) -> Lines {
     lines
 }
 
-/// Parses a `_server.yml` for R. The result has a line `app`, a line for each setting, and a line
-/// for each warning (`note`). After an error, it has a line `wrong`. For a file of another server,
-/// it is empty. If `is_alone`, the file must contain all HTTPS settings that belong together.
-/// Otherwise the program has already checked them together with those of the command line and the
-/// environment.
+/// Parses a `_server.yml` for R. Returns a line `app`, a line for each setting, and a line `note`
+/// for each warning. After an error, returns a line `wrong`. Returns nothing for a file of another
+/// server. With `is_alone`, also checks that the HTTPS settings in the file are complete. Otherwise
+/// the program has already checked them together with the other sources of settings.
 fn read_file(path: &Path, is_alone: bool) -> Lines {
     let mut lines = Lines::default();
     let bytes = match server_yml::bytes(path) {

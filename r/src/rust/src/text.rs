@@ -24,7 +24,7 @@ thread_local! {
     static TEXT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Keeps a text alive while C copies it, and returns its bytes.
+/// Keeps a text alive until C has copied it, and returns its bytes.
 pub(crate) fn lend(text: Vec<u8>) -> Bytes {
     let bytes = Bytes::of(&text);
     TEXT.set(text);
@@ -37,8 +37,8 @@ pub extern "C" fn rk_text_free() {
     TEXT.set(Vec::new());
 }
 
-/// Returns the IP address of this machine in its network, or an empty text. The result is valid
-/// until `rk_text_free`.
+/// Returns the IP address of this machine in its network. Returns an empty text if it is unknown.
+/// The result is valid until `rk_text_free`.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_network_address() -> Bytes {
     entry(Bytes::EMPTY, || {
@@ -83,9 +83,9 @@ fn uri_encode(text: &[u8], is_whole: bool) -> Vec<u8> {
     encoded
 }
 
-/// Decodes the percent-escapes in a text. An invalid escape is copied with all its three bytes, so
-/// a valid escape that begins within it is not decoded. Returns `None` if a NUL is escaped, which
-/// R's strings cannot contain.
+/// Decodes the percent-escapes in a text. An invalid escape is copied unchanged, with all its three
+/// bytes. With `is_whole`, escapes of reserved characters are also copied. Returns `None` if the
+/// text contains `%00`, because R's strings cannot contain NUL.
 fn uri_decode(text: &[u8], is_whole: bool) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -214,8 +214,8 @@ mod tests {
         }
     }
 
-    /// Decoding restores each encoded byte, and only the bytes outside of `RESERVED` and `MARKS`
-    /// are encoded.
+    /// Tests that decoding restores each encoded byte, and that letters, digits and the bytes in
+    /// `RESERVED` and `MARKS` are not encoded.
     #[test]
     fn decoding_restores_encoded_bytes() {
         for is_whole in [false, true] {

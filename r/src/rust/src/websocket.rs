@@ -1,4 +1,4 @@
-//! The WebSockets that the server has accepted. C uses them by the functions `rk_ws_*`.
+//! The WebSockets that the server has accepted. The C code uses them with the functions `rk_ws_*`.
 
 use std::borrow::Cow;
 use std::ptr::NonNull;
@@ -9,17 +9,17 @@ use rookery_exchange::{Command, Lease, MessageKind, Payload, WebSocketCompressio
 use crate::core::{BoundWebSocket, Core};
 use crate::{Bytes, core, entry, result, slice};
 
-/// The maximum length in bytes of the reason in a close frame: its payload has at most 125 bytes,
-/// of which the code takes two (RFC 6455, 5.5).
+/// The maximum length in bytes of the reason in a close frame. The payload of the frame has at most
+/// 125 bytes, and the code takes two of them (RFC 6455, 5.5).
 const REASON_MAX: usize = 123;
 
 fn kind(is_text: i32) -> MessageKind {
     if is_text == 0 { MessageKind::Binary } else { MessageKind::Text }
 }
 
-/// Begins the response that accepts the opening handshake of a WebSocket. The subprotocol is the
-/// first of `protocols` that the client offers. It is written to `chosen`, which is empty if the
-/// client offers none of them.
+/// Begins the response that accepts the opening handshake of a WebSocket. Chooses the first
+/// subprotocol in `protocols` that the client offers, and writes it to `chosen`. If the client
+/// offers none of them, `chosen` is empty.
 ///
 /// # Safety
 /// - `protocols` has `count` elements, readable for the length of the call, and `chosen` can be
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn rk_ws_accept(
     })
 }
 
-/// The compression settings of a WebSocket, as C passes them: `struct rk_ws_compression`.
+/// The compression settings of a WebSocket as C passes them: `struct rk_ws_compression`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct RawCompression {
@@ -82,7 +82,7 @@ fn is_offered(offered: &[u8], own: &[u8]) -> bool {
     !own.is_empty() && offered.split(|byte| *byte == b',').any(|named| named.trim_ascii() == own)
 }
 
-/// Stores the number (token) by which the C code finds the R object of an accepted WebSocket.
+/// Stores the number by which the C code finds the R object of an accepted WebSocket.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_ws_bind(id: u64, token: u64) {
     entry((), || {
@@ -94,7 +94,7 @@ pub extern "C" fn rk_ws_bind(id: u64, token: u64) {
     });
 }
 
-/// Removes a WebSocket whose R object is no longer needed.
+/// Forgets a WebSocket whose R object is no longer needed.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_ws_unbind(id: u64) {
     entry((), || {
@@ -104,8 +104,8 @@ pub extern "C" fn rk_ws_unbind(id: u64) {
     });
 }
 
-/// Writes the tokens (numbers of R objects) of a listener's WebSockets, at most `capacity` of them.
-/// Returns the number of WebSockets.
+/// Writes to `tokens` the numbers of the R objects of a listener's WebSockets, at most `capacity`
+/// of them. Returns the number of all WebSockets of the listener.
 ///
 /// # Safety
 /// - `tokens` has space for `capacity` tokens.
@@ -131,8 +131,8 @@ const SEND_MORE: i32 = 1;
 const SEND_FULL: i32 = 0;
 const SEND_CLOSED: i32 = -1;
 
-/// Queues a message to the client of a WebSocket, unless the WebSocket has ended. Returns an `enum
-/// rk_send`.
+/// Queues a message to the client of a WebSocket. Does not queue it if the WebSocket has ended.
+/// Returns an `enum rk_send`.
 fn send(
     core: &Core,
     id: u64,
@@ -169,8 +169,9 @@ pub unsafe extern "C" fn rk_ws_send(id: u64, is_text: i32, start: *const u8, len
     })
 }
 
-/// Sends a message that R lends to the client of a WebSocket. If this returns `RK_SEND_CLOSED`, the
-/// caller keeps the token.
+/// Sends a message to the client of a WebSocket without copying it: R lends the memory. When the
+/// message was sent, `rk_released` returns the token. If this returns `RK_SEND_CLOSED`, the caller
+/// keeps the token.
 ///
 /// # Safety
 /// - `start..start + len` stays readable and unwritten until `rk_released` has returned `token`.

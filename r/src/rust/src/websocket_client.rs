@@ -1,5 +1,5 @@
-//! WebSocket clients, which R code opens to other servers. C uses them by the functions
-//! `rk_client_*`.
+//! The WebSocket clients with which R code connects to other servers. The C code uses them with the
+//! functions `rk_client_*`.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use rookery_websocket_client::{Address, Clients, Content, Event, Roots, SendOutc
 
 use crate::{Bytes, core, entry, result, slice};
 
-/// The configuration of a WebSocket client, as C passes it: `struct rk_client_setup`.
+/// The configuration of a WebSocket client as C passes it: `struct rk_client_setup`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Setup {
@@ -29,7 +29,7 @@ pub struct Setup {
     group: u32,
 }
 
-/// An event of a WebSocket client for C: `struct rk_client_event`.
+/// An event of a WebSocket client as C reads it: `struct rk_client_event`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawEvent {
@@ -71,27 +71,27 @@ const ENDED: i32 = 2;
 
 struct State {
     clients: Clients,
-    /// The numbers (tokens) by which the C code finds the R objects of the clients, by client id.
+    /// The numbers by which the C code finds the R objects of the WebSocket clients. The key is the
+    /// id of a client.
     tokens: HashMap<u64, u64>,
-    /// The event whose data C is reading.
+    /// The event that C is reading, kept alive until the next event.
     shown_event: Option<Event>,
 }
 
 thread_local! {
-    /// The state of all WebSocket clients, on R's main thread. `None` before the first client is
-    /// opened.
+    /// The state of all WebSocket clients of this process. `None` until the first client is opened.
     static STATE: RefCell<Option<State>> = const { RefCell::new(None) };
 }
 
-/// Runs `body` with the state of the WebSocket clients. Returns the default value if no client was
+/// Runs `body` with the state of the WebSocket clients. Returns the default of `T` if no client was
 /// ever opened.
 fn with<T: Default>(body: impl FnOnce(&mut State) -> T) -> T {
     STATE.with_borrow_mut(|state| state.as_mut().map(body).unwrap_or_default())
 }
 
-/// Resets the state of the WebSocket clients in a forked child process, which cannot use its
-/// parent's clients. The state is not dropped, because its locks may be held by a thread that does
-/// not exist in the child.
+/// Resets the state of the WebSocket clients in a forked child process, which cannot use the
+/// clients of its parent. Does not drop the state, because a thread that does not exist in the
+/// child may hold its locks.
 pub(crate) fn forked() {
     let _ = STATE.try_with(|state| {
         if let Ok(mut state) = state.try_borrow_mut() {
@@ -103,7 +103,7 @@ pub(crate) fn forked() {
     });
 }
 
-/// Converts a number of seconds from R to a duration. Returns `None` if it is infinite.
+/// Converts a number of seconds from R to a duration. Returns `None` if the number is infinite.
 fn duration_of(seconds: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
@@ -121,8 +121,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Parses the URL of a WebSocket server. If it is invalid, sets the error message that `rk_error()`
-/// returns.
+/// Parses the URL of a WebSocket server. Returns `None` after setting the error message of
+/// `rk_error()` if the URL is invalid.
 fn address(url: &str) -> Option<Address> {
     Address::parse(url)
         .map_err(|bad| core::set_error(&format!("`url` is not the address of a WebSocket: {bad}")))
@@ -130,7 +130,7 @@ fn address(url: &str) -> Option<Address> {
 }
 
 /// Checks the URL of a WebSocket server. Returns `RK_BAD_VALUE` after setting the error message if
-/// it is not a WebSocket URL.
+/// the URL is invalid.
 ///
 /// # Safety
 /// - `url` is readable for the length of the call.
@@ -141,9 +141,9 @@ pub unsafe extern "C" fn rk_client_check(url: Bytes) -> i32 {
     entry(result::BAD_VALUE, || if is_one() { result::OK } else { result::BAD_VALUE })
 }
 
-/// Starts a WebSocket client, which connects to its server. `wake` makes the event loop of a group
-/// of clients process events; it is called on another thread. Returns `RK_BAD_VALUE` after setting
-/// the error message if the client cannot be started.
+/// Starts a WebSocket client, which connects to its server. When events are queued, `wake` is
+/// called on another thread to wake the event loop of the client's group. Returns `RK_BAD_VALUE`
+/// after setting the error message if the client cannot be started.
 ///
 /// # Safety
 /// - `setup` is a `struct rk_client_setup` whose pointers are valid for the length of the call,
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn rk_client_close(id: u64, code: i32, reason: *const u8, 
 }
 
 /// Closes a WebSocket client whose R object was garbage-collected, and drops its events. Returns
-/// the token of the client, or 0 if the client had already ended.
+/// the number of the R object, or 0 if the client had already ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_client_abandon(id: u64) -> u64 {
     entry(0, || {
@@ -268,9 +268,9 @@ pub extern "C" fn rk_client_queued_bytes(id: u64) -> u64 {
     entry(0, || with(|state| state.clients.queued_bytes(id) as u64))
 }
 
-/// Takes the next event of a group of WebSocket clients. Returns 0 if no event is queued. The
-/// pointers in the event are valid until the next call. The events `RK_CLIENT_CLOSED` and
-/// `RK_CLIENT_FAILED` return the client's token.
+/// Removes the next event of a group of WebSocket clients from the queue, and writes it to `event`.
+/// Returns 0 if no event is queued. The pointers in the event are valid until the next call. After
+/// `RK_CLIENT_CLOSED` or `RK_CLIENT_FAILED`, the client's token is no longer used.
 ///
 /// # Safety
 /// - `event` points to a `struct rk_client_event`.

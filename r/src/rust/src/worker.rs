@@ -1,5 +1,5 @@
-//! This R process in the role of a worker, which a supervisor has started (`rk_worker_*`), and the
-//! information about R in the scoreboard (the memory in which a worker publishes its state).
+//! The functions `rk_worker_*`, which let this R process be a worker of a supervisor. Also updates
+//! the scoreboard, the memory in which a worker publishes what R is doing.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use crate::listener::access_log;
 #[derive(Debug)]
 pub(crate) struct Worker {
     supervision: Arc<Supervision>,
-    /// The listener that uses the socket that the supervisor has opened for this worker, if there
-    /// is one.
+    /// The id of the listener that uses the socket from the supervisor. `None` until a listener
+    /// uses it.
     listening: Option<u32>,
-    /// The static paths of the listener that uses the worker's socket.
+    /// The static paths of the listener that uses the socket from the supervisor.
     files: Option<StaticFiles>,
-    /// Whether this worker has told the supervisor that it takes no new requests.
+    /// Whether this worker has told the supervisor that it accepts no new requests.
     is_leaving: bool,
 }
 
-/// Whether this process is a worker, which means that a supervisor has started it.
+/// Whether this process is a worker, which a supervisor has started.
 #[derive(Debug, Default)]
 pub(crate) enum WorkerState {
     #[default]
@@ -46,14 +46,15 @@ pub(crate) enum WorkerState {
 pub(crate) struct WorkerCallbacks {
     /// The C function that interrupts the R code of the current request.
     interrupt: extern "C" fn(),
-    /// The C function that makes R collect garbage and return free memory, as soon as R waits for
-    /// events.
+    /// The C function that makes R collect garbage and return free memory. R does so when it next
+    /// waits for events.
     collect: extern "C" fn(),
-    /// The C function that ends the process like SIGTERM, unless a signal has already done so.
+    /// The C function that ends the process as SIGTERM would. It does nothing if a signal is
+    /// already ending the process.
     end: extern "C" fn(),
 }
 
-/// The return values of `rk_worker_state`, which says whether this process is a worker.
+/// The return value of `rk_worker_state` for a process that is not a worker.
 const NONE: i32 = 0;
 const SOCKET_FREE: i32 = 1;
 const SOCKET_USED: i32 = 2;
@@ -61,8 +62,8 @@ const FAILED: i32 = 3;
 
 impl Core {
     /// Takes the file descriptors and environment variables that a supervisor has passed to this
-    /// process, if there are any. Called again if the R package is loaded again, to reconnect to
-    /// the supervisor.
+    /// process, if there are any. If the R package is unloaded and loaded again, this function
+    /// reconnects to the supervisor.
     ///
     /// # Safety
     /// The requirements are those of [`Inherited::take`].
@@ -87,8 +88,8 @@ impl Core {
         self.attach_supervisor();
     }
 
-    /// Makes the server read the supervisor's messages to this worker. Called again after the
-    /// server was replaced.
+    /// Makes the server read the supervisor's messages to this worker. Must be called again after
+    /// the server was replaced.
     pub(crate) fn attach_supervisor(&mut self) {
         let WorkerState::Worker(worker) = &self.worker_state else { return };
         if !worker.supervision.has_public_listeners() {
@@ -124,8 +125,8 @@ impl Core {
         SessionCookie::read(worker.supervision.cookie()?)
     }
 
-    /// Returns a copy of the file descriptor for the supervisor's access log, to which this worker
-    /// writes instead of stdout.
+    /// Returns a copy of the file descriptor of the supervisor's access log. This worker writes its
+    /// records there instead of to stdout.
     pub(crate) fn log_output(&self) -> Option<OwnedFd> {
         let WorkerState::Worker(worker) = &self.worker_state else { return None };
         worker.supervision.log()
@@ -149,9 +150,9 @@ impl Core {
         }
     }
 
-    /// Sends changed static paths to the supervisor, if the supervisor serves the files of this
-    /// listener. Returns the connection to the supervisor, by which the caller can wait until the
-    /// change is applied.
+    /// Sends changed static paths to the supervisor, and returns the connection by which the caller
+    /// can wait for the confirmation. Returns `None` if the supervisor does not serve the files of
+    /// this listener.
     pub(crate) fn announce_paths(&self, files: &StaticFiles) -> Option<Arc<Supervision>> {
         let WorkerState::Worker(worker) = &self.worker_state else { return None };
         worker.files.as_ref().filter(|own| own.is_same(files))?;
@@ -159,8 +160,8 @@ impl Core {
         Some(Arc::clone(&worker.supervision))
     }
 
-    /// Tells the supervisor that this worker takes no new requests, because the listener ends or,
-    /// with `is_stopping`, because the process ends.
+    /// Tells the supervisor that this worker accepts no new requests. `is_stopping` is true if the
+    /// whole process is ending, and false if only the listener is.
     pub(crate) fn announce_leaving(&mut self, listener: u32, is_stopping: bool) {
         if let WorkerState::Worker(worker) = &mut self.worker_state {
             if worker.listening == Some(listener) {
@@ -178,8 +179,8 @@ impl Core {
 
     // ---- the scoreboard, if there is one ----
 
-    /// Returns the scoreboard (the memory in which a worker publishes its state) that the
-    /// supervisor reads, if this process is a worker.
+    /// Returns the scoreboard (the memory in which a worker publishes its state for the
+    /// supervisor). Returns `None` if this process is not a worker.
     pub(crate) fn supervised_scoreboard(&self) -> Option<&Scoreboard> {
         match &self.worker_state {
             WorkerState::Worker(worker) => Some(worker.supervision.scoreboard()),
@@ -195,7 +196,7 @@ impl Core {
     }
 
     /// Records that R begins to process an event. Returns false if the event is a request that the
-    /// supervisor has withdrawn, which R must not process.
+    /// supervisor has cancelled, so that R must not process it.
     #[must_use]
     pub(crate) fn begin_event(&self, event: &mut Event) -> bool {
         let Some(scoreboard) = self.scoreboard() else { return true };
@@ -231,7 +232,7 @@ impl Core {
         }
     }
 
-    /// Returns an exchange (a request with its response) from R to the server, by this command.
+    /// Sends the server a command that returns an exchange (a request with its response) from R.
     pub(crate) fn return_exchange(&self, command: Command) {
         self.record_response(&command);
         // Recorded before the response is sent, so that its receiver can read the updated values.
@@ -242,7 +243,7 @@ impl Core {
     }
 }
 
-/// Executes a request of the supervisor, such as to stop this worker. Runs on the I/O thread.
+/// Executes a request of the supervisor, for example to stop this worker. Runs on the I/O thread.
 fn on_supervisor_request(request: SupervisorRequest, callbacks: WorkerCallbacks) {
     match request {
         SupervisorRequest::Drain => end_process(callbacks),
@@ -256,9 +257,9 @@ fn on_supervisor_request(request: SupervisorRequest, callbacks: WorkerCallbacks)
     }
 }
 
-/// Ends this worker process like SIGTERM: `serve()` shuts down gracefully, and a process without
-/// `serve()` ends at once. This is done only once, because a second signal would end `serve()` at
-/// once as well.
+/// Ends this worker process as SIGTERM would: `serve()` shuts down gracefully, and a process
+/// without `serve()` ends at once. Does nothing when called again, because a second signal would
+/// end `serve()` at once.
 fn end_process(callbacks: WorkerCallbacks) {
     static IS_ORDERED: AtomicBool = AtomicBool::new(false);
     if !IS_ORDERED.swap(true, Ordering::Relaxed) {
@@ -266,8 +267,8 @@ fn end_process(callbacks: WorkerCallbacks) {
     }
 }
 
-/// Ends this worker process after a time limit, even if R is still busy. A separate thread waits
-/// for that, because the I/O thread may end earlier.
+/// Ends this worker process after a time limit, even if R is still busy. The wait needs its own
+/// thread, because the I/O thread may end earlier.
 fn end_process_later() {
     static IS_COUNTING: AtomicBool = AtomicBool::new(false);
     if IS_COUNTING.swap(true, Ordering::Relaxed) {
@@ -277,8 +278,8 @@ fn end_process_later() {
     let counting = std::thread::Builder::new().name("rookery-end".to_owned()).spawn(|| {
         std::thread::sleep(EXIT_TIMEOUT);
         crate::write_log_line(
-            "the supervisor has ordered this worker to end, or has died, and R is still busy: the \
-             worker ends now",
+            "the supervisor has asked this worker to stop, or has exited, and R is still busy: the \
+             worker exits now",
         );
         output::flush();
         // SAFETY: `_exit` does not return and runs no code of R.
@@ -291,9 +292,9 @@ fn end_process_later() {
     }
 }
 
-/// Makes this process a worker if a supervisor has started it. `interrupt` interrupts the R code of
-/// a request, `collect` makes R return memory when it waits, and `end` ends the process. All three
-/// functions are called on another thread.
+/// Makes this process a worker if a supervisor has started it. The three C functions are called on
+/// another thread. `interrupt` interrupts the R code of a request, `collect` makes R return free
+/// memory, and `end` ends the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_worker_join(
     interrupt: extern "C" fn(),
@@ -306,9 +307,9 @@ pub extern "C" fn rk_worker_join(
     entry((), || core::with(|core| unsafe { core.join(callbacks) }));
 }
 
-/// Returns whether this process is a worker: 0 if it is not, 1 if it is and no listener uses its
-/// socket yet, 2 if a listener uses the socket, and 3 with the error message set if the process
-/// should be a worker but cannot be.
+/// Returns 0 if this process is not a worker. Returns 1 if it is a worker and no listener uses its
+/// socket yet, and 2 if a listener uses the socket. Returns 3 after setting the error message if
+/// this process was started as a worker but cannot work as one.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_worker_state() -> i32 {
     entry(NONE, || {

@@ -1,11 +1,11 @@
-//! The activity record of a connection: its phase, since when it lasts, the transfer rate of the
-//! client, and the memory that the connection holds.
+//! The activity record of a connection: its phase, when the phase began, the client's transfer
+//! rate, and the memory that the connection holds.
 //!
-//! An event on a connection costs one or two writes to a `Cell`. The sweep, which periodically
-//! checks all connections, compares these values with the time limits.
+//! Recording an event costs one or two writes to a `Cell`. The sweep, a periodic check of all
+//! connections, compares the record with the time limits.
 //!
 //! # One timestamp per purpose
-//! Each deadline is counted from a tick of its own, which only the listed functions set:
+//! Each deadline is counted from a clock tick of its own, which only the listed functions set:
 //!
 //! | tick | deadlines | set by |
 //! |---|---|---|
@@ -71,8 +71,9 @@ pub(crate) enum Phase {
     Flush,
 }
 
-/// The record of what a connection is doing: its phase, since when, how fast, and how much memory
-/// it holds. The sweep (the periodic check of all connections) reads it to enforce timeouts.
+/// The activity record of a connection: its phase, when the phase began, the client's transfer
+/// rate, and the memory that the connection holds. The sweep (the periodic check of all
+/// connections) reads the record to enforce timeouts.
 #[derive(Debug)]
 pub(crate) struct Activity {
     phase: Cell<Phase>,
@@ -82,9 +83,9 @@ pub(crate) struct Activity {
     read_at: Cell<u32>,
     /// The clock tick at which the client last accepted a part of the response.
     taken_at: Cell<u32>,
-    /// True if the server's last read had to wait for the client. `is_write_blocked` is true if its
-    /// last write had to wait.
+    /// True if the server's last read from the client had to wait.
     is_read_blocked: Cell<bool>,
+    /// True if the server's last write to the client had to wait.
     is_write_blocked: Cell<bool>,
     /// The rate at which the client sends or receives data in the current phase.
     rate: RateMeter,
@@ -92,16 +93,16 @@ pub(crate) struct Activity {
     head_bytes: Cell<u32>,
     /// The number of bytes that the connection's current request holds in memory.
     pub(crate) request_bytes: Cell<usize>,
-    /// The part of `request_bytes` that a background thread is working on. Closing the connection
-    /// does not free this memory.
+    /// The part of `request_bytes` that a background thread is using. This memory is still in use
+    /// when the connection closes.
     pub(crate) background_bytes: Cell<usize>,
     /// The number of response bytes that are held in memory because they have not been written.
     pub(crate) response_bytes: Cell<usize>,
 }
 
 impl Activity {
-    /// Creates the activity record of a new connection. The client must send its first request head
-    /// within the same time limit as any later head.
+    /// Creates the activity record of a new connection. Its first phase is `Handshake` if
+    /// `has_handshake` is true, and otherwise `Head`.
     pub(crate) fn new(now: u32, has_handshake: bool) -> Activity {
         Activity {
             phase: Cell::new(if has_handshake { Phase::Handshake } else { Phase::Head }),
@@ -214,7 +215,7 @@ impl Activity {
     }
 
     /// Records the result of a write to the client. Only response bytes count as progress of the
-    /// client, because other bytes merely answer HTTP/2 control frames or ask for a request body.
+    /// client. Other bytes, such as those that answer HTTP/2 control frames, do not.
     pub(crate) fn on_written(&self, written: &Poll<io::Result<usize>>, now: u32) {
         self.is_write_blocked.set(written.is_pending());
         if let (Poll::Ready(Ok(n @ 1..)), Phase::Response | Phase::Stream | Phase::Flush) =
@@ -298,8 +299,8 @@ impl Activity {
         self.phase.get() == Phase::Idle && self.phase_age(now) >= ticks
     }
 
-    /// Returns for how many clock ticks the connection has been idle or its client too slow, or
-    /// `None` while it is being served. When the server needs room for a new connection, it closes
+    /// Returns the number of clock ticks for which the connection has been idle or its client too
+    /// slow. Returns `None` for any other connection. To admit a new connection, the server closes
     /// the one with the highest number.
     pub(crate) fn slowness(&self, ticks: &TimeLimits, now: u32) -> Option<u32> {
         let lag = |min_rate| Some(self.rate.lag(min_rate)).filter(|lag| *lag > 0);
@@ -330,8 +331,8 @@ impl Activity {
         }
     }
 
-    /// Returns how many bytes closing this connection would free in one share of the memory budget.
-    /// `own` is the number of bytes that are charged for the connection itself.
+    /// Returns the number of bytes of the given memory budget share that closing this connection
+    /// would free. `own` is the number of bytes that are charged for the connection itself.
     pub(crate) fn held(&self, share: Share, own: usize) -> usize {
         match (share, self.phase.get()) {
             (Share::Connections, Phase::Handshake | Phase::Idle | Phase::Head | Phase::Body) => own,

@@ -19,12 +19,13 @@ use crate::net::tls::certificate;
 use crate::net::tls::stream::HandshakeResult;
 use crate::rejection::Rejection;
 
-/// The maximum number of bytes that are read of a plaintext request on a TLS port, in order to find
+/// The maximum number of bytes of a plaintext request that the server reads on a TLS port to find
 /// the URL that the client intended.
 const MAX_HEAD_BYTES: usize = 8 << 10;
 
 /// Reads the PROXY protocol header and performs the TLS handshake, as the listener is configured.
-/// Returns false if the connection must be closed. Any error response has been written by then.
+/// Returns false if the connection must be closed. In that case, any error response has already
+/// been written.
 pub(crate) async fn perform_handshake(connection: &HttpConnection) -> bool {
     if connection.has_tls() {
         // Only the next poll of the reactor shows whether the client has sent anything.
@@ -120,8 +121,9 @@ fn record_client_certificate(connection: &HttpConnection) {
     }
 }
 
-/// Sends a 400 response with an explanation to a client that uses plaintext HTTP on a TLS port. A
-/// redirect to HTTPS would hide that the client may have sent cookies in plaintext.
+/// Sends a 400 response with an explanation to a client that uses plaintext HTTP on a TLS port. The
+/// server does not redirect the client to HTTPS, because this would hide that the client may have
+/// sent cookies in plaintext.
 async fn reject_plaintext(connection: &HttpConnection) {
     let head = read_head(connection).await;
     let url = intended_url(&head, connection.ends.get().local);

@@ -1,8 +1,8 @@
 //! The limit on how many TLS handshakes use CPU time at once.
 //!
 //! The first message of a client costs the I/O thread 0.1 ms, or 0.5 ms with RSA. When many clients
-//! connect at the same time, they are therefore accepted gradually: the server serves open
-//! connections in between, and the remaining clients wait in the system's accept queue.
+//! connect at the same time, the limit lets the server serve open connections in between. The
+//! remaining clients wait in the system's accept queue.
 //!
 //! A handshake that waits for its client uses no CPU time and is not counted, because otherwise a
 //! few silent clients could block all others. Its connection still takes a place in the connection
@@ -30,8 +30,8 @@ impl HandshakeLimit {
         self.ended.notify_waiters();
     }
 
-    /// Waits until fewer than `max` TLS handshakes use CPU time. The wait is short, because each of
-    /// them is ready to run.
+    /// Waits until fewer than `max` TLS handshakes use CPU time. The wait is short, because none of
+    /// these handshakes waits for its client.
     pub(crate) async fn wait_for_capacity(&self, max: usize) {
         loop {
             // Subscribes before the check, so that a handshake that ends between the check and the

@@ -85,16 +85,16 @@ enum HyperOutcome {
     Upgrade(Box<Exchange>),
 }
 
-/// The number of request headers that hyper can parse into a table on its stack. Any larger limit
-/// makes hyper allocate a table for each request. A connection therefore starts with this limit. A
-/// head that exceeds it is rare, and is parsed again with the configured limit.
+/// The number of request headers that hyper can parse without allocating memory. Every connection
+/// begins with this limit. A head with more headers is rare, and is parsed again with the
+/// configured limit.
 const SMALL_HEADER_TABLE: usize = 100;
 
 /// The maximum number of headers in an [`http::HeaderMap`], which panics beyond it.
 const MAX_HEADER_TABLE: usize = 24_576;
 
-/// The number of bytes that a supervisor may add to a request head that satisfied its own limits.
-/// They are for the worker header and a few headers such as `X-Forwarded-For`.
+/// The number of bytes that a supervisor may add to a request head when it forwards the request:
+/// the worker header and a few headers such as `X-Forwarded-For`.
 const SUPERVISOR_HEAD_BYTES: usize = MAX_WORKER_HEADER_SIZE + 4096;
 const SUPERVISOR_HEADERS: usize = 16;
 

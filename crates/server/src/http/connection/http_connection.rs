@@ -1,4 +1,5 @@
-//! The state of an HTTP connection that the server keeps in addition to the state of hyper or h2.
+//! The server's own state of an HTTP connection, which complements the state in the HTTP libraries
+//! hyper and h2.
 
 mod closing;
 mod request_lifecycle;
@@ -32,13 +33,14 @@ use crate::net::transport::Transport;
 
 pub(crate) use self::closing::{CloseState, ResetMode};
 
-/// Returns the number of bytes of the memory budget that a new connection takes.
+/// Returns the number of bytes that a new connection, with or without TLS, is charged to the memory
+/// budget.
 pub(crate) fn connection_bytes(has_tls: bool) -> usize {
     if has_tls { CONNECTION_BYTES + TLS_BYTES } else { CONNECTION_BYTES }
 }
 
-/// The state of an HTTP connection that the server keeps in addition to the state of hyper or h2.
-/// [`Phase`] documents the state transitions.
+/// The server's own state of an HTTP connection, which complements the state in the HTTP libraries
+/// hyper and h2. [`Phase`] documents the state transitions.
 ///
 /// A stream of an HTTP/2 connection has an `HttpConnection` of its own, with its own deadlines, but
 /// without a transport. The connection table lists it as a substream.
@@ -56,14 +58,14 @@ pub(crate) struct HttpConnection {
     /// The identity in the client's TLS certificate, if the client sent one.
     pub(crate) client_certificate: OnceCell<Arc<ClientCertificate>>,
     pub(crate) activity: Activity,
-    /// The bytes of the memory budget that the connection and its read buffer take.
+    /// The memory charge for the connection and its read buffer.
     pub(crate) charge: Charge,
     /// The size of the connection's read buffer in bytes.
     buffer: Cell<usize>,
     /// True while the connection counts towards the limit on concurrent TLS handshakes.
     is_handshaking: Cell<bool>,
-    /// The bytes that the server expects to regain by closing this connection, and that have not
-    /// been freed yet.
+    /// The memory that closing this connection will free, as a number of bytes of one memory budget
+    /// share. `None` unless the connection was closed to free memory.
     pending_release: Cell<Option<(Share, usize)>>,
     serial: u64,
     /// Whether the connection must be closed, when, and with which error response.
@@ -79,14 +81,13 @@ pub(crate) struct HttpConnection {
     /// True if hyper has rejected a request head that it could not parse. The server discards
     /// hyper's error response and sends its own.
     pub(crate) is_head_refused: Cell<bool>,
-    /// True if the server notices at once when the client disconnects while the application
-    /// processes a request. False once the client has sent a FIN or further bytes.
+    /// True while the server watches the transport, in order to notice at once when the client
+    /// disconnects. False once the client has sent a FIN or further bytes.
     is_watched: Cell<bool>,
     /// True if the client sent a FIN while the application was processing its request. Each sweep
     /// of the connections then checks whether the client is still connected.
     is_half_closed: Cell<bool>,
-    /// True once the server has found that a client which had half-closed the connection has
-    /// disconnected.
+    /// True once the server has found that a half-closed connection's client has disconnected.
     is_disconnected: Cell<bool>,
     /// True once the application has taken longer for the current request than the request timeout.
     has_request_timed_out: Cell<bool>,
@@ -97,7 +98,7 @@ pub(crate) struct HttpConnection {
     pub(crate) accepted_websocket: RefCell<Option<Box<Exchange>>>,
     /// The files that are being sent with sendfile, without reading them into user memory.
     sendfile_queue: RefCell<Option<Box<SendfileQueue>>>,
-    /// The reusable parts of the request context, kept while a complete response is not fully
+    /// The reusable parts of the request context, kept until the complete response has been
     /// written.
     flushing: RefCell<Option<Box<ContextParts>>>,
     /// The current streamed response, until its last byte has been written.
@@ -208,7 +209,8 @@ impl HttpConnection {
         }
     }
 
-    /// Makes this connection an HTTP/2 connection, and sets the state that its streams share.
+    /// Makes this connection an HTTP/2 connection with the given shared state of its streams, and
+    /// returns that state.
     pub(crate) fn set_http2_session(&self, session: Rc<Http2Session>) -> Rc<Http2Session> {
         Rc::clone(self.http2_session.get_or_init(|| session))
     }
@@ -224,8 +226,8 @@ impl HttpConnection {
         self.http2_session.get().filter(|_| !self.is_http2_stream).map(|session| &**session)
     }
 
-    /// Records the size of a request head that h2 has read, because a large head is charged to the
-    /// memory of its request.
+    /// Records the size of a request head that h2 has read. The memory of a large head is charged
+    /// to its request.
     pub(crate) fn on_head_read(&self, bytes: usize) {
         self.buffer.set(bytes);
     }
@@ -269,11 +271,11 @@ impl HttpConnection {
         self.has_tls() && self.transport.borrow_mut().tls().is_some_and(|tls| tls.is_http2())
     }
 
-    /// Returns the `Strict-Transport-Security` value for a response to an unreadable request head,
-    /// whose host is unknown. Returns `None` unless the client named a host in the TLS handshake.
-    /// Such a name is never an IP address.
+    /// Returns the `Strict-Transport-Security` value for a response to an unreadable request head.
+    /// Returns `None` unless the client named a host in the TLS handshake.
     pub(crate) fn hsts(&self) -> Option<&HeaderValue> {
         let hsts = self.config.tls.as_ref()?.hsts()?;
+        // A server name in a TLS handshake is never an IP address.
         self.transport.borrow_mut().tls()?.server_name()?;
         Some(hsts)
     }
@@ -316,7 +318,7 @@ impl HttpConnection {
         self.activity.phase() == Phase::Idle
     }
 
-    /// Records that `bytes` bytes of the next request head have already been read, if any. The
+    /// Records that `bytes` bytes of the next request head (possibly 0) have already been read. The
     /// deadline for that head counts from the end of the previous response.
     pub(crate) fn on_head_left_over(&self, bytes: usize) {
         if bytes > 0 {
@@ -324,8 +326,8 @@ impl HttpConnection {
         }
     }
 
-    /// Writes the bytes that hyper provides. Where they contain the placeholder of a file, writes
-    /// the file's contents instead.
+    /// Writes bytes that hyper provides to the client. If they contain the placeholder of a file,
+    /// writes the file's contents instead of the placeholder.
     pub(crate) fn poll_write(
         &self,
         cx: &mut Context<'_>,
@@ -360,13 +362,13 @@ impl HttpConnection {
         written
     }
 
-    /// Queues at most `left` bytes of a file for sending. Returns the placeholder bytes that hyper
-    /// writes in place of the file's contents.
+    /// Queues at most `left` bytes of a file for sending, from offset `at`. Returns the placeholder
+    /// bytes that hyper writes in place of the file's contents.
     pub(crate) fn queue_file(&self, file: &Arc<SentFile>, at: u64, left: u64) -> Bytes {
         self.sendfile_queue.borrow_mut().get_or_insert_default().push(file, at, left)
     }
 
-    /// Waits, on a TLS connection, until the operating system has accepted all encrypted bytes.
+    /// On a TLS connection, waits until the operating system has accepted all encrypted bytes.
     pub(crate) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.has_tls() {
             return Poll::Ready(Ok(()));
@@ -393,9 +395,8 @@ impl HttpConnection {
         }
     }
 
-    /// Returns true if hyper wants to write its own error response to an unreadable request head,
-    /// and records that the head was refused. The server discards hyper's response and sends its
-    /// own.
+    /// Returns true if hyper wants to write its own error response to an unreadable request head.
+    /// Also sets `is_head_refused` then, so that the server sends its own response instead.
     pub(crate) fn suppress_hyper_error(&self) -> bool {
         let suppress_hyper_error = matches!(self.activity.phase(), Phase::Idle | Phase::Head);
         self.is_head_refused.set(self.is_head_refused.get() || suppress_hyper_error);
@@ -420,8 +421,8 @@ impl HttpConnection {
         true
     }
 
-    /// Returns true if the request head fits into hyper's initial buffer, whose memory is charged
-    /// for every connection anyway.
+    /// Returns true if the connection's read buffer has at most its initial size, which is charged
+    /// for every connection.
     pub(crate) fn has_small_buffer(&self) -> bool {
         self.buffer.get() <= UNCHARGED_BYTES
     }

@@ -1,6 +1,5 @@
 //! The adapter through which hyper reads from and writes to a connection's transport. Each read or
-//! write also updates the connection's deadlines, which costs a write to a `Cell` and needs no
-//! timer.
+//! write also updates the connection's deadlines, which are kept in a `Cell` and need no timer.
 
 use std::io;
 use std::pin::Pin;
@@ -18,8 +17,8 @@ use crate::http::connection::http_connection::HttpConnection;
 pub(crate) struct HyperIo {
     connection: Rc<HttpConnection>,
     /// The bytes that a previous hyper instance read from the connection but did not parse.
-    /// `replayed` counts those that this instance has read.
     replay: Bytes,
+    /// The number of bytes of `replay` that the current hyper instance has read.
     replayed: usize,
 }
 

@@ -1,5 +1,5 @@
-//! Closing a connection so that the client can read the last response. Also writes error responses
-//! that hyper cannot send.
+//! Closes connections in such a way that the client can read the last response, and writes error
+//! responses that hyper cannot send.
 
 use std::future::poll_fn;
 use std::io::IoSlice;
@@ -17,8 +17,8 @@ pub(crate) fn reject(connection: &HttpConnection, rejection: Rejection) {
     reject_with_text(connection, rejection, rejection.text());
 }
 
-/// Writes an error response with the given text to a request head that could not be read. Bytes
-/// that do not fit into the socket buffer are lost if the client does not read.
+/// Writes an error response with the given text to a request head that could not be read. If the
+/// response does not fit into the socket buffer, the rest is lost.
 pub(crate) fn reject_with_text(connection: &HttpConnection, rejection: Rejection, text: &str) {
     connection.shared.report(rejection);
     record_unreadable(
@@ -45,7 +45,7 @@ pub(crate) fn reject_with_text(connection: &HttpConnection, rejection: Rejection
 }
 
 /// Closes the connection of a client that speaks TLS on a plaintext port, and notifies the
-/// operator. The client could not read an HTTP response.
+/// operator. No response is sent, because the client could not read it.
 pub(crate) fn close_tls_client(connection: &HttpConnection) {
     let rejection = Rejection::TlsOnPlain;
     connection.shared.report(rejection);
@@ -94,8 +94,8 @@ pub(crate) async fn close(connection: &HttpConnection) {
     let _ = tokio::time::timeout(limit, rest).await;
 }
 
-/// The maximum number of bytes that a client may send after its request was rejected. If it sends
-/// more, the connection is reset.
+/// The maximum number of bytes that a closing connection reads and discards after its last
+/// response. If the client sends more, the connection is reset.
 const LINGER_BYTES: usize = 16 << 20;
 
 /// The interval at which a closing connection is checked for bytes that the client has not

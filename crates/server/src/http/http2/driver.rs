@@ -69,8 +69,8 @@ impl Drop for SessionGuard {
     }
 }
 
-/// Serves an HTTP/2 connection until it closes. The limits on its memory and time are those of an
-/// HTTP/1.1 connection.
+/// Serves an HTTP/2 connection until it closes. Its memory and time are limited as for an HTTP/1.1
+/// connection.
 pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
     let connections = &connection.shared.connections;
     let session =

@@ -8,9 +8,9 @@
 //! - CONTINUATION frames (6.10) are merged into frames of [`FRAME`] bytes. h2 closes a connection
 //!   after five CONTINUATION frames of one header block, whatever their size, whereas a client may
 //!   split a header block into any number of frames.
-//! - An ordinary field is inserted in front of the trailers (8.1). Pseudo-header fields in trailers
-//!   are malformed, but h2 accepts them. It resets a stream only if a pseudo-header field follows
-//!   an ordinary one (8.3). The server drops trailers, so no application sees the inserted field.
+//! - An ordinary field is inserted in front of trailers. Trailers must not contain pseudo-header
+//!   fields (8.1), but h2 rejects these only after an ordinary field (8.3). The server drops all
+//!   trailers, and thus the inserted field.
 
 use std::collections::VecDeque;
 
@@ -36,20 +36,20 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// The number of bytes that every connection is credited as payload before [`RATIO`] is applied.
-/// The credit suffices for days of pings and window updates.
+/// The number of bytes that are added to every connection's payload before [`RATIO`] is applied.
+/// They suffice for days of pings and window updates.
 const FREE_OVERHEAD: u64 = 1 << 20;
 
-/// The maximum number of bytes that a client may send in total for each byte of payload that it
-/// sends or receives. [`FREE_OVERHEAD`] is added to its payload. nginx has the same limit.
+/// The maximum ratio of all bytes that a client sends to the payload that it sends or receives. A
+/// client that exceeds it floods the connection with frames. nginx uses the same ratio.
 const RATIO: u64 = 8;
 
 /// The maximum number of empty CONTINUATION frames in a header block.
 const MAX_EMPTY: u32 = 16;
 
-/// The number of open streams that [`Frames`] tracks in addition to the maximum number of
-/// concurrent streams. The margin is needed because [`Frames`] does not see the streams that h2
-/// resets by itself. h2 closes a connection after 128 of them.
+/// The number of stream ids that [`Frames`] keeps beyond the maximum number of concurrent streams.
+/// They leave space for streams that h2 has reset, because [`Frames`] learns only later that these
+/// have ended.
 const MAX_EXTRA_OPEN: usize = 1024;
 
 /// A filter for the frames that a client sends on an HTTP/2 connection. It costs a few comparisons
@@ -69,16 +69,16 @@ pub(super) struct Frames {
     /// follow.
     head: Option<u32>,
     /// The ids of the streams that the client has opened and that neither side has ended. A HEADERS
-    /// frame for one of them contains trailers. h2 checks the frames of all other streams.
+    /// frame for one of them contains trailers.
     open: VecDeque<u32>,
     /// The maximum number of stream ids in `open`.
     max_open: usize,
     /// The collected part of a header block that has not been passed to h2, or the payload of
     /// trailers.
     block: Vec<u8>,
-    /// The rewritten bytes for h2, which follow the bytes that h2 gets unchanged. `taken` says how
-    /// many of the rewritten bytes h2 has got already.
+    /// The rewritten bytes for h2, which follow the bytes that h2 gets unchanged.
     out: Vec<u8>,
+    /// The number of bytes of `out` that h2 has already got.
     taken: usize,
     /// The number of empty CONTINUATION frames that the current header block contains so far.
     empty: u32,
@@ -147,8 +147,8 @@ impl Frames {
         kept
     }
 
-    /// Passes bytes to h2. They stay where they are in the input if they begin at offset `at` and
-    /// no byte before them was left out. Otherwise they are copied.
+    /// Passes bytes to h2. They need not be copied if they are at offset `at` of the input and all
+    /// input before them is passed unchanged. `kept` is the length of the unchanged input.
     fn pass(&mut self, at: Option<usize>, bytes: &[u8], kept: &mut usize) {
         if at == Some(*kept) && self.out.is_empty() {
             *kept += bytes.len();
@@ -246,8 +246,8 @@ impl Frames {
         }
     }
 
-    /// Appends payload to the collected part of a header block, and passes full frames to h2. A
-    /// header block thus has as few frames as possible, whatever frames the client sends.
+    /// Appends payload to the collected part of a header block, and passes full frames to h2. h2
+    /// thus gets as few frames as possible, even if the client splits the block into many.
     fn collect(&mut self, mut bytes: &[u8]) {
         let (_, _, stream) = parse_header(self.header);
         while self.block.len() + bytes.len() > FRAME as usize {
@@ -538,8 +538,7 @@ mod tests {
         assert!(frames.is_flood(0));
     }
 
-    /// Checks with random frames and random chunks that h2 always gets the same bytes, and all of
-    /// every header block.
+    /// Checks that h2 gets the same bytes, however the client's frames are split into chunks.
     #[test]
     fn output_does_not_depend_on_how_the_input_is_split() {
         let mut state = 0x2545_F491_4F6C_DD1Du64;

@@ -102,8 +102,7 @@ pub(super) fn is_misdirected(headers: &HeaderMap, named: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns an HTTP/2 request head as h2 provides it, with an optional `:authority`, for the
-    /// tests.
+    /// Builds an HTTP/2 request head for the tests, in the form in which h2 provides it.
     fn head(authority: Option<&str>, path: &str, lines: &[(&'static str, &str)]) -> Parts {
         let uri = authority
             .map_or_else(|| path.to_owned(), |authority| format!("https://{authority}{path}"));

@@ -19,18 +19,18 @@ pub(super) const STREAM_WINDOW: u32 = 256 << 10;
 pub(super) const CONNECTION_WINDOW: u32 = 1 << 20;
 
 /// The maximum number of bytes that the server reads from an HTTP/2 connection before it polls the
-/// streams. The limit also bounds the number of tiny frames that h2 buffers, because h2 closes a
-/// connection on which too many of them are unread.
+/// streams. Without this limit, many tiny frames could be unread, for which h2 closes the
+/// connection.
 const MAX_READ_PER_POLL: usize = 8 << 10;
 
-/// The size in bytes of the buffer for outgoing WebSocket messages on an HTTP/2 connection. Small
-/// messages share a buffer.
+/// The size in bytes of the buffer that outgoing WebSocket messages on an HTTP/2 connection are
+/// copied into. Several small messages fit into one buffer.
 const WEBSOCKET_BUFFER: usize = 4 << 10;
 
-/// The number of wasted requests from which an HTTP/2 connection may be abusive. A request is
-/// wasted if the client resets it or if it is malformed. Wasted requests are tolerated while they
-/// are less than half of all requests, because a browser that leaves a page resets all requests
-/// under way.
+/// The number of requests that a client may waste on an HTTP/2 connection before it can count as
+/// abusive. A request is wasted if the client resets it or if it is malformed. A client is abusive
+/// only if it wastes more than half of its requests, because a browser that leaves a page resets
+/// all requests under way.
 const MAX_WASTED: u64 = 100;
 
 /// An object, such as an HTTP/2 stream, that waits until the data that it has passed to h2 has been
@@ -55,9 +55,9 @@ pub(crate) struct Http2Session {
     unflushed: RefCell<Vec<Rc<dyn FlushListener>>>,
     /// True once the HTTP/2 connection has closed, so that nothing can be written any more.
     is_closed: Cell<bool>,
-    /// True if the transport has sent all bytes that h2 has written. `is_blocked` is true if the
-    /// socket accepts no more bytes.
+    /// True if the transport has sent all bytes that h2 has written.
     is_clean: Cell<bool>,
+    /// True if the connection's socket accepts no more bytes.
     is_blocked: Cell<bool>,
     /// The number of bytes that were read from the connection in the current poll.
     read_in_poll: Cell<usize>,
@@ -74,9 +74,9 @@ pub(crate) struct Http2Session {
     websocket_buffer: RefCell<BytesMut>,
     /// The requests that the application still processes although their HTTP/2 streams have ended.
     abandoned: RefCell<Vec<Arc<ExchangeStatus>>>,
-    /// The number of body bytes that clients may send before the server reads them, and the memory
-    /// charge for these bytes.
+    /// The number of request body bytes that the client may send before the server has read them.
     incoming: Cell<usize>,
+    /// The memory charge for the `incoming` bytes.
     charge: Charge,
 }
 
@@ -109,7 +109,7 @@ impl Http2Session {
 
     // ---- streams ----
 
-    /// Adds a newly opened HTTP/2 stream. Returns true if it is the only one of the connection.
+    /// Adds a newly opened HTTP/2 stream. Returns true if the connection has no other stream.
     pub(super) fn on_stream_opened(&self, key: usize) -> bool {
         self.opened.set(self.opened.get() + 1);
         let mut streams = self.streams.borrow_mut();
@@ -132,7 +132,7 @@ impl Http2Session {
         streams.is_empty()
     }
 
-    /// Counts an HTTP/2 stream that became a WebSocket. Returns true if it is the connection's only
+    /// Counts an HTTP/2 stream that became a WebSocket. Returns true if the connection has no other
     /// WebSocket.
     pub(super) fn on_websocket_opened(&self) -> bool {
         self.websockets.replace(self.websockets.get() + 1) == 0
@@ -162,8 +162,8 @@ impl Http2Session {
         })
     }
 
-    /// Returns for how many clock ticks all streams of the connection have been idle or slow, or
-    /// `None` if at least one is being served.
+    /// Returns the number of clock ticks for which all streams of the connection have been idle or
+    /// slow, or `None` if at least one is neither.
     pub(crate) fn slowness(&self, now: u32) -> Option<u32> {
         let streams = self.streams.borrow();
         let mut all = streams
@@ -172,9 +172,8 @@ impl Http2Session {
         all.try_fold(u32::MAX, |least, ticks| Some(least.min(ticks?)))
     }
 
-    /// Returns the number of requests under way on the HTTP/2 connection. They are the streams
-    /// without a complete response, and the requests without a stream that the application still
-    /// processes.
+    /// Returns the number of requests under way on the HTTP/2 connection. Also counts requests that
+    /// the application still processes although their streams have ended.
     pub(super) fn count_requests_under_way(&self) -> usize {
         let mut left = self.abandoned.borrow_mut();
         // The application holds the exchange, and with it a reference to its status.
@@ -192,8 +191,8 @@ impl Http2Session {
         self.wasted.set(self.wasted.get() + 1);
     }
 
-    /// Returns true if the client is abusive: it wastes requests by resetting or malforming them,
-    /// or it floods the connection with frames without payload.
+    /// Returns true if the client is abusive: it has wasted too many requests, or it floods the
+    /// connection with frames that contain almost no payload.
     pub(super) fn is_abusive(&self) -> bool {
         let wasted = self.wasted.get();
         (wasted > MAX_WASTED && wasted > self.opened.get() / 2)
@@ -206,15 +205,15 @@ impl Http2Session {
 
     // ---- writing ----
 
-    /// Records the result of a write or flush of the HTTP/2 connection. `is_clean` is true for a
-    /// flush.
+    /// Records the result of a write or flush of the HTTP/2 connection. `is_pending` is true if the
+    /// socket accepts no more bytes, and `is_clean` is true for a flush.
     pub(super) fn on_written(&self, is_pending: bool, is_clean: bool) {
         self.is_blocked.set(is_pending);
         self.is_clean.set(is_clean && !is_pending);
     }
 
-    /// Returns true if the connection's socket accepts no more bytes. A stream without progress is
-    /// then not the fault of its client.
+    /// Returns true if the connection's socket accepts no more bytes. No stream of the connection
+    /// can make progress then.
     pub(crate) fn is_blocked(&self) -> bool {
         self.is_blocked.get()
     }
@@ -260,8 +259,8 @@ impl Http2Session {
         }
     }
 
-    /// Notifies the waiting streams that the connection has closed. This is necessary because h2
-    /// does not notify a stream once it has the complete response.
+    /// Notifies the waiting streams that the connection has closed, because h2 does not notify a
+    /// stream that has already passed its whole response to h2.
     pub(super) fn on_closed(&self) {
         self.is_closed.set(true);
         let unflushed = std::mem::take(&mut *self.unflushed.borrow_mut());
@@ -278,8 +277,8 @@ impl Http2Session {
         self.read_in_poll.set(0);
     }
 
-    /// Returns true if so many bytes were read from the connection that its streams must be polled
-    /// first.
+    /// Returns true if no more bytes may be read from the connection before its streams have been
+    /// polled.
     pub(super) fn has_read_enough(&self) -> bool {
         self.read_in_poll.get() >= MAX_READ_PER_POLL
     }
@@ -291,8 +290,8 @@ impl Http2Session {
         self.frames.borrow_mut().follow(bytes, self.connections.clock.now())
     }
 
-    /// Moves bytes that the frame filter has rewritten into `buffer` for h2. Returns true if there
-    /// were any.
+    /// Moves bytes that the frame filter has rewritten into `buffer`, from which h2 reads them.
+    /// Returns true if there were any.
     pub(super) fn take_rewritten(&self, buffer: &mut ReadBuf<'_>) -> bool {
         let mut frames = self.frames.borrow_mut();
         let rest = frames.rewritten();
@@ -309,8 +308,8 @@ impl Http2Session {
         self.frames.borrow().held()
     }
 
-    /// Charges the memory budget for `bytes` bytes of a request body that may arrive before they
-    /// are read. Returns false if the budget is exhausted.
+    /// Charges the memory budget for `bytes` bytes of a request body that the client may send
+    /// before the server reads them. Returns false if the budget is exhausted.
     pub(super) fn reserve_body(&self, bytes: usize) -> bool {
         let incoming = self.incoming.get() + bytes;
         let (has, needs) = (self.charge.bytes(), incoming.min(CONNECTION_WINDOW as usize));
@@ -328,8 +327,7 @@ impl Http2Session {
         self.charge.set(incoming.min(CONNECTION_WINDOW as usize));
     }
 
-    /// Tells the frame filter that the server has ended a stream. h2 checks frames that still
-    /// arrive for this stream.
+    /// Tells the frame filter that the server has ended a stream.
     pub(super) fn on_stream_done(&self, stream: u32) {
         self.frames.borrow_mut().close(stream);
     }

@@ -29,8 +29,8 @@ use crate::http::response::response_body::ResponseBody;
 use crate::logging::access_log::pending_record::record_unreadable;
 use crate::rejection::Rejection;
 
-/// The bytes of the memory budget that an HTTP/2 stream takes: its request head, as much again in
-/// h2's tables, and the response bytes that h2 buffers.
+/// The number of bytes that an HTTP/2 stream is charged to the memory budget: for its request head,
+/// as many bytes in h2's tables, and the response bytes that h2 buffers.
 pub(crate) const STREAM_BYTES: usize = 32 << 10;
 
 /// Starts the task that serves an HTTP/2 stream. If there are too many requests or too little
@@ -193,7 +193,7 @@ fn reject(guard: &StreamGuard, responder: &SharedResponder, end: CloseState) {
     }
 }
 
-/// Tells which side, client or server, has reset an HTTP/2 stream.
+/// The side, client or server, that has reset an HTTP/2 stream.
 enum StreamReset {
     ByClient,
     ByServer,
@@ -304,7 +304,7 @@ impl ResponseSender<'_> {
     }
 
     /// Waits until the client's flow-control window has capacity, and returns the number of bytes
-    /// that may be sent. Capacity is reserved only for bytes that exist.
+    /// that may be sent.
     fn poll_window(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, StreamReset>> {
         let stream = &self.guard.stream;
         loop {

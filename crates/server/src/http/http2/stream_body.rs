@@ -1,6 +1,6 @@
-//! The body of an HTTP/2 request. Reading a DATA frame lets the client send more at once (it
-//! releases flow-control window). This is safe because the reader stores what it has read, and
-//! stops reading while it cannot.
+//! The body of an HTTP/2 request. When a DATA frame is read, the client may at once send more. This
+//! cannot exhaust the memory, because the server stops reading while it cannot store more of the
+//! body.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -30,13 +30,14 @@ pub(super) struct StreamBody {
     /// The `Content-Length` of the request, if the client sent one.
     length: Option<u64>,
     read: u64,
-    /// Bytes of the body that were taken from h2 but not read by the server yet. They never exceed
-    /// the flow-control window of the stream.
+    /// Bytes of the body that were taken from h2 but that the server has not read yet. There are at
+    /// most as many as the flow-control window of the stream allows.
     buffered: Vec<u8>,
-    /// The result of the last DATA frame, once it has been taken from h2: the end of the body or an
-    /// error.
+    /// The end of the body or the error that ended it, once the last DATA frame has been taken from
+    /// h2.
     end: Option<Result<(), h2::Error>>,
-    /// The memory charge for bytes of the body that may arrive before they are read.
+    /// The memory charge for bytes of the body that the client may send before the server reads
+    /// them.
     _reservation: Option<BodyReservation>,
     /// The handle for sending `100 Continue`, if the client waits for this response before it sends
     /// the body.
@@ -82,8 +83,8 @@ impl StreamBody {
         })
     }
 
-    /// Creates an empty request body for a stream whose frames are read by other code, such as that
-    /// of a WebSocket.
+    /// Creates an empty request body for an HTTP/2 stream whose frames are not read as a request
+    /// body, for example because the stream becomes a WebSocket.
     pub(super) fn empty(connection: &Rc<HttpConnection>) -> StreamBody {
         let connection = Rc::clone(connection);
         let (buffered, end) = (Vec::new(), None);
@@ -118,16 +119,16 @@ impl StreamBody {
     }
 }
 
-/// The memory charge for bytes of an HTTP/2 stream that may arrive before they are read. Dropping
-/// the value ends the charge.
+/// The memory charge for bytes of an HTTP/2 stream that the client may send before the server reads
+/// them. Dropping the value ends the charge.
 pub(super) struct BodyReservation {
     session: Rc<Http2Session>,
     bytes: usize,
 }
 
 impl BodyReservation {
-    /// Charges an HTTP/2 connection for `bytes` bytes that may arrive before they are read. Returns
-    /// `None` if the memory budget is exhausted.
+    /// Charges an HTTP/2 connection for `bytes` bytes that the client may send before the server
+    /// reads them. Returns `None` if the memory budget is exhausted.
     pub(super) fn reserve(session: &Rc<Http2Session>, bytes: usize) -> Option<BodyReservation> {
         session.reserve_body(bytes).then(|| BodyReservation { session: Rc::clone(session), bytes })
     }

@@ -1,5 +1,5 @@
-//! A parser for the payload of an HTTP/2 HEADERS frame that contains trailers (RFC 9113, 6.2). The
-//! server parses the frame before h2 reads it.
+//! A parser for HTTP/2 HEADERS frames that contain trailers (RFC 9113, 6.2). The server uses it to
+//! rewrite such a frame before h2 reads it.
 
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;
@@ -7,8 +7,8 @@ const PRIORITY: u8 = 0x20;
 /// The length in bytes of the priority fields that an HTTP/2 HEADERS frame may contain.
 const PRIORITY_BYTES: usize = 5;
 
-/// The HPACK encoding of an ordinary header field with a name of one byte and an empty value, which
-/// is not added to the dynamic table (RFC 7541, 6.2.2).
+/// The header field that the server inserts in front of trailers: its name is `x` and its value is
+/// empty, in HPACK encoding (RFC 7541, 6.2.2).
 pub(super) const MARKER: &[u8] = &[0, 1, b'x', 0];
 
 /// Returns the header block within the payload of an HTTP/2 HEADERS frame. Returns `None` if the

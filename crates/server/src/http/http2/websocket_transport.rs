@@ -29,8 +29,8 @@ pub(super) struct IncomingFrames {
 }
 
 impl IncomingFrames {
-    /// Charges the HTTP/2 connection for bytes of the stream that may arrive before they are read.
-    /// Returns `None` if the memory budget is exhausted.
+    /// Holds the DATA frames of a stream, and charges the memory budget for bytes that the client
+    /// may send before the server reads them. Returns `None` if the budget is exhausted.
     pub(super) fn new(frames: RecvStream, session: &Rc<Http2Session>) -> Option<IncomingFrames> {
         BodyReservation::reserve(session, STREAM_WINDOW as usize)
             .map(|reservation| IncomingFrames { frames, _reservation: reservation })
@@ -88,10 +88,10 @@ struct StreamTransport {
     guard: StreamGuard,
     incoming: RecvStream,
     outgoing: SendStream<Bytes>,
-    /// Bytes that were received from the client. The first `consumed` of them have been read. They
-    /// never exceed the flow-control window of the stream, because the window is released only when
-    /// bytes are read. The buffer is freed when it is empty.
+    /// Bytes that were received from the client. The buffer is freed when the server has read all
+    /// of them.
     buffered: Vec<u8>,
+    /// The number of bytes of `buffered` that the server has read.
     consumed: usize,
     end: Option<InputEnd>,
     /// True once the client has sent any bytes on the stream.
@@ -156,8 +156,8 @@ impl StreamTransport {
 }
 
 impl MultiplexedStream for StreamTransport {
-    /// Fills `buffer` from all DATA frames that have arrived. If only one frame was taken per poll,
-    /// small frames would accumulate, and h2 closes a connection with too many of them.
+    /// Fills `buffer` from all DATA frames that have arrived. h2 would close the connection if many
+    /// small frames were left unread.
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -218,8 +218,8 @@ impl MultiplexedStream for StreamTransport {
         })
     }
 
-    /// Returns unused capacity of the connection's flow-control window, so that other streams can
-    /// use it.
+    /// Gives unused capacity back to the connection's flow-control window, so that other streams
+    /// can use it.
     fn flush(&mut self) {
         if self.outgoing.capacity() > 0 {
             self.outgoing.reserve_capacity(0);

@@ -17,13 +17,12 @@ use crate::http::request::spool_folder::{DiskReserve, SpoolFolder};
 use crate::rejection::Rejection;
 
 /// The number of bytes of a request body that are gathered before a background thread writes them
-/// to the temporary file. Writing a batch takes a fraction of a millisecond, and a gigabyte needs
-/// 4,000 batches.
+/// to the temporary file. Writing so many bytes takes a fraction of a millisecond.
 const WRITE_BATCH: usize = 256 << 10;
 
-/// The number of bytes of a request body that must arrive before the server takes a large memory
-/// block for the body. No memory is reserved for bytes that are only announced, and copying this
-/// many bytes costs little compared with what the block saves.
+/// The number of bytes of a request body that must have arrived before the server takes a large
+/// memory block for the body. A client thus cannot make the server reserve memory merely by
+/// announcing a large body.
 const MIN_BLOCK_BODY: u64 = 64 << 10;
 
 /// Reads the body of a request into its exchange.

@@ -11,8 +11,7 @@ use rookery_exchange::{Budget, Charge, Share};
 use crate::logging::access_log::pending_record::PendingRecord;
 use crate::rejection::Rejection;
 
-/// The maximum number of unused parts of request contexts that the pool keeps. It covers the
-/// requests that complete between two visits of the I/O thread to the application's queue.
+/// The maximum number of unused parts of request contexts that the pool keeps.
 const MAX_POOLED: usize = 256;
 
 /// The maximum capacity in bytes of a response buffer that the pool keeps for reuse. All pooled
@@ -22,12 +21,11 @@ pub(crate) const MAX_POOLED_BUFFER: usize = 64 << 10;
 /// The parts of a request context that are reused for later requests, such as its buffer.
 #[derive(Debug)]
 pub(crate) struct ContextParts {
-    /// The error hook, which receives the errors that occur while a request is served, and knows
-    /// the request.
+    /// The error hook, which receives the errors that occur while the request is served.
     pub(crate) hook: Arc<RequestHook<Rejection>>,
     /// The access log data of the request, until the request is complete.
     pub(crate) pending_record: PendingRecord,
-    /// The bytes of the memory budget that the response takes until it has been written.
+    /// The memory charge for the response until it has been written.
     pub(crate) response_charge: Charge,
     /// The buffer that responses are copied into and sent from.
     pub(crate) buffer: BytesMut,

@@ -27,8 +27,8 @@ use crate::http::response::stream::head::respond_streamed;
 use crate::rejection::Rejection;
 use crate::websocket::handshake;
 
-/// Serves a request and returns its response. Errors on the way are passed to the request's error
-/// hook, which is active during each poll.
+/// Serves a request and returns its response. Errors that occur meanwhile are passed to the
+/// request's error hook.
 pub(crate) fn handle<B: RequestBody>(
     connection: &Rc<HttpConnection>,
     request: Request<B>,
@@ -288,7 +288,7 @@ fn begin_exchange(
     exchange
 }
 
-/// Returns true if a web page may not open a WebSocket because of its origin.
+/// Returns true if the origin of a web page may not open WebSockets on this listener.
 fn is_origin_forbidden(context: &RequestContext, headers: &HeaderMap) -> bool {
     let origins = context.connection.config.origins.as_ref();
     origins.is_some_and(|policy| !handshake::is_origin_allowed(policy, headers))

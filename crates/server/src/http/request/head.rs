@@ -117,8 +117,7 @@ pub(crate) fn names_host(headers: &HeaderMap) -> bool {
 }
 
 /// Returns true if a byte may occur in a Host header: `unreserved`, `sub-delims`, and the `%` of
-/// `pct-encoded` (RFC 3986). Uses a lookup table, because it checks each byte of each request's
-/// Host.
+/// `pct-encoded` (RFC 3986).
 fn is_host_byte(byte: u8) -> bool {
     const MARKS: &[u8] = b"-._~!$&'()*+,;=%";
     const TABLE: [bool; 256] = {
@@ -180,9 +179,10 @@ pub(crate) fn fill(
     exchange.end_head(ends.remote, ends.local, is_upgrade);
 }
 
-/// Returns true if the client used HTTPS. `is_own` is true if this connection uses TLS. The
-/// `X-Forwarded-Proto` header of a trusted proxy takes precedence. Of several values in the header,
-/// the last one counts, because the proxy appended it to values from the client.
+/// Returns true if the client used HTTPS. `is_own` is true if this connection uses TLS. If
+/// `is_trusted` is true, the client is a trusted proxy, and its `X-Forwarded-Proto` header takes
+/// precedence. The last value of the header counts, because a proxy appends its value to those from
+/// the client.
 pub(crate) fn used_https(headers: &HeaderMap, is_own: bool, is_trusted: bool) -> bool {
     if !is_trusted {
         return is_own;

@@ -17,7 +17,7 @@ pub(crate) struct ClientDisconnected;
 
 impl std::fmt::Display for ClientDisconnected {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the client has gone")
+        f.write_str("the client has disconnected")
     }
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum WaitAborted {
 /// The reason why the application has provided no response.
 pub(crate) enum NoResponse {
     /// The application's queue is full, so the request was not sent to the application. Contains
-    /// its exchange.
+    /// the exchange of the request.
     QueueFull(Box<Exchange>),
     /// The client disconnected before the application responded.
     Disconnected,
@@ -76,9 +76,9 @@ pub(crate) async fn send_to_application(
     }
 }
 
-/// A guard that, when dropped, copies the outcome of the request at its workers into the pending
-/// access log record. It works even if the client disconnects while the application is still
-/// processing the request.
+/// A guard that, when dropped, copies the request's upstream log (its attempts at workers and their
+/// times) into the pending access log record. The data is logged even if the client disconnects
+/// early.
 struct UpstreamLogGuard<'a> {
     context: &'a mut RequestContext,
     /// The status that the exchange shares with the application. `None` if the request is not

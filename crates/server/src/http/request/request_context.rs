@@ -22,18 +22,17 @@ use crate::http::response::stream::response_stream::ResponseStream;
 use crate::logging::access_log::pending_record::PendingRecord;
 use crate::rejection::Rejection;
 
-/// The divisor that limits how much a single response is charged: at most the responses' share of
-/// the memory budget, divided by this number. The application chooses the size of a response, and a
-/// response that is larger than the share must remain possible.
+/// The divisor that limits the memory charge of a single response. The charge is at most the budget
+/// share of all responses, divided by this number. Without this limit, a response that is larger
+/// than the share could not be sent.
 const MAX_RESPONSE_PART: usize = 4;
 
-/// The request context, which the server keeps for a request from the end of its head until its
-/// response has been made. The function that currently works on the request owns it. It notifies
-/// the connection of each step. After that, the connection keeps the reusable parts until the last
-/// byte of the response has been written.
+/// The request context: the data that the server keeps for a request from the end of its head until
+/// its response is complete. The function that currently works on the request owns the context.
+/// When the context is dropped, its connection keeps the reusable parts until the last byte of the
+/// response has been written.
 ///
-/// A connection may have several request contexts at the same time. This code does not rely on
-/// HTTP/1.1 processing requests one after the other.
+/// A connection may have several request contexts at the same time, even over HTTP/1.1.
 #[derive(Debug)]
 pub(crate) struct RequestContext {
     pub(crate) connection: Rc<HttpConnection>,
@@ -152,7 +151,7 @@ impl RequestContext {
         self.enter(State::Application);
     }
 
-    /// Marks the request as having a response that the server produces.
+    /// Marks the request as having a response, which the server now produces and sends.
     pub(crate) fn begin_response(&mut self) {
         self.enter(State::Response);
     }
@@ -205,8 +204,8 @@ impl RequestContext {
         Ok(())
     }
 
-    /// Reduces the memory charge of the request to the size of its exchange and `also` more bytes,
-    /// if it was higher.
+    /// Reduces the memory charge of the request to the size of its exchange plus `also` more bytes,
+    /// if the charge is higher.
     pub(crate) fn reduce_charge(&self, exchange: &Exchange, also: usize) {
         let held = &self.connection.activity.request_bytes;
         held.set(held.get().min((exchange.capacity() + also).max(UNCHARGED_BYTES)));
@@ -235,9 +234,9 @@ impl RequestContext {
 }
 
 impl Drop for RequestContext {
-    /// Passes the reusable parts of the request context to the connection if a response has been
-    /// made. Otherwise the client disconnected or the connection became a WebSocket, and the parts
-    /// return to the pool.
+    /// Passes the reusable parts of the request context to the connection if the request has a
+    /// response. Otherwise (if the client disconnected or the connection became a WebSocket),
+    /// returns the parts to the pool.
     fn drop(&mut self) {
         let Some(parts) = self.parts.take() else { return };
         match self.state {

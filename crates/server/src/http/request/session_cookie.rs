@@ -15,7 +15,7 @@ const HOST_PREFIX: &str = "__Host-";
 #[derive(Debug, Clone)]
 pub struct CookieNames {
     plain: String,
-    /// The cookie's name over HTTPS.
+    /// The session cookie's name over HTTPS.
     host: String,
 }
 
@@ -44,8 +44,8 @@ impl CookieNames {
         self.both().iter().any(|own| name == own.as_bytes())
     }
 
-    /// Returns the `Cookie` header for the app, which omits this server's cookie, or `None` if the
-    /// header does not contain that cookie.
+    /// Returns a `Cookie` header without this server's session cookie, or `None` if the header does
+    /// not contain that cookie.
     pub fn without_own(&self, cookies: &[u8]) -> Option<Vec<u8>> {
         if !pairs(cookies).any(|(name, _)| self.has(name)) {
             return None;
@@ -82,8 +82,7 @@ fn pair_of(pair: &[u8]) -> (&[u8], &[u8]) {
 
 /// The signed session cookie that identifies one worker. The worker sets it for clients that do not
 /// have it. The supervisor uses it to route requests while two generations of the app (before and
-/// after a reload) are running. A cookie that the supervisor does not recognise, for example that
-/// of a former worker, is harmless.
+/// after a reload) are running.
 #[derive(Debug, Clone)]
 pub struct SessionCookie {
     names: CookieNames,
@@ -92,13 +91,14 @@ pub struct SessionCookie {
 }
 
 impl SessionCookie {
-    /// Creates the session cookie of a worker with the given value.
+    /// Creates the session cookie of a worker with the given value. `is_embedded` is true if pages
+    /// of other sites may embed the app.
     pub fn new(names: CookieNames, value: String, is_embedded: bool) -> SessionCookie {
         SessionCookie { names, value, is_embedded }
     }
 
     /// Returns the session cookie as text for the environment variable
-    /// [`COOKIE`](rookery_worker_protocol::COOKIE), by which the worker learns it.
+    /// [`COOKIE`](rookery_worker_protocol::COOKIE), which passes it to the worker.
     pub fn text(&self) -> String {
         format!("{} {} {}", self.names.plain, self.value, u8::from(self.is_embedded))
     }

@@ -25,9 +25,9 @@ pub struct SpoolFolder {
 }
 
 impl SpoolFolder {
-    /// Creates a spool folder at the given path. `notice` receives a line of text when a request
-    /// body cannot be written to the folder. It is called at most every ten seconds, on a thread
-    /// that may block.
+    /// Creates a spool folder at the given path. `notice` is called with a line of text when a
+    /// request body cannot be written to the folder, at most every ten seconds, on a thread that
+    /// may block.
     pub fn new(path: impl Into<PathBuf>, notice: fn(&str)) -> SpoolFolder {
         SpoolFolder { path: path.into(), notice, last_notice: Mutex::new(None) }
     }
@@ -60,7 +60,7 @@ impl SpoolFolder {
     }
 }
 
-/// Makes a spool folder in the temporary folder of the system (`TMPDIR`, or `/tmp`), without
+/// Creates a spool folder in the temporary folder of the system (`TMPDIR`, or `/tmp`), without
 /// notices about failures.
 impl Default for SpoolFolder {
     fn default() -> SpoolFolder {
@@ -86,8 +86,8 @@ impl DiskReserve {
         DiskReserve { bytes: limits.disk_reserve, share: limits.disk_share }
     }
 
-    /// Returns how many bytes must stay free on a file system of `total` bytes. A fixed number
-    /// would reject every upload on a small file system.
+    /// Returns how many bytes must stay free on a file system of `total` bytes. On a small file
+    /// system, this is a share of its size, because a fixed number would reject every upload.
     fn on(self, total: u64) -> u64 {
         self.bytes.min(total / self.share.max(1))
     }

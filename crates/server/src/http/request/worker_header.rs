@@ -22,7 +22,7 @@ const HEADER_NAME: HeaderName = HeaderName::from_static(WORKER_HEADER);
 /// Reads the worker header of a request from the supervisor, and begins the access log record.
 ///
 /// # Errors
-/// Returns [`Rejection::Unreadable`] if the worker header is one that no supervisor sends.
+/// Returns [`Rejection::Unreadable`] if the worker header is invalid or does not fit the request.
 pub(crate) fn read(
     context: &mut RequestContext,
     head: &mut Parts,
@@ -56,9 +56,9 @@ fn take_from(headers: &mut HeaderMap) -> Result<Option<Box<WorkerHeader>>, Rejec
     Ok(Some(Box::new(header)))
 }
 
-/// Returns the length of a request body that the supervisor has announced and will send later, or 0
-/// if the length is unknown. Restores the client's headers, so that the application sees the
-/// request as if there were no supervisor. Returns `None` if the body was sent or does not exist.
+/// Restores the headers of a request whose body the supervisor has announced and will send later.
+/// The application thus sees the headers that the client sent. Returns the length of the body, or 0
+/// if it is unknown. Returns `None` if the body was sent with the request or does not exist.
 pub(crate) fn apply_announced_body(
     header: Option<&WorkerHeader>,
     headers: &mut HeaderMap,
@@ -103,8 +103,8 @@ pub(crate) fn addresses(header: &WorkerHeader) -> ConnectionAddresses {
     ConnectionAddresses { remote: header.remote, local: header.local }
 }
 
-/// Copies the worker header's information about the client into the exchange, and whether the
-/// application has already seen the request head.
+/// Copies information from the worker header into the exchange: about the client, and about whether
+/// the application has already seen the request head.
 pub(crate) fn apply(exchange: &mut Exchange, header: WorkerHeader) {
     if header.body == BodyState::HeadSeen {
         exchange.set_head_seen();

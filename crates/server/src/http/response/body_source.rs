@@ -45,8 +45,8 @@ pub(crate) enum Input {
     File { file: Arc<SentFile>, at: u64, left: u64 },
 }
 
-/// A compressor with its remaining input and its memory charge. The charge lasts until the task is
-/// dropped, on whichever thread that happens.
+/// A compressor with its remaining input and its memory charge, which move together between
+/// threads.
 #[derive(Debug)]
 pub(crate) struct CompressionTask {
     gzip: Gzip,
@@ -108,8 +108,9 @@ impl FileSource {
     }
 }
 
-/// The maximum size in bytes of a response body that is compressed as a whole and keeps its
-/// `Content-Length`. Larger bodies are compressed in chunks of this size.
+/// The maximum size in bytes of a response body that is compressed as a whole, so that its
+/// compressed length can be sent as `Content-Length`. Larger bodies are compressed in chunks of
+/// this size.
 pub(crate) const GZIP_CHUNK: usize = 64 << 10;
 
 impl CompressionTask {
@@ -170,8 +171,8 @@ impl GzipSource {
 /// The maximum size in bytes of a response chunk that is compressed on the I/O thread.
 const GZIP_INLINE: usize = 4 << 10;
 
-/// A streamed response that is compressed. The compressor is flushed after each chunk unless the
-/// next chunk is available, so that no data waits in the compressor.
+/// A streamed response that is compressed. The compressor is flushed after each chunk, unless the
+/// next chunk is already available, so that the client gets all data at once.
 #[derive(Debug)]
 pub(crate) struct GzipStream {
     stream: Rc<ResponseStream>,
@@ -190,8 +191,8 @@ struct Compressor {
 }
 
 impl Compressor {
-    /// Compresses a chunk. If it `is_last` among the chunks that are available now, flushes the
-    /// compressor, so that the client can decode all data so far.
+    /// Compresses a chunk. `is_last` is true if no further chunk is available yet. The compressor
+    /// is then flushed, so that the client can decode all data so far.
     fn compress_chunk(mut self, chunk: &[u8], is_last: bool) -> (Compressor, Vec<u8>) {
         let mut out = Vec::new();
         self.gzip.push(chunk, &mut out);

@@ -74,9 +74,9 @@ pub(crate) struct Framing {
 }
 
 impl Framing {
-    /// Returns true if the server sends a header of the application unchanged. Headers about
-    /// framing and the connection are evaluated and then removed, because the server sets them
-    /// itself (RFC 9110, 7.6.1).
+    /// Returns true if the server sends a header of the application unchanged. Returns false for
+    /// headers about framing and the connection, because the server sets these itself (RFC 9110,
+    /// 7.6.1). The length and `Connection: close` are recorded in the framing first.
     fn filter(&mut self, name: &HeaderName, value: &[u8]) -> bool {
         match name.as_str() {
             "connection" => {
@@ -96,9 +96,9 @@ impl Framing {
     }
 }
 
-/// Builds the application's response to a request. The request's map `headers` is cleared and
-/// reused. The bytes of the response are copied into the request context's buffer, so that the
-/// exchange can be reused at once.
+/// Builds the application's response to a request. `headers`, the header map of the request, is
+/// cleared and reused. The bytes of the response are copied out of the exchange, which can
+/// therefore be reused at once.
 pub(crate) fn build(
     mut context: RequestContext,
     exchange: &mut Exchange,
@@ -176,8 +176,7 @@ pub(crate) fn build(
     finish(context, status, headers, content, &framing, options)
 }
 
-/// Returns true if a response with this status code has no body (RFC 9110, 6.4.1). A 205 response
-/// declares a length of 0 (15.3.6).
+/// Returns true if a response with this status code has no body (RFC 9110, 6.4.1; for 205, 15.3.6).
 pub(crate) fn is_bodiless(status: u16) -> bool {
     matches!(status, 204 | 205 | 304) || status < 200
 }

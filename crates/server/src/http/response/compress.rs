@@ -58,14 +58,14 @@ pub(crate) fn is_compressible_response(
         && headers.get(CONTENT_TYPE).is_none_or(|kind| is_compressible(kind.as_bytes()))
 }
 
-/// The minimum length in bytes of a response body that is compressed. Bodies below 20 bytes only
-/// grow, but httpuv compresses bodies of one byte, and tests of applications check for the
-/// `Content-Encoding`.
+/// The minimum length in bytes of a response body that is compressed. Fewer than 20 bytes only grow
+/// when they are compressed. However, httpuv compresses them too, and tests of applications rely on
+/// the `Content-Encoding`.
 const MIN_BYTES: u64 = 1;
 
-/// Adapts the headers of a response whose body is compressed. Removes the length, which is no
-/// longer known, tells caches to distinguish compressed and uncompressed responses, and makes a
-/// strong `ETag` weak.
+/// Adapts the headers of a response whose body is compressed. Removes the length and the support of
+/// ranges, makes a strong `ETag` weak, and tells caches that the response depends on
+/// `Accept-Encoding`.
 pub fn mark(headers: &mut HeaderMap) {
     headers.remove(CONTENT_LENGTH);
     headers.remove(ACCEPT_RANGES);
@@ -116,7 +116,7 @@ impl Gzip {
 
     /// Appends all output that is still in the compressor to `out`, so that the client can decode
     /// everything that has been pushed. Used for response bodies that are produced gradually. A
-    /// flush costs five bytes and some of the compression ratio.
+    /// flush costs five bytes and makes the compression slightly worse.
     pub fn flush(&mut self, out: &mut Vec<u8>) {
         self.run(&[], out, FlushCompress::Sync);
     }
@@ -167,12 +167,11 @@ impl Default for Gzip {
 /// The gzip compression level, which is that of httpuv.
 const LEVEL: u32 = 6;
 
-/// The window size of the compressor as a power of two. It is the largest, 32 KiB, which every gzip
+/// The window size of the compressor as a power of two: 32 KiB, the largest size, which every gzip
 /// decoder supports.
 const WINDOW_BITS: u8 = 15;
 
-/// The number of bytes by which the compressor's output buffer grows, a quarter of the chunk size
-/// for reading files.
+/// The number of bytes by which the compressor's output buffer grows.
 const GROWTH: usize = 16 << 10;
 
 /// The minimum free space in the compressor's output buffer, in bytes. zlib immediately writes the
@@ -203,8 +202,8 @@ fn accepts_gzip(value: &[u8]) -> bool {
     gzip > 0 && gzip >= identity.unwrap_or(0)
 }
 
-/// Parses the weight of a coding, `q=`, into thousandths (RFC 9110, 12.4.2). Returns 0 for an
-/// invalid value, which safely disables the coding.
+/// Parses the weight of a coding, such as `q=0.5`, into thousandths (RFC 9110, 12.4.2). Returns 0
+/// for an invalid weight, which disables the coding. Returns `None` for any other parameter.
 fn weight(parameter: &[u8]) -> Option<u16> {
     let value = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="))?;
     let (whole, decimals) = match value {
@@ -225,10 +224,9 @@ fn weight(parameter: &[u8]) -> Option<u16> {
     })
 }
 
-/// Returns true if response bodies of this content type are likely to shrink when compressed.
-/// Unknown types are compressed. The exceptions are plain bytes (`application/octet-stream`),
-/// because compressed downloads lose their length and cannot be resumed, and event streams, because
-/// every event would need a flush.
+/// Returns true if response bodies of this content type are likely to shrink when compressed, and
+/// for unknown types. Returns false for `application/octet-stream`, because a compressed download
+/// cannot be resumed, and for event streams, because every event would need a flush.
 fn is_compressible(content_type: &[u8]) -> bool {
     let kind = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     let mut kind: SmallVec<[u8; 64]> = SmallVec::from_slice(kind);

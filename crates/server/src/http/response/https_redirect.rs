@@ -20,8 +20,8 @@ const TEXT: &[u8] = b"308 Permanent Redirect\n";
 /// The default port of HTTPS, which `https` URLs omit (RFC 9110, 4.2.2).
 const HTTPS: u16 = 443;
 
-/// Responds to a plaintext request with a 308 redirect to HTTPS. The client then repeats the
-/// request with the same method and body (RFC 9110, 15.4.9). The body is not read here.
+/// Responds to a plaintext request with a 308 redirect to HTTPS, without reading the request body.
+/// The client then repeats the request with the same method and body (RFC 9110, 15.4.9).
 pub(crate) fn redirect(
     context: RequestContext,
     redirect: &Redirect,

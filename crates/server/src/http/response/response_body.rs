@@ -142,7 +142,8 @@ impl http_body::Body for ResponseBody {
 /// The uncompressed content of a response, such as bytes, a file or a stream.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// The response has no content. A response to HEAD contains no length.
+    /// The response has no content. If the request method is HEAD, the response then has no
+    /// `Content-Length`.
     Absent,
     Whole(Bytes),
     /// A static file in memory, which also caches its compressed form.
@@ -271,8 +272,7 @@ impl Content {
 }
 
 thread_local! {
-    /// The gzip compressor of a background thread. There are few such threads, and they end when
-    /// they are idle.
+    /// The gzip compressor that a background thread keeps for reuse until the thread ends.
     static THREAD_GZIP: RefCell<Option<Gzip>> = const { RefCell::new(None) };
 }
 

@@ -46,9 +46,8 @@ const CACHE_LOOKAHEAD: u64 = 16 << 20;
 static PLACEHOLDER: LazyLock<&'static [u8]> =
     LazyLock::new(|| Box::leak(vec![0; MAX_PLACEHOLDER].into()));
 
-/// A file that is being sent as a response body. Closing it may take long if it has no name,
-/// because the system then frees its blocks. A file has no name if the application created it so,
-/// or if another file has replaced it.
+/// A file that is being sent as a response body. If its name has been deleted, closing it may take
+/// long, because the system then frees its blocks.
 #[derive(Debug)]
 pub(crate) struct SentFile {
     file: UnnamedFile,
@@ -66,7 +65,8 @@ impl SentFile {
         SentFile { file, had_name: false, is_local: OnceLock::new() }
     }
 
-    /// Reads a part of the file if that is possible without waiting for a disk.
+    /// Reads `len` bytes of the file from offset `at`. Returns `None` if that is not possible
+    /// without waiting for a disk.
     pub(crate) fn try_read(&self, at: u64, len: usize) -> Option<Vec<u8>> {
         if self.is_local.get() != Some(&true) {
             return None;
@@ -75,8 +75,8 @@ impl SentFile {
         nonblocking_file::read(self, &mut chunk, at).ok().map(|()| chunk)
     }
 
-    /// Reads a part of the file. Must be called on a thread that may block, because it may wait for
-    /// a disk.
+    /// Reads `len` bytes of the file from offset `at`. Must be called on a thread that may block,
+    /// because it may wait for a disk.
     pub(crate) fn read(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
         self.is_local.get_or_init(|| nonblocking_file::is_local(self));
         let mut chunk = vec![0; len];
@@ -115,8 +115,8 @@ pub(crate) struct SendfileQueue {
     /// The parts of files whose placeholders hyper has not written yet.
     parts: VecDeque<FilePart>,
     /// The bytes that have been read from the first file part because `sendfile` could not be used.
-    /// `written` counts how many of them have been written.
     chunk: Vec<u8>,
+    /// The number of bytes of `chunk` that have been written to the client.
     written: usize,
     read_job: Option<BlockingTask<Vec<u8>>>,
     /// The offset up to which the first file is in the page cache, and the clock tick at which that
@@ -130,13 +130,13 @@ struct FilePart {
     file: Arc<SentFile>,
     at: u64,
     left: usize,
-    /// The offset in the file at which the last queued part ends.
+    /// The offset in the file at which the part that is to be sent ends.
     end: u64,
 }
 
 /// The result of writing a part of a response that may contain files.
 pub(crate) enum WriteResult {
-    /// The number of bytes written to the socket, or pending because the client does not read.
+    /// The number of bytes written to the socket, or `Pending` if the socket accepts no more bytes.
     Socket(Poll<io::Result<usize>>),
     /// The write waits until a background thread has read bytes of the file from disk.
     DiskWait,
@@ -148,8 +148,8 @@ fn is_placeholder(bytes: &[u8]) -> bool {
 }
 
 impl SendfileQueue {
-    /// Queues at most `left` bytes of a file for sending, and returns the placeholder that hyper
-    /// writes in their place.
+    /// Queues at most `left` bytes of a file for sending, from offset `at`. Returns the placeholder
+    /// that hyper writes in place of the file's bytes.
     pub(crate) fn push(&mut self, file: &Arc<SentFile>, at: u64, left: u64) -> Bytes {
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(MAX_PLACEHOLDER);
         match self.parts.back_mut() {
@@ -276,8 +276,8 @@ impl SendfileQueue {
 }
 
 impl FilePart {
-    /// Returns true if the next `len` bytes of the file are in the system's page cache. `cached` is
-    /// the result of the previous lookup, and is updated.
+    /// Returns true if the next `len` bytes of the file are in the system's page cache. `cached`
+    /// contains the result of the previous lookup, and is updated by a new one.
     fn is_cached(&self, len: usize, now: u32, cached: &mut (u64, u32)) -> bool {
         let to = self.at + len as u64;
         if cached.0 < to || cached.1 != now {

@@ -21,7 +21,7 @@ use crate::static_files::{
 };
 
 /// The memory charge for a static file lookup that waits for a background thread. It covers the
-/// request target, the options of its folder and the conditions of the request.
+/// request target, the options of the static path and the conditions of the request.
 const LOOKUP_BYTES: usize = 1 << 10;
 
 /// The result of looking for the static file that a request names.
@@ -38,7 +38,7 @@ pub(crate) enum StaticOutcome {
 #[expect(clippy::large_enum_variant, reason = "handed on once")]
 pub(crate) enum PendingLookup {
     Open(Lookup),
-    /// Read the content of a small file that is already open.
+    /// The content of a small file that is already open must be read.
     Read(Found, Option<Box<Cacheable>>),
 }
 

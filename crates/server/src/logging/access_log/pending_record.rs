@@ -11,8 +11,8 @@ use rookery_exchange::{RequestId, StreamEnd, UpstreamLog, write_masked};
 use super::record::{PATH_BYTES, Protocol, Record};
 use super::{AccessLog, lock};
 
-/// The status that the access log shows if the client disconnected before the response. Such a
-/// client got no status. nginx logs the same number.
+/// The status that the access log shows for a request whose client disconnected before the
+/// response. nginx uses the same number.
 const CLIENT_GONE: u16 = 499;
 
 /// The current access log of a server, if any. It may be replaced while the server runs.
@@ -96,8 +96,8 @@ impl PendingRecord {
         self.fields.is_some()
     }
 
-    /// Adds to the access-log record which workers the request was sent to, with attempts and
-    /// times.
+    /// Stores in the access-log record to which worker the request was sent, the number of
+    /// attempts, and the times.
     pub(crate) fn set_upstream(&mut self, upstream: UpstreamLog) {
         if let Some(fields) = &mut self.fields {
             fields.upstream = Some(upstream);
@@ -116,7 +116,8 @@ impl PendingRecord {
         }
     }
 
-    /// Subtracts response bytes from the access-log record that were counted but could not be sent.
+    /// Subtracts `bytes` from the number of response bytes in the access-log record, because they
+    /// were counted but could not be sent.
     pub(crate) fn take_back(&mut self, bytes: usize) {
         if let Some(fields) = &mut self.fields {
             fields.bytes = fields.bytes.saturating_sub(bytes as u64);

@@ -13,7 +13,7 @@ pub(super) const PATH_BYTES: usize = 2048;
 /// The access-log data of one complete request.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
-    /// The time at which the server had read the request head.
+    /// The time at which the server finished reading the request head.
     pub time: SystemTime,
     /// The address of the client, or `None` if the client is connected over a Unix socket.
     pub remote: Option<SocketAddr>,
@@ -73,7 +73,7 @@ impl Protocol {
 /// An access-log [`Record`] that owns its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnedRecord {
-    /// The time at which the server had read the request head.
+    /// The time at which the server finished reading the request head.
     pub time: SystemTime,
     /// The address of the client, or `None` if the client is connected over a Unix socket.
     pub remote: Option<SocketAddr>,
@@ -108,11 +108,11 @@ pub enum Format {
     /// One line per request in the Common Log Format, followed by the duration of the request in
     /// seconds.
     Common,
-    /// The Common Log Format with the duration ([`Common`](Self::Common)), followed by data about
-    /// the workers of the request: the request id, the worker's slot, process id and start number,
-    /// the seconds in the queue, the seconds from there to the response head, the number of
-    /// retries, the [termination state](Record::ended), and the session. Unknown values are written
-    /// as `-`.
+    /// The Common Log Format with the duration ([`Common`](Self::Common)), followed by nine fields
+    /// about the workers of the request. The first four are the request id and the worker's slot,
+    /// process id and start number. They are followed by the seconds in the queue, the seconds from
+    /// there to the response head, and the number of retries. The last two are the [termination
+    /// state](Record::ended) and the session. Unknown values are written as `-`.
     CommonOfWorkers,
     /// One JSON object per line for each request.
     Json,
@@ -148,8 +148,8 @@ impl Record<'_> {
     }
 
     /// Returns the reason for which the request did not complete normally, or `None` if it did. The
-    /// reason comes from the data about the request's workers if they contain one, and otherwise
-    /// from the rest of the record.
+    /// reason is the one that the request's workers have reported, if any, and is otherwise
+    /// inferred from the rest of the record.
     pub fn ended(&self) -> Option<TerminationState> {
         let told = self.upstream.and_then(|upstream| upstream.termination_state);
         let has_worker = self.upstream.is_some_and(|upstream| upstream.worker.is_some());
@@ -304,8 +304,9 @@ pub(super) struct Civil {
 }
 
 impl Civil {
-    /// Converts a time to a date and time of day, by the method of H. Hinnant, "chrono-compatible
-    /// low-level date algorithms". A time before 1970 becomes the beginning of 1970.
+    /// Converts a time to a date and time of day, with the algorithm of H. Hinnant,
+    /// "chrono-compatible low-level date algorithms". A time before 1970 becomes the beginning of
+    /// 1970.
     pub(super) fn of(time: SystemTime) -> Civil {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
         let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);

@@ -14,12 +14,13 @@ use super::der::{Values, dotted, tag};
 /// The fields of an X.509 certificate that the server uses.
 #[derive(Debug, Clone)]
 pub(super) struct Certificate {
-    /// The names of the certificate's issuer and subject, in DER.
+    /// The name of the certificate's issuer, in DER.
     issuer: Vec<u8>,
+    /// The name of the certificate's subject, in DER.
     subject: Vec<u8>,
     pub(super) not_before: SystemTime,
     pub(super) not_after: SystemTime,
-    /// The host names for which the certificate is valid, in lower case.
+    /// The host names and IP addresses for which the certificate is valid, in lower case.
     pub(super) hosts: Vec<String>,
 }
 
@@ -195,16 +196,16 @@ fn time((tag, text): (u8, &[u8])) -> Option<SystemTime> {
     if seconds < 0 { UNIX_EPOCH.checked_sub(passed) } else { UNIX_EPOCH.checked_add(passed) }
 }
 
-/// Returns the number of days from 1970-01-01 to a date of the Gregorian calendar. Internally,
-/// years begin in March, so that the leap day is the last day of a year.
+/// Returns the number of days from 1970-01-01 to a date of the Gregorian calendar.
 fn days(year: i64, month: i64, day: i64) -> i64 {
+    // Years begin in March here, so that the leap day is the last day of a year.
     let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
     let leaps = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
     365 * year + leaps + (153 * month + 2) / 5 + day - 1 - 719_468
 }
 
-/// Calls `each` for every attribute of an X.509 name, with the type, tag and value of the
-/// attribute, and with whether it belongs to the same set as the previous attribute.
+/// Calls `each` for every attribute of an X.509 name. The arguments are the type, tag and value of
+/// the attribute, and whether the attribute belongs to the same set as the previous one.
 fn attributes<'a>(
     name: &'a [u8],
     mut each: impl FnMut(&'a [u8], u8, &'a [u8], bool),

@@ -25,15 +25,15 @@ use super::tls_error::{TlsError, TlsPart};
 /// The TLS configuration of a listener. Clones share their state. A change applies to new
 /// connections; open connections keep the configuration with which they started.
 ///
-/// Sessions are resumed by tickets (RFC 5077; RFC 8446, 4.6.1). The ticket keys belong to this
-/// process, and change every six hours and with every reload. Therefore, a client whose certificate
-/// is no longer trusted after a reload cannot resume a session.
+/// Clients resume TLS sessions by tickets (RFC 5077; RFC 8446, 4.6.1). The ticket keys belong to
+/// this process, and change every six hours and with every reload. Therefore, a client whose
+/// certificate is no longer trusted after a reload cannot resume a session.
 #[derive(Clone)]
 pub struct Tls(Arc<Store>);
 
 struct Store {
-    /// The TLS settings with which the listener started. A reload never changes the settings for
-    /// ACME challenges, HSTS and WebSockets over HTTP/2.
+    /// The TLS settings with which the listener started. The settings for ACME challenges, HSTS and
+    /// WebSockets over HTTP/2 are always taken from here, because a reload does not change them.
     settings: TlsSettings,
     /// The TLS settings from which the current certificates were read.
     current: ArcSwap<TlsSettings>,
@@ -67,9 +67,9 @@ impl Dates {
 const DATE_WARNING_INTERVAL: Duration = Duration::from_secs(86_400);
 
 impl Tls {
-    /// Reads the certificates and keys of the settings. `notice` is called with one line for each
-    /// warning: during this call, after each reload, and, on another thread, after a failed
-    /// automatic reload.
+    /// Reads the certificates and keys of `settings`. `notice` is called with one line for each
+    /// warning, during this call and after each reload. An automatic reload calls it on another
+    /// thread.
     ///
     /// # Errors
     /// Fails if a certificate or key cannot be read, or if a key does not belong to its
@@ -148,8 +148,8 @@ impl Tls {
     }
 
     /// Checks whether the certificate files have changed, and if so, serves the new certificates.
-    /// Success and failure are logged. A failed attempt is repeated until it succeeds, at times
-    /// that a monotonic clock determines. Blocks.
+    /// Success and failure are logged. After a failed attempt, later calls try again until one
+    /// succeeds, with growing pauses. Blocks.
     pub(crate) fn check_files(&self, now: Instant) {
         let notice = self.0.notice;
         // No lock is held while files are read, because a file system may be slow.
@@ -185,7 +185,7 @@ impl Tls {
     }
 
     /// Returns the settings from which the current certificates were read, and the number of times
-    /// that new certificates have been served.
+    /// that the server has started to use new certificates.
     fn current_settings(&self) -> (Arc<TlsSettings>, u64) {
         // The two values change together under this lock.
         let file_watch = self.file_watch();
@@ -312,8 +312,8 @@ fn contents(settings: &TlsSettings) -> Contents {
     settings.pems().map(Pem::digest).collect()
 }
 
-/// Returns the certificate and key pairs to serve. With ACME, only the first pair is used once its
-/// files exist. Until then, the further pairs are used, except those whose files are missing.
+/// Returns the certificate and key pairs to serve. Without ACME, these are all pairs. With ACME, it
+/// is only the first pair once its files exist, and until then all further pairs whose files exist.
 fn usable_pairs(settings: &TlsSettings) -> impl Iterator<Item = &CertificatePair> {
     let is_issued = settings.challenges.is_some();
     let is_there =
@@ -340,7 +340,7 @@ fn load(settings: &TlsSettings, notice: fn(&str)) -> (Contents, Result<Built, Tl
     );
     let changing = || {
         let file = settings.pems().next().expect("a change was detected in one of the files");
-        Err(file.malformed(TlsPart::Certificate, &"the files change while they are read"))
+        Err(file.malformed(TlsPart::Certificate, &"the files changed while they were read"))
     };
     for line in built.iter().flat_map(|_| &warnings) {
         notice(&format!("TLS: {line}"));

@@ -11,8 +11,8 @@ use rustls::sign::CertifiedKey;
 
 use super::signing;
 
-/// The ALPN protocol name of ACME challenges over TLS (RFC 8737, 6.2). The server responds by the
-/// certificate that it presents, and no data are exchanged.
+/// The ALPN protocol name of ACME challenges over TLS (RFC 8737, 6.2). The certificate that the
+/// server presents is its response, so no application data is exchanged.
 pub(super) const ACME_TLS: &[u8] = b"acme-tls/1";
 
 /// The path prefix of ACME challenges over HTTP (RFC 8555, 8.3).
@@ -33,8 +33,9 @@ struct Responses {
 }
 
 impl Challenges {
-    /// Makes the challenges of hosts, whose names must be in lower case. TLS handshakes for these
-    /// hosts fail until there is a certificate.
+    /// Makes an empty set of responses for these hosts, whose certificates are obtained by ACME.
+    /// The names must be in lower case. TLS handshakes for a host fail until there is a
+    /// certificate.
     pub fn new(hosts: Vec<String>) -> Challenges {
         Challenges(Arc::new(Responses { hosts, ..Responses::default() }))
     }
@@ -64,8 +65,8 @@ impl Challenges {
         !locked(&self.0.over_tls).is_empty()
     }
 
-    /// Returns the certificate that answers the ACME challenge over TLS for a host name, if a
-    /// challenge is pending.
+    /// Returns the certificate by which the server responds to the ACME challenge over TLS for a
+    /// host name, or `None` if no such challenge is pending.
     pub(super) fn certificate_for(&self, name: &str) -> Option<Arc<CertifiedKey>> {
         locked(&self.0.over_tls).get(&name.to_ascii_lowercase()).cloned()
     }

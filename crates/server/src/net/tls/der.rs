@@ -1,6 +1,6 @@
 //! A reader and writer of the parts of DER (X.690) that certificates use.
 
-/// The tags of DER values (X.680), and those that X.509 defines.
+/// The tags of the DER values that certificates contain (X.680 and X.509).
 pub(super) mod tag {
     pub(crate) const BOOLEAN: u8 = 0x01;
     pub(crate) const INTEGER: u8 = 0x02;
@@ -30,7 +30,8 @@ pub(super) mod tag {
 pub(super) struct Values<'a>(pub(super) &'a [u8]);
 
 impl<'a> Values<'a> {
-    /// Returns the tag and the content of the next DER value.
+    /// Returns the tag and the content of the next DER value, or `None` at the end or at malformed
+    /// data.
     pub(super) fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, rest) = rest.split_first()?;

@@ -65,7 +65,7 @@ fn load_valid(path: &Path) -> Option<CertificateDer<'static>> {
     (ends > SystemTime::now() + DAY * RENEWAL_DAYS).then_some(der)
 }
 
-/// Writes a file atomically, so that only its owner can read it.
+/// Writes a file atomically, with permissions that let only its owner read it.
 fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
     let next = path.with_extension(format!("new{}", std::process::id()));
     // A killed process with the same process id may have left this file.

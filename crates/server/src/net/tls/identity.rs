@@ -15,14 +15,14 @@ use super::settings::CertificatePair;
 use super::tls_error::{TlsError, TlsPart};
 
 /// The remaining validity of a certificate below which a warning is logged. With the usual validity
-/// of 90 days, the renewal has then failed for about two weeks. For certificates that are valid for
-/// a few days, the warning is logged below a sixth of the validity.
+/// of 90 days, the renewal has then failed for about two weeks. For a certificate with a validity
+/// of less than 84 days, a sixth of the validity is used instead.
 const EXPIRY_WARNING: Duration = Duration::from_secs(14 * 86_400);
 
 /// A certificate with its key, in the form that rustls uses.
 pub(super) struct Identity {
     pub(super) key: Arc<CertifiedKey>,
-    /// The host names for which the certificate is valid.
+    /// The host names and IP addresses for which the certificate is valid.
     pub(super) hosts: Vec<String>,
     pub(super) validity: Validity,
 }

@@ -28,7 +28,7 @@ pub struct TlsSettings {
     pub hsts: Option<Hsts>,
     /// The responses to ACME challenges, if the certificates are obtained by ACME while the server
     /// runs. In that case, the files of the first of [`pairs`](Self::pairs) may be missing. Until
-    /// [`Tls::reload`](crate::tls::Tls::reload) finds them, the further pairs are used.
+    /// [`Tls::reload`](crate::tls::Tls::reload) finds these files, the server uses the other pairs.
     pub challenges: Option<Challenges>,
 }
 

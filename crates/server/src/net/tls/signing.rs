@@ -189,7 +189,7 @@ impl Extension {
 }
 
 fn no_randomness() -> io::Error {
-    io::Error::other("the system gives no randomness")
+    io::Error::other("the system provides no random numbers")
 }
 
 fn sequence(parts: &[&[u8]]) -> Vec<u8> {

@@ -1,5 +1,5 @@
-//! TLS streams over a socket, by rustls's buffered API. A TLS stream has the same functions as the
-//! socket itself.
+//! TLS streams over a socket, implemented with rustls's buffered API. A TLS stream has the same
+//! functions as the socket itself.
 //!
 //! rustls itself does no I/O. TLS records are read into rustls's input buffer (4 KiB, and up to 18
 //! KiB for an incomplete record) and decrypted there. Written data are encrypted into its output
@@ -56,8 +56,8 @@ pub(crate) struct TlsStream {
     state: State,
     /// The number of decrypted bytes that the server has not read yet.
     plaintext_bytes: usize,
-    /// The number of bytes that the TLS stream has accepted for writing, and that the socket has
-    /// not accepted completely.
+    /// The number of bytes that were written to the TLS stream and that the socket has not accepted
+    /// completely in encrypted form.
     unsent: usize,
     /// True if the peer sends no more data, with or without a TLS `close_notify` alert.
     is_read_closed: bool,
@@ -145,9 +145,8 @@ impl TlsStream {
         }
     }
 
-    /// Reads decrypted bytes, or waits for them. Reads nothing after the peer's last byte, even if
-    /// the `close_notify` alert is missing, because HTTP and WebSockets detect truncation
-    /// themselves.
+    /// Reads decrypted bytes, or waits for them. Reads nothing at the end of the stream. A missing
+    /// `close_notify` alert is no error, because HTTP and WebSockets detect truncation themselves.
     pub(crate) fn poll_read_buf(
         &mut self,
         cx: &mut Context<'_>,
@@ -241,8 +240,9 @@ impl TlsStream {
         }
     }
 
-    /// Encrypts a whole chunk of data after earlier data have been sent, so that all of its TLS
-    /// records are sent in one system call. Sends as much as the socket accepts.
+    /// Encrypts a whole chunk of data, after earlier data have been sent. All TLS records of the
+    /// chunk are sent in one system call, as far as the socket accepts them. Returns the number of
+    /// bytes that were encrypted.
     pub(crate) fn poll_write_chunk(
         &mut self,
         cx: &mut Context<'_>,
@@ -307,8 +307,8 @@ impl TlsStream {
     }
 }
 
-/// A socket for rustls that does not block. If it would block, the current task is woken when
-/// reading or writing is possible again.
+/// A socket adapter through which rustls reads and writes without blocking. If the socket is not
+/// ready, the current task is woken as soon as it is.
 struct WithWaker<'a, 'b> {
     socket: &'a mut Socket,
     cx: &'a mut Context<'b>,
@@ -344,8 +344,8 @@ impl io::Write for WithWaker<'_, '_> {
     }
 }
 
-/// A socket for rustls that accepts as many bytes as it can without waiting, and wakes no task
-/// later.
+/// A socket adapter through which rustls reads and writes without waiting. It wakes no task when
+/// the socket becomes ready later.
 struct WithoutWaiting<'a>(&'a Socket);
 
 impl io::Write for WithoutWaiting<'_> {

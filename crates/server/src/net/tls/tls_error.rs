@@ -20,7 +20,7 @@ impl fmt::Display for TlsPart {
         f.write_str(match self {
             TlsPart::Certificate => "the certificate",
             TlsPart::Key => "the key",
-            TlsPart::ClientCa => "the certificates for clients",
+            TlsPart::ClientCa => "the CA certificates for clients",
         })
     }
 }
@@ -57,7 +57,7 @@ pub enum TlsError {
         /// The labels of the PEM sections that the content has instead.
         sections: Vec<String>,
     },
-    /// The private key is encrypted by a password.
+    /// The private key is encrypted with a password.
     Encrypted {
         /// The source of the encrypted key: a path as it was given, or a note that it was text.
         from: String,

@@ -39,14 +39,14 @@ impl AcceptSwitch {
         });
     }
 
-    /// Returns a receiver that sees the switch's changes.
+    /// Returns a receiver for the changes of the switch.
     pub(in crate::runtime) fn watch(&self) -> AcceptWatch {
         AcceptWatch(self.0.subscribe())
     }
 }
 
-/// A receiver that sees the changes of an [`AcceptSwitch`]. An acceptor checks it before it accepts
-/// a connection.
+/// A receiver for the changes of an [`AcceptSwitch`]. An acceptor checks it before it accepts a
+/// connection.
 #[derive(Debug)]
 pub(in crate::runtime) struct AcceptWatch(watch::Receiver<AcceptMode>);
 

@@ -1,4 +1,4 @@
-//! A listener as the I/O thread holds it, with its sockets and tasks.
+//! The part of a listener that belongs to the I/O thread: its sockets and tasks.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -16,7 +16,7 @@ use crate::net::listen::{ListeningSocket, WatchedSocket};
 use crate::runtime::io_context::IoContext;
 use crate::runtime::supervised::supervision::Supervision;
 
-/// A listener as the I/O thread holds it, with its sockets and tasks.
+/// The part of a listener that belongs to the I/O thread: its sockets and tasks.
 pub(in crate::runtime) struct ActiveListener {
     /// The tasks that accept the listener's connections, one for each socket.
     pub(in crate::runtime) accept_tasks: Vec<JoinHandle<()>>,
@@ -28,8 +28,8 @@ pub(in crate::runtime) struct ActiveListener {
     /// The switch by which the listener starts and stops accepting connections on its own
     /// `sockets`.
     pub(in crate::runtime) accept_switch: AcceptSwitch,
-    /// The connection to the supervisor, which turns accepting on its public listeners on and off.
-    /// `None` if the listener does not serve them.
+    /// The connection to the supervisor, which starts and stops accepting on the supervisor's
+    /// public listeners. `None` if this listener does not serve them.
     inherited: Option<Arc<Supervision>>,
 }
 

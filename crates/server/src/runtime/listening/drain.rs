@@ -16,7 +16,7 @@ pub(in crate::runtime) fn begin(connections: &ConnectionTable, listener: Listene
 }
 
 /// Waits until all connections of a listener are closed, except those that wait for the
-/// application's response. Aborts after `timeout` those that are still open.
+/// application's response. After `timeout`, aborts the connections that are still open.
 pub(in crate::runtime) async fn finish(
     connections: &ConnectionTable,
     listener: ListenerId,

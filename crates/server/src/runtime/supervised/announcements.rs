@@ -23,12 +23,12 @@ pub(in crate::runtime) struct Announcements {
     is_receiving: bool,
 }
 
-/// The advice whether to wait for the supervisor's confirmation of an announcement.
+/// Whether the application should wait for the supervisor's confirmation of the last announcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::runtime) enum Wait {
     /// The supervisor has applied the last announcement, so there is no need to wait.
     Applied,
-    /// The supervisor is expected to confirm the last announcement.
+    /// The supervisor is expected to confirm the last announcement, so waiting is useful.
     Pending,
     /// Waiting for the supervisor would be useless, because it has disconnected or did not confirm
     /// an earlier announcement in time.
@@ -75,8 +75,8 @@ impl Announcements {
         }
     }
 
-    /// Records that a wait for the supervisor's confirmation has timed out. From then on,
-    /// [`wait`](Self::wait) advises against waiting until the supervisor confirms an announcement.
+    /// Records that a wait for the supervisor's confirmation has timed out. Until the supervisor
+    /// confirms an announcement, [`wait`](Self::wait) then returns [`Wait::Useless`].
     pub(in crate::runtime) fn on_timeout(&mut self) {
         self.is_overdue = true;
     }

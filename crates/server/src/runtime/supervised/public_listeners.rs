@@ -1,5 +1,5 @@
-//! The public listeners of a supervisor, which the supervisor passes to a worker so that the worker
-//! can accept clients itself.
+//! The public listeners: sockets for clients that a supervisor passes to a worker, so that the
+//! worker can accept clients itself.
 
 use std::io;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! The connection of a worker to its supervisor. It consists of the control channel, which the I/O
-//! thread serves even while the application is busy, the scoreboard (shared memory with the
-//! worker's counters), and the public listeners.
+//! The connection of a worker to its supervisor. It consists of the control channel, the scoreboard
+//! (shared memory with the worker's counters), and the public listeners. The I/O thread serves the
+//! control channel even while the application is busy.
 
 use std::fmt;
 use std::io;
@@ -83,11 +83,11 @@ pub struct Supervision {
 }
 
 /// The maximum time to wait until the supervisor has applied an announcement of static paths. A
-/// supervisor that does not respond forwards no requests either, so a longer wait would only keep R
-/// from other work.
+/// longer wait would be useless, because a supervisor that does not respond forwards no requests
+/// either.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The result of waiting for the supervisor's confirmation of an announcement of static paths.
+/// Whether the supervisor confirmed the last announcement of static paths in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Confirmation {
@@ -134,13 +134,14 @@ impl Supervision {
         self.listener.try_clone()
     }
 
-    /// Returns true if this process has public listeners from its supervisor, on which the
-    /// supervisor may request it to accept connections.
+    /// Returns true if the supervisor has passed public listeners to this process.
     pub fn has_public_listeners(&self) -> bool {
         self.public().is_some()
     }
 
-    /// Returns copies of the public listeners, which are to be served according to `config`.
+    /// Returns copies of the public listeners, grouped by their configuration. The listeners for
+    /// HTTPS redirects get a configuration of their own, and all others are served according to
+    /// `config`.
     pub(in crate::runtime) fn public_groups(
         &self,
         config: &ListenerConfig,
@@ -152,7 +153,8 @@ impl Supervision {
         self.accept_switch.watch()
     }
 
-    /// Stops accepting connections on the public listeners until the supervisor requests it again.
+    /// Stops accepting connections on the public listeners until the supervisor requests it to
+    /// start again.
     pub(in crate::runtime) fn pause(&self) {
         self.accept_switch.set(AcceptMode::Paused);
     }
@@ -164,8 +166,8 @@ impl Supervision {
         self.accept_switch.set(AcceptMode::Stopped);
     }
 
-    /// Closes this process's copies of the public listeners. It can never accept connections on
-    /// them again.
+    /// Closes this process's copies of the public listeners. The process can then never accept
+    /// connections on them again.
     fn close_public(&self) {
         self.stop_accepting();
         let closed = self.public().take();
@@ -197,8 +199,7 @@ impl Supervision {
     /// Sends a message to the supervisor over the control channel. Can be called from any thread.
     ///
     /// # Errors
-    /// Fails if the channel is full, or if the supervisor has disconnected. The I/O thread is
-    /// notified of the disconnect as well.
+    /// Fails if the channel is full, or if the supervisor has disconnected.
     pub fn send(&self, message: Message) -> io::Result<()> {
         self.control.send(message)
     }
@@ -273,7 +274,8 @@ impl AsRawFd for WatchedChannel {
 }
 
 /// Starts accepting connections on the public listeners, if this process has them and one of its
-/// listeners serves them. Reports the result to the supervisor.
+/// listeners serves them. Reports the result to the supervisor, together with `number`, which
+/// identifies the supervisor's command.
 fn start_accepting(connections: &ConnectionTable, supervision: &Supervision, number: u64) {
     let can_accept = supervision.has_public_listeners() && connections.public_listener().is_some();
     if can_accept {

@@ -21,7 +21,7 @@ struct Folder {
     later: Duration,
 }
 
-/// Tells where the content of a response came from.
+/// The place where the content of a response came from.
 #[derive(Debug, PartialEq, Eq)]
 enum By {
     /// The content came from the file cache.

@@ -112,8 +112,8 @@ fn exclusions_apply_to_whole_segments() {
     }
 }
 
-/// Checks that no spelling of a path evades an exclusion (section 5.3). httpuv fails here, because
-/// it compares one spelling with the keys and opens another.
+/// Checks that no spelling of a path evades an exclusion (section 5.3). In httpuv some spellings
+/// do, because it compares one spelling with the keys and opens another.
 #[test]
 fn no_spelling_evades_an_exclusion() {
     for options in

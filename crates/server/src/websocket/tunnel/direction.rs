@@ -6,13 +6,14 @@ use std::task::Poll;
 /// The buffer and the state of one direction of a WebSocket tunnel.
 #[derive(Debug, Default)]
 pub(super) struct Direction {
-    /// Bytes of this direction that have been read. The first `written` of them have been written.
+    /// Bytes of this direction that have been read from one side and not all been written to the
+    /// other.
     pub(super) buffered: Vec<u8>,
+    /// The number of bytes of `buffered` that have already been written.
     pub(super) written: usize,
-    /// True if the side that this direction reads from has ended.
+    /// True once the side that this direction reads from has sent its last byte.
     pub(super) is_ended: bool,
-    /// True if the end of the side that is read from has been forwarded to the side that is written
-    /// to.
+    /// True once the side that this direction writes to has been told that no more bytes follow.
     pub(super) is_shut_down: bool,
 }
 

@@ -38,24 +38,25 @@ pub(in crate::pool) struct Balancer {
     keys: Arc<Keys>,
     queue: RefCell<RequestQueue>,
     backends: RefCell<Vec<Rc<PoolBackend>>>,
-    /// The number of times that the balancer has chosen a worker. It serves for a round-robin among
-    /// equally suitable workers.
+    /// The number of times that the balancer has chosen a worker. It is used for a round-robin
+    /// among equally suitable workers.
     choices: Cell<u64>,
-    /// Whether a request may be queued whose client has disconnected.
+    /// Whether a client has disconnected whose request may still be queued.
     has_disconnected: Cell<bool>,
     /// Whether the set of workers has changed since the parked requests (those that wait for any
     /// free worker) were last examined.
     has_changed: Cell<bool>,
-    /// Whether requests are still queued after the balancer has assigned all it could. The balancer
-    /// then has to try again after a while.
+    /// Whether requests remain queued because no worker can begin them yet. The balancer then has
+    /// to try again after a while.
     needs_retry: Cell<bool>,
     /// The number of requests that the balancer has assigned to workers.
     assigned: Cell<u64>,
-    /// The number of times that the balancer has determined which worker a request names.
+    /// The number of times that a request's cookie and URL have been examined to find the worker
+    /// that they name.
     #[cfg(test)]
     examined: Cell<u64>,
-    /// The notification for the tasks that wait for a worker's response: the workers have changed,
-    /// or a request has waited too long at its worker.
+    /// The notification for the tasks that wait for a worker's response. It is sent when the
+    /// workers change or when a request has waited too long at its worker.
     pub(in crate::pool) changed: Notify,
 }
 
@@ -95,7 +96,7 @@ impl Balancer {
 
     // ---- the queue ----
 
-    /// Returns true if the app is to see the head of this request before the server receives the
+    /// Returns true if the app inspects the head of this request before the server receives the
     /// body.
     pub(in crate::pool) fn wants_head(&self, exchange: &Exchange) -> bool {
         self.backends.borrow().iter().any(|backend| backend.entry.sees_heads())
@@ -128,10 +129,9 @@ impl Balancer {
         })
     }
 
-    /// Puts a request whose worker has not responded back into the queue. `waited` is the time that
-    /// the request spent in the queue before; its time at the worker does not count. The request is
-    /// inserted behind requests that have waited longer. The queue must be in this order, because
-    /// the check for timeouts stops at the first request that is not overdue.
+    /// Puts a request whose worker has not responded back into the queue, behind requests that have
+    /// waited longer. `waited` is the time that the request spent in the queue before. The time at
+    /// the worker does not count.
     pub(in crate::pool) fn requeue(&self, mut request: QueuedRequest, waited: Duration) {
         let now = Instant::now();
         request.queued_since = now.checked_sub(waited).unwrap_or(now);
@@ -140,13 +140,14 @@ impl Balancer {
         self.queue.borrow_mut().insert(request);
     }
 
-    /// Records that the client of some queued request has disconnected. The next call of
+    /// Records that a client has disconnected whose request is queued. The next call of
     /// [`assign`](Self::assign) removes that request.
     pub(in crate::pool) fn on_client_disconnect(&self) {
         self.has_disconnected.set(true);
     }
 
-    /// Removes the requests of disconnected clients from the queue, so that they do not fill it.
+    /// Removes the requests of disconnected clients from the queue, so that they do not take up its
+    /// limited length.
     fn drop_disconnected(&self) {
         if !self.has_disconnected.replace(false) {
             return;
@@ -196,8 +197,8 @@ impl Balancer {
         self.assigned.set(self.assigned.get() + (assignments.len() - before) as u64);
     }
 
-    /// Returns true if the balancer has to examine the queued requests again after a while. Resets
-    /// that flag.
+    /// Returns true if the balancer has to examine the queued requests again after a while. A
+    /// second call returns false until requests have been left in the queue again.
     pub(in crate::pool) fn take_needs_retry(&self) -> bool {
         self.needs_retry.replace(false)
     }
@@ -233,9 +234,8 @@ impl Balancer {
         }
     }
 
-    /// Returns parked requests (those that wait for any free worker) to the queue if the workers
-    /// have changed, so that their cookies are examined again. Rejects parked requests that have
-    /// waited too long.
+    /// If the workers have changed, returns parked requests (those that wait for any free worker)
+    /// to the queue. Otherwise rejects the parked requests that have waited too long.
     fn update_parked(&self) {
         let has_changed = self.has_changed.replace(false);
         if !self.queue.borrow().has_parked() {
@@ -251,16 +251,17 @@ impl Balancer {
         }
     }
 
-    /// Returns true if no later request in the queue can be assigned either when this request
-    /// cannot be assigned. A later request may still be assignable if this one is a WebSocket
-    /// handshake and sessions are limited, or if this one avoids a worker.
+    /// Returns true if all later requests in the queue must wait as well when no worker can begin
+    /// this request. Returns false for a WebSocket handshake if sessions are limited, and for a
+    /// request that avoids a worker.
     fn blocks_later_requests(&self, request: &QueuedRequest) -> bool {
         request.avoided_epoch.is_none()
             && (!request.exchange.is_upgrade() || self.limits.max_sessions == usize::MAX)
     }
 
-    /// Assigns a request to the best worker. Returns the request instead if no worker can begin it
-    /// soon, or if it is a WebSocket handshake and an earlier handshake is still waiting.
+    /// Assigns a request to the best worker, or rejects it if all workers have the maximum number
+    /// of sessions. Returns the request if it must wait. That is so if no worker can begin it soon,
+    /// or if it is a WebSocket handshake and `has_passed_over_upgrade` is true.
     fn try_assign(
         &self,
         request: QueuedRequest,
@@ -294,11 +295,10 @@ impl Balancer {
         }
     }
 
-    /// Chooses the best worker for a request and takes one of its tickets, the numbers for requests
-    /// on the worker's scoreboard. If `begins_session` is true, only workers with capacity for a
-    /// session are considered. If `counts_sessions` is true, the number of sessions decides between
-    /// workers that are equally free. A worker that the request avoids is chosen only if no other
-    /// worker is ready.
+    /// Chooses the best worker for a request and takes a ticket (a number for the request) from it.
+    /// `begins_session` excludes workers without capacity for a session. `counts_sessions` makes
+    /// the number of sessions decide between workers that are equally free. A worker that the
+    /// request avoids is chosen only if no other worker is ready.
     fn choose(
         &self,
         begins_session: bool,
@@ -323,8 +323,8 @@ impl Balancer {
         Some((Rc::clone(backend), ticket))
     }
 
-    /// Returns true if all ready workers have the maximum number of sessions, and false if no
-    /// worker is ready.
+    /// Returns true if at least one worker is ready and all ready workers have the maximum number
+    /// of sessions.
     fn is_full_of_sessions(&self) -> bool {
         let backends = self.backends.borrow();
         let mut ready = backends.iter().filter(|backend| backend.is_presumed_ready()).peekable();
@@ -360,13 +360,13 @@ impl Balancer {
         self.changed.notify_waiters();
     }
 
-    /// Returns true if any worker has a request to which it has not responded.
+    /// Returns true if any worker has not yet responded to a request.
     pub(in crate::pool) fn has_in_flight(&self) -> bool {
         self.backends.borrow().iter().any(|backend| backend.has_in_flight())
     }
 
     /// Checks whether any request has waited too long at its worker. If so, notifies the tasks that
-    /// wait for workers' responses, so that the request's task withdraws it.
+    /// wait for workers' responses, and the task of that request withdraws it.
     pub(in crate::pool) fn notify_overdue(&self) {
         let now = Instant::now();
         let backends = self.backends.borrow();
@@ -376,7 +376,7 @@ impl Balancer {
     }
 }
 
-/// Returns true if a worker is ready whose epoch (the serial number of its start) is not `epoch`.
+/// Returns true if a worker with another epoch (serial number) than `epoch` is ready.
 fn has_other(backends: &[Rc<PoolBackend>], epoch: u64) -> bool {
     backends.iter().any(|backend| backend.entry.epoch != epoch && backend.is_presumed_ready())
 }

@@ -1,4 +1,4 @@
-//! One worker as the balancer sees it: its requests, its connections, and the check whether its R
+//! A worker as the balancer sees it: its requests, its connections, and the check whether its R
 //! process can begin another request.
 
 use std::cell::{Cell, RefCell};
@@ -18,19 +18,18 @@ use crate::backend_registry::{Availability, Backend};
 use crate::pool::connection::worker_connection::{self, Failure, WorkerConnection};
 use crate::pool::limits::PoolLimits;
 
-/// The maximum number of idle connections to a worker. A worker needs more connections only while
-/// it sends many long responses.
+/// The maximum number of idle connections that are kept open to a worker.
 const MAX_IDLE_CONNECTIONS: usize = 64;
 
-/// The time for which a worker gets no requests after a connection to it has broken. If the worker
-/// has ended, the supervisor usually reports that sooner.
+/// The time for which a worker gets no requests after a connection to it has broken, because the
+/// worker may have ended.
 const SUSPECT_TIME: Duration = Duration::from_secs(1);
 
 /// The time for which a session is reserved at a worker for a page that has not opened its
-/// WebSocket yet. A page may load many scripts first. Shiny Server waits as long.
+/// WebSocket yet. A page may have to load many scripts first.
 const RESERVATION_TIME: Duration = Duration::from_secs(45);
 
-/// A worker as the balancer sees it, which assigns requests to it.
+/// A worker as the balancer sees it when it assigns requests to workers.
 #[derive(Debug)]
 pub(in crate::pool) struct PoolBackend {
     /// The worker's entry in the registry of workers, which the pool shares with the supervisor.
@@ -47,8 +46,8 @@ pub(in crate::pool) struct PoolBackend {
     reservations: RefCell<VecDeque<Instant>>,
     /// The time until which the worker gets no requests because a connection to it has broken.
     suspected_until: Cell<Option<Instant>>,
-    /// The balancer's count of choices at the time when it last chose this worker. It serves for a
-    /// round-robin among equally suitable workers.
+    /// The number of choices that the balancer had made when it last chose this worker. It is used
+    /// for a round-robin among equally suitable workers.
     pub(super) last_choice: Cell<u64>,
 }
 
@@ -72,8 +71,8 @@ pub(super) struct Rank {
     /// Whether the worker's R process sleeps. Among free workers, one whose R process still polls
     /// for requests is preferred, because it need not be woken.
     is_asleep: bool,
-    /// The balancer's count of choices at the time when it last chose this worker. It serves for a
-    /// round-robin among equally suitable workers.
+    /// The number of choices that the balancer had made when it last chose this worker. It is used
+    /// for a round-robin among equally suitable workers.
     last_choice: u64,
 }
 
@@ -93,14 +92,14 @@ impl PoolBackend {
         })
     }
 
-    /// Returns the worker as the access log shows it.
+    /// Returns the data that identify the worker in the access log.
     pub(in crate::pool) fn upstream_worker(&self) -> UpstreamWorker {
         let Backend { slot, pid, epoch, .. } = *self.entry;
         UpstreamWorker { slot, pid, epoch }
     }
 
     /// Returns the rank of the worker for a new request, or `None` if the worker cannot begin the
-    /// request soon.
+    /// request soon. `counts_sessions` makes the number of sessions part of the rank.
     pub(super) fn rank(&self, limits: &PoolLimits, counts_sessions: bool) -> Option<Rank> {
         if !self.is_presumed_ready() {
             return None;
@@ -118,9 +117,8 @@ impl PoolBackend {
     }
 
     /// Returns true if the worker may be sent a request that only this worker can process, even
-    /// while it drains. One request that R has not begun is sent even if R is busy, so that R finds
-    /// it as soon as R is free. No other worker could begin it sooner, and it is withdrawn if R
-    /// does not begin it in time.
+    /// while it drains. A busy worker may be sent one such request in advance, because no other
+    /// worker could begin it sooner.
     pub(super) fn accepts_own_requests(&self, limits: &PoolLimits) -> bool {
         matches!(self.entry.availability(), Availability::Ready | Availability::Draining)
             && !self.is_suspected()
@@ -128,15 +126,16 @@ impl PoolBackend {
                 || (self.in_flight.borrow().len() < limits.max_in_flight && self.unbegun() == 0))
     }
 
-    /// Returns the number of requests that were sent to the worker and that R has not begun.
+    /// Returns the number of requests that were sent to the worker and that R has not begun to
+    /// process.
     fn unbegun(&self) -> usize {
         let scoreboard = &self.entry.scoreboard;
         let in_flight = self.in_flight.borrow();
         in_flight.iter().filter(|request| !scoreboard.has_begun(request.ticket)).count()
     }
 
-    /// Returns whether the worker's R process could begin another request soon: `Some(true)` if it
-    /// could but is busy now, `Some(false)` if it is idle, and `None` if it could not.
+    /// Returns `Some` if the worker's R process can begin another request soon, and otherwise
+    /// `None`. The value is true if R is busy now, and false if R is idle.
     fn begins_soon(&self, limits: &PoolLimits) -> Option<bool> {
         let in_flight = self.in_flight.borrow();
         if in_flight.len() >= limits.max_in_flight {
@@ -154,8 +153,8 @@ impl PoolBackend {
         (is_free || unbegun < ahead.max(limits.min_ahead)).then_some(!is_idle)
     }
 
-    /// Returns whether this worker can process a request that names it in its cookie or URL. The
-    /// worker counts as stuck once R has been busy with one task for `limit`.
+    /// Returns the state of this worker for requests that name it in their cookie or URL. The
+    /// worker counts as stuck if R has been busy with one task for at least `limit`.
     pub(super) fn affinity_state(&self, limit: Duration) -> AffinityState {
         match self.entry.availability() {
             Availability::Ready => {
@@ -172,8 +171,8 @@ impl PoolBackend {
         }
     }
 
-    /// Returns true if the worker can be expected to respond: the registry shows it as ready, and
-    /// no connection to it has broken recently.
+    /// Returns true if the worker can be expected to respond, because it is ready according to the
+    /// registry and no connection to it has broken recently.
     pub(super) fn is_presumed_ready(&self) -> bool {
         self.entry.availability() == Availability::Ready && !self.is_suspected()
     }
@@ -199,8 +198,7 @@ impl PoolBackend {
         !self.in_flight.borrow().is_empty()
     }
 
-    /// Returns true if the worker has a request that has waited for `limit` without being begun by
-    /// R.
+    /// Returns true if a request has waited for `limit` or longer and R has not yet begun it.
     pub(super) fn has_overdue(&self, limit: Duration, now: Instant) -> bool {
         self.in_flight.borrow().iter().any(|request| {
             now.saturating_duration_since(request.queued_since) >= limit
@@ -208,9 +206,9 @@ impl PoolBackend {
         })
     }
 
-    /// Counts a request as sent to the worker and takes a ticket for it, the number that identifies
-    /// it on the worker's scoreboard. The request has waited since `queued_since`. Returns `None`
-    /// if all tickets are in use.
+    /// Counts a request as sent to the worker and takes a ticket for it, that is, a number on the
+    /// worker's scoreboard. The request has been waiting since `queued_since`. Returns `None` if
+    /// all tickets are in use.
     pub(super) fn start_request(&self, queued_since: Instant) -> Option<TicketGuard> {
         let guard = self.tickets.take()?;
         self.in_flight.borrow_mut().push(InFlight { ticket: guard.ticket(), queued_since });
@@ -234,7 +232,7 @@ impl PoolBackend {
         self.entry.load.routes.remove(ticket);
     }
 
-    /// Subtracts a request from the worker's load, because the attempt to have it answered has
+    /// Subtracts one request from the worker's load, because the attempt to have it answered has
     /// ended.
     pub(in crate::pool) fn finish_request(&self) {
         self.entry.load.in_flight.fetch_sub(1, Ordering::Relaxed);
@@ -282,7 +280,7 @@ impl PoolBackend {
 
     // ---- connections ----
 
-    /// Returns an idle connection to the worker, or a new one.
+    /// Returns an idle connection to the worker, or opens a new one if there is none.
     pub(in crate::pool) async fn connect(&self) -> Result<WorkerConnection, Failure> {
         match self.take_idle_connection() {
             Some(idle) => Ok(idle),
@@ -297,15 +295,16 @@ impl PoolBackend {
         worker_connection::connect(&self.entry.socket)
     }
 
-    /// Takes the most recently used idle connection to the worker. Drops connections that the
-    /// worker has closed.
+    /// Removes and returns the most recently used idle connection to the worker. Drops connections
+    /// that the worker has closed.
     fn take_idle_connection(&self) -> Option<WorkerConnection> {
         let mut connections = self.connections.borrow_mut();
         std::iter::from_fn(|| connections.pop())
             .find_map(|mut connection| connection.poll_idle().then_some(connection))
     }
 
-    /// Keeps a connection to the worker for another request.
+    /// Keeps a connection to the worker for another request, unless too many are kept already or
+    /// the worker has ended.
     pub(in crate::pool) fn keep_connection(&self, connection: WorkerConnection) {
         let mut connections = self.connections.borrow_mut();
         if connections.len() < MAX_IDLE_CONNECTIONS
@@ -321,8 +320,8 @@ impl PoolBackend {
     }
 }
 
-/// Returns the number of reserved sessions whose reservation has expired. `reservations` contains
-/// the expiry times in ascending order.
+/// Returns the number of reservations that have expired. `reservations` contains the expiry times
+/// in ascending order.
 fn expired_reservations(reservations: &VecDeque<Instant>) -> usize {
     if reservations.is_empty() {
         return 0;
@@ -331,7 +330,7 @@ fn expired_reservations(reservations: &VecDeque<Instant>) -> usize {
     reservations.partition_point(|until| *until <= now)
 }
 
-/// Returns the amount of work that a worker has done, as its scoreboard shows it.
+/// Returns the work that a worker has done since its start, according to its scoreboard.
 fn work_done(entry: &Backend) -> WorkDone {
     let snapshot = entry.scoreboard.read();
     WorkDone { busy: snapshot.busy_with_requests, responses: snapshot.done }

@@ -1,6 +1,6 @@
-//! The queue of requests that wait for a worker, oldest first. Requests that wait for any free
-//! worker can be parked in a separate list, because they need not be examined again until the
-//! workers change.
+//! The queue of requests that wait for a worker, oldest first. A separate list contains parked
+//! requests, which wait for any free worker and need not be examined again until the workers
+//! change.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -16,8 +16,8 @@ pub(in crate::pool) struct QueuedRequest {
     pub(in crate::pool) exchange: Box<Exchange>,
     /// The time at which the pool received the request from the server.
     pub(in crate::pool) received_at: Instant,
-    /// The time since which the request has been waiting. It is adjusted so that time at a worker
-    /// does not count.
+    /// The time since which the request has been waiting in the queue. It is moved so that time
+    /// spent at a worker does not count.
     pub(in crate::pool) queued_since: Instant,
     /// The number of times that the request was queued again because its worker ended before R had
     /// begun the request.
@@ -29,11 +29,11 @@ pub(in crate::pool) struct QueuedRequest {
     /// Whether only the head of the request has been received. The server receives the body once
     /// the app has seen the head.
     pub(in crate::pool) is_head_only: bool,
-    /// The kind of the request, such as a page or a WebSocket, once it has been determined. Only
-    /// session affinity uses it.
+    /// The kind of the request, such as a page or a WebSocket, or `None` if it has not been
+    /// determined. Used only for session affinity.
     pub(in crate::pool) kind: Option<RequestKind>,
-    /// The epoch (the serial number) of a worker that did not begin the request in time. That
-    /// worker does not get the request again if another worker is ready.
+    /// The epoch (serial number) of a worker that did not begin the request in time. The request is
+    /// sent to that worker again only if no other worker is ready.
     pub(in crate::pool) avoided_epoch: Option<u64>,
 }
 
@@ -63,9 +63,9 @@ impl QueuedRequest {
 #[derive(Debug, Default)]
 pub(super) struct RequestQueue {
     waiting: VecDeque<QueuedRequest>,
-    /// The parked requests: those that name no worker and wait for any free worker. Used only with
-    /// session affinity. Routing a request verifies the signature of its cookie, so parked requests
-    /// are not routed again until the workers change.
+    /// The parked requests, which name no worker and wait for any free worker. Used only for
+    /// session affinity. They are not routed again until the workers change, because verifying a
+    /// signed cookie each time would be expensive.
     parked: VecDeque<QueuedRequest>,
 }
 
@@ -80,8 +80,7 @@ impl RequestQueue {
         Ok(())
     }
 
-    /// Inserts a request into the queue in the order of age. A request whose worker has ended may
-    /// be older than requests in the queue.
+    /// Inserts a request into the queue by its age, so that the oldest requests stay first.
     pub(super) fn insert(&mut self, request: QueuedRequest) {
         insert(&mut self.waiting, request);
     }
@@ -155,7 +154,7 @@ impl RequestQueue {
         self.len() >= max
     }
 
-    /// Puts a request that was taken from the front of the queue back there.
+    /// Puts a request back at the front of the queue.
     pub(super) fn push_front(&mut self, request: QueuedRequest) {
         self.waiting.push_front(request);
     }
@@ -178,7 +177,7 @@ impl RequestQueue {
     }
 }
 
-/// Inserts a request into a queue in the order of age. The place is nearly always the end.
+/// Inserts a request into a queue by its age, so that the oldest requests stay first.
 fn insert(requests: &mut VecDeque<QueuedRequest>, request: QueuedRequest) {
     let at = requests.partition_point(|other| other.queued_since <= request.queued_since);
     requests.insert(at, request);

@@ -1,6 +1,6 @@
-//! The writer of requests to workers. It writes the client's request without the headers that apply
-//! only to the client's connection, and adds the worker header, by which the supervisor tells the
-//! worker about the request.
+//! The writer of requests to workers. It copies the client's request, leaves out the headers that
+//! apply only to the client's connection, and adds the worker header, by which the supervisor tells
+//! the worker about the request.
 
 use std::io::Write as _;
 
@@ -10,9 +10,9 @@ use rookery_worker_protocol::{BodyState, BorrowedWorkerHeader, Ticket, WORKER_HE
 use crate::pool::balancing::session_affinity::{Names, is_only_affinity};
 
 /// The request headers that are not forwarded to workers, because they apply to one connection or
-/// frame a message (RFC 9110, 7.6.1). Any other header is forwarded even if the client's
-/// `Connection` header names it. This server is the origin server and not a proxy, so a client must
-/// not be able to remove a header that a proxy in front of this server has added.
+/// frame a message (RFC 9110, 7.6.1). Headers that the client's `Connection` header names are
+/// forwarded. Otherwise a client could remove a header that a proxy in front of this server has
+/// added.
 const HOP_BY_HOP: [&str; 10] = [
     "connection",
     "content-length",
@@ -26,18 +26,17 @@ const HOP_BY_HOP: [&str; 10] = [
     WORKER_HEADER,
 ];
 
-/// The headers of a WebSocket handshake that are not forwarded to the worker but generated for it,
-/// because the client may use another version of HTTP. `Sec-WebSocket-Extensions` is forwarded, so
-/// the client and the worker negotiate extensions directly.
+/// The headers of a WebSocket handshake that are generated for the worker instead of being
+/// forwarded from the client, which may use HTTP/2.
 const HANDSHAKE: [&str; 2] = ["sec-websocket-key", "sec-websocket-version"];
 
 /// The error for a request that cannot be sent to a worker, because it cannot be written as
-/// HTTP/1.1. The server's parser accepts hardly any request of this kind.
+/// HTTP/1.1.
 #[derive(Debug)]
 pub(in crate::pool) struct Unsendable;
 
-/// Writes a request for a worker to `out`, which is empty. The function writes the head and, if the
-/// body is in memory, the body.
+/// Writes a request for a worker to `out`, which must be empty. Writes the head and, if the body is
+/// in memory, also the body.
 pub(in crate::pool) fn write(
     out: &mut Vec<u8>,
     exchange: &Exchange,
@@ -61,7 +60,7 @@ pub(in crate::pool) fn write(
     Ok(())
 }
 
-/// Writes the opening handshake of a WebSocket for a worker. `key` is the value of
+/// Writes the opening handshake of a WebSocket for a worker to `out`. `key` is the value of
 /// `Sec-WebSocket-Key`.
 pub(in crate::pool) fn write_handshake(
     out: &mut Vec<u8>,
@@ -97,8 +96,8 @@ fn write_line(out: &mut Vec<u8>, exchange: &Exchange, query: &[u8]) -> Result<()
     Ok(())
 }
 
-/// Writes the client's headers for a worker, except those named in `without`, and the worker
-/// header, by which the supervisor tells the worker about the request.
+/// Writes the headers of a request for a worker: the client's headers except those in `without`,
+/// and the worker header, by which the supervisor tells the worker about the request.
 fn write_headers(
     out: &mut Vec<u8>,
     exchange: &Exchange,

@@ -1,4 +1,4 @@
-//! Forwarding of the headers of a worker's response to the client.
+//! Functions that forward the headers of a worker's response to the client.
 
 use httparse::Header;
 use rookery_exchange::Exchange;
@@ -26,7 +26,7 @@ pub(super) fn write(exchange: &mut Exchange, status: u16, lines: &[Header<'_>]) 
     }
 }
 
-/// Returns true if the response's `Connection` header names this header, which therefore applies
+/// Returns true if the response's `Connection` header names this header. The header then applies
 /// only to the connection to the worker (RFC 9110, 7.6.1).
 fn is_named_by_connection(lines: &[Header<'_>], name: &str) -> bool {
     let lines = lines.iter().filter(|line| line.name.eq_ignore_ascii_case("connection"));
@@ -34,8 +34,8 @@ fn is_named_by_connection(lines: &[Header<'_>], name: &str) -> bool {
     words.any(|word| word.trim_ascii().eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// Adds a `Set-Cookie` header to the response, unless shared caches may store the response and
-/// would send the cookie to other clients. Returns true if the header was added.
+/// Adds a `Set-Cookie` header to the response. Returns false and adds nothing if shared caches may
+/// store the response, because they would send the cookie to other clients.
 pub(in crate::pool) fn set_cookie(exchange: &mut Exchange, cookie: &str) -> bool {
     // The cookie consists of digits and fixed words, which the exchange accepts.
     !is_publicly_cacheable(exchange)

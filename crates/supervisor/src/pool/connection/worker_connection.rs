@@ -19,21 +19,19 @@ use super::response_headers;
 use super::spooled_body::SpooledBody;
 use crate::pool::buffer_pool::BufferPool;
 
-/// The maximum time for connecting to a worker. A running worker accepts a connection at once. If
-/// the worker process is stopped, up to 4,096 connections wait in the backlog of its socket.
+/// The maximum time for connecting to a worker. A worker normally accepts a connection at once.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The number of bytes to read from a worker at a time until the head of its response is complete.
-/// Most responses fit in one read.
+/// Most responses are not longer than that.
 const HEAD_READ_SIZE: usize = 16 << 10;
 
-/// The number of bytes to read from a worker at a time for a streamed body. The buffer pool keeps
-/// buffers of this size.
+/// The number of bytes to read from a worker at a time while its response is streamed.
 const BODY_READ_SIZE: usize = 64 << 10;
 
 /// The length in bytes up to which the incomplete head of a response is parsed again after each
-/// read. A longer head is parsed only once an empty line has arrived, because repeated parsing
-/// would take quadratic time.
+/// read. A longer head is parsed only when an empty line has arrived, because parsing it again each
+/// time would be slow.
 const MAX_REPARSED: usize = 16 << 10;
 
 /// The reason why a request got no response from its worker.
@@ -47,8 +45,7 @@ pub(in crate::pool) enum Failure {
     Malformed,
     /// R was busy with the request for longer than the worker timeout.
     Timeout,
-    /// R did not begin to process the request before its deadline, which follows from the queue
-    /// timeout.
+    /// R did not begin to process the request by the deadline.
     NotBegun,
 }
 
@@ -59,7 +56,7 @@ pub(in crate::pool) struct WorkerConnection {
     request: OutgoingRequest,
     /// The bytes that have been read from the worker's socket but not processed.
     read: Vec<u8>,
-    /// How much of the response's body has been read and how its end is found.
+    /// The reader of the response's body, which knows how much of the body is still missing.
     body: BodyReader,
     /// Whether the connection to the worker can be used for another request after this response.
     is_reusable: bool,
@@ -86,8 +83,7 @@ struct OutgoingRequest {
 enum SendError {
     /// The worker has closed the connection, possibly after it sent a complete response.
     Socket,
-    /// The request's spooled body cannot be read. The worker would wait forever for the missing
-    /// bytes.
+    /// The request's spooled body cannot be read from its file.
     File,
 }
 
@@ -125,8 +121,8 @@ impl WorkerConnection {
     }
 
     /// Sends a request to the worker, waits for the head of the response, and writes that head into
-    /// the exchange. `request` contains the head of the request and its body if that is in memory.
-    /// A spooled body is passed as `file`.
+    /// the exchange (the request with its response). `request` contains the head of the request and
+    /// a body that is in memory. `file` is a spooled body.
     pub(in crate::pool) async fn send(
         &mut self,
         buffers: &BufferPool,
@@ -170,8 +166,8 @@ impl WorkerConnection {
         Ok(head)
     }
 
-    /// Takes the head of the response from the bytes that were read. Returns `None` if the head is
-    /// incomplete.
+    /// Parses the head of the response, removes it from the bytes that were read, and writes it
+    /// into the exchange. Returns `None` if the head is incomplete.
     fn take_head(
         &mut self,
         form: RequestForm,
@@ -193,7 +189,7 @@ impl WorkerConnection {
         Ok(Some(head))
     }
 
-    /// Reads the whole body of the response, which has `len` bytes.
+    /// Reads and returns the whole body of the response, which has `len` bytes.
     ///
     /// # Errors
     /// Returns an error if the connection ends before the body is complete.
@@ -213,7 +209,8 @@ impl WorkerConnection {
         Ok(&self.read[..len])
     }
 
-    /// Returns the next chunk of the response's body, or `None` at the end of the body.
+    /// Polls for the next chunk of the response's body. The result is `None` at the end of the
+    /// body.
     ///
     /// # Errors
     /// Returns `UnexpectedEof` if the connection ends before the body is complete, and
@@ -255,8 +252,8 @@ impl WorkerConnection {
         }
     }
 
-    /// Writes more of the request if it has not been sent completely, and reads more of the
-    /// response.
+    /// Writes the remaining bytes of the request and reads more of the response. Returns the number
+    /// of bytes that were read.
     fn poll_progress(
         &mut self,
         cx: &mut Context<'_>,
@@ -270,9 +267,8 @@ impl WorkerConnection {
         self.poll_read(cx, buffers, capacity)
     }
 
-    /// Reads from the worker's socket into `self.read`. While no bytes are available, the empty
-    /// buffer is returned to the buffer pool, because thousands of streamed responses may be silent
-    /// for hours.
+    /// Reads from the worker's socket into `self.read`. If no bytes are available, an empty buffer
+    /// is returned to the buffer pool, so that silent streams need no memory.
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -291,7 +287,7 @@ impl WorkerConnection {
     }
 
     /// Returns the connection if it can be used for another request. Returns `None` if the request
-    /// was not sent completely, the response was not read completely, or the worker closes the
+    /// was not sent completely, the response was not read completely, or the worker will close the
     /// connection.
     pub(in crate::pool) fn into_reusable(
         mut self,
@@ -309,9 +305,8 @@ impl WorkerConnection {
         Some(self)
     }
 
-    /// Returns true if the connection is idle, that is, its socket has neither data nor
-    /// end-of-file. End-of-file means that the worker has closed the connection, for example
-    /// because it has ended.
+    /// Returns true if the connection is idle, that is, its socket has no data to read. Returns
+    /// false also if the worker has closed the connection.
     pub(in crate::pool) fn poll_idle(&mut self) -> bool {
         let mut byte = [0; 1];
         let mut buffer = tokio::io::ReadBuf::new(&mut byte);
@@ -320,14 +315,15 @@ impl WorkerConnection {
             .is_pending()
     }
 
-    /// Returns the connection's socket and the bytes that were read after the head of the response.
+    /// Returns the connection's socket, and the bytes after the head of the response that have
+    /// already been read.
     pub(in crate::pool) fn into_parts(self) -> (UnixStream, Vec<u8>) {
         (self.socket, self.read)
     }
 }
 
-/// Returns true if the response head in `read` may be complete and should be parsed. The first
-/// `parsed` bytes had already arrived when the head was last parsed.
+/// Returns true if the response head in `read` may be complete and should be parsed. `parsed` is
+/// the number of bytes that had arrived when the head was last parsed.
 fn may_be_complete(read: &[u8], parsed: usize) -> bool {
     if read.len() <= MAX_REPARSED || read.len() >= MAX_HEAD_SIZE {
         return true;
@@ -341,8 +337,8 @@ impl OutgoingRequest {
         self.written >= self.bytes.len() && self.file.is_none() && self.chunk.is_empty()
     }
 
-    /// Returns the request's buffer to the buffer pool once it has been written completely, because
-    /// R may take long to respond.
+    /// Returns the request's buffer to the buffer pool once it has been written completely. R may
+    /// take long to respond, and the buffer is not needed meanwhile.
     fn release_buffer(&mut self, buffers: &BufferPool) {
         if self.written >= self.bytes.len() && self.bytes.capacity() > 0 {
             buffers.put(std::mem::take(&mut self.bytes));

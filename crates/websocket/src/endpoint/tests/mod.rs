@@ -11,11 +11,11 @@ use super::*;
 use crate::protocol::deflate::Fin;
 use crate::protocol::{DecodedPayload, Decoder, DecoderLimits, MAX_HEADER, MaskKey, Violation};
 
-/// A test adapter like that of `Connection`: all output is in one buffer.
+/// A test adapter that keeps all output in one buffer, as the adapter of `Connection` does.
 struct Joined;
 
-/// A test adapter like that of the server, but with small buffers, so that a few bytes make many
-/// segments.
+/// A test adapter that splits output into several buffers, as the server's adapter does. The
+/// buffers are small, so that a few bytes make many segments.
 pub(super) struct Chunked;
 
 macro_rules! adapter {

@@ -71,8 +71,8 @@ fn a_message_whose_first_frames_are_empty_is_checked_in_place() {
     }
 }
 
-/// Returns random bytes and the compressed message of them, which is longer because random bytes do
-/// not compress.
+/// Returns random bytes and their compressed form, which is longer because random bytes cannot be
+/// compressed.
 fn noise(len: usize) -> (Vec<u8>, Vec<u8>) {
     let config = DeflateConfig::default().threshold(0);
     let agreed = config.choose(b"permessage-deflate").unwrap();

@@ -48,16 +48,14 @@ impl Default for DecoderLimits {
 /// have at most `limit` bytes.
 ///
 /// Deflate makes incompressible data longer by less than a sixth (zlib's `deflateBound`), and each
-/// flush ends with a few bytes. Twice the size is enough even for a peer that flushes often. The
-/// limit of the content is checked during decompression. This limit is for a message that
-/// decompresses to nothing.
+/// flush ends with a few bytes. Twice the size is enough even for a peer that flushes often. This
+/// limit stops a peer whose endless compressed message decompresses to almost nothing.
 pub(super) fn compressed_max(limit: u64) -> u64 {
     limit.saturating_mul(2).saturating_add(1024)
 }
 
 /// The size in bytes of the largest buffer that is kept for the next message. Larger buffers are
-/// freed, so that the memory of a burst is released. The value is four times 16 KiB, the size up to
-/// which messages are read without an allocation each, because a vector that doubles can end there.
+/// freed, so that the memory of a burst is released.
 pub(crate) const KEPT_BYTES: usize = 64 << 10;
 
 /// The maximum number of bytes to which one chunk of a compressed message is decompressed, except

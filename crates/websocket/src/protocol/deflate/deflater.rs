@@ -30,7 +30,7 @@ pub struct Deflater {
     threshold: usize,
 }
 
-/// The parameters of a compression state: states in the thread's pool are reused only for the same
+/// The parameters of a compression state. A state in the thread's pool is reused only for the same
 /// parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kind {
@@ -63,8 +63,8 @@ impl Deflater {
         len >= self.threshold
     }
 
-    /// Returns true if this connection may send a message that other code has compressed, by itself
-    /// and with a window of 15 bits.
+    /// Returns true if this connection may send messages that were compressed for many connections:
+    /// with a window of 15 bits and without reference to earlier messages.
     pub fn can_send_prepared(&self) -> bool {
         self.takeover == Takeover::None && self.kind.bits == 15
     }

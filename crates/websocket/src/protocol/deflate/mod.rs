@@ -18,8 +18,8 @@ pub use negotiation::{Agreed, DeflateConfig, Level, Offer, Refused, Takeover, Wi
 const TAIL: [u8; 4] = [0x00, 0x00, 0xFF, 0xFF];
 
 /// The maximum number of compression states that a thread keeps for reuse. A connection holds a
-/// state only while a message is incomplete, so a thread rarely needs more than one. Eight states
-/// of 371 KiB limit the memory that remains after a burst.
+/// state only while a message is incomplete, so a thread rarely needs more than one. The limit
+/// bounds the memory that remains in use after a burst.
 const POOLED_STATES: usize = 8;
 
 #[cfg(test)]

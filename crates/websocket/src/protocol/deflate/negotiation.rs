@@ -176,7 +176,7 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Refused::Malformed => "malformed Sec-WebSocket-Extensions",
-            Refused::Unasked => "an extension that was not offered",
+            Refused::Unasked => "the server chose an extension that was not offered",
             Refused::Parameter => "bad parameter of permessage-deflate",
             Refused::Ignored => "a requested parameter of permessage-deflate was not granted",
         })

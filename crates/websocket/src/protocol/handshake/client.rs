@@ -95,7 +95,9 @@ impl fmt::Display for HandshakeError {
             HandshakeError::Status(status) => write!(f, "the server answered with status {status}"),
             HandshakeError::NoUpgrade => f.write_str("the server did not upgrade to websocket"),
             HandshakeError::Accept => f.write_str("Sec-WebSocket-Accept does not match the key"),
-            HandshakeError::Subprotocol => f.write_str("a subprotocol that was not requested"),
+            HandshakeError::Subprotocol => {
+                f.write_str("the server chose a subprotocol that was not requested")
+            }
             HandshakeError::Extension(refused) => refused.fmt(f),
         }
     }
@@ -244,8 +246,8 @@ impl ClientRequest {
         out.extend_from_slice(b"\r\n\r\n");
     }
 
-    /// Checks the head of the server's response to the handshake request. The head ends with its
-    /// empty line.
+    /// Checks the server's response to the handshake request. `head` is the whole head of the
+    /// response, with the empty line at its end.
     ///
     /// # Errors
     /// A [`HandshakeError`] if the server refused, or granted something that was not requested. In

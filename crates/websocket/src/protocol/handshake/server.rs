@@ -141,7 +141,8 @@ impl ServerConfig {
         ServerConfig { origin, ..self }
     }
 
-    /// Checks the head of a client's handshake request. The head ends with its empty line.
+    /// Checks a client's handshake request. `head` is the whole head of the request, with the empty
+    /// line at its end.
     ///
     /// # Errors
     /// A [`Refusal`] if the head is not HTTP, or the request cannot be accepted.

@@ -1,5 +1,5 @@
-//! The choice of the format of an error response, which depends on the request's `Accept` header
-//! and on the client's address.
+//! Chooses the format of an error response from the request's `Accept` header and the client's
+//! address.
 
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,13 +8,14 @@ use rookery_exchange::Exchange;
 
 use crate::{core, entry};
 
-/// The formats of an error response, with the values of `enum rk_error_format` in rookery.h.
+/// The number of the text format among the formats of an error response (`enum rk_error_format` in
+/// rookery.h).
 const TEXT: c_int = 0;
 const JSON: c_int = 1;
 const PAGE: c_int = 2;
 
-/// Returns the format of an error response to a request: text, JSON, or a page with details.
-/// Returns text if R does not hold the request.
+/// Returns the format of the error response to a request: text, JSON, or a page with details. The
+/// format is text if R does not hold the request.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_error_format(slot: u32, id: u64) -> c_int {
     entry(TEXT, || {
@@ -45,9 +46,9 @@ const FORWARDED: [&[u8]; 5] =
     [b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"];
 
 /// Returns true if the client is a developer's own browser on this machine, which may see details
-/// of an error. A request that a proxy on this machine forwards does not count. Neither does a page
-/// of another site whose name resolves to this machine (DNS rebinding), which the `Host` header
-/// reveals.
+/// of an error. Returns false if a proxy has forwarded the request. Also returns false if the
+/// `Host` header does not name this machine, because a page of another site may then have made the
+/// request (DNS rebinding).
 fn is_of_this_machine(exchange: &Exchange) -> bool {
     exchange.remote().is_some_and(|remote| remote.ip().to_canonical().is_loopback())
         && !FORWARDED.iter().any(|name| exchange.header(name).is_some())

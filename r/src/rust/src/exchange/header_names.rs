@@ -1,12 +1,13 @@
 //! The header names of requests that become R symbols. Their number and size are limited, because
-//! clients choose the names and R never frees a symbol. Beyond the limits, a header appears only in
+//! clients choose the names and R never frees a symbol. A header without a symbol appears only in
 //! `req$HEADERS`.
 
 use std::collections::HashMap;
 
 use rookery_exchange::KNOWN_HEADERS;
 
-/// The header names that have an index, in the order of their first appearance.
+/// The header names that have an index (the number of an R symbol), in the order of their first
+/// appearance.
 #[derive(Debug)]
 pub(crate) struct HeaderNames {
     indices: HashMap<Box<[u8]>, i32>,
@@ -17,23 +18,25 @@ pub(crate) struct HeaderNames {
 /// The result of looking up or adding a header name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interned {
-    /// The header name has this index.
+    /// The header name has this index (the number of its R symbol).
     Index(i32),
-    /// The header name has no index, because the limit is reached, for the first time.
+    /// The header name has no index, because the limit on the names has just been reached for the
+    /// first time.
     FirstRefused,
-    /// The header name has no index, because the limit was reached before.
+    /// The header name has no index, because the limit on the names was reached before.
     Refused,
 }
 
-/// The maximum number of header names that clients can choose in a process: `SYMBOL_COUNT` in
-/// `request_strings.c` without the known names.
+/// The maximum number of header names, chosen by clients, that become R symbols in a process. It is
+/// `SYMBOL_COUNT` in `request_strings.c` without the known names.
 pub(crate) const MAX_NAMES: usize = 4096;
-/// The maximum total length in bytes of the header names that clients choose. With R's copies of
-/// the names and the last value of each header, they take less than 8 MB.
+/// The maximum total length in bytes of the header names, chosen by clients, that become R symbols.
+/// With R's copies, they take less than 8 MB.
 const MAX_TOTAL_BYTES: usize = 512 << 10;
 /// The maximum length of a header name in bytes, because R refuses symbols of 10,000 bytes.
 const MAX_NAME_BYTES: usize = 9_990;
-/// The index of the first header name that clients choose, as in `request_strings.c`.
+/// The index of the first header name that a client has chosen. The known names have lower indices,
+/// as in `request_strings.c`.
 const FIRST_INTERNED: i32 = 64;
 const _: () = assert!(KNOWN_HEADERS.len() <= FIRST_INTERNED as usize);
 
@@ -43,7 +46,7 @@ impl HeaderNames {
     }
 
     /// Returns the index of a header's CGI name, such as `HTTP_X_NAME`. A new name gets the next
-    /// index, if the limits allow it.
+    /// free index, unless a limit is reached.
     pub(crate) fn intern(&mut self, cgi: &[u8]) -> Interned {
         if let Some(index) = self.indices.get(cgi) {
             return Interned::Index(*index);

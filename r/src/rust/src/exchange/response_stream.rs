@@ -1,4 +1,4 @@
-//! Streamed responses, whose bodies R sends chunk by chunk. C uses them by the functions
+//! Streamed responses, whose bodies R sends chunk by chunk. The C code uses them with the functions
 //! `rk_stream_*`.
 
 use std::ptr::NonNull;
@@ -11,10 +11,10 @@ use rookery_exchange::{
 use crate::core::Core;
 use crate::{core, entry, result, slice};
 
-/// A streamed response that R has started. It is kept until R has learned of its end.
+/// A streamed response that R has started. It is kept until R has been notified of its end.
 #[derive(Debug)]
 pub(crate) struct OpenStream {
-    /// The number (token) by which the C code finds the R object of the streamed response.
+    /// The number by which the C code finds the R object of the streamed response.
     pub(crate) token: u64,
     flow: Arc<StreamFlow>,
     /// The number of chunks that R has written to the streamed response.
@@ -35,8 +35,8 @@ const EVENTS: i32 = 4;
 const COMPRESSIBLE: i32 = 8;
 const HEARTBEAT: u32 = 8;
 
-/// Makes the body of a response a stream, to which R writes chunks later. The events of the stream
-/// have `token`, and the event `RK_STREAM_ENDED` returns the token.
+/// Makes the response a streamed response, to whose body R writes chunks later. Events about the
+/// streamed response contain `token`. The last event, `RK_STREAM_ENDED`, releases the token.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_response_stream(slot: u32, id: u64, rules: i32, token: u64) -> i32 {
     entry(result::STALE, || {
@@ -65,8 +65,8 @@ impl OpenStream {
 }
 
 /// Queues a chunk of a streamed response if the queue has capacity. Returns an `enum rk_write`. If
-/// more can be queued and `may_go_on` is set, R requests the next chunk from the app itself,
-/// because a request by the server would wake two threads for each chunk.
+/// the queue has capacity for more and `may_go_on` is set, R requests the next chunk from the app
+/// by itself, which is faster than a request by the server.
 fn write_chunk(
     core: &mut Core,
     id: u64,
@@ -123,8 +123,9 @@ pub unsafe extern "C" fn rk_stream_write(
     })
 }
 
-/// Writes a chunk that R lends to a streamed response. The caller keeps the token unless this
-/// returns `RK_WRITE_MORE` or `RK_WRITE_FULL`.
+/// Writes a chunk to a streamed response without copying it: R lends the memory. If this returns
+/// `RK_WRITE_MORE` or `RK_WRITE_FULL`, the chunk is queued, and `rk_released` returns the token
+/// later. Otherwise the caller keeps the token.
 ///
 /// # Safety
 /// - `start..start + len` stays readable and unwritten until `rk_released` has returned `token`.
@@ -153,9 +154,9 @@ pub extern "C" fn rk_stream_send_head(id: u64) {
     entry((), || core::with(|core| core.link.send(Command::SendHead { stream: id })));
 }
 
-/// Ends a streamed response and returns 0. If the body is shorter than its Content-Length, returns
-/// the number of missing bytes instead, and the caller has to abort the stream. Returns 0 if the
-/// stream has already ended.
+/// Ends a streamed response. Returns 0 if the body is complete or the stream has already ended. If
+/// the body is shorter than its Content-Length, returns the number of missing bytes; the caller
+/// then has to abort the stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stream_finish(id: u64) -> u64 {
     entry(0, || {
@@ -205,7 +206,7 @@ pub extern "C" fn rk_stream_queued_bytes(id: u64) -> i64 {
     })
 }
 
-/// Returns the number of bytes that R has written to a streamed response, or 0 after R has learned
+/// Returns the number of bytes that R has written to a streamed response, or 0 after R was notified
 /// of the end of the stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stream_written_bytes(id: u64) -> u64 {
@@ -214,8 +215,8 @@ pub extern "C" fn rk_stream_written_bytes(id: u64) -> u64 {
     })
 }
 
-/// Returns the number of chunks that R has written to a streamed response, or 0 after R has learned
-/// of the end of the stream.
+/// Returns the number of chunks that R has written to a streamed response, or 0 after R was
+/// notified of the end of the stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stream_written_chunks(id: u64) -> u64 {
     entry(0, || core::with(|core| core.streams.get(&id).map_or(0, |streamed| streamed.chunks)))

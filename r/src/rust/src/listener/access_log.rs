@@ -1,4 +1,4 @@
-//! The access log of the R process. C uses it by the functions `rk_log_*`.
+//! The access log of the R process. The C code uses it with the functions `rk_log_*`.
 
 use std::ffi::{CStr, OsStr, c_char};
 use std::fs::File;
@@ -13,7 +13,7 @@ use rookery_server::output;
 
 use crate::{Bytes, core, entry, result};
 
-/// The value of `enum rk_log_format` for an access log in JSON.
+/// The value of `enum rk_log_format` that means an access log in JSON.
 const JSON: i32 = 1;
 
 /// The access log of the process, and the log record that C is reading.
@@ -31,7 +31,7 @@ impl Log {
     }
 }
 
-/// A record of the access log for C: `struct rk_log_record`.
+/// A record of the access log as C reads it: `struct rk_log_record`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawRecord {
@@ -62,9 +62,9 @@ pub(crate) fn reopen() {
     }
 }
 
-/// Opens the access log for all requests of the process. It is written to the file at `path`, or,
-/// without a path, to the descriptor `fd`, which is closed with the log. If `fd` is -1,
-/// [`rk_log_next`] returns the records instead.
+/// Opens the access log for all requests of the process. The log is written to the file at `path`.
+/// If `path` is NULL, it is written to the descriptor `fd`, which is closed with the log. If `fd`
+/// is -1, R reads the records with [`rk_log_next`] instead.
 ///
 /// # Safety
 /// - `path` is NULL or a C string; `fd` is -1, or open and not used elsewhere.
@@ -106,8 +106,8 @@ pub unsafe extern "C" fn rk_log_open(path: *const c_char, fd: i32, format: i32) 
     })
 }
 
-/// Returns a new file descriptor for the supervisor's access log, to which this worker writes
-/// instead of stdout. Returns -1 if the supervisor has passed no descriptor.
+/// Returns a new file descriptor for the supervisor's access log. The worker writes its records
+/// there instead of to stdout. Returns -1 if the supervisor has passed no descriptor.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_log_output() -> i32 {
     entry(-1, || core::with(|core| core.log_output().map_or(-1, IntoRawFd::into_raw_fd)))
@@ -155,8 +155,8 @@ pub extern "C" fn rk_log_lost() -> u64 {
     entry(0, || core::with(|core| core.log.open.as_ref().map_or(0, |open| open.take_lost())))
 }
 
-/// Makes messages of panics in this process use the same writer to stderr as all other messages.
-/// The writer does not block if nothing reads stderr.
+/// Makes this process write the messages of panics with the same writer as all other messages to
+/// stderr. The writer does not block if nothing reads stderr.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_output_init() {
     output::write_panics();

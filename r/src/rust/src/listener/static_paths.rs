@@ -1,5 +1,5 @@
-//! The static paths of a listener (files that it serves without R), as C describes them. C uses
-//! them by the functions `rk_site_*`.
+//! The static paths of a listener (files that it serves without R), as C describes them. The C code
+//! builds them with the functions `rk_site_*`.
 
 use std::ffi::{OsStr, c_void};
 use std::os::unix::ffi::OsStrExt as _;
@@ -14,18 +14,19 @@ use crate::{Bytes, core, entry};
 /// The return values of the functions `rk_site_*`. After `FAILED`, `rk_error` returns the message.
 const FAILED: i32 = -1;
 const TAKEN: i32 = 0;
-/// The change of static paths is done, but the supervisor has not confirmed it in time.
+/// The result of a change of static paths that was made, but that the supervisor has not confirmed
+/// in time.
 const UNCONFIRMED: i32 = 1;
 
-/// A set of static paths that C builds: the paths that are served, and the paths that were added
-/// since the last publication.
+/// A set of static paths that C builds. It contains the paths that are served, and which of them
+/// were added since the last publication to the supervisor.
 #[derive(Debug, Default)]
 pub(crate) struct SiteBuilder {
     files: StaticFiles,
     added: Vec<(String, StaticPath)>,
 }
 
-/// A static path as C describes it: `struct rk_static_path`.
+/// A static path as C passes it: `struct rk_static_path`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawPath {
@@ -53,14 +54,14 @@ const _: () = {
 };
 
 impl SiteBuilder {
-    /// Returns a shared reference to the static files. A later change of the paths changes what the
-    /// listener serves.
+    /// Returns a shared reference to the static files. If the paths change later, the listener
+    /// serves the changed paths.
     pub(crate) fn files(&self) -> StaticFiles {
         self.files.clone()
     }
 
-    /// Adds a static path with all its options. Options that were left out have already been
-    /// replaced by their defaults.
+    /// Adds a static path with its options. The caller has already replaced missing options by
+    /// their defaults.
     ///
     /// # Safety
     /// - Every address in `raw` is readable for its length.
@@ -105,8 +106,8 @@ impl SiteBuilder {
         Ok(())
     }
 
-    /// Serves the static paths that were added, in this process and in its supervisor. Returns
-    /// whether the supervisor has confirmed the change in time.
+    /// Serves the added static paths in this process and in its supervisor. Returns false if the
+    /// supervisor has not confirmed the change in time.
     fn publish(&mut self) -> Result<bool, String> {
         let added = std::mem::take(&mut self.added);
         self.files.replace(added).map_err(|error| error.to_string())?;
@@ -155,9 +156,8 @@ pub unsafe extern "C" fn rk_site_add(site: *mut c_void, path: *const RawPath) ->
     })
 }
 
-/// Replaces the static paths that are served by those that were added to the set. Returns 1 if the
-/// supervisor of this process has not confirmed the change in time, and may still serve the
-/// previous paths.
+/// Serves the static paths that were added to the set. Returns 1 if the supervisor of this process
+/// has not confirmed the change in time, and may still serve the previous paths.
 ///
 /// # Safety
 /// - `site` came from `rk_site_new`.
@@ -177,7 +177,7 @@ unsafe fn with_site(
 ) -> Result<bool, String> {
     // SAFETY: guaranteed by the caller; C calls on one thread, so there is no other reference.
     let site = unsafe { site.cast::<SiteBuilder>().as_mut() };
-    site.map_or_else(|| Err("the site has been freed".to_owned()), body)
+    site.map_or_else(|| Err("the static paths have been freed".to_owned()), body)
 }
 
 fn report(body: impl FnOnce() -> Result<bool, String>) -> i32 {

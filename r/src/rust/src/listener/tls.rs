@@ -1,4 +1,4 @@
-//! The TLS configurations of listeners. C uses them by the functions `rk_tls_*`.
+//! The TLS configurations of listeners. The C code uses them with the functions `rk_tls_*`.
 
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::io;
@@ -21,7 +21,7 @@ const DONE: i32 = 0;
 /// The number of open listeners with TLS. It is atomic, because a signal handler reads it.
 static LISTENERS: AtomicUsize = AtomicUsize::new(0);
 
-/// The TLS configuration of an open listener. It is included in the number of listeners with TLS
+/// The TLS configuration of an open listener. The global number of listeners with TLS includes it
 /// until it is dropped.
 #[derive(Debug)]
 pub(crate) struct CountedTls(Tls);
@@ -39,20 +39,20 @@ impl Drop for CountedTls {
     }
 }
 
-/// The HTTPS configuration that C holds for a listener.
+/// The HTTPS configuration of a listener, which C refers to by a pointer.
 #[derive(Debug)]
 pub(crate) struct Https {
     pub(crate) tls: Tls,
     /// The port from which plaintext HTTP requests are redirected to HTTPS, if there is one.
     pub(crate) redirect_from: Option<u16>,
-    /// The certificate that an ACME authority issues, and the challenges by which the server can
-    /// prove control of its host names. `None` if the certificate comes from a file.
+    /// The certificate that an ACME authority issues, with the challenges that the server can
+    /// respond to. `None` if the certificate comes from a file.
     acme: Option<(Acme, Vec<Challenge>)>,
 }
 
 impl Https {
-    /// Starts the thread that renews the certificate, if an ACME authority issues it. Called once
-    /// the server listens.
+    /// Starts the thread that renews the certificate. Returns `None` if the certificate does not
+    /// come from an ACME authority. The server must already be listening.
     ///
     /// # Errors
     /// Fails if no thread can be started.
@@ -115,7 +115,8 @@ pub unsafe extern "C" fn rk_acme_check(options: *const Bytes, count: usize) -> i
     })
 }
 
-/// Returns where PEM text comes from: the bytes are either the text itself or the path of a file.
+/// Returns the source of PEM text. The bytes are either the text itself or the path of a file that
+/// contains it.
 ///
 /// # Safety
 /// - The bytes are readable for the length of the call.
@@ -129,9 +130,9 @@ unsafe fn pem(bytes: Bytes) -> Pem {
 }
 
 /// Creates the TLS configuration of a listener from `count` pairs of certificate and key. Returns
-/// NULL after a failure. Unless it is empty, `client_ca` contains the certificates of the
-/// authorities that verify clients. `hsts` is NULL, or seconds and two flags; `redirect_from` is a
-/// port, or 0; `acme` has `acme_count` alternating names and values.
+/// NULL after a failure. `client_ca` contains the certificates of the authorities that verify
+/// clients, or is empty. `hsts` contains the seconds and two flags, or is NULL. `redirect_from` is
+/// a port, or 0. `acme` contains the names and values of `acme_count` options.
 ///
 /// # Safety
 /// - `pairs` has twice `count` elements, `acme` twice `acme_count`, and all of them are readable
@@ -201,7 +202,8 @@ pub unsafe extern "C" fn rk_tls_new(
     })
 }
 
-/// Frees a TLS configuration that C holds. Listeners that use the configuration keep it.
+/// Frees the TLS configuration that `tls` points to. Listeners that use the configuration keep a
+/// copy.
 ///
 /// # Safety
 /// - `tls` came from `rk_tls_new` and is not used after this, or is NULL.
@@ -215,7 +217,7 @@ pub unsafe extern "C" fn rk_tls_free(tls: *mut c_void) {
     });
 }
 
-/// Returns the HTTPS configuration behind a pointer that C holds.
+/// Returns the HTTPS configuration that a pointer from C points to.
 ///
 /// # Safety
 /// - `tls` came from `rk_tls_new` and outlives the returned reference, or is NULL.
@@ -277,7 +279,7 @@ pub unsafe extern "C" fn rk_tls_development_certificate(
             }),
             Err(error) => {
                 core::set_error(&format!(
-                    "no certificate to develop with can be kept in {}: {error}",
+                    "the development certificate cannot be stored in {}: {error}",
                     folder.display()
                 ));
                 FAILED

@@ -87,8 +87,8 @@ impl Model {
 
 const OPERATIONS: usize = 24;
 
-/// Simulates the events that a client can cause forever without making progress on a request or
-/// response.
+/// Simulates an event that a client can cause forever without making progress on a request or
+/// response. `at` is the number of the event.
 fn useless(activity: &Activity, now: u32, at: u32) {
     let read = |n| activity.on_read(&Poll::Ready(Ok(n)), now);
     let pending = || {

@@ -1,4 +1,4 @@
-//! The code that closes a connection, and that detects a client which has disconnected.
+//! Closing a connection, and detecting that its client has disconnected.
 
 use std::io;
 use std::rc::Rc;
@@ -50,11 +50,12 @@ impl CloseState {
     }
 }
 
-/// The number of TCP keep-alive probes that the server sends per idle timeout after a client has
-/// sent a FIN. The interval between probes is bounded: it keeps the network load low, and reveals a
-/// disconnect early enough even if the application works for minutes.
+/// The number of TCP keep-alive probes per idle timeout that the server sends after a client has
+/// sent a FIN. The probes reveal whether the client has disconnected.
 const PROBES_PER_IDLE_TIMEOUT: u32 = 8;
+/// The shortest interval between two TCP keep-alive probes, which limits the network load.
 const MIN_PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// The longest interval between two TCP keep-alive probes, so that a disconnect is detected soon.
 const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(15);
 
 impl HttpConnection {
@@ -125,7 +126,7 @@ impl HttpConnection {
         self.end_flush();
     }
 
-    /// Reports that the memory that an eviction wanted to free by closing this connection is free.
+    /// Reports that the memory for which this connection was evicted has been freed.
     pub(super) fn finish_pending_release(&self) {
         if let Some((share, held)) = self.pending_release.take() {
             self.shared.connections.finish_pending_release(share, held);
@@ -176,9 +177,8 @@ impl HttpConnection {
         self.is_disconnected.get()
     }
 
-    /// Returns true if the client counts as disconnected because it has sent a FIN and its request
-    /// is still queued. This depends on a setting of the application. Makes a system call if unread
-    /// bytes precede the FIN.
+    /// Returns true if the application treats a client that has sent a FIN as disconnected, and the
+    /// client has sent one. Makes a system call if unread bytes precede the FIN.
     pub(crate) fn counts_as_disconnected(&self) -> bool {
         let drops = self.shared.dispatch.application.drops_half_closed();
         drops && (self.is_half_closed.get() || self.has_unread_fin())
@@ -190,8 +190,8 @@ impl HttpConnection {
         self.has_request_timed_out.get()
     }
 
-    /// Returns true if the client has sent a FIN after bytes that stay unread until the response
-    /// has ended. Makes a system call, because no event reports such a FIN.
+    /// Returns true if the client has sent a FIN after bytes that the server leaves unread until
+    /// the response has ended. Makes a system call, because no event reports such a FIN.
     pub(super) fn has_unread_fin(&self) -> bool {
         !self.is_watched.get()
             && !self.is_half_closed.get()

@@ -1,5 +1,5 @@
-//! The steps of a request on its connection, from its beginning to the last byte of its response,
-//! and freeing the connection's buffers between requests.
+//! The life of a request on an HTTP connection, from its beginning to the last byte of the
+//! response. Also frees the connection's buffers between requests.
 
 use std::rc::Rc;
 use std::task::Context;
@@ -65,10 +65,9 @@ impl HttpConnection {
         }
     }
 
-    /// Returns true if the request body may be passed to the application chunk by chunk. If the
-    /// connection is to close after the current response, closes it at once instead, because a stop
-    /// of the server during the body would have closed it too. HTTP/2 streams that have begun are
-    /// always served.
+    /// Returns true if the request body may be passed to the application chunk by chunk. Returns
+    /// false if the connection is closing. An HTTP/1.1 connection that was to close after the
+    /// current response is closed at once.
     pub(crate) fn begin_body_stream(&self) -> bool {
         let ends = self.close_state.get() == CloseState::AfterResponse && !self.is_http2_stream;
         if ends {
@@ -122,7 +121,8 @@ impl HttpConnection {
         self.shared.connections.trim.schedule();
     }
 
-    /// Adds response bytes that were written without hyper to the access log record.
+    /// Adds `bytes` response bytes, which were written without hyper, to the request's access log
+    /// record.
     pub(crate) fn count_response_bytes(&self, bytes: usize) {
         if let Some(parts) = &mut *self.flushing.borrow_mut() {
             parts.pending_record.add_bytes(bytes);

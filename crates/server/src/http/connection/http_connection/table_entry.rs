@@ -8,8 +8,8 @@ use crate::connections::table::TableEntry;
 use crate::http::connection::activity::Phase;
 use crate::http::http2::session::{FlushListener, Http2Session};
 
-/// The number of clock ticks after which an idle connection frees its buffers. They are not freed
-/// immediately, because the next request then needs two allocations for new buffers.
+/// The number of clock ticks after which an idle connection frees its buffers. Freeing them at once
+/// would cost busy connections two allocations for each request.
 const PARK_TICKS: u32 = 2;
 
 impl TableEntry for HttpConnection {
@@ -186,9 +186,8 @@ impl TableEntry for HttpConnection {
 
 impl HttpConnection {
     /// Returns true if the connection is closed when its client exceeds a time limit. A connection
-    /// from a supervisor is exempt: the supervisor enforces its own limits for clients, and a kept
-    /// connection must not close just as it is reused. Time limits always apply while a connection
-    /// is closing.
+    /// from a supervisor is exempt until it is closing, because the supervisor enforces the limits
+    /// for clients and keeps idle connections for reuse.
     fn has_deadlines(&self) -> bool {
         !self.config.is_supervised() || self.is_ending()
     }

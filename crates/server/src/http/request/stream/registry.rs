@@ -9,11 +9,11 @@ use rookery_exchange::{Charge, ExchangeId};
 use crate::connections::admission::UNCHARGED_BYTES;
 
 /// The minimum cost of a chunk in bytes, which covers its event, its buffer and an object in the
-/// application. Chunks of one byte take a hundred times as much memory as their contents.
+/// application. A chunk of one byte takes about a hundred times as much memory as its contents.
 const MIN_CHUNK_COST: usize = 4 << 10;
 
-/// Returns the cost of a chunk: the number of bytes that it takes of the limit on chunks that the
-/// application has not processed.
+/// Returns the cost of a chunk: the number of bytes by which it counts towards the limit on chunks
+/// that the application has not processed.
 pub(crate) fn chunk_cost(bytes: usize) -> usize {
     bytes.max(MIN_CHUNK_COST)
 }
@@ -54,8 +54,8 @@ impl RequestStreams {
 }
 
 impl UnprocessedChunks {
-    /// Returns the number of bytes that the unprocessed chunks of the body take of the memory
-    /// budget.
+    /// Returns the number of bytes that the unprocessed chunks of the body are charged to the
+    /// memory budget.
     pub(crate) fn bytes_to_charge(&self) -> usize {
         if self.cost.get() <= UNCHARGED_BYTES { 0 } else { self.cost.get() }
     }

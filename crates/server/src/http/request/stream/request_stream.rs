@@ -25,8 +25,8 @@ use crate::http::request::request_context::RequestContext;
 use crate::http::request::stream::registry::{UnprocessedChunks, chunk_cost};
 use crate::rejection::Rejection;
 
-/// The number of bytes of a request body that the server reads before the application has processed
-/// them. It is about as much as a socket delivers in a few reads.
+/// The maximum number of bytes of a request body that the server reads before the application has
+/// processed them.
 const READ_AHEAD: usize = 256 << 10;
 
 /// A request body that is being passed to the application chunk by chunk. Dropping it notifies the

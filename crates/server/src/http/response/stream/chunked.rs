@@ -3,7 +3,7 @@
 //!
 //! Event streams last for hours with few events, and hyper holds a read buffer and a write buffer
 //! all that time. An idle stream takes 14 KB with hyper and 5 KB without it, including the memory
-//! in R (`make bench GROUP=r-stream`, idle).
+//! in the R process (`make bench GROUP=r-stream`, idle).
 
 use std::future::poll_fn;
 use std::io::{IoSlice, Write as _};

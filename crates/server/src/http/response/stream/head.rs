@@ -1,5 +1,5 @@
-//! The head of a streamed response. The server delays the head until the application's first chunk,
-//! so that it can still send an ordinary error response if the application fails before.
+//! The head of a streamed response. The server delays the head until the application's first chunk.
+//! If the application fails earlier, the server can thus still send an ordinary error response.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -16,8 +16,8 @@ use crate::http::response::response_body::ResponseBody;
 use crate::http::response::stream::response_stream::ResponseStream;
 use crate::rejection::Rejection;
 
-/// The maximum time for which the head of a streamed response waits for the first chunk. Proxies
-/// wait for a head for a minute, and people for less.
+/// The maximum time for which the head of a streamed response waits for the first chunk. It is much
+/// shorter than the minute for which proxies wait for a response head.
 const MAX_HEAD_DELAY: Duration = Duration::from_secs(1);
 
 /// Builds a streamed response once its head can be sent.

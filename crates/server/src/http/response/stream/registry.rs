@@ -11,7 +11,7 @@ use crate::connections::table::ConnectionTable;
 use crate::http::response::stream::response_stream::ResponseStream;
 
 /// The maximum number of streamed responses that are compressed at the same time. Each needs a
-/// compressor of 300 KiB for as long as it is open, which may be hours.
+/// compressor of several hundred KiB for as long as it is open, which may be hours.
 const MAX_COMPRESSED: usize = 32;
 
 /// The open streamed responses of an I/O thread, by their ids.
@@ -34,8 +34,8 @@ impl Drop for CompressorPermit {
 }
 
 impl ResponseStreams {
-    /// Registers the streamed response of an exchange. Later commands of the application for this
-    /// id apply to the streamed response.
+    /// Registers the streamed response of an exchange, so that later commands of the application
+    /// can refer to it by its id.
     pub(crate) fn open(
         &self,
         connections: &Rc<ConnectionTable>,
@@ -64,13 +64,13 @@ impl ResponseStreams {
     }
 
     /// Removes a streamed response, and notifies the application of its end. `reason` is used
-    /// unless the streamed response has an end reason already.
+    /// unless the response already has an end reason.
     pub(crate) fn end(&self, stream: &ResponseStream, reason: StreamEnd) {
         self.forget(stream.id());
         stream.report_end(reason);
     }
 
-    /// Removes a streamed response without notifying the application, because other code does.
+    /// Removes a streamed response without notifying the application, which is notified elsewhere.
     pub(crate) fn forget(&self, id: StreamId) {
         let forgotten = self.open.borrow_mut().remove(&id);
         drop(forgotten);

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! - A chunk counts as queued until hyper has written it, and hyper holds at most [`MAX_IN_HYPER`]
-//!   bytes. The application's back-pressure therefore depends on the socket, and a failure can be
-//!   placed exactly after the bytes that were written before.
+//!   bytes. The application is therefore slowed down as soon as the client reads slowly, and few
+//!   bytes are sent after a failure.
 //! - The application is notified of the end exactly once, by [`ResponseStream::report_end`].
 
 use std::cell::{Cell, RefCell};
@@ -22,8 +22,8 @@ use crate::connections::admission::UNCHARGED_BYTES;
 use crate::connections::rate::ticks;
 use crate::connections::table::ConnectionTable;
 
-/// The maximum number of bytes of a streamed response that hyper holds unwritten. Bytes that hyper
-/// has got cannot be recalled after a failure, and fewer bytes would mean more writes.
+/// The maximum number of bytes of a streamed response that hyper holds unwritten. With more bytes,
+/// more would still be sent after a failure. With fewer bytes, more writes would be needed.
 const MAX_IN_HYPER: usize = 128 << 10;
 
 /// The size in bytes below which queued chunks of a response are joined. Joining saves memory and
@@ -34,8 +34,9 @@ const MAX_JOINED: usize = 16 << 10;
 /// alive.
 const HEARTBEAT: &[u8] = b":\n\n";
 
-/// The range of milliseconds after which the clients of an event stream reconnect when the server
-/// has stopped. The delay is random, so that they do not reconnect all at once.
+/// The range of the delay, in milliseconds, after which the clients of an event stream reconnect
+/// when the server has stopped. The delay is random, so that the clients do not all reconnect at
+/// once.
 const RETRY_MILLIS: std::ops::Range<u64> = 3000..8000;
 
 /// The delay after which the server again requests a chunk from an application that had none.
@@ -54,9 +55,9 @@ pub(crate) struct ResponseStream {
     dispatch: Rc<Dispatch>,
     pub(crate) rules: StreamOptions,
     flow: std::sync::Arc<StreamFlow>,
-    /// The chunks of the response that hyper has not got yet. `queued` is their total number of
-    /// bytes.
+    /// The chunks of the response that hyper has not got yet.
     queue: RefCell<VecDeque<Bytes>>,
+    /// The total number of bytes in the queue.
     queued: Cell<usize>,
     /// The last chunk of the queue, to which further short chunks are appended.
     joined: RefCell<BytesMut>,
@@ -69,19 +70,19 @@ pub(crate) struct ResponseStream {
     /// The number of bytes of the chunk that is being compressed before hyper gets it.
     compressing: Cell<usize>,
     state: Cell<State>,
-    /// The clock tick at which the last byte of an event stream was queued. `is_between_events` is
-    /// true if an event ended with that byte.
+    /// The clock tick at which the last byte of an event stream was queued.
     last_sent: Cell<u32>,
+    /// True if an event ended with the last byte that was queued.
     is_between_events: Cell<bool>,
-    /// True if the response head is sent before the application has produced a chunk.
+    /// True if the response head may be sent before the application has produced a chunk.
     sends_head_early: Cell<bool>,
     /// True once hyper has got the response head.
     is_head_sent: Cell<bool>,
     /// Whether the rest of the response can be written without hyper.
     detachable: Cell<Detachable>,
-    /// True if the server has requested a chunk from the application. `is_pull_delayed` is true
-    /// while the next request is delayed because the application had no chunk.
+    /// True if the server has requested a chunk from the application.
     is_chunk_requested: Cell<bool>,
+    /// True while the next request for a chunk is delayed because the application had none.
     is_pull_delayed: Rc<Cell<bool>>,
     /// The reason why the streamed response ended, once it has ended.
     end_reason: Cell<Option<StreamEnd>>,
@@ -175,7 +176,7 @@ impl ResponseStream {
         self.length().map(|length| length.saturating_sub(self.sent.get()))
     }
 
-    /// Returns the number of bytes of the memory budget that the streamed response takes.
+    /// Returns the number of bytes that the streamed response is charged to the memory budget.
     pub(crate) fn held(&self) -> usize {
         self.charge.bytes()
     }
@@ -309,9 +310,9 @@ impl ResponseStream {
         self.wake();
     }
 
-    /// Ends the streamed response because the server stops. If the application pushes chunks, the
-    /// response ends properly, so that the client reconnects to another server. If the server pulls
-    /// them, the response continues, because it has an end of its own.
+    /// Ends an event stream, or a streamed response whose chunks the application pushes, because
+    /// the server stops. The client can then reconnect to another server. A response whose chunks
+    /// the server pulls continues, because it has an end of its own.
     pub(crate) fn stop(&self) {
         if self.is_open() && (!self.rules.is_pulled || self.rules.is_events) {
             self.end_reason.set(Some(StreamEnd::Stop));
@@ -392,8 +393,7 @@ impl ResponseStream {
     }
 
     /// Returns the status code and the text of the error response, if the streamed response failed
-    /// before anything was sent. The status code is `None` unless the application chose one. The
-    /// text is moved out.
+    /// before anything was sent. The status code is `None` unless the application chose one.
     pub(crate) fn take_failure(&self) -> Option<(Option<u16>, Vec<u8>)> {
         let status = Some(self.rules.failed_status).filter(|status| *status > 0);
         (self.state.get() == State::Failed).then(|| (status, self.failure_text.take()))
@@ -475,16 +475,16 @@ impl ResponseStream {
         self.queued.get() > 0
     }
 
-    /// Records that the last chunk, of `len` bytes, is compressed before hyper gets it.
-    /// `was_unflushed` says whether hyper had unflushed bytes before.
+    /// Records that the next chunk, of `len` bytes, is compressed before hyper gets it.
+    /// `was_unflushed` is true if hyper already had unflushed bytes.
     pub(crate) fn begin_compression(&self, len: usize, was_unflushed: bool) {
         self.compressing.set(len);
         self.is_unflushed.set(was_unflushed);
     }
 
-    /// Records that the current chunk has been compressed. If there is output, hyper gets it.
-    /// Otherwise the bytes stay in the compressor, and this function releases them from the queue,
-    /// because no write will do so.
+    /// Records that the current chunk has been compressed. If `has_output` is false, the compressor
+    /// has kept all its bytes. They are then released from the queue here, because no write will
+    /// release them.
     pub(crate) fn end_compression(&self, has_output: bool) {
         let len = self.compressing.take();
         if has_output {

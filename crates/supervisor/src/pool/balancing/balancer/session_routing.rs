@@ -1,6 +1,6 @@
 //! Routing of requests with session affinity. A request that names a worker in its cookie or URL
-//! waits in the queue of that worker. All other requests wait together, oldest first, until any
-//! worker can begin them. They are called parked requests.
+//! waits in the queue of that worker. All other requests are parked: they wait together, oldest
+//! first, until any worker can begin them.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -31,8 +31,8 @@ impl Balancer {
         self.assign_parked(assignments);
     }
 
-    /// Routes one request. It is added to the queue of the worker that it names, or waits for any
-    /// free worker, or is rejected.
+    /// Routes one request: adds it to the queue of the worker that it names, parks it until any
+    /// worker is free, or rejects it.
     fn route(&self, mut request: QueuedRequest, is_shiny: bool, assignments: &mut Vec<Assignment>) {
         #[cfg(test)]
         self.examined.set(self.examined.get() + 1);
@@ -64,8 +64,8 @@ impl Balancer {
         }
     }
 
-    /// Adds a request to the queue of the only worker that can process it. Then assigns the
-    /// requests in that queue if the worker can begin them.
+    /// Adds a request to the queue of the only worker that can process it. If the worker can begin
+    /// requests now, assigns them to it.
     fn queue_at(
         &self,
         backend: &Rc<PoolBackend>,
@@ -107,9 +107,8 @@ impl Balancer {
         }
     }
 
-    /// Returns the worker that a request names in its URL, or otherwise in its cookie. For the
-    /// request of a page only the cookie counts, because the query of a page's URL belongs to the
-    /// app.
+    /// Returns the worker that a request names in its URL, or otherwise in its cookie. For a page,
+    /// only the cookie counts, because the query belongs to the app.
     fn named_backend(
         &self,
         exchange: &Exchange,
@@ -142,9 +141,9 @@ impl Balancer {
         self.backend_of(cookie.target()?)
     }
 
-    /// Counts a WebSocket by which a page reconnects after it has lost its previous one. There are
-    /// two counters: for a reconnect to the worker that the page's cookie names, and for a
-    /// reconnect to another worker or without a valid cookie.
+    /// Counts a WebSocket with which a page reconnects after it has lost its previous one. One
+    /// counter is for reconnects to the worker that the page's cookie names, and another for all
+    /// other reconnects.
     pub(in crate::pool) fn count_reconnect(&self, exchange: &Exchange, backend: &PoolBackend) {
         if !backend.entry.is_sticky()
             || session_affinity::read_query(exchange.query()) != UrlAffinity::NewSession
@@ -170,7 +169,7 @@ impl Balancer {
         &self.keys.names
     }
 
-    /// Returns a new session cookie that names a worker, and the hash by which logs identify the
+    /// Returns a new session cookie that names a worker, and the number by which logs identify the
     /// session.
     pub(in crate::pool) fn new_cookie(
         &self,
@@ -184,8 +183,8 @@ impl Balancer {
         (cookie, self.keys.session_hash(target))
     }
 
-    /// Assigns the requests in the queues of the individual workers, which each contain the
-    /// requests that only this worker can process.
+    /// For each worker, assigns the requests that only this worker can process, as far as it can
+    /// begin them.
     fn assign_own_requests(&self, assignments: &mut Vec<Assignment>) {
         let backends = self.backends.borrow().clone();
         for backend in &backends {
@@ -195,8 +194,8 @@ impl Balancer {
     }
 
     /// Moves the requests for pages from a worker's queue to the common queue if the worker drains,
-    /// does not respond, or has been busy with one task for too long. Another worker can process
-    /// the request of a page.
+    /// does not respond, or has been busy with one task for too long. A page can be produced by any
+    /// worker.
     fn release_pages(&self, backend: &PoolBackend) {
         if backend.queue.borrow().is_empty() {
             return;
@@ -248,8 +247,8 @@ impl Balancer {
     }
 
     /// Puts a request that its worker has not begun in time back into the queue, so that another
-    /// worker processes it. This is safe for every method, because R has not seen the request.
-    /// Rejects the request if only its worker can process it or no other worker is ready.
+    /// worker processes it. This is safe for every method, because R has not seen the request. If
+    /// no other worker is ready or may process the request, rejects it.
     pub(in crate::pool) fn requeue_unbegun(&self, request: QueuedRequest, backend: &PoolBackend) {
         let may_go_anywhere = request.kind.is_none() && request.avoided_epoch.is_none();
         let has_other = has_other(&self.backends.borrow(), backend.entry.epoch);
@@ -266,13 +265,13 @@ fn is_target(backend: &PoolBackend, target: CookieTarget) -> bool {
     backend.entry.epoch == u64::from(target.epoch) && backend.entry.slot == u32::from(target.slot)
 }
 
-/// Returns true if another worker may process a request that its first worker has not begun in
-/// time. A request moves to another worker only once.
+/// Returns true if a request that its worker has not begun in time may be moved to another worker.
+/// Each request is moved at most once.
 fn may_move(request: &QueuedRequest) -> bool {
     request.kind.is_some_and(session_affinity::may_move) && request.avoided_epoch.is_none()
 }
 
-/// Marks a request so that this worker does not get it again, and restarts its waiting time.
+/// Marks a request so that it avoids this worker from now on, and restarts its waiting time.
 /// Returns the request.
 fn avoiding(mut request: QueuedRequest, backend: &PoolBackend) -> QueuedRequest {
     request.avoided_epoch = Some(backend.entry.epoch);

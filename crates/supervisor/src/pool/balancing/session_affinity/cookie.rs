@@ -1,10 +1,10 @@
 //! The session cookie, which names a worker. The cookie is signed, so that clients cannot choose
 //! the worker to which they send requests. The cookie does not authenticate a user.
 //!
-//! The value is 27 bytes in base64url: the version, the slot and the epoch of the worker, 4 random
-//! bytes by which logs distinguish the clients of one worker, and 16 bytes of HMAC-SHA-256 over the
-//! preceding bytes. The key is random and is never stored. Cookies become invalid when the
-//! supervisor ends, as do the sessions, whose state is in R processes that the supervisor stops.
+//! The value is 27 bytes in base64url. It contains the format version, the worker's slot and epoch
+//! (serial number), 4 random bytes for the client, and a signature of 16 bytes (HMAC-SHA-256). The
+//! signing key is random and is never stored, so cookies become invalid when the supervisor ends.
+//! The sessions end with it as well.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
@@ -36,11 +36,11 @@ pub(in crate::pool) struct CookieTarget {
 }
 
 impl CookieTarget {
-    /// Creates the content of a session cookie that names a worker, for a new client of that
-    /// worker.
+    /// Creates the content of a session cookie for a new client, with the slot and epoch (serial
+    /// number) of the client's worker.
     ///
     /// # Panics
-    /// Panics if the system has no random numbers.
+    /// Panics if the operating system provides no random numbers.
     pub(in crate::pool) fn new(slot: u16, epoch: u32) -> CookieTarget {
         let mut random = [0; 4];
         SystemRandom::new().fill(&mut random).expect("the system has random numbers");
@@ -69,10 +69,9 @@ impl Cookie {
     }
 }
 
-/// Returns a suffix for the names of a server's cookies, which distinguishes them from the cookies
-/// of other servers on the same host. The suffix is derived from the app's path and the server's
-/// address, so that it stays the same after a restart. Used for
-/// [`PoolLimits::cookie_suffix`](crate::PoolLimits::cookie_suffix).
+/// Returns a suffix for the names of a server's cookies, so that servers on the same host use
+/// different cookies. The suffix is derived from the app's path and the server's address, so that
+/// it stays the same after a restart.
 pub fn server_name(app: &Path, address: &str) -> String {
     let text = [app.as_os_str().as_encoded_bytes(), b"\0", address.as_bytes()].concat();
     let digest = digest(&SHA256, &text);
@@ -91,28 +90,26 @@ pub(in crate::pool) struct Keys {
 }
 
 impl Keys {
-    /// Creates a random key for signing session cookies, and the names of these cookies, which end
-    /// in `suffix`.
+    /// Creates a random key for signing session cookies. The names of these cookies end in
+    /// `suffix`.
     ///
     /// # Panics
-    /// Panics if the system has no random numbers, because anybody could sign cookies with a
-    /// predictable key.
+    /// Panics if the operating system provides no random numbers.
     pub(in crate::pool) fn new(suffix: &str) -> Keys {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
         let key = key.expect("the system has random numbers");
         Keys { names: Names::new(suffix), key, sessions: RandomState::new() }
     }
 
-    /// Returns a hash by which logs identify a session: it is the same for all requests with this
-    /// cookie. The hash is keyed, so that nobody can derive the cookie from the log.
+    /// Returns a number by which logs identify a session. It is the same for all requests with this
+    /// cookie, and the cookie cannot be derived from it.
     pub(in crate::pool) fn session_hash(&self, target: CookieTarget) -> u64 {
         self.sessions.hash_one((target.slot, target.epoch, target.random))
     }
 
-    /// Returns the value of a `Set-Cookie` header with a session cookie that names a worker. If
-    /// `is_embedded` is true, pages of other sites may embed the app, and the browser keeps a
-    /// separate cookie for each of these sites. Browsers accept such a partitioned cookie only over
-    /// HTTPS.
+    /// Returns the value of a `Set-Cookie` header with a session cookie that names a worker.
+    /// `is_embedded` means that pages of other sites may embed the app. For HTTPS, the cookie is
+    /// then partitioned: the browser keeps a separate one for each of these sites.
     pub(in crate::pool) fn set_cookie(
         &self,
         target: CookieTarget,
@@ -122,8 +119,8 @@ impl Keys {
         self.names.set_cookie(&self.value_text(target), is_https, is_embedded)
     }
 
-    /// Returns the session cookie that a worker sends to clients whose connections the worker
-    /// itself accepts instead of the supervisor.
+    /// Returns a session cookie for clients whose connections the worker itself accepts instead of
+    /// the supervisor.
     pub(in crate::pool) fn session_cookie(
         &self,
         target: CookieTarget,
@@ -132,12 +129,12 @@ impl Keys {
         SessionCookie::new(self.names.clone(), self.value_text(target), is_embedded)
     }
 
-    /// Returns the value of a session cookie as text.
+    /// Returns the value of a session cookie for this worker and client, as text.
     fn value_text(&self, target: CookieTarget) -> String {
         String::from_utf8_lossy(&self.value(target)).into_owned()
     }
 
-    /// Returns the value of a session cookie with its signature.
+    /// Returns the value of a session cookie for this worker and client, including the signature.
     fn value(&self, target: CookieTarget) -> [u8; VALUE_LEN] {
         let mut bytes = [0; SIGNED_LEN + SIGNATURE_LEN];
         bytes[0] = VERSION;
@@ -149,7 +146,7 @@ impl Keys {
         encode_base64url(&bytes)
     }
 
-    /// Finds the session cookie in a request's `Cookie` header and verifies its signature.
+    /// Finds the session cookie in the value of a `Cookie` header and verifies its signature.
     pub(in crate::pool) fn read(&self, cookies: &[u8]) -> Cookie {
         // A browser may still have a cookie from a time when the server did not use HTTPS. The name
         // with the prefix `__Host-` has precedence, because only this host can set a cookie with
@@ -167,8 +164,8 @@ impl Keys {
         }
     }
 
-    /// Verifies the signature in the value of a session cookie. Returns the cookie's content if the
-    /// signature is valid.
+    /// Verifies the signature in the value of a session cookie. Returns the cookie's content, or
+    /// `None` if the signature is invalid.
     fn verify(&self, value: &[u8]) -> Option<CookieTarget> {
         let bytes = decode_base64url(value)?;
         let own = hmac::sign(&self.key, &bytes[..SIGNED_LEN]);

@@ -1,6 +1,5 @@
 //! Session affinity, which sends all requests of a session to the same worker. Apps such as Shiny
-//! keep the state of a session in one R process, so its requests must reach the worker in which the
-//! session began.
+//! need it, because they keep the state of a session in one R process.
 
 mod cookie;
 mod url;
@@ -25,19 +24,19 @@ pub enum SessionAffinity {
     Cookie,
 }
 
-/// The kind of a request, as far as session affinity depends on it.
+/// The kind of a request, as far as it matters for session affinity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) enum RequestKind {
     /// A request for a page. A new session may begin with it.
     Page,
-    /// A GET request without an `Accept` header, as programs send it. It may or may not be a
-    /// request for a page.
+    /// A GET request that may be for a page or not, because it has no `Accept` header. Some
+    /// programs send such requests.
     Undeclared,
-    /// The opening handshake of a WebSocket, other than a [`Reconnect`](Self::Reconnect) of a page
-    /// that has lost its WebSocket.
+    /// The opening handshake of a WebSocket, unless a page sends it to
+    /// [`Reconnect`](Self::Reconnect).
     WebSocket,
-    /// The opening handshake of a WebSocket by which a page reconnects after it has lost its
-    /// previous WebSocket. A new session begins with it.
+    /// The opening handshake of a WebSocket with which a page reconnects after it has lost its
+    /// previous WebSocket. It begins a new session.
     Reconnect,
     /// A request for a resource of one Shiny session. Only the R process of that session has the
     /// resource.
@@ -46,7 +45,8 @@ pub(in crate::pool) enum RequestKind {
     Other,
 }
 
-/// Whether a worker can process a request that names it in its cookie or URL.
+/// The state of the worker that a request names in its cookie or URL. It determines whether the
+/// worker can process the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) enum AffinityState {
     /// The worker is ready and can process the request.
@@ -59,21 +59,21 @@ pub(in crate::pool) enum AffinityState {
     Suspended,
 }
 
-/// Where the balancer sends a request of an app with sessions.
+/// Where the balancer sends a request if session affinity is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) enum Destination {
     /// The worker that the request names in its cookie or URL.
     NamedBackend,
-    /// Any free worker. The response gets a cookie that names this worker, for the client's further
-    /// requests.
+    /// Any free worker. The response gets a cookie that names the chosen worker, so that the
+    /// client's further requests are sent there too.
     AnyBackend,
     /// No worker, because the requested resource belonged to a worker that has ended. The client
     /// gets 404.
     NotFound,
 }
 
-/// Returns the kind of a request for session affinity. `url` is what the `w=` parameter of the
-/// request's URL says about its worker.
+/// Returns the kind of a request for session affinity. `url` is the result of reading the `w=`
+/// parameter of the request's URL.
 pub(in crate::pool) fn classify(
     exchange: &Exchange,
     is_shiny: bool,
@@ -114,14 +114,13 @@ fn names_html(accept: &[u8]) -> bool {
     })
 }
 
-/// Returns true if a request of this kind begins a new session when it is sent to a worker that the
-/// client has not used before.
+/// Returns true if a request of this kind begins a new session when it is sent to any free worker.
 pub(in crate::pool) fn begins_session(kind: RequestKind) -> bool {
     matches!(kind, RequestKind::Page | RequestKind::Undeclared | RequestKind::WebSocket)
 }
 
-/// Returns true if another worker may process a request of this kind, in case the worker that the
-/// request names does not begin it.
+/// Returns true if a request of this kind may be processed by another worker, because the worker
+/// that it names is stuck.
 pub(in crate::pool) fn may_move(kind: RequestKind) -> bool {
     destination(kind, Some(AffinityState::Stuck)) == Destination::AnyBackend
 }
@@ -136,8 +135,8 @@ fn is_session_path(path: &[u8]) -> bool {
             .is_some_and(|token| token.len() >= 16 && token.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Returns the destination of a request of an app with sessions. `named` is the state of the worker
-/// that the request names, or `None` if the request names no worker or that worker has ended.
+/// Returns the destination of a request with session affinity. `named` is the state of the worker
+/// that the request names. It is `None` if the request names no worker or if that worker has ended.
 pub(in crate::pool) fn destination(kind: RequestKind, named: Option<AffinityState>) -> Destination {
     match (kind, named) {
         (_, Some(AffinityState::Ready)) => Destination::NamedBackend,

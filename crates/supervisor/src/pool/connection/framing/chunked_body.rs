@@ -3,8 +3,8 @@
 
 use super::Malformed;
 
-/// The maximum number of bytes of chunk extensions and trailers in one chunked body, all of which
-/// are discarded. hyper has the same limit.
+/// The maximum number of bytes of chunk extensions and trailers in one chunked body. The decoder
+/// discards these bytes.
 const MAX_DISCARDED: u32 = 16 << 10;
 
 /// A decoder for one HTTP body in the chunked transfer coding.
@@ -12,7 +12,7 @@ const MAX_DISCARDED: u32 = 16 << 10;
 pub(in crate::pool) struct ChunkDecoder {
     state: State,
     /// The number of bytes of the current chunk that have not been read. While the chunk size is
-    /// being parsed, this is the value of the digits so far.
+    /// being parsed, this is the value of its digits so far.
     left: u64,
     /// The number of bytes of chunk extensions and trailers that have been discarded in this body.
     discarded: u32,
@@ -45,7 +45,7 @@ enum State {
     Field,
     /// The decoder has read the CR at the end of a trailer field.
     FieldLf,
-    /// The decoder has read the last CR of the chunked body.
+    /// The decoder has read the final CR of the chunked body.
     LastLf,
     /// The decoder has read the complete chunked body.
     End,
@@ -95,8 +95,8 @@ impl ChunkDecoder {
         Ok(Decoded { data, used: at })
     }
 
-    /// Returns the state of the decoder after `byte`, which belongs to the framing of a chunk and
-    /// not to its data.
+    /// Returns the state of the decoder after `byte`. This byte is part of the framing, such as a
+    /// chunk size, and not part of the data.
     fn step(&mut self, byte: u8) -> Result<State, Malformed> {
         Ok(match (self.state, byte) {
             (State::Begin | State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
@@ -152,8 +152,8 @@ mod tests {
 
     type Body = Option<(Vec<u8>, Vec<u8>)>;
 
-    /// Decodes a chunked body that arrives in the given pieces. Returns the body and the bytes
-    /// after it, or `None` if the body is incomplete.
+    /// Decodes a chunked body that arrives in the given pieces. Returns the decoded body and the
+    /// bytes that follow it, or `None` if the body is incomplete.
     fn decode(pieces: &[&[u8]]) -> Result<Body, Malformed> {
         let (mut decoder, mut body, mut rest) = (ChunkDecoder::new(), Vec::new(), Vec::new());
         for piece in pieces {

@@ -1,18 +1,18 @@
 //! The framing of the HTTP/1.1 responses that workers send (RFC 9112): the parser of the head and
-//! the decoder of the body. This code uses no sockets and no clock.
+//! the decoder of the body.
 //!
-//! Workers also run Rookery, so the parser can accept less than the RFC allows. It rejects messages
+//! The parser is stricter than the RFC, because workers always run Rookery. It rejects all messages
 //! that two parsers could interpret differently.
 
 pub(in crate::pool) mod chunked_body;
 pub(in crate::pool) mod response_head;
 
-/// The error for bytes from a worker that are not a valid HTTP response.
+/// The error for bytes from a worker that are not valid HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) struct Malformed;
 
 /// A parsed response, for the fuzzer: the status, the header lines, the body, and the number of
-/// bytes after the body.
+/// unused bytes after the body.
 pub type ParsedResponse = (u16, Vec<(String, Vec<u8>)>, Vec<u8>, usize);
 
 /// Parses an HTTP response that arrives in the given pieces, for the fuzzer. Returns `None` if the
