@@ -19,20 +19,21 @@
 #' Experimental: arguments and behaviour may change in any release.
 #'
 #' @section Proving control of a name:
-#' The authority checks that the name leads to this server, either by a request
-#' to port 80 (`http-01`, answered by the listener of `redirect_from`) or by TLS
-#' to port 443 (`tls-alpn-01`, answered by the server itself). One of the two
-#' ports must be reachable from the internet. If one challenge fails, the other
-#' one is tried. Wildcard certificates are not available with these challenges.
+#' The certificate authority checks that the host name leads to this server. It
+#' sends a request to port 80 (challenge `http-01`) or to port 443 (challenge
+#' `tls-alpn-01`). Port 80 must be the `redirect_from` of [tls_config()]. One of
+#' the two ports must be reachable from the internet. If one challenge fails,
+#' the other one is tried. Wildcard certificates are not available with these
+#' challenges.
 #'
 #' @section Before the first certificate:
-#' The server listens, and refuses TLS handshakes until it has a certificate,
-#' which takes seconds. Lines on stderr report each step, each error and the
+#' Until the server has a certificate, which takes seconds, it listens but
+#' refuses TLS handshakes. Lines on stderr report each step, each error and the
 #' time of the next attempt. Failed attempts are repeated after 1, 2, 5, 10, 20
 #' and 30 minutes, later after up to 6 hours, or at the time that the authority
-#' sets. The delays continue across restarts, so a server that restarts often
-#' does not order more often. A stored certificate that is still valid is used
-#' at once, even if the authority cannot be reached.
+#' sets. A restart of the server does not shorten these delays. A stored
+#' certificate that is still valid is used at once, even if the authority cannot
+#' be reached.
 #'
 #' @section Renewal:
 #' A certificate is renewed when the authority suggests it (RFC 9773), or when a
@@ -40,32 +41,37 @@
 #' certificate, and open connections continue.
 #'
 #' @section Stored files:
-#' The folder `dir` has the account key, the certificate with its key, and the
-#' results of earlier attempts. Only the user who runs the server can read these
-#' files. If several servers use the same `dir`, one of them orders the
-#' certificate and all use it.
+#' The folder `dir` contains the key of the ACME account, the certificate with
+#' its key, and the results of earlier attempts. Only the user who runs the
+#' server can read these files. If several servers use the same `dir`, one of
+#' them orders the certificate and all of them use it.
 #'
-#' @param domain The host names for which the certificate is issued, or IP
-#'   addresses, for which Let's Encrypt requires `profile = "shortlived"`.
-#' @param ... Must be empty. Arguments after `...` must be named. The former
-#'   name `domains` of `domain` is deprecated.
-#' @param email One or more addresses at which the authority can reach the
-#'   operator of the server, or `NULL`.
-#' @param agree_tos Must be `TRUE`, which means that you agree to the
-#'   authority's terms of service. Those of Let's Encrypt are at
+#' @param domain The host names for which the certificate is issued. IP
+#'   addresses are also possible; Let's Encrypt then requires `profile =
+#'   "shortlived"`.
+#' @param ... Must be empty. The arguments that follow `...` must be given by
+#'   name. `domains`, the former name of `domain`, is deprecated.
+#' @param email One or more e-mail addresses at which the certificate authority
+#'   can reach the operator of the server, or `NULL`.
+#' @param agree_tos Must be `TRUE`, which means that you agree to the terms of
+#'   service of the certificate authority. The terms of Let's Encrypt are at
 #'   <https://letsencrypt.org/repository/>.
-#' @param staging Whether the certificate comes from Let's Encrypt's staging
-#'   environment.
-#' @param directory The URL of another authority's ACME directory.
-#' @param profile The kind of certificate, if the authority offers several, such
-#'   as `"tlsserver"` or `"shortlived"`.
-#' @param challenge `"http-01"` or `"tls-alpn-01"`, to use only this challenge.
-#' @param ca The root certificate with which the authority's own server is
-#'   verified, if the system does not trust it: PEM text, or the path of a PEM
-#'   file.
-#' @param dir The folder in which account and certificates are stored. `NULL` is
-#'   a folder below [tools::R_user_dir()].
-#' @return An object of class `rookery_acme`.
+#' @param staging Whether to use Let's Encrypt's staging environment, for tests.
+#'   Browsers do not trust its certificates.
+#' @param directory The URL of the ACME directory of another certificate
+#'   authority than Let's Encrypt.
+#' @param profile The name of the kind of certificate to order, such as
+#'   `"tlsserver"` or `"shortlived"`, if the authority offers several kinds.
+#'   `NULL` orders the usual kind.
+#' @param challenge The only challenge by which the authority may validate the
+#'   host name, `"http-01"` or `"tls-alpn-01"`. By default, both are tried.
+#' @param ca The root certificate that verifies the authority's own HTTPS
+#'   server, as PEM text or the path of a PEM file. By default, the server must
+#'   have a certificate that the system trusts.
+#' @param dir The folder in which the ACME account and the certificates are
+#'   stored. `NULL` means a folder below [tools::R_user_dir()].
+#' @return An object of class `rookery_acme`, for the argument `acme` of
+#'   [tls_config()].
 #' @examples
 #' tls_config(acme = acme("app.example.org", agree_tos = TRUE, dir = tempdir()), redirect_from = 80)
 #' @export
@@ -118,10 +124,10 @@ acme <- function(
       whose <- if (is.null(directory)) {
         "Let's Encrypt, whose terms of service are at https://letsencrypt.org/repository/"
       } else {
-        paste0("the authority at ", directory, ", which names its terms of service there")
+        paste0("the authority at ", directory, ", which publishes its terms of service there")
       }
       abort_argument(
-        "Certificates come from ", whose, ": they have to be agreed to, with `agree_tos = TRUE`.",
+        "Certificates come from ", whose, ": agree to these terms with `agree_tos = TRUE`.",
         argument = "agree_tos"
       )
     }

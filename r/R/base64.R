@@ -3,8 +3,8 @@
 #' Encodes bytes in the alphabet of RFC 4648, section 4, with padding and
 #' without line breaks.
 #'
-#' @param x A raw vector.
-#' @return A string; `""` if `x` is empty.
+#' @param x The bytes to encode, as a raw vector.
+#' @return The base64 text as a string; `""` if `x` is empty.
 #' @examples
 #' rawToBase64(charToRaw("Hello, World!"))
 #' @export

@@ -136,11 +136,13 @@ cli_log <- function(arguments) {
 #' `rookery --help` lists the options. `rookery completions bash` prints a
 #' script for shell completion, and `rookery man` prints a manual page.
 #'
-#' @param ... Must be empty. Arguments after `...` must be named.
-#' @param dir The folder for the command. It is created if it does not exist.
-#' @param overwrite Whether to replace a file of the same name that is not a
-#'   link to this program.
-#' @return The path of the command, invisibly.
+#' @param ... Must be empty. The arguments that follow `...` must be given by
+#'   name.
+#' @param dir The folder in which the command `rookery` is created, preferably a
+#'   folder in `PATH`. The folder is created if it does not exist.
+#' @param overwrite Whether to replace an existing file named `rookery` that is
+#'   not a link to this program.
+#' @return The path of the created command, invisibly.
 #' @examples
 #' \dontrun{
 #' rookery::install_cli()

@@ -74,9 +74,9 @@ take_deprecated <- function(fields, dots, renamed, of, known = names(fields)) {
 #' [sse_response()], and `stream_events()` is now [sse_body()]. The first use in
 #' a session gives a message of class `rookery_deprecated`.
 #'
-#' @param headers,heartbeat,on_close,compress,source,event,map Arguments of
-#'   [sse_response()] and [sse_body()].
-#' @return The value of [sse_response()] or [sse_body()].
+#' @param headers,heartbeat,on_close,compress,source,event,map The arguments of
+#'   [sse_response()] and [sse_body()], which replace these functions.
+#' @return The same value as that of [sse_response()] or [sse_body()].
 #' @name rookery-deprecated
 #' @rdname rookery-deprecated
 #' @keywords internal

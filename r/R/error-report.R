@@ -229,7 +229,7 @@ note_app_500 <- function(route, request_id) {
   }
   text <- "the app itself responded with status 500"
   log_error_report(list(
-    label = "its own response", route = readable(route), request_id = request_id, text = text
+    label = "the app's response", route = readable(route), request_id = request_id, text = text
   ))
 }
 

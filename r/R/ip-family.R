@@ -2,8 +2,8 @@
 #'
 #' @param ip A literal IP address, as a string. An IPv6 address may have a zone:
 #'   `"fe80::1%eth0"`.
-#' @return `4L` or `6L`, or `-1L` if `ip` is not an IP address, for example a
-#'   host name.
+#' @return `4L` for an IPv4 address, `6L` for an IPv6 address, and `-1L` if `ip`
+#'   is not an IP address, for example a host name.
 #' @examples
 #' ipFamily("127.0.0.1")
 #' ipFamily("::1")

@@ -32,9 +32,9 @@
 #'   further_limits("internal")
 #' )
 #'
-#' @param ... Further limits, by name, as listed below. The former names of
-#'   limits are deprecated; the vignette *From httpuv to Rookery* lists them.
-#'   Any other name is an error.
+#' @param ... Further limits, given by name, as listed below. Any other name is
+#'   an error. The former names of limits are deprecated; the vignette *From
+#'   httpuv to Rookery* lists them.
 #' @eval params_of_settings(
 #'   "server_limits", further_limits(c("stable", "advanced", "internal"))$name
 #' )
@@ -138,7 +138,7 @@ limit_value <- function(value, name, where = paste0("`", name, "`")) {
 # Formats a limit in a form that server_limits() accepts.
 format_limit <- function(value, kind) {
   if (is.nan(value)) {
-    return("a quarter of what there is")
+    return("a quarter of the available memory")
   }
   if (is.infinite(value)) {
     return("Inf")

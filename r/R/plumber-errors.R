@@ -15,15 +15,16 @@
 #' serializers, parsers and other hooks of plumber are reported without their
 #' calls.
 #'
-#' @param pr A plumber router. Endpoints, filters and mounted routers that are
-#'   added later are not included.
-#' @param ... Must be empty. Arguments after `...` must be named.
-#' @param on_error `function(cond, req, info)`, or a function with fewer of
-#'   these arguments, like `onError` of [startServer()]. It may return a
-#'   response that replaces plumber's: a list with `status`, `headers`, and
-#'   `body`, a string or a raw vector. `NULL` keeps the function of an earlier
-#'   call.
-#' @return `pr`, invisibly.
+#' @param pr The plumber router whose errors are reported. Add its endpoints,
+#'   filters and mounted routers before: later ones are not included.
+#' @param ... Must be empty. The arguments that follow `...` must be given by
+#'   name.
+#' @param on_error A function that is called for each error, with the arguments
+#'   `cond`, `req` and `info`, or fewer of them, as described for `onError` of
+#'   [startServer()]. It may return a response that is sent instead of
+#'   plumber's: a list with `status`, `headers` and `body`, where `body` is a
+#'   string or a raw vector. `NULL` keeps the function of an earlier call.
+#' @return The plumber router `pr`, invisibly.
 #' @examples
 #' \dontrun{
 #' # In plumber.R:

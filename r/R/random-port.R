@@ -4,11 +4,13 @@
 #' Ports that browsers refuse to connect to are skipped. The ports are drawn
 #' with [sample()], so [set.seed()] makes them reproducible.
 #'
-#' @param min,max The range of ports. Numbers outside 1 to 65535 are ignored.
-#' @param host The address to listen on, as for [startServer()].
-#' @param n The maximum number of ports to try.
-#' @return A port, as an integer. An error of class `httpuv_unavailable_port` if
-#'   no free port was found.
+#' @param min,max The smallest and the largest port to choose from. The range is
+#'   limited to 1 to 65535.
+#' @param host The address on which the port must be free, as for
+#'   [startServer()].
+#' @param n The maximum number of random ports to try.
+#' @return A free port, as an integer. If no free port is found, an error of
+#'   class `httpuv_unavailable_port` is raised.
 #' @examples
 #' randomPort()
 #' randomPort(8000, 9000, n = 5)

@@ -9,12 +9,12 @@
 #' upload of any size then takes no more memory than its chunks.
 #'
 #' @details
-#' The server reads at most 256 KiB ahead, so a client that sends faster than
-#' `on_data` consumes has to wait. If `on_data` returns a promise, the next
-#' chunk is passed on once the promise is fulfilled. If `on_data` returns a
-#' response (a list with `status`), such as a 413 for a body that is too long,
-#' that response is sent, the rest of the body is not read, and the connection
-#' is closed. Other values are ignored.
+#' The server reads at most 256 KiB ahead of `on_data`. A client that sends
+#' faster has to wait. If `on_data` returns a promise, the next chunk is passed
+#' on once the promise is fulfilled. If `on_data` returns a response (a list
+#' with `status`), that response is sent, for example status 413 for a body that
+#' is too long. The rest of the body is then not read, and the connection is
+#' closed. Other values are ignored.
 #'
 #' With several workers (`rookery serve --workers`) the supervisor receives the
 #' bodies. It calls `onHeaders` twice for a large body: first with the headers
@@ -26,19 +26,22 @@
 #' `onError`, with the name of the function. The response has status 500 unless
 #' one has been sent before.
 #'
-#' @param on_data A function that is called with each chunk, a raw vector.
-#' @param on_end A function without arguments that is called when the body is
-#'   complete, or at once if there is no body. It returns the response or a
-#'   promise of one.
-#' @param on_close `NULL`, or a function that is called once at the end with the
-#'   reason: `"done"` (`on_end` was called, or `on_data` returned a response),
-#'   `"client"` (the client disconnected), `"timeout"` (the client sent nothing
-#'   for too long), `"error"` (a function failed, or returned something that is
-#'   not a response) or `"stop"` (the server stopped). This is the place to
-#'   close a file.
-#' @param ... Must be empty. Arguments after `...` must be named.
-#' @return An object for `onHeaders` to return. It can be used for one request
-#'   only.
+#' @param on_data A function that is called with each chunk of the request body,
+#'   as a raw vector.
+#' @param on_end A function without arguments that is called when the request
+#'   body is complete, or at once if there is no body. It returns the response
+#'   or a promise of a response.
+#' @param on_close `NULL`, or a function that is called once at the end, for
+#'   example to close a file. Its argument is the reason for the end: `"done"`
+#'   (`on_end` was called, or `on_data` returned a response), `"client"` (the
+#'   client disconnected), `"timeout"` (the client sent nothing for too long),
+#'   `"error"` (a function failed, or returned something that is not a response)
+#'   or `"stop"` (the server stopped).
+#' @param ... Must be empty. The arguments that follow `...` must be given by
+#'   name.
+#' @return An object for the app's `onHeaders` to return. It makes the server
+#'   pass the request body to the given functions. It can be used for one
+#'   request only.
 #' @examples
 #' app <- list(
 #'   onHeaders = function(req) {
@@ -76,9 +79,9 @@ receive_body <- function(on_data, on_end, ..., on_close = NULL) {
 #' @export
 format.rookery_receiver <- function(x, ...) {
   state <- if (!is.null(x$.ticket)) {
-    "of a request"
+    "used for a request"
   } else {
-    "not yet of a request"
+    "not yet used for a request"
   }
   paste0("<rookery_receiver: ", state, if (x$is_answered) ", answered", ">")
 }

@@ -13,13 +13,13 @@
 #' the stream, and accepts R connections.
 #'
 #' @section Chunks:
-#' The function returns a raw vector, a character vector whose elements are
-#' concatenated, or a promise of either. `raw(0)` and `""` mean that no data is
-#' available yet; the server calls the function again after 10 ms. `NULL` ends
-#' the stream, and so does the value by which generators of package coro signal
-#' their end. A generator can therefore be used as a body, and so can an async
-#' generator such as that of `chat$stream_async()` of package ellmer. Any other
-#' value is an error.
+#' The function that is the body of the response is called for each chunk. It
+#' returns a raw vector, a character vector whose elements are concatenated, or
+#' a promise of either. `raw(0)` and `""` mean that no data is available yet;
+#' the server calls the function again after 10 ms. `NULL` ends the stream.
+#' Generators and async generators of package coro can be used as well, such as
+#' the value of `chat$stream_async()` of package ellmer. Any other value is an
+#' error.
 #'
 #' The function is called on R's thread, one call at a time, and only while less
 #' than 256 KiB are queued for the client. Streams, requests and callbacks of
@@ -27,10 +27,11 @@
 #' return promises for work that takes longer.
 #'
 #' @section Status and headers:
-#' Status and headers are sent with the first chunk, or after one second. If the
-#' function fails before that, the response has status 500, as for an error in
-#' the handler. If it fails later, the server closes the connection abnormally,
-#' so that clients do not mistake a part for the whole.
+#' The status and headers of a streamed response are sent with the first chunk,
+#' or after one second. If the function that produces the chunks fails before
+#' that, the response has status 500, as for an error in the handler. If it
+#' fails later, the server closes the connection abnormally, so that clients do
+#' not mistake the partial body for a complete one.
 #'
 #' If `headers` has a `Content-Length`, the server enforces it: more bytes are
 #' an error, and with fewer bytes the connection is closed abnormally. For HEAD
@@ -38,7 +39,8 @@
 #' the function is not called.
 #'
 #' @section The end of a stream:
-#' `on_close(reason)` is called exactly once. `reason` is
+#' `on_close(reason)` is called exactly once, when the streamed response ends.
+#' `reason` is
 #' * `"done"`: the client's operating system has received all data;
 #' * `"client"`: the client disconnected;
 #' * `"error"`: the function failed, or the length differed from
@@ -52,17 +54,18 @@
 #' failed, it is called with `close = TRUE` before `on_close`. A generator of
 #' coro runs its `on.exit()` code then.
 #'
-#' @param source A function that returns chunks, or an R connection. A
-#'   connection is sent in chunks of 64 KiB and closed at the end.
-#' @param on_close `NULL`, or a function that is called with the reason for
-#'   which the stream ended.
+#' @param source A function that returns the chunks of the body, or an R
+#'   connection. A connection is sent in chunks of 64 KiB and closed at the end.
+#' @param on_close `NULL`, or a function that is called when the stream has
+#'   ended. Its argument is the reason for the end.
 #' @param compress Whether the stream is compressed for clients that accept
-#'   gzip. Streams with a `Content-Length` and content types that are compressed
-#'   already are sent as they are. The compressor is flushed after each chunk,
-#'   so no chunk is delayed. At most 32 streams are compressed at a time; others
-#'   are sent uncompressed.
-#' @param ... Must be empty. Arguments after `...` must be named.
-#' @return An object for the `body` of a response. It can be used for one
+#'   gzip. Streams with a `Content-Length`, and content types that are already
+#'   compressed, are sent uncompressed. The compressor is flushed after each
+#'   chunk, so no chunk is delayed. At most 32 streams are compressed at a time;
+#'   further streams are sent uncompressed.
+#' @param ... Must be empty. The arguments that follow `...` must be given by
+#'   name.
+#' @return An object to use as the `body` of a response. It can be used for one
 #'   request only.
 #' @examples
 #' rows <- function(data, by = 1000) {
@@ -107,13 +110,13 @@ stream_body <- function(source, ..., on_close = NULL, compress = TRUE) {
 #'
 #' @details
 #' * `$write(x)` sends a raw vector or strings, and returns `TRUE` if more can
-#'   be written at once. After `FALSE`, either 64 KiB are queued for the client,
-#'   and `on_drain` is called when you can continue; or the stream has ended,
-#'   `$is_open()` is `FALSE`, and nothing was sent.
+#'   be written at once. `FALSE` means that 64 KiB are queued for the client;
+#'   wait until `on_drain` is called. `FALSE` is also returned if the stream has
+#'   ended; then nothing was sent, and `$is_open()` is `FALSE`.
 #' * `$flush()` sends status and headers now. Otherwise they are sent with the
 #'   first chunk, or after one second.
 #' * `$close()` ends the stream. `$abort()` closes the connection abnormally,
-#'   which commands the client that the response is incomplete.
+#'   which tells the client that the response is incomplete.
 #' * `$on_drain(func)` adds a function without arguments that is called when
 #'   more can be written after `$write()` has returned `FALSE`.
 #' * `$on_close(func)` adds a function that is called once at the end of the
@@ -128,12 +131,14 @@ stream_body <- function(source, ..., on_close = NULL, compress = TRUE) {
 #' passed to `$on_close()` that refers to the object keeps it.) When the server
 #' stops, open streams are closed as if by `$close()`.
 #'
-#' @param ... Must be empty. Arguments after `...` must be named.
-#' @param status,headers Status code and headers of the response.
+#' @param ... Must be empty. The arguments that follow `...` must be given by
+#'   name.
+#' @param status,headers The status code and the headers of the streamed
+#'   response.
 #' @param compress Whether to compress the stream as described for
-#'   [stream_body()]. Compression takes 300 KiB of memory for each open stream,
-#'   and each `$write()` to a stream with an empty queue costs five more bytes.
-#' @return An object of class `rookery_stream`.
+#'   [stream_body()]. Compression takes 300 KiB of memory for each open stream.
+#' @return An object of class `rookery_stream`. Return it as the response, and
+#'   send the body with the methods above.
 #' @examples
 #' app <- function(req) {
 #'   s <- stream_response(headers = list("Content-Type" = "text/plain"))

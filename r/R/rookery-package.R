@@ -14,8 +14,8 @@
 #' Each error that this package raises has the class `rookery_error` and a more
 #' specific class, with which you can handle it: `tryCatch(startServer(...),
 #' rookery_no_server = function(error) error$reason)`. The condition has either
-#' a field `$argument`, the name of the wrong argument, field or setting, or a
-#' field `$reason`, the cause as one string.
+#' a field `$argument`, which is the name of the wrong argument, field or
+#' setting, or a field `$reason`, which is the cause as one string.
 #' * `rookery_bad_argument`: an argument, or a field of an argument, is wrong.
 #'   Such an error has a further class if it comes from [tls_config()] or
 #'   [acme()] (`rookery_bad_tls`), [WebSocketClient] (`rookery_bad_client`),
@@ -47,9 +47,10 @@
 #' `rookery_static_paths_unconfirmed`.
 #'
 #' @section Names and lifecycle:
-#' Functions, arguments and methods of httpuv and of the package websocket have
-#' their original names and positions, in camelCase. All others are in
-#' snake_case, and arguments after `...` must be named.
+#' Functions, arguments and methods that exist in httpuv or in the package
+#' websocket have the same names and positions as there, in camelCase. All
+#' others are in snake_case, and their arguments after `...` must be given by
+#' name.
 #'
 #' Everything is stable except what its help page calls experimental: [acme()],
 #' [workers_config()] and the arguments `workers` and `admin` of [serve()].

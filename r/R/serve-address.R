@@ -151,11 +151,11 @@ next_port <- function(port) {
 
 port_question <- function(port) {
   if (Sys.info()[["sysname"]] == "Windows") {
-    paste0("`netstat -ano | findstr :", port, "` may tell")
+    paste0("`netstat -ano | findstr :", port, "` may show it")
   } else if (Sys.info()[["sysname"]] == "Darwin") {
-    paste0("`sudo lsof -nP -iTCP:", port, " -sTCP:LISTEN` may tell")
+    paste0("`sudo lsof -nP -iTCP:", port, " -sTCP:LISTEN` may show it")
   } else {
-    paste0("`sudo ss -ltnp 'sport = :", port, "'` may tell")
+    paste0("`sudo ss -ltnp 'sport = :", port, "'` may show it")
   }
 }
 

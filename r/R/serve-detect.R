@@ -59,7 +59,7 @@ detect_folder <- function(dir) {
     abort_unknown(
       dir,
       paste0(
-        "it holds several documents with `runtime: shiny`: name one of ", quote_names(documents)
+        "it contains several documents with `runtime: shiny`: name one of ", quote_names(documents)
       )
     )
   }
@@ -68,7 +68,8 @@ detect_folder <- function(dir) {
     return(new_target("site", dir, dir, "site"))
   }
   abort_unknown(
-    dir, if (length(entries) == 0) "the folder is empty" else "none of these is in the folder"
+    dir,
+    if (length(entries) == 0) "the folder is empty" else "it has no file that can be served"
   )
 }
 
@@ -98,7 +99,7 @@ detect_file <- function(file) {
     ))
   }
   if (extension != "r") {
-    abort_unknown(file, paste0("a file named .", extension, " is none of them"))
+    abort_unknown(file, paste0("files with the extension .", extension, " are not supported"))
   }
   if (tolower(name) == "server.r") {
     return(new_target("shiny", dir, dir, "Shiny app (server.R)"))

@@ -35,7 +35,7 @@ check_quarto <- function(file) {
     abort(
       paste0(
         "`", file,
-        "` is a Quarto document with `server: shiny`, of which Quarto makes the page, and ", where,
+        "` is a Quarto document with `server: shiny`, which Quarto has to render, and ", where,
         ": install Quarto ",
         "(https://quarto.org/docs/get-started/), or name the program in QUARTO_PATH."
       ),
@@ -78,7 +78,7 @@ run_quarto_program <- function(program, file) {
     what <- if (status != 0) {
       paste0("Quarto ended with status ", status)
     } else {
-      paste0("Quarto has not made `", basename(page), "`")
+      paste0("Quarto has not created `", basename(page), "`")
     }
     abort(
       paste0("`", file, "` cannot be served: ", what, ", see its output above."),

@@ -77,7 +77,9 @@ drain_servers <- function() {
   }
   if (waiting > 0) {
     what <- if (waiting == 1) " connection is" else " connections are"
-    message("Stopping: ", waiting, what, " being finished. A second signal ends at once.")
+    message(
+      "Stopping: ", waiting, what, " being finished. A second signal stops the server at once."
+    )
   }
   # New requests get less time than those that R has begun.
   serve_rest(function() .Call(ffi_signals_left) > drain_seconds$running - drain_seconds$queued)

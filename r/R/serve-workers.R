@@ -17,15 +17,16 @@
 #' @section Lifecycle:
 #' Experimental: arguments and behaviour may change in any release.
 #'
-#' @param workers The number of R processes that serve, or `"auto"` for the
-#'   number of processors.
-#' @param ... Must be empty. Arguments after `...` must be named. Deprecated
-#'   are `kill_stuck`, `name` and `retry_begun`, the former names of
-#'   `worker_timeout`, `cookie_suffix` and `retry_safe_methods`;
-#'   `request_timeout`, which is now a limit in [server_limits()]; and `admin`,
-#'   which is now an argument of [serve()].
+#' @param workers The number of R processes (workers) that serve the app, or
+#'   `"auto"` for one per processor.
+#' @param ... Must be empty. The arguments that follow `...` must be given by
+#'   name. These former arguments are deprecated: `kill_stuck` (now
+#'   `worker_timeout`), `name` (now `cookie_suffix`), `retry_begun` (now
+#'   `retry_safe_methods`), `request_timeout` (now in [server_limits()]) and
+#'   `admin` (now an argument of [serve()]).
 #' @eval params_of_settings("workers_config")
-#' @return An object of class `rookery_workers`.
+#' @return An object of class `rookery_workers`, for the argument `workers` of
+#'   [serve()].
 #' @examples
 #' workers_config(4, max_memory = "2GB", worker_timeout = "5min")
 #' @export
@@ -67,7 +68,7 @@ workers_config <- function(
     for (name in names(fields)) check_worker_option(fields[[name]], name, paste0("`", name, "`"))
     if (is.numeric(workers) && is.numeric(min_ready) && min_ready > workers) {
       abort_argument(
-        "`min_ready` must not be more than `workers`, ", workers, ", and is ", min_ready, "."
+        "`min_ready` must be at most the number of workers, ", workers, ", not ", min_ready, "."
       )
     }
   })

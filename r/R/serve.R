@@ -36,11 +36,11 @@
 #' you load the framework.
 #'
 #' @section The access log:
-#' The access log has one line for each request, including static files and
-#' refused requests. The line is written when the last byte of the response was
-#' sent. It has the client, the time, the request line, the status, the number
-#' of body bytes sent (after compression), and the seconds from the request head
-#' to the end of the response.
+#' The access log has one line for each request, including requests for static
+#' files and refused requests. The line is written when the last byte of the
+#' response was sent. It contains the client's address, the time, the request
+#' line, the status, the number of body bytes sent (after compression), and the
+#' seconds from the request head to the end of the response.
 #'
 #' `log_format = "common"` is the Common Log Format followed by the seconds.
 #' `"json"` writes one JSON object per line, which also has the request id, and
@@ -59,44 +59,49 @@
 #' an unknown value.
 #'
 #' @section Warnings:
-#' While `serve()` runs, warnings are shown when they occur: `serve()` sets R's
-#' option `warn` to 1 if the option has its default value 0.
+#' While `serve()` runs, R shows warnings at once, because `serve()` sets R's
+#' option `warn` to 1 if it has its default value 0.
 #'
-#' @param target What to serve: the path of a folder or file, or an object.
-#' @param host The address to listen on: `"127.0.0.1"` for this machine only,
-#'   `"0.0.0.0"` or `"::"` for all networks, or `"unix:/path/of/a/socket"`.
-#' @param port The port. With 0, the system chooses a free port.
+#' @param target The app to serve: the path of a folder or file, or an object.
+#' @param host The address to listen on: `"127.0.0.1"` accepts connections from
+#'   this machine only, `"0.0.0.0"` or `"::"` from all networks.
+#'   `"unix:/path/of/a/socket"` listens on a Unix socket.
+#' @param port The port to listen on. With 0, the system chooses a free port.
 #' @param ... Named arguments for the function that runs the app:
 #'   [shiny::runApp()], the `run()` method of a plumber router, `ignite()` of
 #'   fiery and plumber2, `start()` of ambiorix, [rmarkdown::run()], or the
-#'   engine's `launch_server()`. A name that is similar to an argument of
-#'   `serve()`, such as `worker`, is an error.
+#'   `launch_server()` of the package that a `_server.yml` names as `engine`. To
+#'   detect misspelt names, a name that is similar to an argument of `serve()`,
+#'   such as `worker`, is an error.
 #' @param log The destination of the access log: `TRUE` for stdout, `FALSE` for
 #'   none, a string for a file to append to, or a function that is called with
 #'   the fields of each line. If `target` is a path, the function is called in
-#'   the R process of the app, where it has its enclosing environment but not
-#'   your global variables.
-#' @param log_format `"common"` or `"json"`.
-#' @param tls The certificates for HTTPS, by [tls_config()]; `"dev"` for a
-#'   self-signed certificate of this machine; `NULL` for HTTP.
-#' @param workers How many R processes serve `target`, which must be a path,
-#'   supervised by the program `rookery` (Linux only): a number, `"auto"`, or a
-#'   [workers_config()]. `NULL` is one R process without a supervisor.
-#'   Experimental, as described for [workers_config()].
-#' @param admin The address of the admin listener, which serves status, metrics
-#'   and health probes on a separate thread, for your monitoring and for
-#'   `rookery status`: an address with a port, such as `"127.0.0.1:9100"`, or
-#'   `"unix:/path/of/a/socket"`. Needs Linux. Experimental: what it serves may
-#'   change in any release.
-#' @param open Whether to open the address once the app is served, in the viewer
-#'   of RStudio or Positron, otherwise in a browser. Over SSH without a display,
-#'   the address is only printed. A function is called with the address, but not
-#'   with `workers`.
+#'   the R process of the app. It can use its enclosing environment there, but
+#'   not your global variables.
+#' @param log_format The format of the access log: `"common"` for the Common Log
+#'   Format, or `"json"` for one JSON object per line.
+#' @param tls The certificates for HTTPS: the value of [tls_config()], or
+#'   `"dev"` for a self-signed certificate for this machine. With `NULL`, the
+#'   server uses plaintext HTTP.
+#' @param workers How many R processes serve the app: a number, `"auto"`, or a
+#'   [workers_config()]. This needs Linux and a path as `target`; the program
+#'   `rookery` supervises the R processes. `NULL` means one R process without a
+#'   supervisor. Experimental, as described for [workers_config()].
+#' @param admin The address at which status, metrics and health probes are
+#'   served, on a separate thread, for your monitoring and for `rookery status`:
+#'   an address with a port, such as `"127.0.0.1:9100"`, or
+#'   `"unix:/path/of/a/socket"`. Needs Linux. Experimental: what is served there
+#'   may change in any release.
+#' @param open Whether to open the app once it is served, in the viewer of
+#'   RStudio or Positron, otherwise in a browser. Over SSH without a display,
+#'   the address is only printed. The value may also be a function, which is
+#'   called with the address (not possible with `workers`).
 #' @param limits The limits of the server, by [server_limits()]. `NULL` uses the
 #'   limits in [rookery_options()].
-#' @return The value that the app returned when it ended by itself, otherwise
-#'   `NULL`; invisibly. An error of class `rookery_exit` with a field `status`
-#'   if the R process of a path ended with an exit status other than 0.
+#' @return The value that the app returned if it ended by itself, otherwise
+#'   `NULL`; invisibly. If `target` is a path, an R process that ends with an
+#'   exit status other than 0 causes an error of class `rookery_exit` with a
+#'   field `status`.
 #' @examples
 #' \dontrun{
 #' rookery::serve("app/")
@@ -165,7 +170,9 @@ serve <- function(
   if (is.null(found)) {
     misspelt <- misspelt_fields(target)
     hint <- if (length(misspelt) > 0) {
-      paste0(" Did you mean `", misspelt[[1]], "` by its field `", names(misspelt)[[1]], "`?")
+      paste0(
+        " Did you mean `", misspelt[[1]], "` instead of its field `", names(misspelt)[[1]], "`?"
+      )
     }
     abort(
       paste0(

@@ -10,7 +10,8 @@
 #' one event as text.
 #'
 #' @details
-#' The object of `sse_response()` has the methods of a [stream_response()], and
+#' The object that `sse_response()` returns has the methods of a
+#' [stream_response()], and in addition
 #' * `$send(data, ..., event = NULL, id = NULL, retry = NULL)`, which sends an
 #'   event and returns the same value as `$write()`.
 #'
@@ -32,16 +33,18 @@
 #' (`SharedWorker`), or serve HTTPS, with which browsers use HTTP/2 and have no
 #' such limit.
 #'
-#' @param data The data of the event: strings, which become separate lines, or a
-#'   list, which is converted to JSON by package jsonlite. `NULL` creates an
+#' @param data The data of the event: strings, each of which becomes a line, or
+#'   a list, which is converted to JSON by package jsonlite. `NULL` creates an
 #'   event without data, which browsers do not deliver to the page.
-#' @param event The name of the event. A page listens for named events with
-#'   `addEventListener(name, ...)`, and for others with `onmessage`.
-#' @param id The event id that a client sends as `Last-Event-ID` when it
+#' @param event The name of the event. A page receives named events with
+#'   `addEventListener(name, ...)`, and events without a name with `onmessage`.
+#' @param id The event id, which a client sends as `Last-Event-ID` when it
 #'   reconnects.
-#' @param retry The delay in milliseconds after which clients reconnect.
-#' @param comment Text that clients ignore.
-#' @param ... Must be empty. Arguments after `...` must be named.
+#' @param retry The delay in milliseconds after which clients reconnect to the
+#'   event stream when the connection was lost.
+#' @param comment A comment in the event stream, which clients ignore.
+#' @param ... Must be empty. The arguments that follow `...` must be given by
+#'   name.
 #' @return `sse_event()` returns a string of class `rookery_sse_event`, which
 #'   prints as its lines. `sse_response()` and `sse_body()` return a response.
 #' @examples
@@ -78,22 +81,24 @@ event_methods <- local({
 })
 
 #' @param source A function that returns the data of the next event each time it
-#'   is called, and `NULL` at the end: a generator of package coro, the value of
-#'   `chat$stream_async()` of package ellmer, or your own function. It may
-#'   return promises, as described for [stream_body()].
+#'   is called, and `NULL` at the end. It can be your own function, a generator
+#'   of package coro, or the value of `chat$stream_async()` of package ellmer.
+#'   It may return promises, as described for [stream_body()].
 #' @param map A function that converts each value of `source` to the text of an
 #'   event. If the function has an argument `event`, as `sse_event()` has,
 #'   `event` is passed on to it.
-#' @param heartbeat Seconds of silence after which the server sends a comment,
-#'   from 1 to 65535. `Inf` turns comments off.
-#' @param on_close `NULL`, or a function that is called with the reason for
-#'   which the stream ended. [stream_body()] lists the reasons.
-#' @param headers Further headers of the response. They replace default headers
-#'   of the same name.
+#' @param heartbeat The number of seconds without an event after which the
+#'   server sends a comment to keep the connection open, from 1 to 65535. `Inf`
+#'   sends no comments.
+#' @param on_close `NULL`, or a function that is called when the event stream
+#'   has ended. Its argument is the reason for the end; [stream_body()] lists
+#'   the reasons.
+#' @param headers Further headers of the response. They replace the default
+#'   headers of the same name.
 #' @param compress Whether to compress the events, as described for
-#'   [stream_response()]. The default is `FALSE`, because compression costs
-#'   memory for each client, and because an attacker who can add text to a
-#'   compressed stream can guess secrets in the stream from its length.
+#'   [stream_response()]. The default is `FALSE`, because compression takes
+#'   memory for each client. In addition, an attacker who can add text to a
+#'   compressed stream can guess secrets in it from its length.
 #' @rdname sse_response
 #' @export
 sse_body <- function(

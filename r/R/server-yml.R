@@ -76,12 +76,12 @@ abort_file <- function(file, reason) {
 #' key in the file. All keys of `tls` count as one: an argument `tls`, or any
 #' HTTPS option, replaces all of them.
 #'
-#' @param settings The path of the `_server.yml`.
-#' @param host,port The address to listen on, as for [serve()]. `NULL` uses the
-#'   values in the file.
+#' @param settings The path of the file `_server.yml`.
+#' @param host,port The address and port to listen on, as for [serve()]. `NULL`
+#'   uses the values in the file `_server.yml`.
 #' @param ... Further arguments of [serve()], such as `log`, and arguments for
 #'   the function that runs the app.
-#' @return The value of [serve()].
+#' @return The same value as that of [serve()].
 #' @keywords internal
 #' @export
 launch_server <- function(settings, host = NULL, port = NULL, ...) {

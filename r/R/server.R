@@ -5,8 +5,8 @@
 #' [service()] runs, or while R is idle.
 #'
 #' @section The app:
-#' A list, environment, R6 object or reference class object with some of the
-#' following fields, or a function, which is used as `call`:
+#' An app is a list, environment, R6 object or reference class object with some
+#' of the following fields, or a function, which is used as `call`:
 #' \describe{
 #'   \item{`call(req)`}{returns the response to a request, see below.}
 #'   \item{`onHeaders(req)`}{is called before the body of a request is read.
@@ -42,20 +42,21 @@
 #' }
 #'
 #' @section The request:
-#' An environment with `REQUEST_METHOD`, `PATH_INFO` (not decoded),
-#' `QUERY_STRING` (with its `?`), `HTTP_*` and `HEADERS`, `CONTENT_TYPE`,
-#' `CONTENT_LENGTH`, `SERVER_NAME`, `SERVER_PORT`, `REMOTE_ADDR`, `REMOTE_PORT`,
-#' `REQUEST_ID` and `rook.input`. The methods `$read(l)`, `$read_lines(n)` and
-#' `$rewind()` of `rook.input` read the body. `REQUEST_ID` is the `X-Request-Id`
-#' of a trusted proxy, otherwise the trace id in its `traceparent`, otherwise an
-#' id that the server creates; the access log has it as well.
+#' The argument `req` of the app's functions is an environment with
+#' `REQUEST_METHOD`, `PATH_INFO` (not decoded), `QUERY_STRING` (with its `?`),
+#' `HTTP_*` and `HEADERS`, `CONTENT_TYPE`, `CONTENT_LENGTH`, `SERVER_NAME`,
+#' `SERVER_PORT`, `REMOTE_ADDR`, `REMOTE_PORT`, `REQUEST_ID` and `rook.input`.
+#' The methods `$read(l)`, `$read_lines(n)` and `$rewind()` of `rook.input` read
+#' the body. `REQUEST_ID` is the `X-Request-Id` that a trusted proxy sent,
+#' otherwise the trace id in the proxy's `traceparent`, otherwise an id that the
+#' server creates. The access log contains the same id.
 #'
 #' @section The response:
-#' A list (or environment, R6 object or reference class object) with `status`, a
-#' number; `headers`, a named list or character vector; and `body`: a string, a
-#' raw vector, `NULL`, `list(file = path, owned = FALSE)`, a function that
-#' returns chunks as described for [stream_body()], or the object of
-#' [stream_response()]. A promise of a response is allowed as well. Any other
+#' A response is a list (or environment, R6 object or reference class object)
+#' with `status`, a number; `headers`, a named list or character vector; and
+#' `body`: a string, a raw vector, `NULL`, `list(file = path, owned = FALSE)`, a
+#' function that returns chunks as described for [stream_body()], or the object
+#' of [stream_response()]. A promise of a response is allowed as well. Any other
 #' value, and any error, results in status 500 and a message on stderr with the
 #' route, the request id, and the calls that led to the error.
 #'
@@ -66,10 +67,11 @@
 #'
 #' @section Errors:
 #' By default, clients get status 500 and the request id, but no details of an
-#' error: as `application/problem+json` if they accept JSON, otherwise as text.
-#' The setting `error_detail` allows more, as described for [rookery_options()].
-#' If the app itself returns a response with status 500, it is sent unchanged,
-#' and its request id is logged on stderr.
+#' error. The error response is `application/problem+json` for clients that
+#' accept JSON, otherwise text. The setting `error_detail` shows clients more,
+#' as described for [rookery_options()]. If the app itself returns a response
+#' with status 500, it is sent unchanged, and its request id is logged on
+#' stderr.
 #'
 #' `onError` is called once for each error, before the response is sent, with as
 #' many of its three arguments as it has: the condition; the request, or `NULL`
@@ -90,12 +92,13 @@
 #' [plumber_errors()] for a plumber API.
 #'
 #' @section Large bodies:
-#' A request body of more than 1 MiB is stored in an unnamed file in the folder
-#' that the option `rookery.spool_dir` names when the server is started, or else
-#' in R's [tempdir()]. If `/tmp` is in memory, choose a folder on a disk:
-#' `options(rookery.spool_dir = "/var/tmp")`. The server leaves 1 GiB of the
-#' file system free, or a tenth if that is less. Requests that would need more
-#' get status 507, and a message with the folder is written to stderr.
+#' A request body of more than 1 MiB is stored in an unnamed file while the app
+#' reads it. The file is in the folder that the option `rookery.spool_dir` names
+#' when the server is started, or else in R's [tempdir()]. If `/tmp` is in
+#' memory, choose a folder on a disk: `options(rookery.spool_dir = "/var/tmp")`.
+#' The server leaves 1 GiB of the file system free, or a tenth of the file
+#' system if that is less. A request that needs more space gets status 507, and
+#' the server writes a message with the folder to stderr.
 #'
 #' @section In a worker:
 #' In an R process that `rookery serve` has started, the first server with an
@@ -109,19 +112,22 @@
 #' Conditions of a handler do not reach calling handlers that are established
 #' around `service()`.
 #'
-#' @param host A literal IPv4 or IPv6 address: `"127.0.0.1"` for this machine
-#'   only, `"0.0.0.0"` or `"::"` for all networks.
-#' @param port A port from 0 to 65535. With 0, the system chooses a free port,
-#'   which `$getPort()` returns.
-#' @param app The app. With `NULL` or an empty list, every request other than
-#'   for static paths gets status 404.
+#' @param host The address to listen on, as a literal IPv4 or IPv6 address:
+#'   `"127.0.0.1"` accepts connections from this machine only, `"0.0.0.0"` or
+#'   `"::"` from all networks.
+#' @param port The port to listen on, from 0 to 65535. With 0, the system
+#'   chooses a free port, which `$getPort()` returns.
+#' @param app The app, as described in the section *The app*. With `NULL` or an
+#'   empty list, the server only serves static paths, and all other requests get
+#'   status 404.
 #' @param quiet Whether to suppress the message on stderr if the server cannot
 #'   be started.
-#' @param tls The certificates for HTTPS, by [tls_config()]; `"dev"` for a
-#'   self-signed certificate of this machine; `NULL` for HTTP.
-#' @param limits The limits of the server, by [server_limits()]. `NULL` uses the
-#'   limits in [rookery_options()]. All servers of a process have the same
-#'   limits.
+#' @param tls The certificates for HTTPS: the value of [tls_config()], or
+#'   `"dev"` for a self-signed certificate for this machine. With `NULL`, the
+#'   server uses plaintext HTTP.
+#' @param limits The limits of the server, by [server_limits()], which are the
+#'   same for all servers of a process. `NULL` uses the limits in
+#'   [rookery_options()].
 #' @return A server object with `$stop()`, `$isRunning()`, `$getHost()`,
 #'   `$getPort()`, `$reload_tls()` (see [tls_config()]) and, for static paths,
 #'   `$getStaticPaths()`, `$setStaticPath()`, `$removeStaticPath()`,
@@ -139,8 +145,8 @@ startServer <- function(host, port, app, quiet = FALSE, tls = NULL, limits = NUL
   WebServer$new(host, port, app, quiet, tls, limits)
 }
 
-#' @param name The path of a Unix socket. An existing socket on which no process
-#'   listens is replaced.
+#' @param name The path of the Unix socket to listen on. An existing socket on
+#'   which no process listens is replaced.
 #' @param mask The umask with which the socket is created, as an integer. `NULL`
 #'   uses the umask of the process.
 #' @rdname startServer
@@ -159,8 +165,9 @@ startDaemonizedServer <- startServer
 #' and stops the server.
 #'
 #' @inheritParams startServer
-#' @param interruptIntervalMs Ignored. Accepted for compatibility with httpuv.
-#' @return `TRUE`, after `interrupt()` was called.
+#' @param interruptIntervalMs Ignored. This argument exists only for
+#'   compatibility with httpuv.
+#' @return `TRUE`, when `interrupt()` was called and the server has stopped.
 #' @examples
 #' \dontrun{
 #' runServer("127.0.0.1", 8000, function(req) {
@@ -181,9 +188,10 @@ runServer <- function(host, port, app, interruptIntervalMs = NULL, tls = NULL, l
 #' port. The `onClose` callbacks of the WebSockets run in the next [service()].
 #' `stopAllServers()` stops all servers of the process.
 #'
-#' @param server A server, returned by [startServer()] or [startPipeServer()].
-#' @return `NULL`, invisibly. `listServers()` returns the running servers in the
-#'   order of their start.
+#' @param server The server to stop, as [startServer()] or [startPipeServer()]
+#'   returned it.
+#' @return `stopServer()` returns `NULL`, invisibly. `listServers()` returns the
+#'   running servers in the order in which they were started.
 #' @examples
 #' listServers()
 #' stopAllServers()

@@ -20,10 +20,11 @@
 #' `service()` waits and runs callbacks, but handles no new requests until one
 #' of the handlers has returned.
 #'
-#' @param timeoutMs The maximum time in milliseconds to wait for an event. `0`
-#'   or `Inf` serves until [interrupt()] is called, and `NA` does not wait.
+#' @param timeoutMs The maximum time in milliseconds to wait for an event such
+#'   as a request. `0` or `Inf` serves until [interrupt()] is called, and `NA`
+#'   does not wait.
 #' @return `TRUE`. If the server's I/O thread has ended unexpectedly, all
-#'   servers are stopped, and an error says why.
+#'   servers are stopped, and an error with the reason is raised.
 #' @examples
 #' service(NA)
 #' @export

@@ -42,11 +42,11 @@ setting_names <- settings_of_options()$name
 #'   )
 #' )
 #'
-#' @param ... Must be empty. An argument raises an error that names the similar
-#'   setting.
-#' @return A data frame of class `rookery_options` with columns `name`, `value`
-#'   (as text) and `origin`. `rookery_options()["max_body_size"]` returns the
-#'   row of one setting.
+#' @param ... Must be empty. Any argument is an error, whose message suggests a
+#'   setting with a similar name.
+#' @return A data frame of class `rookery_options` with a row for each setting
+#'   and the columns `name`, `value` (as text) and `origin`.
+#'   `rookery_options()["max_body_size"]` returns the row of one setting.
 #' @examples
 #' rookery_options()
 #' rookery_options()[c("max_body_size", "error_detail")]

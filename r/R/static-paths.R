@@ -9,42 +9,46 @@
 #' `server$setStaticPath()`, `server$setStaticPathOption()`.
 #'
 #' @section Names of static paths:
-#' `staticPaths` is a named list or named character vector of folders and files.
-#' The names are URL prefixes. A leading `/` is added and a trailing `/`
-#' removed, so `"www"`, `"/www"` and `"www/"` are equal. If names are equal, the
-#' first entry counts. A request is served from the path with the longest name
-#' that matches whole path segments. A name with a segment that is empty, `.` or
-#' `..`, such as `"a//b"`, is an error.
+#' The argument `staticPaths` is a named list or named character vector of
+#' folders and files. The names are URL prefixes. A leading `/` is added and a
+#' trailing `/` is removed, so `"www"`, `"/www"` and `"www/"` are the same name.
+#' If several entries have the same name, the first one is used. If several
+#' names match the beginning of a URL path, the longest one counts. Only whole
+#' path segments match. A name with a segment that is empty, `.` or `..`, such
+#' as `"a//b"`, is an error.
 #'
 #' @section Options left `NULL`:
-#' An option of a static path that is `NULL` is taken from the server's
-#' `staticPathOptions`, and never from another static path. `headers = list()`,
-#' `html_charset = ""` and `validation = character(0)` turn these options off.
+#' An option of a static path that is `NULL` has the value in the server's
+#' `staticPathOptions`. It is never taken from another static path. To turn an
+#' option off instead, use `headers = list()`, `html_charset = ""` or
+#' `validation = character(0)`.
 #'
 #' @section Several R processes:
-#' With [workers_config()], the supervisor sends the files, even while all
-#' workers are busy. When the static paths of a running server change, R waits
-#' until the supervisor has applied the change, so that the next request uses
-#' the new paths. If the supervisor does not confirm this within two seconds,
-#' there is a warning of class `rookery_static_paths_unconfirmed`. A path that
-#' differs between workers, such as a folder in [tempdir()], is served by the
-#' worker that gets the request.
+#' With [workers_config()], the supervisor of the R processes serves the static
+#' files itself, even while all workers are busy. When the static paths of a
+#' running server change, R waits until the supervisor has applied the change,
+#' so that the next request uses the new paths. If the supervisor does not
+#' confirm the change within two seconds, there is a warning of class
+#' `rookery_static_paths_unconfirmed`. If a path differs between workers, such
+#' as a folder in [tempdir()], the worker that gets the request serves it.
 #'
-#' @param path The folder or file, which must exist. `as.staticPath()` also
-#'   accepts the value of `staticPath()`.
-#' @param indexhtml Whether the response for a folder is its `index.html`.
-#' @param fallthrough Whether requests for missing files are passed to the app,
-#'   instead of status 404.
-#' @param html_charset The charset in the `Content-Type` of HTML files; `""` for
-#'   none.
-#' @param headers Further headers of the responses, as a named list of strings
-#'   or a named character vector.
-#' @param validation A header that requests must have, written as a comparison
-#'   of two strings: `'"X-Secret" == "abc"'`. Other requests get status 403.
-#'   `character(0)` requires no header.
+#' @param path The folder or file to serve, which must exist. `as.staticPath()`
+#'   also accepts the value of `staticPath()`.
+#' @param indexhtml Whether a request for a folder gets the `index.html` in that
+#'   folder.
+#' @param fallthrough Whether requests for missing files are passed to the app.
+#'   Otherwise they get status 404.
+#' @param html_charset The charset in the `Content-Type` header of HTML files;
+#'   `""` for none.
+#' @param headers Further headers of the responses with static files, as a named
+#'   list of strings or a named character vector.
+#' @param validation A header that requests for the static files must have,
+#'   written as a comparison of two strings: `'"X-Secret" == "abc"'`. Requests
+#'   without the header get status 403. `character(0)` requires no header.
 #' @param exclude Whether requests for this path are passed to the app, although
-#'   it is below another static path.
-#' @return An object of class `staticPath`, or `staticPathOptions`.
+#'   another static path contains it.
+#' @return `staticPath()` and `as.staticPath()` return an object of class
+#'   `staticPath`, and `staticPathOptions()` one of class `staticPathOptions`.
 #' @examples
 #' staticPath(tempdir(), indexhtml = FALSE, headers = list("Cache-Control" = "max-age=3600"))
 #'

@@ -3,16 +3,16 @@
 #' Serves the files of a folder, for example to view a web site that was
 #' generated into the folder.
 #'
-#' @param dir The folder.
-#' @param host,port The address to listen on. With `port = NULL`, port 7446 is
-#'   used if it is free, and otherwise a port from [randomPort()].
-#' @param ... Options of the folder, passed to [staticPath()].
-#' @param background If `TRUE`, the function returns at once, and the folder is
-#'   served whenever R is idle or [service()] runs. If `FALSE`, it serves until
-#'   it is interrupted.
-#' @param browse Whether to open the page in a browser.
-#' @return The server, invisibly, if `background` is `TRUE`. An error of class
-#'   `httpuv_unavailable_port` if `port` is in use.
+#' @param dir The folder to serve.
+#' @param host,port The address and port to listen on. With `port = NULL`, port
+#'   7446 is used if it is free, and otherwise a port from [randomPort()].
+#' @param ... Options for serving the folder, passed to [staticPath()].
+#' @param background If `TRUE`, the function returns at once. The folder is then
+#'   served while R is idle or [service()] runs. If `FALSE`, the function serves
+#'   the folder until it is interrupted.
+#' @param browse Whether to open the served folder in a browser.
+#' @return The server, invisibly, if `background` is `TRUE`. If `port` is in
+#'   use, an error of class `httpuv_unavailable_port` is raised.
 #' @examples
 #' site <- tempfile("site-")
 #' dir.create(site)

@@ -15,22 +15,24 @@
 #' fingerprint in hexadecimal.
 #'
 #' @section Renewed certificates:
-#' The server checks the files every ten seconds and uses changed certificates
-#' for new connections. `server$reload_tls()` does so at once, and so does
-#' SIGHUP while [serve()] runs. Open connections keep their certificate. If the
-#' files do not match or cannot be read, the previous certificate stays in use,
-#' a line on stderr says why, and the server tries again until the files can be
-#' used. A key that was given as text, or with a password, is not read again.
+#' The server checks the certificate files every ten seconds and uses changed
+#' certificates for new connections. `server$reload_tls()` makes it read the
+#' files at once, and so does SIGHUP while [serve()] runs. Open connections keep
+#' their certificate. If a certificate and its key do not match or cannot be
+#' read, the previous certificate stays in use. A line on stderr says why, and
+#' the server tries again until the files can be used. A key that was given as
+#' text, or with a password, is not read again.
 #'
 #' With [acme()] instead of `cert`, an authority issues and renews the
 #' certificate while the server runs.
 #'
 #' @section Behind a proxy:
-#' A reverse proxy that terminates TLS sends the original scheme in
-#' `X-Forwarded-Proto`. The server uses this header only if it comes from a
-#' proxy that the option `rookery.trusted_proxies` lists when the server is
-#' started. The option has addresses (`"192.0.2.1"`), networks (`"10.0.0.0/8"`),
-#' or `"unix"` for all connections to a Unix socket; the default is no proxy.
+#' A reverse proxy that terminates TLS tells the server in the header
+#' `X-Forwarded-Proto` whether the client used HTTPS. The server uses this
+#' header only if it comes from a proxy that the option
+#' `rookery.trusted_proxies` lists when the server is started. The option
+#' contains addresses (`"192.0.2.1"`), networks (`"10.0.0.0/8"`), or `"unix"`
+#' for all connections to a Unix socket. By default, no proxy is trusted.
 #'
 #' A proxy that forwards connections without reading them, such as HAProxy or a
 #' cloud load balancer, can send the client's address by the PROXY protocol.
@@ -42,44 +44,49 @@
 #'
 #' @param cert The certificate chain in PEM: the path of a file, or the text
 #'   itself. The server's own certificate comes first, followed by the
-#'   intermediate certificates. With several chains, the server chooses by the
-#'   host name that the client requests, and uses the first one for all other
-#'   names.
-#' @param key The private key, as a path or text like `cert`; one for each
-#'   certificate. The default is for files with both.
-#' @param ... Must be empty. Arguments after `...` must be named.
-#' @param password The password of an encrypted key: a string, or a function
-#'   without arguments that returns it. Needs package openssl.
-#' @param client_ca Certificates of authorities in PEM. Clients are then asked
-#'   for a certificate that one of these authorities has issued. `NULL` does not
-#'   ask for client certificates.
-#' @param client_auth Whether clients must have a certificate: `"required"` or
-#'   `"optional"`.
-#' @param min_version The minimum TLS version, `"1.2"` or `"1.3"`.
-#' @param http2 Whether to offer HTTP/2. Clients without HTTP/2 use HTTP/1.1.
-#'   For R, requests look the same.
-#' @param http2_websockets Whether to allow WebSockets over HTTP/2 (RFC 8441),
-#'   within the connection of the page. Chromium and Firefox then use it. For R,
-#'   the handshake looks like one over HTTP/1.1, with `HTTP_UPGRADE` but without
-#'   `HTTP_SEC_WEBSOCKET_KEY`. With `FALSE`, each WebSocket opens a connection
-#'   of its own.
+#'   intermediate certificates. If there are several chains, the server chooses
+#'   one by the host name that the client requests. It uses the first chain if
+#'   none is valid for that name.
+#' @param key The private key of each certificate chain in `cert`: PEM text, or
+#'   the path of a file. By default, the key is expected in the same file or
+#'   text as the certificate.
+#' @param ... Must be empty. The arguments that follow `...` must be given by
+#'   name.
+#' @param password The password of an encrypted private key: a string, or a
+#'   function without arguments that returns the password. Needs package
+#'   openssl.
+#' @param client_ca The certificates of certificate authorities in PEM. The
+#'   server then asks each client for a certificate that one of these
+#'   authorities has issued. With `NULL`, it does not ask for client
+#'   certificates.
+#' @param client_auth Whether clients must present a certificate: `"required"`
+#'   or `"optional"`.
+#' @param min_version The oldest TLS version that clients may use, `"1.2"` or
+#'   `"1.3"`.
+#' @param http2 Whether to offer HTTP/2. Clients that do not support HTTP/2 use
+#'   HTTP/1.1. An app gets the same request objects with either version.
+#' @param http2_websockets Whether a browser may open WebSockets within the
+#'   HTTP/2 connection over which it loaded the page (RFC 8441), as Chromium and
+#'   Firefox do. The app gets the same request as over HTTP/1.1, including
+#'   `HTTP_UPGRADE`, but without `HTTP_SEC_WEBSOCKET_KEY`. With `FALSE`, each
+#'   WebSocket opens a connection of its own.
 #' @param hsts Whether to send `Strict-Transport-Security`, which makes browsers
 #'   use only HTTPS for this host: `FALSE`, a number of seconds (a year is
 #'   31536000), or a list of `max_age`, the seconds, and optionally
-#'   `include_subdomains` and `preload`. Browsers remember it for that time,
-#'   even if HTTPS is no longer available, so begin with minutes. 0 makes
-#'   browsers forget it. The header is added to every response over TLS to a
-#'   request for a host name, including static files and errors, unless the app
-#'   sets the header itself.
-#' @param redirect_from A further port on the same address, usually 80, on which
-#'   plaintext requests are redirected to HTTPS with status 308 and the same
-#'   path and query. The target is the requested host if there is a certificate
-#'   for it, or the address that was reached; otherwise the response has status
-#'   421. The limits of the server apply, and R is not involved. `NULL` listens
-#'   on no further port.
-#' @param acme An authority that issues the certificate, by [acme()], instead of
-#'   `cert`. Experimental.
-#' @return An object of class `rookery_tls`.
+#'   `include_subdomains` and `preload`. Browsers obey the header for that time,
+#'   even if HTTPS is no longer available, so begin with a few minutes. A time
+#'   of 0 makes browsers forget the header. The header is added to every
+#'   response over TLS, unless the request names an IP address or the app sets
+#'   the header itself.
+#' @param redirect_from A second port on the same address, usually 80, whose
+#'   plaintext HTTP requests are redirected to HTTPS with status 308 and the
+#'   same path and query. A request is redirected only if it names a host with a
+#'   certificate, or the address that the client connected to. Otherwise the
+#'   response has status 421. With `NULL`, the server has no second port.
+#' @param acme The value of [acme()], if a certificate authority issues the
+#'   certificate while the server runs. It replaces `cert`. Experimental.
+#' @return An object of class `rookery_tls`, for the argument `tls` of [serve()]
+#'   or [startServer()].
 #' @examples
 #' \dontrun{
 #' server <- startServer("0.0.0.0", 8443, app, tls = tls_config("cert.pem", "key.pem"))

@@ -14,11 +14,12 @@
 #' If a `%` is not followed by two hexadecimal digits, it is kept together with
 #' the next two characters.
 #'
-#' @param value A character vector, or an object that can be converted to one.
-#'   Text is encoded as UTF-8, and `NA` stays `NA`.
-#' @return A character vector without names. Encoded text is ASCII; decoded text
-#'   is marked as UTF-8, but its bytes may be invalid UTF-8. Decoding `%00` is
-#'   an error.
+#' @param value The text to encode or decode: a character vector, or an object
+#'   that can be converted to one. Text is encoded as UTF-8, and `NA` stays
+#'   `NA`.
+#' @return A character vector without names. Encoded text is ASCII. Decoded text
+#'   is marked as UTF-8, even if its bytes are not valid UTF-8. Decoding `%00`
+#'   is an error.
 #' @examples
 #' encodeURI("https://example.org/a b?x=1&y=2")
 #' encodeURIComponent("a/b & c")

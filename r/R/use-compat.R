@@ -8,8 +8,9 @@
 #' rookery. [serve()] does this by itself.
 #'
 #' @section For every session:
-#' If this line is in the `.Rprofile` of your home folder or of a project,
-#' RStudio's *Run App* and a plain `shiny::runApp()` use rookery as well:
+#' If the following line is in the `.Rprofile` of your home folder or of a
+#' project, RStudio's *Run App* and a plain `shiny::runApp()` use rookery as
+#' well:
 #' ```
 #' rookery::use_compat(quiet = TRUE)
 #' ```
@@ -18,12 +19,15 @@
 #' library paths. If an earlier line loads httpuv, `use_compat()` has no effect
 #' and gives a warning.
 #'
-#' @param ... Must be empty. Arguments after `...` must be named.
-#' @param quiet Whether to suppress the message.
-#' @return `use_compat()` returns the library, invisibly. If another httpuv has
-#'   been loaded already, it raises an error of class `rookery_httpuv_loaded`,
-#'   because a loaded package cannot be replaced. In `.Rprofile` this is a
-#'   warning, so that the rest of the file is evaluated.
+#' @param ... Must be empty. The arguments that follow `...` must be given by
+#'   name.
+#' @param quiet Whether to suppress the message that packages now use rookery
+#'   instead of httpuv.
+#' @return `use_compat()` returns the path of the library with rookery's httpuv,
+#'   invisibly. If another httpuv has already been loaded, it raises an error of
+#'   class `rookery_httpuv_loaded`, because a loaded package cannot be replaced.
+#'   In `.Rprofile`, this is only a warning, so that the rest of the file is
+#'   evaluated.
 #' @examples
 #' which_httpuv()
 #' @export

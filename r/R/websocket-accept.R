@@ -12,11 +12,14 @@
 #' `ws$protocol` is `""`. To require a subprotocol, return a response with
 #' status 400 instead.
 #'
-#' @param protocol The supported subprotocols in order of preference. `NULL`
-#'   uses the app's `wsProtocols`.
-#' @param ... Must be empty. Arguments after `...` must be named.
-#' @param headers Headers of the response, a named list or character vector.
-#' @return An object for `onHeaders` to return.
+#' @param protocol The subprotocols that the app supports, in order of
+#'   preference. `NULL` uses the app's `wsProtocols`.
+#' @param ... Must be empty. The arguments that follow `...` must be given by
+#'   name.
+#' @param headers Headers of the response that accepts the WebSocket, as a named
+#'   list or character vector.
+#' @return An object for the app's `onHeaders` to return, which accepts the
+#'   WebSocket.
 #' @examples
 #' app <- list(
 #'   call = function(req) list(status = 404L, headers = list(), body = ""),
@@ -59,7 +62,7 @@ accept_ws <- function(protocol = NULL, ..., headers = list()) {
 #' @export
 format.rookery_accept_ws <- function(x, ...) {
   protocol <- if (is.null(x$protocol)) {
-    "as the app says"
+    "chosen from wsProtocols"
   } else if (length(x$protocol) == 0) {
     "none"
   } else {

@@ -11,8 +11,9 @@
 #'
 #' @details
 #' `$onOpen(func)`, `$onMessage(func)`, `$onClose(func)` and `$onError(func)`
-#' add a callback with one argument, the event. They invisibly return a function
-#' that removes the callback. An event is a list with `target`, the client, and
+#' add a callback with one argument, the event. Each returns invisibly a
+#' function that removes the callback. An event is a list with `target`, which
+#' is the client, and
 #' * for a message `data`, a string or a raw vector (also for text with a NUL,
 #'   which R's strings cannot hold);
 #' * for a close `code`, `reason` and `wasClean`. The code is the one that the
@@ -42,7 +43,7 @@
 #' used in a fork.
 #'
 #' @section Limits:
-#' All limits are arguments: sizes in bytes and times in seconds.
+#' All limits of a client are arguments: sizes in bytes and times in seconds.
 #' `connect_timeout` covers the time from name resolution to the server's
 #' response to the handshake, which may have 64 KiB and 100 header lines.
 #' Redirects are not followed. A message larger than `maxMessageSize` closes the
@@ -50,50 +51,55 @@
 #' `max_send_queue_size` is queued; `$bufferedAmount()` returns the size of the
 #' queue. After `$close()`, the server has `close_timeout` to respond. The
 #' client sends a ping every `ping_interval`. If nothing arrives within
-#' `ping_timeout` of a ping, the connection ends with code 1006. If R does not
-#' process messages, the client reads about 1 MiB ahead. A process can have
+#' `ping_timeout` after a ping, the connection ends with code 1006. If R does
+#' not process messages, the client reads about 1 MiB ahead. A process can have
 #' 1,000 clients.
 #'
 #' @section TLS:
-#' With `wss`, the server's certificate must be valid for the host in the URL
-#' and must be issued by a trusted authority. Trusted are the system's
+#' With a `wss` URL, the server's certificate must be valid for the host in the
+#' URL and must be issued by a trusted authority. The client trusts the system's
 #' authorities (the file that the environment variable `SSL_CERT_FILE` names, or
-#' `/etc/ssl/certs/ca-certificates.crt` on Debian) or, with `ca`, only those in
-#' `ca`. This check cannot be turned off. For a server with `tls = "dev"`, pass
-#' the file of its certificate as `ca`.
+#' `/etc/ssl/certs/ca-certificates.crt` on Debian) or, with `ca`, only the
+#' authorities in `ca`. This check cannot be turned off. For a server with `tls
+#' = "dev"`, pass the file of its certificate as `ca`.
 #'
-#' @param url A URL that begins with `ws://` or `wss://`.
-#' @param protocols Subprotocols to offer, the preferred one first.
-#' @param headers Further headers of the request: a named list or character
-#'   vector.
-#' @param autoConnect Whether to connect at once. Use `FALSE` and `$connect()`
-#'   at an interactive prompt, to add callbacks before events occur.
-#' @param accessLogChannels Ignored. Accepted for compatibility with package
-#'   websocket.
-#' @param errorLogChannels Ignored. Accepted for compatibility with package
-#'   websocket.
-#' @param maxMessageSize The maximum size of a message from the server.
-#' @param ... Must be empty. Arguments after `...` must be named. The former
-#'   names `maxQueueSize`, `connectTime`, `closeTime`, `pingTime` and `pongTime`
-#'   are deprecated.
-#' @param ca Trusted authorities in place of the system's: PEM text, or the path
-#'   of a PEM file.
-#' @param compress Whether to offer compression (permessage-deflate). Do not
-#'   compress messages that mix secrets with text from untrusted sources.
-#' @param max_send_queue_size The maximum number of bytes that are queued for
-#'   sending; 16 MiB by default.
-#' @param connect_timeout The maximum number of seconds for connecting; 10 by
-#'   default.
-#' @param close_timeout The number of seconds that the server has to respond to
-#'   a close; 5 by default.
-#' @param ping_interval Seconds between two pings, 20 by default. `Inf` turns
-#'   pings off.
-#' @param ping_timeout Seconds within which data must arrive after a ping; 20 by
-#'   default.
-#' @param msg A string or a raw vector.
-#' @param code The close code: 1000, or one of 3000 to 4999.
-#' @param reason The reason for the close, in at most 123 bytes of UTF-8.
-#' @param func A function that is called with the event.
+#' @param url The URL of the WebSocket server, which begins with `ws://` or
+#'   `wss://`.
+#' @param protocols The subprotocols that the client offers to the server, the
+#'   preferred one first.
+#' @param headers Further headers of the request that opens the WebSocket: a
+#'   named list or character vector.
+#' @param autoConnect Whether the client connects at once. At an interactive
+#'   prompt, use `FALSE` and then `$connect()`, so that you can add callbacks
+#'   before events occur.
+#' @param accessLogChannels Ignored. This argument exists only for compatibility
+#'   with package websocket.
+#' @param errorLogChannels Ignored. This argument exists only for compatibility
+#'   with package websocket.
+#' @param maxMessageSize The maximum size in bytes of a message from the server.
+#' @param ... Must be empty. The arguments that follow `...` must be given by
+#'   name. The former names `maxQueueSize`, `connectTime`, `closeTime`,
+#'   `pingTime` and `pongTime` are deprecated.
+#' @param ca The certificate authorities that the client trusts instead of those
+#'   of the system: PEM text, or the path of a PEM file.
+#' @param compress Whether to offer compression of messages (permessage-deflate)
+#'   to the server. Do not compress messages that mix secrets with text from
+#'   untrusted sources.
+#' @param max_send_queue_size The maximum number of bytes that may wait to be
+#'   sent; 16 MiB by default.
+#' @param connect_timeout The maximum number of seconds for connecting to the
+#'   server; 10 by default.
+#' @param close_timeout The number of seconds to wait for the server's close
+#'   frame after the client has begun to close the WebSocket; 5 by default.
+#' @param ping_interval The number of seconds between two pings to the server;
+#'   20 by default. `Inf` turns pings off.
+#' @param ping_timeout The number of seconds after a ping within which the
+#'   server must send some data; 20 by default.
+#' @param msg The message to send: a string or a raw vector.
+#' @param code The code of the close frame: 1000, or a number from 3000 to 4999.
+#' @param reason The reason for closing the WebSocket, in at most 123 bytes of
+#'   UTF-8.
+#' @param func The callback: a function whose argument is the event.
 #' @examples
 #' server <- startServer("127.0.0.1", 0, list(
 #'   onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$send(toupper(message)))

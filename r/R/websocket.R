@@ -38,13 +38,15 @@
 #'   [startServer()].
 #' @field protocol The subprotocol, or `""` for none. [accept_ws()] describes
 #'   how it is chosen.
-#' @param handle Identifies the connection.
-#' @param req The request that opened the connection.
-#' @param protocol The subprotocol.
-#' @param func A function.
-#' @param message A raw vector, or a string.
-#' @param code The close code: 1000, or one of 3000 to 4999.
-#' @param reason The reason for the close, in at most 123 bytes of UTF-8.
+#' @param handle The server's internal handle of the WebSocket.
+#' @param req The request that opened the WebSocket.
+#' @param protocol The subprotocol of the WebSocket.
+#' @param func The callback to add, a function that is called when the event
+#'   occurs.
+#' @param message The message to send to the client: a raw vector or a string.
+#' @param code The code of the close frame: 1000, or a number from 3000 to 4999.
+#' @param reason The reason for closing the WebSocket, in at most 123 bytes of
+#'   UTF-8.
 #' @seealso `vignette("websockets", "rookery")`.
 #' @export
 WebSocket <- R6::R6Class(

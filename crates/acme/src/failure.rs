@@ -1,16 +1,16 @@
-//! The error of an attempt to get a certificate.
+//! The error type of the ACME client: why a certificate could not be obtained from the authority.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The reason why an attempt to get a certificate failed.
+/// The reason why an attempt to get a certificate from an ACME authority failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) text: String,
-    /// The last part of the type in the authority's problem document (RFC 8555, 6.7), such as
-    /// `rateLimited`.
+    /// The kind of error that the ACME authority reported, such as `rateLimited`: the last part of
+    /// the type in its problem document (RFC 8555, 6.7).
     pub(crate) problem: Option<String>,
-    /// The time after which the authority accepts the next request.
+    /// The time for which the ACME authority asks the client to wait before its next request.
     pub(crate) retry_after: Option<Duration>,
 }
 

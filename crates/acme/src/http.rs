@@ -1,5 +1,5 @@
-//! A request over HTTPS and its response. Each request uses a new connection, because an authority
-//! receives only about a dozen requests in two months.
+//! Sends HTTPS requests to an ACME authority and reads the responses. Each request uses a new
+//! connection, because an authority receives only about a dozen requests in two months.
 
 use std::io;
 use std::net::IpAddr;
@@ -23,19 +23,21 @@ use tokio_rustls::TlsConnector;
 
 use crate::failure::Failure;
 
-/// The maximum time that an authority may take for a response.
+/// The maximum time that an ACME authority may take to respond to a request.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The maximum time for connecting to one address of an authority.
+/// The maximum time for connecting to one IP address of an ACME authority.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// The maximum length of a response in bytes. A certificate chain has about ten thousand.
+/// The maximum size in bytes of a response from an ACME authority. The largest usual response, a
+/// certificate chain, has about ten thousand bytes.
 const MAX_RESPONSE_SIZE: usize = 1 << 20;
 
-/// The `User-Agent` header, which RFC 8555, 6.1 requires.
+/// The value of the `User-Agent` header. RFC 8555, 6.1 requires this header in each request to an
+/// ACME authority.
 const USER_AGENT_TEXT: &str = concat!("rookery/", env!("CARGO_PKG_VERSION"));
 
-/// The target of a request.
+/// The parsed URL of a request to an ACME authority.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     uri: Uri,
@@ -45,7 +47,8 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Parses an HTTPS URL (RFC 8555, 6.1), or an HTTP URL with a loopback address.
+    /// Parses a URL of an ACME authority. Accepts HTTPS URLs (RFC 8555, 6.1), and HTTP URLs with a
+    /// loopback address.
     pub(crate) fn parse(url: &str) -> Result<Endpoint, Failure> {
         let wrong = || Failure::new(format!("{url} is not the URL of an ACME authority"));
         let uri: Uri = url.parse().map_err(|_| wrong())?;
@@ -62,7 +65,7 @@ impl Endpoint {
     }
 }
 
-/// A response of the authority.
+/// An HTTP response of an ACME authority.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: StatusCode,
@@ -71,13 +74,13 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// Returns the text of a header.
+    /// Returns the value of a response header, if it is valid text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// Returns the wait in the `Retry-After` header, which is a number of seconds or a date (RFC
-    /// 9110, 10.2.3).
+    /// Returns how long the `Retry-After` header of the response asks the client to wait. The
+    /// header contains a number of seconds or a date (RFC 9110, 10.2.3).
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         let text = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
         if let Ok(seconds) = text.parse() {
@@ -88,7 +91,7 @@ impl Response {
     }
 }
 
-/// A client that sends requests to an authority.
+/// An HTTPS client that sends requests to an ACME authority.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpClient(pub(crate) Arc<ClientConfig>);
 
@@ -135,8 +138,8 @@ impl HttpClient {
     }
 }
 
-/// Connects to the first address that responds. Each address has a time limit, because connections
-/// to an IPv6 address may hang.
+/// Connects to the first IP address of `host` that responds. Each address has its own time limit,
+/// so that an address that does not respond does not block the others.
 async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in tokio::net::lookup_host((host, port)).await? {
@@ -218,7 +221,7 @@ async fn read_body(mut body: Incoming, endpoint: &Endpoint) -> Result<Vec<u8>, F
     Ok(bytes)
 }
 
-/// An adapter from tokio's I/O traits to those of hyper.
+/// An adapter that implements hyper's I/O traits for a stream with tokio's I/O traits.
 struct HyperIo<T>(T);
 
 impl<T: AsyncRead + Unpin> hyper::rt::Read for HyperIo<T> {

@@ -1,4 +1,5 @@
-//! The account's key and its signatures (RFC 7515; ECDSA over P-256 with SHA-256, RFC 7518, 3.4).
+//! The key of an ACME account, which signs the requests of the account (JWS, RFC 7515). The
+//! signatures use ECDSA over P-256 with SHA-256 (RFC 7518, 3.4).
 
 use std::fmt;
 
@@ -11,20 +12,20 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 
-/// Encodes bytes as base64url without padding, which JWS uses (RFC 7515, 2).
+/// Encodes bytes as base64url without padding, as JSON Web Signatures require (RFC 7515, 2).
 pub(crate) fn base64(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// The private key of an account.
+/// The private key of an ACME account, which signs its requests.
 pub(crate) struct AccountKey {
     pkcs8: Vec<u8>,
     pair: EcdsaKeyPair,
     random: SystemRandom,
 }
 
-/// The identification of the signer in a signature: the URL of an account, or the public key of an
-/// account that the authority does not know yet.
+/// How a signed request identifies the ACME account: by the account's URL, or by its public key if
+/// the authority does not know the account yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Signer<'a> {
     Account(&'a str),
@@ -35,12 +36,12 @@ impl AccountKey {
     pub(crate) fn generate() -> Result<AccountKey, Failure> {
         let random = SystemRandom::new();
         let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random)
-            .map_err(|_| Failure::new("the system has no random bytes"))?;
+            .map_err(|_| Failure::new("the system provides no random numbers"))?;
         AccountKey::from_pkcs8(pkcs8.as_ref())
     }
 
-    /// Decodes the text that [`to_text`](Self::to_text) returned. Returns `None` if the text is not
-    /// a valid key.
+    /// Decodes a private key from the text that [`to_text`](Self::to_text) returned. Returns `None`
+    /// if the text is not a valid key.
     pub(crate) fn from_text(text: &str) -> Option<AccountKey> {
         AccountKey::from_pkcs8(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()
     }
@@ -54,13 +55,13 @@ impl AccountKey {
         Ok(AccountKey { pkcs8: pkcs8.to_vec(), pair, random })
     }
 
-    /// Encodes the private key as text for storage.
+    /// Encodes the private key as text, for storage in a file.
     pub(crate) fn to_text(&self) -> String {
         base64(&self.pkcs8)
     }
 
-    /// Returns the public key as a JWK (RFC 7517). The order of its fields is the one required for
-    /// the thumbprint.
+    /// Returns the public key as a JSON Web Key (JWK, RFC 7517). Its fields are in the order that
+    /// the key's thumbprint requires.
     fn public_jwk(&self) -> String {
         // The first byte states that the point is uncompressed; the two coordinates follow.
         let point = self.pair.public_key().as_ref();
@@ -68,13 +69,15 @@ impl AccountKey {
         format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#)
     }
 
-    /// Returns the key authorization for a token, which proves that the response to a challenge
-    /// comes from this account (RFC 8555, 8.1).
+    /// Returns the key authorization for the token of a challenge. The authority expects this text
+    /// in the response to the challenge, as a proof that the response comes from this account (RFC
+    /// 8555, 8.1).
     pub(crate) fn key_authorization(&self, token: &str) -> String {
         format!("{token}.{}", base64(digest(&SHA256, self.public_jwk().as_bytes())))
     }
 
-    /// Signs `payload` for a single use at one URL.
+    /// Signs the body of one request to `url`. The signed body can be used only once, because it
+    /// contains a nonce.
     pub(crate) fn sign(
         &self,
         signer: Signer<'_>,
@@ -94,13 +97,13 @@ impl AccountKey {
         let signature = self
             .pair
             .sign(&self.random, format!("{protected}.{payload}").as_bytes())
-            .map_err(|_| Failure::new("the system has no random bytes"))?;
+            .map_err(|_| Failure::new("the system provides no random numbers"))?;
         Ok(json!({ "protected": protected, "payload": payload, "signature": base64(signature) })
             .to_string())
     }
 }
 
-/// Omits the key.
+/// Formats the key for debugging without revealing the private key.
 impl fmt::Debug for AccountKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AccountKey").finish_non_exhaustive()

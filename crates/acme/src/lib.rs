@@ -1,16 +1,15 @@
 //! An ACME client (RFC 8555), which orders certificates from an authority and renews them while a
 //! server runs.
 //!
-//! [`Acme::prepare`] checks the settings and the storage folder, and provides what the server needs
-//! to set up TLS. [`Acme::start_renewer`] starts a thread that communicates with the authority
-//! until the [`Renewer`] is dropped. The server itself responds to the authority's challenges
-//! ([`Challenges`](rookery_server::tls::Challenges)). No code of this crate runs on the server's
-//! I/O thread.
+//! [`Acme::prepare`] checks the settings and the storage folder. The returned [`Acme`] has the
+//! certificates and challenges with which the server sets up TLS. [`Acme::start_renewer`] starts a
+//! thread that communicates with the authority until the [`Renewer`] is dropped. The server itself
+//! responds to the authority's challenges ([`Challenges`](rookery_server::tls::Challenges)). No
+//! code of this crate runs on the server's I/O thread.
 //!
-//! The crate is based on hyper, rustls and ring instead of instant-acme 0.8, for these reasons.
-//! With ring, instant-acme requires rcgen, which needs Rust 1.88 or depends on a version of `time`
-//! with an advisory (RUSTSEC-2026-0009). It also drops the `Retry-After` of errors, gives up after
-//! three nonces, and parses a renewal window only with `time`.
+//! The crate does not use instant-acme 0.8, because that crate ignores the `Retry-After` of errors
+//! and gives up after three nonces. Its dependency rcgen needs Rust 1.88, or a version of `time`
+//! with a security advisory (RUSTSEC-2026-0009).
 //!
 //! | file | contents |
 //! |---|---|
@@ -23,7 +22,8 @@
 //! | `order` | an order, from its creation to the certificate |
 //! | `renewer` | the thread that renews certificates |
 
-/// Parses bytes as the authority's problem document and as a time, for the fuzzer.
+/// Lets the fuzzer test two parsers: parses `bytes` as a problem document of the authority, and as
+/// an RFC 3339 time.
 #[doc(hidden)]
 pub fn read_for_fuzzer(bytes: &[u8]) -> (Option<String>, Option<std::time::SystemTime>) {
     let problem = serde_json::from_slice(bytes).unwrap_or_default();

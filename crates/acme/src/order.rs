@@ -1,4 +1,5 @@
-//! An order for a certificate, from its creation to the certificate (RFC 8555, 7.4 and 7.5).
+//! Orders a certificate from an ACME authority: creates the order, responds to the challenges, and
+//! downloads the certificate (RFC 8555, 7.4 and 7.5).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,18 +12,19 @@ use crate::http::Response;
 use crate::protocol::{Account, Authority, describe_problem};
 use crate::settings::{Challenge, Settings};
 
-/// The maximum time that an authority may take to validate the challenges, and again to issue the
-/// certificate.
+/// The maximum time to wait until the authority has validated the challenges of an order, and again
+/// the maximum time to wait until it has issued the certificate.
 const POLL_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// The first pause before the order's status is requested again. The pause doubles each time, up to
-/// the maximum. A `Retry-After` of the authority takes precedence within the same bounds.
+/// The first pause between two requests for the status of an order. Each further pause is twice as
+/// long, up to `MAX_POLL_INTERVAL`. If the authority sends `Retry-After`, that time is used
+/// instead, within the same bounds.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// The longest pause between two requests for the order's status.
+/// The longest pause between two requests for the status of an order.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Orders a certificate and responds to the authority's challenges. Returns the certificate with
-/// its chain and its private key, in PEM.
+/// Orders a certificate and responds to the authority's challenges. Returns PEM text with the
+/// certificate, its chain and its private key.
 pub(crate) async fn order(
     authority: &Authority,
     account: &Account,
@@ -81,7 +83,7 @@ pub(crate) async fn order(
     Ok(format!("{}\n{}", chain.trim_end(), key.pem()))
 }
 
-/// Removes all responses to challenges when dropped.
+/// A guard that, when it is dropped, removes the stored responses to the authority's challenges.
 struct ChallengeGuard<'a>(&'a Challenges);
 
 impl Drop for ChallengeGuard<'_> {
@@ -94,7 +96,8 @@ fn status(object: &Value) -> &str {
     object["status"].as_str().unwrap_or_default()
 }
 
-/// Makes the authority validate one host, unless the authority has validated it before.
+/// Proves to the authority that this server controls one host of the order. Does nothing if the
+/// authority has already validated the host.
 async fn answer_challenge(
     authority: &Authority,
     account: &Account,
@@ -141,7 +144,8 @@ async fn answer_challenge(
     authority.post(account, url, Some("{}")).await.map(drop)
 }
 
-/// Returns true if two hosts are equal. The same IP address can be written in several ways.
+/// Returns true if two texts name the same host. The same IP address can be written in several
+/// ways.
 fn is_same_host(one: &str, other: &str) -> bool {
     match (one.parse::<IpAddr>(), other.parse::<IpAddr>()) {
         (Ok(one), Ok(other)) => one == other,
@@ -149,7 +153,7 @@ fn is_same_host(one: &str, other: &str) -> bool {
     }
 }
 
-/// Waits until the authority has validated one host.
+/// Waits until the authority has validated that this server controls one host of the order.
 async fn wait_for_validation(
     authority: &Authority,
     account: &Account,
@@ -167,7 +171,7 @@ async fn wait_for_validation(
         .into_iter()
         .flatten()
         .find_map(|challenge| describe_problem(&challenge["error"]).0)
-        .unwrap_or_else(|| format!("its authorization is {}", status(&authorization)));
+        .unwrap_or_else(|| format!("the authorization is {}", status(&authorization)));
     let (port, what) = match challenge {
         Challenge::Http => (80, "an HTTP request"),
         Challenge::Tls => (443, "a TLS handshake"),
@@ -189,7 +193,7 @@ fn order_failure(order: &Value, what: &str) -> Failure {
     Failure { problem, ..Failure::new(format!("{what}: {why}")) }
 }
 
-/// Requests the object at `url` repeatedly until it is `done`.
+/// Requests the JSON object at `url`, such as an order, repeatedly until `done` accepts it.
 async fn poll_until(
     authority: &Authority,
     account: &Account,

@@ -1,5 +1,5 @@
-//! The protocol of an ACME authority: its directory, nonces, and problem documents (RFC 8555, 6 and
-//! 7.1).
+//! The protocol of an ACME authority: the directory of its URLs, its nonces, and its error messages
+//! (problem documents) (RFC 8555, 6 and 7.1).
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -14,33 +14,35 @@ use crate::jws::{AccountKey, Signer, base64};
 use crate::schedule::{Window, parse_rfc3339, window_lifetime};
 use crate::settings::Settings;
 
-/// The maximum number of times a request is sent with a new nonce. An authority whose servers do
-/// not share their nonces rejects half of them.
+/// The maximum number of times that one request is sent, each time with a new nonce. An authority
+/// that consists of several servers may reject many nonces, because the servers do not share them.
 const NONCE_ATTEMPTS: usize = 12;
 
-/// The maximum length in bytes of a message from the authority that is logged.
+/// The maximum length in bytes of an authority's error message in the log. Longer messages are
+/// truncated.
 const MAX_MESSAGE_LENGTH: usize = 500;
 
-/// An account with the authority.
+/// An account at an ACME authority.
 #[derive(Debug)]
 pub(crate) struct Account {
-    /// The URL that identifies the account.
+    /// The URL that identifies the account at the authority.
     pub(crate) id: String,
     pub(crate) key: AccountKey,
     pub(crate) emails: Vec<String>,
 }
 
-/// An authority: its directory, and the nonce for the next request.
+/// A client of one ACME authority, with the URLs from the authority's directory and the nonce for
+/// the next request.
 #[derive(Debug)]
 pub(crate) struct Authority {
     http: HttpClient,
     directory: Value,
-    /// The nonce in the last response.
+    /// The nonce that the authority's last response contained, to be used in the next request.
     nonce: RefCell<Option<String>>,
 }
 
 impl Authority {
-    /// Requests the authority's directory.
+    /// Requests the directory of an ACME authority, which lists the URLs of its API.
     pub(crate) async fn connect(
         http: HttpClient,
         settings: &Settings,
@@ -50,14 +52,15 @@ impl Authority {
         Ok(Authority { http, directory, nonce: RefCell::new(None) })
     }
 
-    /// Returns a URL in the directory.
+    /// Returns the URL that the authority's directory lists under `name`, such as `newOrder`.
     fn endpoint_url(&self, name: &str) -> Result<&str, Failure> {
         self.directory[name]
             .as_str()
             .ok_or_else(|| Failure::new(format!("the authority's directory has no `{name}`")))
     }
 
-    /// Checks that the authority offers certificates with this profile.
+    /// Checks that the authority offers certificates with this profile (a kind of certificate that
+    /// the authority defines).
     pub(crate) fn check_profile(&self, profile: Option<&str>) -> Result<(), Failure> {
         let Some(wanted) = profile else { return Ok(()) };
         let offered = self.directory["meta"]["profiles"].as_object();
@@ -72,7 +75,7 @@ impl Authority {
         )))
     }
 
-    /// Creates an account, or finds the existing account of the key.
+    /// Creates an account at the authority, or finds the existing account of this key.
     pub(crate) async fn register(
         &self,
         key: AccountKey,
@@ -95,7 +98,7 @@ impl Authority {
         Ok(Account { id: id.to_owned(), emails: emails.to_vec(), key })
     }
 
-    /// Changes the account's e-mail addresses.
+    /// Changes the e-mail addresses of an account at the authority.
     pub(crate) async fn set_emails(
         &self,
         account: &Account,
@@ -105,7 +108,8 @@ impl Authority {
         self.post(account, &account.id, Some(&payload)).await.map(drop)
     }
 
-    /// Creates an order for a certificate, and returns the order's URL and its JSON object.
+    /// Creates an order for a certificate at the authority. Returns the URL of the order and its
+    /// JSON object.
     pub(crate) async fn order(
         &self,
         account: &Account,
@@ -151,8 +155,8 @@ impl Authority {
         Ok((url.to_owned(), order))
     }
 
-    /// Sends a signed request to a URL and returns the response with its JSON object. Without a
-    /// payload, the request fetches the object (POST-as-GET).
+    /// Sends a signed request to `url`, and returns the response with its JSON object. Without a
+    /// payload, the request only fetches the object at `url` (POST-as-GET).
     pub(crate) async fn post(
         &self,
         account: &Account,
@@ -165,7 +169,7 @@ impl Authority {
         Ok((json_or_problem(&response)?, response))
     }
 
-    /// Downloads a certificate with its chain, in PEM.
+    /// Downloads an issued certificate with its chain, as PEM text.
     pub(crate) async fn download(&self, account: &Account, url: &str) -> Result<String, Failure> {
         let response =
             self.post_signed(&account.key, Signer::Account(&account.id), url, "").await?;
@@ -176,9 +180,9 @@ impl Authority {
             .map_err(|_| Failure::new("the authority sent a certificate that is not text"))
     }
 
-    /// Requests the window in which the authority wants the certificate renewed, and returns it
-    /// with its lifetime (RFC 9773, 4). Returns `None` if the authority does not offer renewal
-    /// information.
+    /// Requests the time window in which the authority wants the certificate to be renewed (RFC
+    /// 9773, 4). Returns the window, and how long this information stays valid. Returns `None` if
+    /// the authority offers no renewal information.
     pub(crate) async fn renewal_info(
         &self,
         issued: &IssuedCertificate,
@@ -242,12 +246,14 @@ fn contact(emails: &[String]) -> Vec<String> {
     emails.iter().map(|email| format!("mailto:{email}")).collect()
 }
 
-/// Returns the identifier of a certificate in renewal information (RFC 9773, 4.1).
+/// Returns the identifier by which the authority's renewal information names a certificate (RFC
+/// 9773, 4.1).
 pub(crate) fn renewal_id(issued: &IssuedCertificate) -> Option<String> {
     Some(format!("{}.{}", base64(issued.authority_key.as_ref()?), base64(&issued.serial)))
 }
 
-/// Returns the JSON object of a successful response, or the problem of any other.
+/// Returns the JSON object of a successful response. If the request failed, returns the error that
+/// the response describes.
 fn json_or_problem(response: &Response) -> Result<Value, Failure> {
     if !response.status.is_success() {
         return Err(problem_of(response));
@@ -256,7 +262,7 @@ fn json_or_problem(response: &Response) -> Result<Value, Failure> {
         .map_err(|_| Failure::new("the authority's response is not valid JSON"))
 }
 
-/// Returns the problem that a response describes.
+/// Returns the error that a failed response of the authority describes.
 fn problem_of(response: &Response) -> Failure {
     let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
     let (text, problem) = describe_problem(&body);
@@ -266,7 +272,8 @@ fn problem_of(response: &Response) -> Failure {
     Failure { text, problem, retry_after: response.retry_after() }
 }
 
-/// Returns a problem document (RFC 9457) as one line of text, and the last part of its type.
+/// Returns the message of a problem document (RFC 9457) as one line, and its kind: the last part of
+/// its type, such as `rateLimited`.
 pub(crate) fn describe_problem(problem: &Value) -> (Option<String>, Option<String>) {
     let kind = problem["type"].as_str().and_then(|kind| kind.rsplit(':').next()).map(printable);
     let mut text = problem["detail"].as_str().map(str::to_owned);
@@ -285,7 +292,8 @@ pub(crate) fn describe_problem(problem: &Value) -> (Option<String>, Option<Strin
     (text, kind)
 }
 
-/// Replaces control characters by spaces, and truncates the text to [`MAX_MESSAGE_LENGTH`].
+/// Makes a message of the authority safe for the log: replaces control characters by spaces, and
+/// truncates the text to [`MAX_MESSAGE_LENGTH`].
 pub(crate) fn printable(text: &str) -> String {
     let clean = text.chars().map(|char| if char.is_control() { ' ' } else { char });
     let mut out = String::new();

@@ -1,4 +1,5 @@
-//! The renewer, a thread that orders a missing certificate and renews an existing one in time.
+//! The renewer: a thread that orders the certificate if it is missing, and renews it before it
+//! expires.
 
 use std::convert::Infallible;
 use std::io;
@@ -25,24 +26,24 @@ use crate::schedule::{
 use crate::settings::{BadSettings, Challenge, Settings};
 use crate::storage::{Lock, RenewalInfo, State, Storage};
 
-/// The maximum duration of one attempt to get a certificate.
+/// The maximum duration of one attempt to get a certificate from the authority.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A certificate that is managed through ACME, whether or not it has been issued yet.
+/// A certificate that is ordered and renewed through ACME. It may not have been issued yet.
 #[derive(Debug, Clone)]
 pub struct Acme {
     settings: Settings,
     storage: Storage,
     http: HttpClient,
     challenges: Challenges,
-    /// Stored certificates for some of the hosts, which are served until the certificate for all
-    /// hosts has been issued.
+    /// The paths of stored certificates that are valid for only some of the hosts. They are served
+    /// until the certificate for all hosts has been issued.
     partial_certificates: Vec<PathBuf>,
 }
 
 impl Acme {
-    /// Checks the settings and creates the storage folder. Sends no request. Blocks for access to
-    /// files.
+    /// Checks the ACME settings and creates the storage folder. Sends no request to the authority.
+    /// Blocks while it accesses files.
     ///
     /// # Errors
     /// Returns [`BadSettings`] if a setting is invalid, or if the root certificates or the folder
@@ -80,16 +81,17 @@ impl Acme {
         Ok(acme)
     }
 
-    /// Returns the files of the certificate, for
-    /// [`TlsSettings::pairs`](rookery_server::tls::TlsSettings::pairs), and after them those of
-    /// stored certificates for some of the hosts. The latter are served until the certificate has
-    /// been issued, so that adding a host does not interrupt TLS for the others.
+    /// Returns the certificates to serve, for
+    /// [`TlsSettings::pairs`](rookery_server::tls::TlsSettings::pairs). The first is the ACME
+    /// certificate for all hosts. The others are stored certificates for only some of the hosts,
+    /// which are served until the first has been issued. TLS therefore keeps working for the old
+    /// hosts when a host is added.
     pub fn pairs(&self) -> Vec<CertificatePair> {
         let own = self.storage.certificate();
         [&own].into_iter().chain(&self.partial_certificates).map(|file| pair(file)).collect()
     }
 
-    /// Returns the responses to the authority's challenges, for
+    /// Returns the store that contains the responses to the authority's challenges, for
     /// [`TlsSettings::challenges`](rookery_server::tls::TlsSettings::challenges).
     pub fn challenges(&self) -> Challenges {
         self.challenges.clone()
@@ -100,9 +102,9 @@ impl Acme {
         &self.settings.domains
     }
 
-    /// Returns the challenges that the server can respond to. `over_http` states that there is a
-    /// port from which requests are redirected to HTTPS, and `over_tls` that clients need no
-    /// certificate.
+    /// Returns the kinds of challenges that the server can respond to. `over_http` says whether the
+    /// server has an HTTP port that redirects to HTTPS. `over_tls` says whether clients can connect
+    /// with TLS without a client certificate.
     ///
     /// # Errors
     /// Returns [`BadSettings::Unanswerable`] if the server can respond to none of the permitted
@@ -123,8 +125,8 @@ impl Acme {
         if challenges.is_empty() { Err(BadSettings::Unanswerable(wanted)) } else { Ok(challenges) }
     }
 
-    /// Starts the thread that orders and renews the certificate. The server must be listening
-    /// already. The thread calls `notice` with each line to be logged.
+    /// Starts the thread that orders and renews the certificate. The server must already be
+    /// listening. The thread calls `notice` with each line that is to be logged.
     ///
     /// # Errors
     /// Returns an error if the thread or its runtime cannot be started.
@@ -164,13 +166,13 @@ fn pair(file: &Path) -> CertificatePair {
     CertificatePair { certificate: Pem::File(file.to_owned()), key: Pem::File(file.to_owned()) }
 }
 
-/// Checks that a certificate with its key can be served.
+/// Loads a certificate with its key for TLS. Fails if the certificate cannot be served.
 fn load_tls(pair: CertificatePair) -> Result<Tls, TlsError> {
     Tls::new(TlsSettings { pairs: vec![pair], ..TlsSettings::default() }, |_| ())
 }
 
-/// Checks that an issued certificate, whose key is in the same text, can be served and is valid for
-/// all of these hosts.
+/// Checks that an issued certificate can be served and is valid for all of these hosts. `pem`
+/// contains the certificate and its key.
 fn check_issued(pem: &str, domains: &[String]) -> Result<IssuedCertificate, String> {
     let text = || Pem::Text(pem.to_owned());
     load_tls(CertificatePair { certificate: text(), key: text() })
@@ -183,8 +185,8 @@ fn check_issued(pem: &str, domains: &[String]) -> Result<IssuedCertificate, Stri
     }
 }
 
-/// The handle of the renewal thread, which ends when the handle is dropped. An unfinished order is
-/// abandoned; the next start continues after the usual wait.
+/// The handle of the renewal thread. Dropping the handle stops the thread and abandons an
+/// unfinished order. The next start of the server then tries again, after the usual wait.
 #[derive(Debug)]
 pub struct Renewer {
     stop: Option<oneshot::Sender<()>>,
@@ -201,7 +203,7 @@ impl Drop for Renewer {
     }
 }
 
-/// The data of the renewal thread.
+/// The state of the renewal thread.
 struct RenewalTask {
     acme: Acme,
     tls: Tls,
@@ -218,7 +220,8 @@ impl RenewalTask {
         self.acme.settings.domains.join(", ")
     }
 
-    /// Returns a sentence on what clients receive until the next attempt.
+    /// Returns a sentence for the log that says which certificate TLS clients get until the next
+    /// attempt to order one.
     fn served_meanwhile(&self, issued: Option<&IssuedCertificate>, now: SystemTime) -> String {
         match issued {
             None if !self.acme.partial_certificates.is_empty() => {
@@ -260,7 +263,8 @@ impl RenewalTask {
         }
     }
 
-    /// Orders and renews the certificate while this process holds the lock.
+    /// Orders and renews the certificate for as long as this process holds the lock on the storage
+    /// folder.
     async fn renew_while_locked(&self, _lock: Lock) -> Infallible {
         let storage = &self.acme.storage;
         let check_interval = self.acme.settings.retry.check_interval;
@@ -326,8 +330,8 @@ impl RenewalTask {
         }
     }
 
-    /// Returns the window in which the authority wants the certificate renewed. Requests the window
-    /// again once it has expired.
+    /// Returns the time window in which the authority wants the certificate to be renewed. Requests
+    /// the window from the authority if the known window has expired.
     async fn renewal_window(
         &self,
         issued: &IssuedCertificate,
@@ -356,8 +360,9 @@ impl RenewalTask {
         window
     }
 
-    /// Orders a certificate, and returns the time for which no other attempt may begin. Returns an
-    /// error only if the state cannot be stored, in which case nothing has been ordered.
+    /// Makes one attempt to order a certificate. Returns the earliest time for the next attempt.
+    /// Returns an error if the state of the attempts cannot be stored; no certificate has been
+    /// ordered then.
     async fn attempt(
         &self,
         issued: Option<&IssuedCertificate>,
@@ -462,7 +467,7 @@ impl RenewalTask {
         }
     }
 
-    /// Returns the stored account, or registers a new one.
+    /// Returns the stored ACME account, or registers a new account at the authority.
     async fn account(&self, authority: &Authority) -> Result<Account, Failure> {
         let Acme { settings, storage, .. } = &self.acme;
         let storage_error =
@@ -486,7 +491,7 @@ impl RenewalTask {
     }
 }
 
-/// Returns a random number from 0 to 1.
+/// Returns a random number from 0 to 1, which randomizes the length of a wait.
 fn random() -> f64 {
     let mut bytes = [0; 4];
     // Without random bytes no certificate could be ordered anyway.
@@ -494,7 +499,7 @@ fn random() -> f64 {
     fraction(&bytes)
 }
 
-/// Formats a duration for log messages.
+/// Formats a duration for log messages, such as a wait until the next attempt.
 fn duration_text(time: Duration) -> String {
     let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
     match seconds {

@@ -1,12 +1,14 @@
-//! The times of renewals and the waits after failures, computed without a clock.
+//! Computes when certificates are renewed, and how long to wait after failed attempts. The current
+//! time is an argument of each function, so no function reads a clock.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use rookery_server::tls::IssuedCertificate;
 
-/// The waits after the first failure, the second, and so on; the last one applies to all further
-/// failures. As with Caddy's waits, a momentary problem costs minutes, and a problem that lasts a
-/// week stays within the limits of an authority (for Let's Encrypt, 5 failures per hour and host).
+/// The waits after the first failed attempt to get a certificate, after the second, and so on. The
+/// last wait applies to all further failures. The first waits are short, so that a brief problem
+/// delays the certificate only by minutes. The later waits are long enough for the rate limits of
+/// authorities, such as 5 failures per hour and host.
 const RETRY_WAITS: [Duration; 10] = [
     Duration::from_secs(60),
     Duration::from_secs(2 * 60),
@@ -20,27 +22,31 @@ const RETRY_WAITS: [Duration; 10] = [
     Duration::from_secs(6 * 60 * 60),
 ];
 
-/// The longest `Retry-After` of an authority that is respected. The rate limits of Let's Encrypt
-/// are reset after a week.
+/// The longest `Retry-After` of an authority that the renewer respects. It is a week, because the
+/// rate limits of Let's Encrypt are reset after a week.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(7 * 86_400);
 
-/// The maximum wait between two attempts.
+/// The maximum wait between two attempts to get a certificate.
 pub(crate) const MAX_WAIT: Duration = MAX_RETRY_AFTER;
 
-/// The lifetime of a renewal window without a `Retry-After` (RFC 9773, 4.3).
+/// How long a renewal window is valid if the authority sent no `Retry-After` with it (RFC 9773,
+/// 4.3).
 const DEFAULT_WINDOW_LIFETIME: Duration = Duration::from_secs(6 * 3600);
-/// The minimum lifetime of a renewal window, whatever its `Retry-After`.
+/// The shortest time for which a renewal window is valid, whatever `Retry-After` the authority sent
+/// with it.
 const MIN_WINDOW_LIFETIME: Duration = Duration::from_secs(60);
-/// The maximum lifetime of a renewal window, whatever its `Retry-After`.
+/// The longest time for which a renewal window is valid, whatever `Retry-After` the authority sent
+/// with it.
 const MAX_WINDOW_LIFETIME: Duration = Duration::from_secs(86_400);
 
-/// The speed of retries. The default suits public authorities; other values are for tests.
+/// The speed at which failed attempts to get a certificate are repeated. The default suits public
+/// authorities. Tests use other values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetrySchedule {
-    /// The factor by which all waits are shortened.
+    /// The number by which all waits after failed attempts are divided, to shorten tests.
     pub divisor: u32,
-    /// The interval at which the clock is checked, and whether another process still holds the
-    /// lock.
+    /// The interval at which the renewer compares the clock with the next attempt, and checks
+    /// whether another process still holds the lock.
     pub check_interval: Duration,
 }
 
@@ -51,8 +57,9 @@ impl Default for RetrySchedule {
 }
 
 impl RetrySchedule {
-    /// Returns the wait after `failures` in a row. `chance`, from 0 to 1, lengthens the wait by up
-    /// to a quarter, so that servers that failed together do not retry together.
+    /// Returns the wait after this number of failed attempts in a row. `chance`, from 0 to 1,
+    /// lengthens the wait by up to a quarter, so that servers that failed together do not retry
+    /// together.
     pub(crate) fn wait_after(
         &self,
         failures: u32,
@@ -65,16 +72,16 @@ impl RetrySchedule {
     }
 }
 
-/// The window in which the authority wants a certificate renewed (RFC 9773).
+/// The time window in which the authority wants a certificate to be renewed (RFC 9773).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) start: SystemTime,
     pub(crate) end: SystemTime,
 }
 
-/// Returns the time at which a certificate should be renewed. The position in the window depends on
-/// a hash of the certificate, so that the time is the same after each start but differs between
-/// certificates.
+/// Returns the time at which a certificate should be renewed. A hash of the certificate selects a
+/// time in the authority's window. The time is therefore the same after a restart of the server,
+/// but differs between certificates.
 pub(crate) fn renewal_time(issued: &IssuedCertificate, window: Option<Window>) -> SystemTime {
     let lifetime = issued.ends.duration_since(issued.begins).unwrap_or_default();
     let chance = fraction(&issued.sha256);
@@ -92,16 +99,14 @@ pub(crate) fn renewal_time(issued: &IssuedCertificate, window: Option<Window>) -
     }
 }
 
-/// A timer for the renewal of a certificate. It expires at a given time of the system clock, or
-/// once the wait that was computed at first has passed on a monotonic clock, whichever is earlier.
-/// A system clock that is set back therefore does not delay the renewal. A time that had already
-/// passed when the timer was first used is compared only with the system clock, which may have been
-/// ahead.
+/// A timer that expires when the certificate is due for renewal. It expires when the system clock
+/// reaches the given time, or when as much time has passed on a monotonic clock, whichever comes
+/// first. Setting the system clock back therefore does not delay the renewal.
 #[derive(Debug, Default)]
 pub(crate) struct RenewalTimer(Option<(SystemTime, Instant)>);
 
 impl RenewalTimer {
-    /// Returns the wait until `due`.
+    /// Returns how long to wait until the renewal is due.
     pub(crate) fn wait(
         &mut self,
         due: SystemTime,
@@ -110,13 +115,14 @@ impl RenewalTimer {
     ) -> Duration {
         let left = due.duration_since(now).unwrap_or_default();
         let known = self.0.filter(|(known, _)| *known == due);
+        // No timer starts if the time has already passed, because the system clock may be ahead.
         self.0 = known.or_else(|| (!left.is_zero()).then(|| (due, monotonic_now + left)));
         self.0.map_or(left, |(_, timer)| left.min(timer.saturating_duration_since(monotonic_now)))
     }
 }
 
-/// Returns the minimum time between two orders. Without it, a clock that is wrong by a year, or an
-/// authority that wants each certificate renewed at once, would cause one order after the other.
+/// Returns the minimum time between two orders for a certificate. It prevents an endless series of
+/// orders if the clock is wrong, or if the authority wants each certificate to be renewed at once.
 pub(crate) fn min_interval(issued: &IssuedCertificate) -> Duration {
     // Computed from the whole lifetime and not from the time that is left, which is zero if the
     // clock is ahead.
@@ -124,13 +130,14 @@ pub(crate) fn min_interval(issued: &IssuedCertificate) -> Duration {
     (lifetime / 4).min(RETRY_WAITS[RETRY_WAITS.len() - 1])
 }
 
-/// Returns true if a renewal window that expires at `until` is still valid. A clock that was set
-/// back does not extend the lifetime of a window beyond the maximum.
+/// Returns true if a renewal window that expires at `until` is still valid. Returns false if
+/// `until` is further ahead than a window can be valid, because the system clock was then set back.
 pub(crate) fn is_current(until: SystemTime, now: SystemTime) -> bool {
     now < until && until <= now + MAX_WINDOW_LIFETIME
 }
 
-/// Returns the lifetime of a renewal window.
+/// Returns how long a renewal window is valid. `retry_after` is the `Retry-After` that the
+/// authority sent with the window.
 pub(crate) fn window_lifetime(retry_after: Option<Duration>) -> Duration {
     retry_after.unwrap_or(DEFAULT_WINDOW_LIFETIME).clamp(MIN_WINDOW_LIFETIME, MAX_WINDOW_LIFETIME)
 }

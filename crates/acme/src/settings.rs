@@ -1,4 +1,5 @@
-//! The settings for ACME, which are checked before any request is sent.
+//! The settings for certificates from an ACME authority. They are checked before any request is
+//! sent.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,14 +9,14 @@ use rookery_websocket_client::Roots;
 
 use crate::schedule::RetrySchedule;
 
-/// The directory of Let's Encrypt.
+/// The URL of Let's Encrypt's ACME directory.
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
-/// The directory of Let's Encrypt's staging environment. Clients do not trust its certificates, and
-/// its rate limits are high.
+/// The URL of the ACME directory of Let's Encrypt's staging environment. It is for tests: clients
+/// do not trust its certificates, but its rate limits are high.
 pub const LETS_ENCRYPT_STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
 
-/// The maximum number of names in a certificate, which is the limit of Let's Encrypt.
+/// The maximum number of host names in a certificate, which is the limit of Let's Encrypt.
 const MAX_DOMAINS: usize = 100;
 
 /// The settings for certificates from an ACME authority.
@@ -25,19 +26,21 @@ pub struct Settings {
     pub domains: Vec<String>,
     /// The e-mail addresses at which the authority can reach the operator. May be empty.
     pub emails: Vec<String>,
-    /// Whether the operator agrees to the authority's terms of service.
+    /// Whether the operator agrees to the ACME authority's terms of service.
     pub agrees_to_terms: bool,
-    /// The URL of the authority's directory.
+    /// The URL of the ACME authority's directory, which lists the URLs of its API.
     pub directory: String,
-    /// The root certificates that the authority's own certificate is verified against.
+    /// The root certificates that verify the HTTPS certificate of the ACME authority's own server.
     pub roots: Roots,
-    /// The profile of certificates; `None` for the authority's default.
+    /// The profile of the certificate, which is a kind of certificate that the authority defines.
+    /// `None` means the authority's default.
     pub profile: Option<String>,
-    /// The only challenge to use; `None` for any that the server can respond to.
+    /// The only kind of challenge by which the authority may validate the hosts. `None` allows
+    /// every kind that the server can respond to.
     pub challenge: Option<Challenge>,
-    /// The folder in which the account and the certificates are stored.
+    /// The folder in which the ACME account and the certificates are stored.
     pub folder: PathBuf,
-    /// The speed of retries.
+    /// The speed at which failed attempts to get a certificate are repeated.
     pub retry: RetrySchedule,
 }
 
@@ -57,10 +60,11 @@ impl Settings {
         }
     }
 
-    /// Checks the settings, and converts host names to the form that certificates contain.
+    /// Checks the ACME settings, and returns them with the host names in the form that certificates
+    /// use.
     ///
     /// # Errors
-    /// Returns the first error that is found.
+    /// Returns the first error in the settings.
     pub fn validate(mut self) -> Result<Settings, BadSettings> {
         if self.domains.is_empty() || self.domains.len() > MAX_DOMAINS {
             return Err(BadSettings::Count(self.domains.len()));
@@ -87,24 +91,25 @@ impl Settings {
         Ok(self)
     }
 
-    /// Returns the authority's host.
+    /// Returns the host name of the ACME authority.
     pub(crate) fn authority(&self) -> &str {
         let rest = self.directory.split_once("://").map_or(&*self.directory, |(_, rest)| rest);
         rest.split('/').next().unwrap_or(rest)
     }
 }
 
-/// A challenge by which the authority validates that a host is this server.
+/// A kind of challenge, by which an ACME authority checks that this server controls a host name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Challenge {
-    /// A file that the authority requests over HTTP on port 80 (RFC 8555, 8.3).
+    /// The `http-01` challenge: the authority requests a file over HTTP on port 80 (RFC 8555, 8.3).
     Http,
-    /// A certificate that the authority requests over TLS on port 443 (RFC 8737).
+    /// The `tls-alpn-01` challenge: the authority requests a certificate over TLS on port 443 (RFC
+    /// 8737).
     Tls,
 }
 
 impl Challenge {
-    /// Returns the name of the challenge in the protocol.
+    /// Returns the name of the challenge in the ACME protocol, such as `http-01`.
     pub fn name(self) -> &'static str {
         match self {
             Challenge::Http => "http-01",
@@ -112,14 +117,14 @@ impl Challenge {
         }
     }
 
-    /// Returns the challenge with this name.
+    /// Returns the challenge with this name in the ACME protocol, such as `http-01`.
     pub fn from_name(name: &str) -> Option<Challenge> {
         [Challenge::Http, Challenge::Tls].into_iter().find(|challenge| challenge.name() == name)
     }
 }
 
-/// Converts a host name to lower case without a trailing dot, or returns why no certificate can be
-/// ordered for it.
+/// Converts a host name to lower case without a trailing dot. Returns an error if no certificate
+/// can be ordered for the host.
 fn normalized(domain: &str, is_public: bool) -> Result<String, BadSettings> {
     let name = domain.strip_suffix('.').unwrap_or(domain).to_ascii_lowercase();
     let wrong = |why| Err(BadSettings::Domain { domain: domain.to_owned(), why });
@@ -155,30 +160,32 @@ fn normalized(domain: &str, is_public: bool) -> Result<String, BadSettings> {
     Ok(name)
 }
 
-/// An error in the settings. The message contains the remedy.
+/// An error in the ACME settings. The error message says how to correct it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadSettings {
-    /// The number of names is 0 or too large.
+    /// The number of host names for the certificate is 0 or too large.
     Count(usize),
     /// A domain is not a host name, or no certificate can be ordered for it.
     Domain {
-        /// The domain as the operator wrote it.
+        /// The invalid domain as the operator wrote it.
         domain: String,
-        /// The problem and its remedy.
+        /// What is wrong with the domain, and how to correct it.
         why: &'static str,
     },
-    /// The text is not an e-mail address.
+    /// A contact address for the authority is not an e-mail address.
     Email(String),
-    /// The text is not the URL of a directory.
+    /// The address of the ACME authority is not the URL of a directory.
     Directory(String),
-    /// The operator has not agreed to the terms of the authority with this directory.
+    /// The operator has not agreed to the terms of service of the ACME authority with this
+    /// directory URL.
     Terms(String),
-    /// The server can respond to neither challenge, or not to the one that was chosen.
+    /// The server can respond to none of the authority's kinds of challenges, or not to the kind
+    /// that the settings choose.
     Unanswerable(Option<Challenge>),
-    /// The folder cannot be used.
+    /// The storage folder for the ACME account and the certificates cannot be used.
     Folder(PathBuf, String),
-    /// The root certificates for the authority's own certificate cannot be loaded.
+    /// The root certificates that verify the ACME authority's own server cannot be loaded.
     Roots(String),
 }
 

@@ -1,5 +1,5 @@
-//! The files in which the account, the certificate and the state of the attempts are stored. Only
-//! the owner can read them.
+//! The files that store the ACME account, the certificate and the state of the attempts to get it.
+//! Only the owner of the files can read them.
 //!
 //! ```text
 //! <folder>/<authority>/account.json
@@ -27,20 +27,22 @@ use crate::protocol::Account;
 use crate::schedule::{MAX_WAIT, Window};
 use crate::settings::Settings;
 
-/// The maximum size in bytes of a file that is read.
+/// The maximum size in bytes of a stored file. A larger file is not read.
 const MAX_FILE_SIZE: u64 = 1 << 20;
 
-/// The maximum length of a folder's name that is derived from a host name.
+/// The maximum number of characters of a folder name that is derived from host names.
 const MAX_NAME_LENGTH: usize = 100;
 
-/// The paths of the files for one certificate.
+/// The paths of the files that store one certificate, its ACME account and the state of the
+/// attempts.
 #[derive(Debug, Clone)]
 pub(crate) struct Storage {
     authority: PathBuf,
     host: PathBuf,
 }
 
-/// The exclusive right to order a certificate. A forked child process does not inherit it.
+/// A lock on the storage folder: the exclusive right of this process to order the certificate. A
+/// forked child process does not inherit the lock.
 #[derive(Debug)]
 pub(crate) struct Lock {
     // This field precedes the file, because after the file is closed its descriptor's number may
@@ -49,33 +51,36 @@ pub(crate) struct Lock {
     _file: File,
 }
 
-/// The state of the attempts to get a certificate.
+/// The state of the attempts to get a certificate, which is stored between restarts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct State {
-    /// The number of failures in a row, including an attempt in progress.
+    /// The number of failed attempts in a row. An attempt in progress already counts as failed.
     pub(crate) failures: u32,
-    /// The time at which the last attempt began.
+    /// The time at which the last attempt to get the certificate began.
     pub(crate) attempted: Option<SystemTime>,
-    /// The earliest time of the next attempt.
+    /// The earliest time at which the next attempt to get the certificate may begin.
     pub(crate) next: Option<SystemTime>,
     pub(crate) renewal_info: Option<RenewalInfo>,
 }
 
-/// The renewal information that an authority sent for one certificate.
+/// The renewal information (RFC 9773) that an authority sent for one certificate: when it wants the
+/// certificate to be renewed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RenewalInfo {
-    /// The identifier of the certificate in renewal information.
+    /// The identifier of the certificate that the renewal information is about.
     pub(crate) certificate: String,
-    /// The window in which the authority wants the certificate renewed, if it has sent one.
+    /// The time window in which the authority wants the certificate to be renewed, if the authority
+    /// has sent one.
     pub(crate) window: Option<Window>,
-    /// The time at which this information expires.
+    /// The time at which this renewal information expires and must be requested again.
     pub(crate) until: SystemTime,
 }
 
 impl State {
-    /// Returns how long a process that has not made the last attempt itself must wait before the
-    /// next attempt. If the recorded time of the last attempt is in the future, the process need
-    /// not wait.
+    /// Returns how long this process must wait before the next attempt to get a certificate,
+    /// because another process or an earlier start of the server made the last attempt. Returns
+    /// zero if the recorded time of the last attempt is in the future, because the clock was then
+    /// wrong.
     pub(crate) fn remaining_wait(&self, now: SystemTime) -> Duration {
         let Some(next) = self.next else { return Duration::ZERO };
         match self.attempted {
@@ -89,7 +94,7 @@ impl State {
 }
 
 impl Storage {
-    /// Creates the folders.
+    /// Creates the folders in which the ACME account and the certificate are stored.
     ///
     /// # Errors
     /// Returns an error if the folders cannot be created or written to.
@@ -111,7 +116,7 @@ impl Storage {
         Ok(storage)
     }
 
-    /// Returns the path of the file that contains the certificate and its key.
+    /// Returns the path of the file that contains the issued certificate and its key.
     pub(crate) fn certificate(&self) -> PathBuf {
         self.host.join("certificate.pem")
     }
@@ -122,8 +127,8 @@ impl Storage {
         domains.iter().all(|domain| issued.hosts.contains(domain)).then_some(issued)
     }
 
-    /// Returns the authority's other unexpired certificates that are valid for some of these hosts.
-    /// They remain from before a host was added.
+    /// Returns the paths of stored certificates that are valid for only some of these hosts and
+    /// have not expired. Such certificates exist if a host was later added to the settings.
     pub(crate) fn partial_certificates(&self, domains: &[String], now: SystemTime) -> Vec<PathBuf> {
         let folders = fs::read_dir(&self.authority).into_iter().flatten().filter_map(Result::ok);
         let mut found: Vec<PathBuf> = folders
@@ -145,8 +150,8 @@ impl Storage {
         write_atomically(&self.certificate(), pem.as_bytes())
     }
 
-    /// Acquires the lock for ordering, or returns `None` if another process holds it. The lock is
-    /// released when it is dropped or the process ends.
+    /// Acquires the lock on the storage folder. Only the process that holds the lock may order the
+    /// certificate. Returns `None` if another process holds it. Dropping the lock releases it.
     pub(crate) fn lock(&self) -> io::Result<Option<Lock>> {
         let path = self.host.join("lock");
         let file = OpenOptions::new()
@@ -210,7 +215,7 @@ impl Storage {
         write_atomically(&self.host.join("state.json"), kept.to_string().as_bytes())
     }
 
-    /// Returns the stored account.
+    /// Returns the stored ACME account.
     pub(crate) fn account(&self) -> Option<Account> {
         let kept: Value =
             serde_json::from_slice(&read_small_file(&self.authority.join("account.json"))?).ok()?;
@@ -233,13 +238,13 @@ impl Storage {
         write_atomically(&self.authority.join("account.json"), kept.to_string().as_bytes())
     }
 
-    /// Removes an account that the authority does not know.
+    /// Deletes the stored ACME account, because the authority no longer knows it.
     pub(crate) fn forget_account(&self) -> io::Result<()> {
         fs::remove_file(self.authority.join("account.json"))
     }
 }
 
-/// Converts a text to a folder name by replacing other characters than letters, digits, `-`, `.`
+/// Converts a text to a folder name by replacing all characters except letters, digits, `-`, `.`
 /// and `_`.
 fn folder_name(text: &str) -> String {
     let is_plain = |char: &char| char.is_ascii_alphanumeric() || matches!(char, '-' | '.' | '_');
@@ -252,7 +257,8 @@ fn folder_name(text: &str) -> String {
     if name.starts_with('.') { format!("_{name}") } else { name }
 }
 
-/// Returns the name of the folder for a certificate for these hosts, in any order.
+/// Returns the name of the folder in which the certificate for these hosts is stored. The order of
+/// the hosts does not matter.
 fn certificate_folder(domains: &[String]) -> String {
     let first = folder_name(domains.first().map_or("", String::as_str));
     if domains.len() < 2 && first.len() < MAX_NAME_LENGTH {
@@ -270,8 +276,8 @@ fn read_small_file(path: &Path) -> Option<Vec<u8>> {
     (metadata.is_file() && metadata.len() <= MAX_FILE_SIZE).then(|| fs::read(path).ok())?
 }
 
-/// Writes a file so that no reader and no crash of the machine ever leaves a part of the contents,
-/// and so that only the owner can read the file.
+/// Writes a file that only the owner can read. The file is never incomplete: not while it is
+/// written, and not after a crash of the machine.
 fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let next = path.with_extension(format!("new{}", std::process::id()));
     // The file may remain from a process with the same id that was killed.

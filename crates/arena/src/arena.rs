@@ -1,4 +1,4 @@
-//! The arena of one thread.
+//! The arena for one thread: memory that is allocated by moving a cursor and freed all at once.
 
 use core::alloc::Layout;
 use core::cell::{Cell, UnsafeCell};
@@ -12,10 +12,10 @@ use crate::error::{AllocError, NO_LIMIT};
 use crate::layout::{self, DEFAULT_MAX_CHUNK, Fit, Growth};
 use crate::typed::{array, dangling, typed_methods};
 
-/// Memory for values that live as long as one request. It is allocated by moving a cursor and freed
-/// all at once.
+/// An arena for one thread: memory for values that live as long as one request. The arena allocates
+/// by moving a cursor through chunks of memory, and frees everything at once.
 ///
-/// An allocation costs one comparison and one addition, however many chunks are full. The [crate
+/// An allocation that fits into the current chunk costs one comparison and one addition. The [crate
 /// documentation](crate) says when to use an arena, and what an arena does not do (it never runs
 /// `drop`).
 ///
@@ -33,17 +33,17 @@ use crate::typed::{array, dangling, typed_methods};
 /// # Cost
 /// | methods | cost |
 /// |---|---|
-/// | `alloc_layout`, `alloc`, `alloc_uninit`, `alloc_with` | one comparison and one addition; now and then a chunk (below) |
+/// | `alloc_layout`, `alloc`, `alloc_uninit`, `alloc_with` | one comparison and one addition; now and then a new chunk (see below) |
 /// | `alloc_slice_...`, `alloc_str` | the same, and writing the bytes |
 /// | `try_grow` | the same in place; else an allocation and a copy |
-/// | `reset` | constant; and one free for each chunk that recent periods did not need |
+/// | `reset` | constant; and one free for each chunk that was recently not needed |
 /// | `release`, drop | one free for each chunk |
 /// | `len`, `capacity`, `peak`, `high_water`, `chunks`, limits | constant; they allocate nothing |
 ///
-/// When the current chunk is full, the arena enters the next: one that was kept, or one malloc of
-/// the size that the [`Growth`] gives. A request of more than an eighth of a chunk that does not
-/// fit gets a dedicated chunk: one malloc, or one of eight kept chunks. The `try_` variants cost
-/// the same.
+/// When the current chunk is full, the arena moves to the next one: a chunk kept for reuse, or a
+/// new chunk of the size that the [`Growth`] gives (one malloc). An allocation that does not fit
+/// and is larger than an eighth of the next chunk gets a dedicated chunk: one of up to eight kept
+/// chunks that are tried, or a new one (one malloc). The `try_` variants cost the same.
 ///
 /// # Threads
 /// An arena may move to another thread (`Send`) but is used by one thread at a time (not `Sync`).
@@ -58,10 +58,11 @@ use crate::typed::{array, dangling, typed_methods};
 /// A method without `try_` in its name panics when the memory is not available. The message has the
 /// number of requested bytes and the limit. The `try_` variant returns both as an [`AllocError`].
 pub struct Arena {
-    /// The cursor, before which no allocation begins. Only `reset` and `release` move it back.
+    /// The address at which the arena allocates next. Only `reset` and `release` move it back.
     cursor: Cell<usize>,
-    /// The end of the current chunk, and the pointer from which all others are derived. It is
-    /// beside the cursor, so that the common allocation reads one cache line.
+    /// The end of the current chunk. The pointers to all allocations in the chunk are derived from
+    /// this pointer. It is stored beside the cursor, so that the common allocation reads one cache
+    /// line.
     end: Cell<NonNull<u8>>,
     chunks: UnsafeCell<ChunkSet>,
 }
@@ -72,28 +73,29 @@ pub struct Arena {
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// Makes an empty arena with the default [`Growth`]: 512 bytes, doubling to 128 KiB.
+    /// Makes an empty arena with the default [`Growth`]: the first chunk has 512 bytes, and each
+    /// further chunk twice as many, up to 128 KiB.
     ///
     /// # Allocation
-    /// The first request for memory allocates the first chunk.
+    /// None. The first allocation from the arena allocates the first chunk.
     pub const fn new() -> Arena {
         Arena::with_growth(Growth::new(layout::DEFAULT_FIRST_CHUNK, DEFAULT_MAX_CHUNK))
     }
 
-    /// Makes an empty arena whose first chunk has `size` bytes. Further chunks double up to 128
-    /// KiB, or all have `size` bytes if that is larger. The size includes the header of the chunk
-    /// (32 bytes) and malloc's overhead (32 bytes).
+    /// Makes an empty arena whose first chunk has `size` bytes. The sizes of further chunks double
+    /// up to 128 KiB; if `size` is larger than 128 KiB, all chunks have `size` bytes. The size
+    /// includes the chunk's header (32 bytes) and malloc's overhead (32 bytes).
     ///
     /// # Allocation
-    /// The first request for memory allocates the first chunk.
+    /// None. The first allocation from the arena allocates the first chunk.
     pub const fn with_chunk_size(size: usize) -> Arena {
         Arena::with_growth(Growth::new(size, DEFAULT_MAX_CHUNK))
     }
 
-    /// Makes an empty arena whose chunks grow according to `growth`.
+    /// Makes an empty arena. The sizes of its chunks grow according to `growth`.
     ///
     /// # Allocation
-    /// The first request for memory allocates the first chunk.
+    /// None. The first allocation from the arena allocates the first chunk.
     pub const fn with_growth(growth: Growth) -> Arena {
         Arena {
             cursor: Cell::new(NOWHERE),
@@ -102,15 +104,17 @@ impl Arena {
         }
     }
 
-    /// Frees all allocations, and keeps the memory for reuse.
+    /// Frees all allocations of the arena, and keeps its memory for reuse.
     ///
-    /// Memory above the decayed high-water mark is returned to the allocator. The mark is the
-    /// maximum that recent periods between two resets have used. It loses an eighth at each reset
-    /// after a period that used less, so that a burst is forgotten.
+    /// Memory above the high-water mark is returned to the allocator. The mark is the number of
+    /// bytes that the arena recently needed between two resets. At each reset, the mark rises to
+    /// the number of bytes just used, or falls by at most an eighth towards it, so that a burst is
+    /// forgotten.
     ///
     /// # Allocation
-    /// No allocation. When all periods make the same requests, this frees nothing and takes
-    /// constant time, and the next period allocates nothing. That includes collections that grow.
+    /// None. If the program allocates the same amounts between all resets, a reset frees nothing
+    /// and takes constant time, and later allocations (including growing collections) need no new
+    /// memory.
     pub fn reset(&mut self) {
         let cursor = self.cursor.get();
         if let Some(chunk) = self.chunks.get_mut().reset(cursor) {
@@ -118,54 +122,56 @@ impl Arena {
         }
     }
 
-    /// Frees all allocations, and returns the memory to the allocator. The limit and the growth
-    /// stay, and the high-water mark and the peak start again.
+    /// Frees all allocations of the arena, and returns its memory to the allocator. The arena's
+    /// limit and growth stay the same. Its high-water mark and its peak start again at zero.
     pub fn release(&mut self) {
         self.chunks.get_mut().release();
         self.cursor.set(NOWHERE);
         self.end.set(NonNull::dangling());
     }
 
-    /// Sets the maximum number of bytes that the arena holds from the allocator; `None` means no
-    /// limit. Memory that it already holds stays.
+    /// Sets the maximum number of bytes that the arena may hold from the global allocator; `None`
+    /// means no limit. The arena keeps memory that it already holds.
     ///
-    /// The headers of chunks count. An allocation fails if it would exceed the limit even after all
-    /// memory that is kept for reuse has been freed.
+    /// The headers of chunks count towards the limit. An allocation fails if it would exceed the
+    /// limit even after all memory that is kept for reuse has been freed.
     pub fn set_allocation_limit(&mut self, limit: Option<usize>) {
         self.chunks.get_mut().set_limit(limit.unwrap_or(NO_LIMIT));
     }
 
-    /// Returns the maximum number of bytes that the arena holds from the allocator.
+    /// Returns the maximum number of bytes that the arena may hold from the global allocator, or
+    /// `None` if there is no limit.
     pub fn allocation_limit(&self) -> Option<usize> {
         let limit = self.state().limit();
         (limit != NO_LIMIT).then_some(limit)
     }
 
-    /// Returns the number of bytes that were allocated since the last reset. Padding before aligned
-    /// allocations counts, except in dedicated chunks.
+    /// Returns the number of bytes that were allocated from the arena since the last reset. Padding
+    /// before aligned allocations is included, except in dedicated chunks.
     #[doc(alias = "allocated_bytes")]
     pub fn len(&self) -> usize {
         self.state().len(self.cursor.get())
     }
 
-    /// Returns true if nothing was allocated since the last reset.
+    /// Returns true if nothing was allocated from the arena since the last reset.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the number of bytes that the arena holds from the allocator: chunks with their
-    /// headers, including those kept for reuse.
+    /// Returns the number of bytes that the arena holds from the global allocator: its chunks with
+    /// their headers, including chunks kept for reuse.
     pub fn capacity(&self) -> usize {
         self.state().capacity()
     }
 
-    /// Returns the maximum of [`len`](Arena::len) since the arena was made or last released.
+    /// Returns the maximum of [`len`](Arena::len) (the allocated bytes) since the arena was made or
+    /// last released.
     pub fn peak(&self) -> usize {
         self.state().peak(self.cursor.get())
     }
 
-    /// Returns the decayed high-water mark: the bytes of chunks that the next
-    /// [`reset`](Arena::reset) will keep at least.
+    /// Returns the arena's high-water mark in bytes: the next [`reset`](Arena::reset) keeps at
+    /// least this much memory. The mark decays if less is used.
     pub fn high_water(&self) -> usize {
         self.state().mark(self.cursor.get())
     }
@@ -175,21 +181,21 @@ impl Arena {
         self.state().count()
     }
 
-    /// Returns the number of requests since the last reset that got a dedicated chunk.
+    /// Returns the number of dedicated chunks in use. A dedicated chunk holds one large allocation.
     pub fn dedicated_chunks(&self) -> usize {
         self.state().dedicated_count()
     }
 
-    /// Returns the growth of the chunks.
+    /// Returns the [`Growth`] that determines the sizes of the arena's chunks.
     pub fn growth(&self) -> Growth {
         self.state().growth()
     }
 
-    /// Allocates uninitialized memory for `layout`, of any size and alignment. An alignment above
-    /// 16 may cost as many bytes of padding. The memory is valid until the arena is reset, released
-    /// or dropped.
+    /// Allocates uninitialized memory for `layout`, of any size and alignment. If the alignment is
+    /// above 16, up to that many bytes may be lost as padding. The memory is valid until the arena
+    /// is reset, released or dropped.
     ///
-    /// An empty layout gives a dangling, aligned pointer.
+    /// For an empty layout, the result is a dangling, aligned pointer.
     ///
     /// # Panics
     /// If the memory is not available.
@@ -205,7 +211,8 @@ impl Arena {
         }
     }
 
-    /// Allocates as [`alloc_layout`](Arena::alloc_layout) does.
+    /// Allocates uninitialized memory for `layout`, as [`alloc_layout`](Arena::alloc_layout) does,
+    /// but returns an error instead of panicking.
     ///
     /// # Errors
     /// If the memory is not available.
@@ -217,16 +224,16 @@ impl Arena {
         }
     }
 
-    /// Enlarges the allocation at `start`. It grows in place if it is the last one of its chunk and
-    /// the chunk has space, or if it has the most recent dedicated chunk. Otherwise it is copied,
-    /// and the old memory is unused until the reset.
+    /// Enlarges the allocation at `start`. The allocation grows in place if it is the last one of
+    /// its chunk and the chunk has space, or if its dedicated chunk is the most recent one.
+    /// Otherwise it is copied, and the old memory remains unused until the next reset.
     ///
     /// # Errors
-    /// If the memory is not available. The old allocation is unchanged then.
+    /// If the memory is not available. In this case the old allocation is unchanged.
     ///
     /// # Safety
-    /// - `start` came from this arena for the layout `old` and is still valid; an empty `old` may
-    ///   come with any `start`.
+    /// - `start` came from this arena for the layout `old` and is still valid. If `old` is empty,
+    ///   `start` may be any pointer.
     /// - `new` has the alignment of `old` and is at least as large.
     /// - Nothing else refers to the old allocation, and `start` is not used after success.
     #[inline]
@@ -253,14 +260,15 @@ impl Arena {
         unsafe { self.grow_slow(start, old, new) }
     }
 
-    /// Returns the peak, and starts it again with the bytes that are in use now.
+    /// Returns the arena's peak (the maximum number of allocated bytes), and resets the peak to the
+    /// bytes that are allocated now.
     pub(crate) fn take_peak(&mut self) -> usize {
         let cursor = self.cursor.get();
         self.chunks.get_mut().take_peak(cursor)
     }
 
-    /// Allocates memory for `len` values. Zero-sized types need no cursor, so a slice of them never
-    /// takes the slow path.
+    /// Allocates memory for `len` values of type `T`. Returns a dangling pointer if the values are
+    /// zero-sized.
     #[inline]
     fn try_alloc_array<T>(&self, len: usize) -> Result<NonNull<T>, AllocError> {
         if size_of::<T>() == 0 {
@@ -273,7 +281,7 @@ impl Arena {
         }
     }
 
-    /// Allocates memory for one value, as [`try_alloc_array`](Arena::try_alloc_array) does.
+    /// Allocates memory for one value of type `T`.
     #[inline]
     fn try_alloc_one<T>(&self) -> Result<NonNull<T>, AllocError> {
         if size_of::<T>() == 0 {
@@ -285,7 +293,8 @@ impl Arena {
         }
     }
 
-    /// Allocates by moving the cursor, if the request fits into the current chunk.
+    /// Allocates by moving the cursor, if `layout` fits into the current chunk. Returns `None` if
+    /// it does not.
     #[inline]
     fn bump(&self, layout: Layout) -> Option<NonNull<u8>> {
         let end = self.end.get();
@@ -295,7 +304,8 @@ impl Arena {
         Some(unsafe { at(end, fit) })
     }
 
-    /// Allocates as [`bump`](Arena::bump) does, for the layout of a type or of a slice.
+    /// Allocates by moving the cursor, as [`bump`](Arena::bump) does, but only for the layout of a
+    /// type or of a slice, whose size is a multiple of its alignment.
     #[inline]
     fn bump_whole(&self, layout: Layout) -> Option<NonNull<u8>> {
         let end = self.end.get();
@@ -329,8 +339,10 @@ impl Arena {
         }
     }
 
+    /// Enlarges an allocation that cannot grow in place in the current chunk.
+    ///
     /// # Safety
-    /// As for [`try_grow`](Arena::try_grow).
+    /// The requirements of [`try_grow`](Arena::try_grow) apply.
     #[cold]
     #[inline(never)]
     unsafe fn grow_slow(
@@ -379,14 +391,14 @@ impl fmt::Debug for Arena {
     }
 }
 
-/// The address of `NonNull::<u8>::dangling()`, which is the cursor and the end of an arena without
-/// a chunk, so that nothing fits between them.
+/// The address of `NonNull::<u8>::dangling()`. It is both the cursor and the end of an arena that
+/// has no chunk, so that no allocation fits between them.
 const NOWHERE: usize = 1;
 
-/// Returns the pointer to an allocation.
+/// Returns the pointer to an allocation in the current chunk, derived from the chunk's end.
 ///
 /// # Safety
-/// `fit` was found before the address of `end`, after a cursor in the same chunk.
+/// `end` is the end of a chunk, and `fit` lies between a cursor in that chunk and `end`.
 #[inline]
 unsafe fn at(end: NonNull<u8>, fit: Fit) -> NonNull<u8> {
     // SAFETY: the address is after a cursor, which is not null, and the addition does not wrap,

@@ -8,8 +8,8 @@ use crate::vec::Vec;
 
 /// A queue of bytes in an [`Arena`], which grows as [`Vec`] does.
 ///
-/// With the `std` feature it is an [`io::Write`](std::io::Write), an [`io::Read`](std::io::Read)
-/// and an [`io::BufRead`](std::io::BufRead).
+/// With the `std` feature it implements [`io::Write`](std::io::Write), [`io::Read`](std::io::Read)
+/// and [`io::BufRead`](std::io::BufRead).
 ///
 /// ```
 /// # #[cfg(feature = "std")] {
@@ -28,17 +28,17 @@ use crate::vec::Vec;
 /// ```
 ///
 /// # Cost
-/// Writing and reading copy the bytes once. Space is made by growing, as in [`Vec`], or by moving
-/// the unread bytes to the front if they are at most half of the buffer, which costs at most one
-/// more copy of each byte. Everything else is constant.
+/// Writing and reading each copy the bytes once. To make space, the buffer grows as a [`Vec`] does.
+/// If at most half of the buffer is unread, it moves the unread bytes to the front instead, which
+/// costs at most one more copy of each byte. All other methods take constant time.
 ///
 /// # Panics
-/// Methods without `try_` in their name panic if the memory is not available. `Write` returns an
-/// error of kind `OutOfMemory` then.
+/// Methods without `try_` in their name panic if the memory is not available. The methods of
+/// `Write` return an error of kind `OutOfMemory` instead.
 pub struct Buffer<'a> {
     bytes: Vec<'a, u8>,
-    /// The number of bytes that were read, at most `bytes.len()`. They stay until all bytes are
-    /// read.
+    /// The number of bytes at the front of `bytes` that were already read. They stay in `bytes`
+    /// until all bytes are read, or the unread bytes move to the front.
     read: usize,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Buffer<'a> {
     /// Makes an empty buffer.
     ///
     /// # Allocation
-    /// No allocation.
+    /// None.
     pub const fn new_in(arena: &'a Arena) -> Buffer<'a> {
         Buffer { bytes: Vec::new_in(arena), read: 0 }
     }
@@ -60,7 +60,7 @@ impl<'a> Buffer<'a> {
         Buffer { bytes: Vec::with_capacity_in(capacity, arena), read: 0 }
     }
 
-    /// Appends `bytes`.
+    /// Appends `bytes` to the buffer.
     ///
     /// # Panics
     /// If the memory is not available.
@@ -72,10 +72,11 @@ impl<'a> Buffer<'a> {
         }
     }
 
-    /// Appends as [`push`](Buffer::push) does.
+    /// Appends `bytes` to the buffer, as [`push`](Buffer::push) does, but returns an error instead
+    /// of panicking.
     ///
     /// # Errors
-    /// If the memory is not available. The buffer is unchanged then.
+    /// If the memory is not available. In this case the buffer is unchanged.
     #[inline]
     pub fn try_push(&mut self, bytes: &[u8]) -> Result<(), AllocError> {
         if self.read > 0 && bytes.len() > self.bytes.capacity() - self.bytes.len() {
@@ -84,13 +85,13 @@ impl<'a> Buffer<'a> {
         self.bytes.try_extend_from_slice(bytes)
     }
 
-    /// Returns the bytes that have not been read.
+    /// Returns the bytes of the buffer that have not been read.
     #[inline]
     pub fn unread(&self) -> &[u8] {
         &self.bytes[self.read..]
     }
 
-    /// Marks the first `count` unread bytes as read, or all if there are fewer.
+    /// Marks the first `count` unread bytes as read, or all unread bytes if there are fewer.
     #[inline]
     pub fn skip(&mut self, count: usize) {
         self.read += count.min(self.unread().len());
@@ -99,24 +100,24 @@ impl<'a> Buffer<'a> {
         }
     }
 
-    /// Removes all bytes. The memory stays.
+    /// Removes all bytes from the buffer, and keeps its memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.read = 0;
     }
 
-    /// Returns the capacity in bytes, including bytes that were read.
+    /// Returns the buffer's capacity in bytes, including the space of bytes that were already read.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Returns the unread bytes, which stay in the arena until it is reset.
+    /// Returns the unread bytes. They stay in the arena until the arena is reset.
     pub fn into_slice(self) -> &'a mut [u8] {
         &mut self.bytes.into_slice()[self.read..]
     }
 
-    /// Reuses the space of the bytes that were read, if that is at least half of the buffer. Each
-    /// byte is then moved at most once for each byte that was read.
+    /// Moves the unread bytes to the front of the buffer if at least half of its bytes were read.
+    /// Each read byte therefore pays for at most one moved byte.
     fn move_to_front(&mut self) {
         let len = self.bytes.len();
         if self.read >= len - self.read {

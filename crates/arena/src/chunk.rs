@@ -1,5 +1,5 @@
-//! Chunks: blocks of memory from the global allocator. Each begins with a header, which links it
-//! into a list.
+//! Chunks of an arena: blocks of memory from the global allocator. Each chunk begins with a header
+//! that links it into a list.
 //!
 //! # Ground rules
 //! - A chunk belongs to at most one [`ChunkList`] at a time. Only the owner of the list (by `&mut`)
@@ -14,26 +14,29 @@ use core::ptr::NonNull;
 
 use crate::layout::{CHUNK_ALIGN, HEADER};
 
-/// A pointer to a chunk, which is copied freely. Access to the chunk is governed by the list that
-/// it is in.
+/// A pointer to a chunk, a block of an arena's memory. The pointer can be copied freely; only the
+/// owner of the list that contains the chunk may access the chunk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chunk(NonNull<Header>);
 
-/// The header at the beginning of a chunk.
+/// The header at the beginning of each chunk (a block of an arena's memory).
 #[repr(C, align(16))]
 struct Header {
     previous: Option<Chunk>,
     next: Option<Chunk>,
-    /// The size of the chunk with its header, as requested from the allocator.
+    /// The size of the chunk in bytes, with its header, as requested from the global allocator.
     size: usize,
-    /// The initial size of the request that this dedicated chunk serves or has served last.
+    /// The initial size of the current or last allocation in this chunk, if it is a dedicated chunk
+    /// (a chunk for one large allocation).
     first: Units,
-    /// The size to which that request has grown.
+    /// The size to which the current or last allocation in this chunk has grown, if it is a
+    /// dedicated chunk (a chunk for one large allocation).
     used: Units,
 }
 
-/// A number of bytes in units of [`CHUNK_ALIGN`], rounded up, so that two of them fit into the last
-/// word of the header. From 64 GiB on, a number counts as infinite.
+/// A number of bytes in units of [`CHUNK_ALIGN`] (16 bytes), rounded up. The units are small enough
+/// that two of these numbers fit into the last word of a chunk's header. From 64 GiB on, a number
+/// counts as infinite.
 #[derive(Clone, Copy)]
 struct Units(u32);
 
@@ -50,8 +53,8 @@ impl Units {
 const _: () = assert!(size_of::<Header>() == HEADER && align_of::<Header>() == CHUNK_ALIGN);
 
 impl Chunk {
-    /// Allocates a chunk of `size` bytes, which must be at least [`HEADER`] and at most
-    /// `isize::MAX - 16`. Returns `None` if the allocator fails.
+    /// Allocates a chunk of `size` bytes. The size must be at least [`HEADER`] and at most
+    /// `isize::MAX - 16`. Returns `None` if the global allocator fails.
     pub(crate) fn allocate(size: usize) -> Option<Chunk> {
         debug_assert!(size >= HEADER && size <= isize::MAX as usize - CHUNK_ALIGN);
         // SAFETY: the layout is not empty, because `size >= HEADER`.
@@ -69,19 +72,19 @@ impl Chunk {
         Some(Chunk(start))
     }
 
-    /// Returns the size of the chunk with its header.
+    /// Returns the size of the chunk in bytes, with its header.
     ///
     /// # Safety
-    /// The chunk has not been freed, and the caller owns its list.
+    /// The chunk has not been freed, and the caller owns the list that it is in.
     pub(crate) unsafe fn size(self) -> usize {
         // SAFETY: a live chunk begins with an initialized header.
         unsafe { (*self.0.as_ptr()).size }
     }
 
-    /// Records that the dedicated chunk serves a request of `room` bytes.
+    /// Records that the dedicated chunk now serves an allocation of `room` bytes.
     ///
     /// # Safety
-    /// As for [`size`](Chunk::size).
+    /// The chunk has not been freed, and the caller owns the list that it is in.
     pub(crate) unsafe fn serve(self, room: usize) {
         // SAFETY: a live chunk begins with an initialized header, and the caller owns its list.
         unsafe {
@@ -90,35 +93,36 @@ impl Chunk {
         };
     }
 
-    /// Records that the request in the dedicated chunk has grown to `room` bytes.
+    /// Records that the allocation in the dedicated chunk has grown to `room` bytes.
     ///
     /// # Safety
-    /// As for [`size`](Chunk::size).
+    /// The chunk has not been freed, and the caller owns the list that it is in.
     pub(crate) unsafe fn set_used(self, room: usize) {
         // SAFETY: a live chunk begins with an initialized header, and the caller owns its list.
         unsafe { (*self.0.as_ptr()).used = Units::of(room) };
     }
 
-    /// Returns the initial and the final size of the last request in the dedicated chunk, or zeros.
+    /// Returns the initial and the final size of the last allocation in the dedicated chunk, or
+    /// zeros if it served none.
     ///
     /// # Safety
-    /// As for [`size`](Chunk::size).
+    /// The chunk has not been freed, and the caller owns the list that it is in.
     pub(crate) unsafe fn served(self) -> (usize, usize) {
         // SAFETY: a live chunk begins with an initialized header.
         unsafe { ((*self.0.as_ptr()).first.bytes(), (*self.0.as_ptr()).used.bytes()) }
     }
 
-    /// Returns the next chunk of the list.
+    /// Returns the chunk that follows this one in its list, or `None` if this is the last one.
     ///
     /// # Safety
-    /// As for [`size`](Chunk::size).
+    /// The chunk has not been freed, and the caller owns the list that it is in.
     pub(crate) unsafe fn next(self) -> Option<Chunk> {
         // SAFETY: a live chunk begins with an initialized header.
         unsafe { (*self.0.as_ptr()).next }
     }
 
-    /// Returns the first byte after the header, which is a multiple of [`CHUNK_ALIGN`]. The pointer
-    /// is valid for the whole chunk.
+    /// Returns a pointer to the first byte after the chunk's header. Its address is a multiple of
+    /// [`CHUNK_ALIGN`]. The pointer may be used for the whole chunk.
     ///
     /// # Safety
     /// The chunk has not been freed.
@@ -127,20 +131,20 @@ impl Chunk {
         unsafe { self.0.cast::<u8>().add(HEADER) }
     }
 
-    /// Returns the end of the chunk.
+    /// Returns a pointer to the end of the chunk.
     ///
     /// # Safety
-    /// As for [`size`](Chunk::size).
+    /// The chunk has not been freed, and the caller owns the list that it is in.
     pub(crate) unsafe fn end(self) -> NonNull<u8> {
         // SAFETY: `size` is the size of the block that begins here.
         unsafe { self.0.cast::<u8>().add(self.size()) }
     }
 
-    /// Returns the memory to the allocator.
+    /// Frees the chunk: returns its memory to the global allocator.
     ///
     /// # Safety
     /// - The chunk has not been freed and is in no list.
-    /// - Nothing in it is used afterwards.
+    /// - Nothing in the chunk is used afterwards.
     unsafe fn free(self) {
         // SAFETY: allocated in `allocate` or `resize` with the layout of this size.
         unsafe { dealloc(self.0.as_ptr().cast(), Chunk::layout(self.size())) }
@@ -152,7 +156,7 @@ impl Chunk {
     }
 }
 
-/// A list of chunks in order, with their number and their total size.
+/// A linked list of chunks (blocks of an arena's memory), with their number and their total size.
 pub(crate) struct ChunkList {
     head: Option<Chunk>,
     tail: Option<Chunk>,
@@ -165,7 +169,7 @@ impl ChunkList {
         ChunkList { head: None, tail: None, bytes: 0, count: 0 }
     }
 
-    /// Appends a chunk.
+    /// Appends a chunk to the list.
     ///
     /// # Safety
     /// The chunk has not been freed and is in no list.
@@ -206,7 +210,7 @@ impl ChunkList {
         self.count -= 1;
     }
 
-    /// Moves all chunks of `other`, in their order, before the chunks of this list.
+    /// Moves all chunks of the list `other`, in their order, to the front of this list.
     pub(crate) fn prepend(&mut self, other: &mut ChunkList) {
         let (Some(first), Some(last)) = (other.head, other.tail) else { return };
         match self.head {
@@ -226,8 +230,8 @@ impl ChunkList {
         (other.head, other.tail, other.bytes, other.count) = (None, None, 0, 0);
     }
 
-    /// Resizes the last chunk to `size` bytes, in place or by moving it with its contents up to the
-    /// smaller size. Returns `None` and changes nothing if the allocator fails.
+    /// Resizes the last chunk of the list to `size` bytes. If the chunk has to move, as much of its
+    /// contents as fits moves with it. Returns `None` and changes nothing if the allocator fails.
     ///
     /// # Safety
     /// - The list is not empty.
@@ -254,8 +258,9 @@ impl ChunkList {
         Some(chunk)
     }
 
-    /// Frees chunks from the back while `is_surplus` returns true for the total size of the chunks
-    /// before a chunk, and its own size.
+    /// Frees the last chunk of the list repeatedly, as long as `is_surplus` returns true. The
+    /// arguments of `is_surplus` are the total size of the chunks before the last one, and the size
+    /// of the last one.
     ///
     /// # Safety
     /// Nothing in this list is in use.

@@ -1,11 +1,12 @@
-//! The chunks of one arena: those that the cursor walks, those dedicated to one request, and those
-//! kept for reuse.
+//! The chunks of one arena. Shared chunks are those that the cursor moves through. Other chunks are
+//! dedicated to one allocation each, or kept for reuse.
 //!
 //! # Ground rules
-//! - `main` has the chunks that the cursor walks, in that order. `current` is in `main`, and the
-//!   chunks after it hold no allocation. The cursor itself is in the [`Arena`](crate::Arena),
-//!   beside the end of the current chunk, and is passed to each method that needs it.
-//! - A chunk in `dedicated` holds one live request, and a chunk in `spare` none.
+//! - `main` lists the shared chunks in the order in which the cursor moves through them. `current`
+//!   is one of them, and the chunks after it hold no allocation. The cursor itself is in the
+//!   [`Arena`](crate::Arena), beside the end of the current chunk, and is passed to each method
+//!   that needs it.
+//! - A chunk in `dedicated` holds one live allocation, and a chunk in `spare` none.
 //! - Only [`reset`](ChunkSet::reset) and [`release`](ChunkSet::release) free or reuse a chunk with
 //!   live contents. Both need `&mut Arena`.
 
@@ -16,40 +17,47 @@ use crate::chunk::{Chunk, ChunkList};
 use crate::error::{AllocError, NO_LIMIT};
 use crate::layout::{self, Growth, HEADER, Overflow};
 
-/// The state of an arena except its cursor.
+/// The chunks of an arena and the counters that control them. The arena itself stores only its
+/// cursor and the end of the current chunk.
 pub(crate) struct ChunkSet {
     main: ChunkList,
     dedicated: ChunkList,
     spare: ChunkList,
     current: Option<Chunk>,
     growth: Growth,
-    /// The nominal size of the next chunk.
+    /// The nominal size in bytes of the next shared chunk (a chunk for many small allocations) that
+    /// the arena allocates.
     target: usize,
-    /// The total size of the chunks before `current`, with headers.
+    /// The total size in bytes of the chunks before `current`, the chunk that the cursor is in.
+    /// Their headers are included.
     passed: usize,
-    /// The allocated bytes in the chunks before `current`.
+    /// The allocated bytes in the chunks before `current`, the chunk that the cursor is in.
     filled: usize,
-    /// The allocated bytes in dedicated chunks.
+    /// The allocated bytes in dedicated chunks (chunks for one large allocation each).
     dedicated_len: usize,
-    /// The number of requests since the last move to another chunk that got a dedicated chunk,
-    /// although larger chunks could be shared by such requests,
+    /// The number of allocations that got dedicated chunks since the cursor entered the current
+    /// chunk. Allocations that are too large for any shared chunk do not count.
     misses: usize,
-    /// and their total size.
+    /// The total size in bytes of the allocations that `misses` has counted since the size of the
+    /// next shared chunk last changed.
     pressure: usize,
-    /// The maximum number of bytes to hold from the allocator.
+    /// The maximum number of bytes that the arena may hold from the global allocator.
     limit: usize,
-    /// The decayed high-water marks of `main` (up to the cursor) and of `dedicated`, in bytes.
+    /// The high-water mark of the shared chunks: the number of their bytes that were recently
+    /// needed between two resets.
     main_mark: usize,
+    /// The high-water mark of the dedicated chunks: the number of their bytes that were recently
+    /// needed between two resets.
     dedicated_mark: usize,
-    /// The maximum length at the end of past periods.
+    /// The largest number of bytes that were allocated at the time of any earlier reset.
     peak: usize,
 }
 
-/// The place of a request that did not fit into the current chunk.
+/// The chunk that serves an allocation which did not fit into the current chunk.
 pub(crate) enum Opened {
-    /// The cursor enters this chunk, in which the request fits.
+    /// The next shared chunk. The cursor enters this chunk, and the allocation fits into it.
     Chunk(Chunk),
-    /// The request got a dedicated chunk, and this is its address. The cursor stays.
+    /// The address of the allocation in a chunk dedicated to it. The cursor does not move.
     Dedicated(NonNull<u8>),
 }
 
@@ -74,8 +82,8 @@ impl ChunkSet {
         }
     }
 
-    /// Serves a request that is not empty and does not fit between `cursor` and the end of the
-    /// current chunk.
+    /// Finds or allocates a chunk for a non-empty allocation that does not fit between `cursor` and
+    /// the end of the current chunk.
     pub(crate) fn open(&mut self, cursor: usize, layout: Layout) -> Result<Opened, AllocError> {
         let room = layout::room_for(layout);
         let Some(current) = self.current else {
@@ -103,12 +111,13 @@ impl ChunkSet {
         }
     }
 
-    /// Enlarges the allocation at `start`, if it has the most recent dedicated chunk, by resizing
-    /// that chunk. The contents move along. Returns `None` and changes nothing for another
-    /// allocation, and if the limit or the allocator refuses.
+    /// Enlarges the allocation at `start`, if it is in the most recent dedicated chunk, by resizing
+    /// that chunk. Returns the address of the enlarged allocation, which may have moved with its
+    /// contents. Returns `None` and changes nothing if the allocation is not in that chunk or its
+    /// alignment exceeds 16, or if the arena's limit or the allocator refuses.
     ///
     /// # Safety
-    /// - `start` and `old` are a live allocation of this arena to which nothing else refers.
+    /// - `start` and `old` describe a live allocation of this arena to which nothing else refers.
     /// - `new` has the alignment of `old` and is larger.
     pub(crate) unsafe fn grow_dedicated(
         &mut self,
@@ -142,8 +151,9 @@ impl ChunkSet {
         Some(unsafe { chunk.data() })
     }
 
-    /// Ends a period: no chunk holds an allocation any more, and memory above the decayed
-    /// high-water marks is freed. Returns the chunk that the cursor enters.
+    /// Frees all allocations of the arena. Frees chunks above the high-water marks, and keeps the
+    /// others for reuse. Returns the chunk that the cursor enters, or `None` if the arena has no
+    /// shared chunk.
     pub(crate) fn reset(&mut self, cursor: usize) -> Option<Chunk> {
         self.peak = self.peak.max(self.len(cursor));
         self.main_mark = layout::decayed(self.main_mark, self.position(cursor));
@@ -170,15 +180,16 @@ impl ChunkSet {
         self.current
     }
 
-    /// Frees all chunks and clears the marks. The limit and the growth stay.
+    /// Frees all chunks of the arena and clears the high-water marks. The limit and the growth stay
+    /// the same.
     pub(crate) fn release(&mut self) {
         let limit = self.limit;
         *self = ChunkSet::new(self.growth);
         self.limit = limit;
     }
 
-    /// Returns the peak, and starts it again with the bytes that are in use now (0 after a
-    /// reset).
+    /// Returns the arena's peak (the maximum number of allocated bytes), and resets the peak to the
+    /// bytes that are allocated now (0 after a reset).
     pub(crate) fn take_peak(&mut self, cursor: usize) -> usize {
         let peak = self.peak(cursor);
         self.peak = 0;
@@ -197,12 +208,13 @@ impl ChunkSet {
         self.growth
     }
 
-    /// Returns the number of bytes that were allocated since the last reset.
+    /// Returns the number of bytes that were allocated from the arena since the last reset.
     pub(crate) fn len(&self, cursor: usize) -> usize {
         self.filled + self.in_current(cursor) + self.dedicated_len
     }
 
-    /// Returns the number of bytes held from the allocator, with headers.
+    /// Returns the number of bytes that the arena holds from the global allocator, with the headers
+    /// of the chunks.
     pub(crate) fn capacity(&self) -> usize {
         self.main.bytes() + self.dedicated.bytes() + self.spare.bytes()
     }
@@ -211,7 +223,8 @@ impl ChunkSet {
         self.peak.max(self.len(cursor))
     }
 
-    /// Returns the decayed high-water mark of all chunks, including the current period.
+    /// Returns the arena's high-water mark in bytes: the bytes that it recently needed between two
+    /// resets, including what it uses now.
     pub(crate) fn mark(&self, cursor: usize) -> usize {
         self.main_mark.max(self.position(cursor)) + self.dedicated_mark.max(self.dedicated.bytes())
     }
@@ -229,13 +242,13 @@ impl ChunkSet {
         self.current.map_or(0, |chunk| cursor - unsafe { chunk.data() }.addr().get())
     }
 
-    /// Returns the bytes of `main` up to the cursor, with headers and abandoned tails. The same
-    /// requests need as much again.
+    /// Returns the number of bytes of the chunks in `main` up to the cursor. Headers and abandoned
+    /// chunk ends are included, because repeating the same allocations would need them again.
     fn position(&self, cursor: usize) -> usize {
         self.passed + self.current.map_or(0, |_| HEADER) + self.in_current(cursor)
     }
 
-    /// Makes `chunk`, the one after the current chunk, the current one.
+    /// Moves the cursor to `chunk`, which follows the current chunk, and makes it the current one.
     fn enter(&mut self, chunk: Chunk, cursor: usize) -> Opened {
         self.filled += self.in_current(cursor);
         // SAFETY: `current` is in `main`, which `self` owns.
@@ -245,8 +258,9 @@ impl ChunkSet {
         Opened::Chunk(chunk)
     }
 
-    /// Adds a chunk for at least `room` bytes and enters it. It has the target size, or the size
-    /// that the limit leaves, or is just large enough if the allocator fails for more.
+    /// Adds a chunk with space for at least `room` bytes, and enters it. The chunk has the target
+    /// size, or less if the arena's limit allows less. If the allocator fails for this size, the
+    /// chunk is just large enough.
     fn extend(&mut self, room: usize, layout: Layout, cursor: usize) -> Result<Opened, AllocError> {
         let exact = layout::exact_chunk(room).ok_or(AllocError::too_large())?;
         let asked = Growth::asked(self.target);
@@ -262,8 +276,9 @@ impl ChunkSet {
         Ok(self.enter(chunk, cursor))
     }
 
-    /// Gives a request a dedicated chunk: a kept one that fits well, or a new one just large
-    /// enough. `kept` is the chunk that the cursor would enter next.
+    /// Gives an allocation a dedicated chunk (a chunk of its own). This is a chunk kept for reuse
+    /// that fits well, or a new chunk that is just large enough. `kept` is the shared chunk that
+    /// the cursor would enter next.
     fn serve_dedicated(
         &mut self,
         room: usize,
@@ -302,9 +317,9 @@ impl ChunkSet {
         Ok(unsafe { data.add(fit.start - data.addr().get()) })
     }
 
-    /// Counts `room` bytes that went to a dedicated chunk because the next chunk is too small. When
-    /// such bytes would have filled the next chunk, a larger one replaces it, if there will be one.
-    /// A doubling is therefore paid for by a few requests and not by all that follow.
+    /// Counts `room` bytes that went to a dedicated chunk because the next shared chunk is too
+    /// small. When the counted bytes would have filled the next shared chunk, a larger one replaces
+    /// it, unless the chunks have reached their maximum size.
     fn add_pressure(&mut self, room: usize, kept: Option<Chunk>) {
         self.misses += 1;
         self.pressure += room;
@@ -329,9 +344,9 @@ impl ChunkSet {
         }
     }
 
-    /// Dedicates the first of the first few spare chunks that fit `room` bytes. The spare chunks
-    /// are in the order of their last use, so each request of a period that repeats finds the chunk
-    /// of the period before.
+    /// Reuses a spare chunk as the dedicated chunk of an allocation: the first that fits `room`
+    /// bytes among the first few. The spare chunks are in the order of their last use. If the same
+    /// allocations are repeated after a reset, each therefore finds its former chunk.
     fn reuse_spare(&mut self, room: usize) -> Option<Chunk> {
         let mut next = self.spare.head();
         for _ in 0..SPARES_LOOKED_AT {
@@ -360,7 +375,7 @@ impl ChunkSet {
         None
     }
 
-    /// Moves a spare chunk to the dedicated ones.
+    /// Moves a chunk from the spare chunks to the dedicated ones.
     ///
     /// # Safety
     /// The chunk is in `spare`.
@@ -372,8 +387,8 @@ impl ChunkSet {
         }
     }
 
-    /// Returns the number of bytes that the limit still allows. Frees all chunks kept for reuse if
-    /// `wanted` bytes would otherwise exceed the limit.
+    /// Returns the number of bytes that the arena's limit still allows. Frees all chunks kept for
+    /// reuse if an allocation of `wanted` bytes would otherwise exceed the limit.
     fn allowance(&mut self, wanted: usize) -> usize {
         if self.limit == NO_LIMIT {
             return usize::MAX;
@@ -386,6 +401,7 @@ impl ChunkSet {
     }
 }
 
-/// The number of kept dedicated chunks that are tried. A repeated sequence of requests finds its
-/// chunk first, and a list of thousands must not make an allocation slow.
+/// The maximum number of spare dedicated chunks that are tried for an allocation. It keeps
+/// allocations fast when thousands of chunks are spare. If the same allocations are repeated, each
+/// finds its former chunk first.
 const SPARES_LOOKED_AT: usize = 8;

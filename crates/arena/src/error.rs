@@ -1,10 +1,10 @@
-//! The error of a failed allocation.
+//! The error for a failed allocation from an arena.
 
 use core::error::Error;
 use core::fmt;
 
-/// The error of an allocation that the arena's limit, the allocator or the size of the address
-/// space refused.
+/// The error for a failed allocation from an arena. The allocation exceeded the arena's limit or
+/// the size of the address space, or the global allocator failed.
 ///
 /// ```
 /// use rookery_arena::Arena;
@@ -17,40 +17,43 @@ use core::fmt;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AllocError {
-    /// The requested bytes; `usize::MAX` if their number does not fit into a `usize`.
+    /// The number of bytes that were requested, or `usize::MAX` if no object can be that large.
     requested: usize,
-    /// The limit that was exceeded; `NO_LIMIT` if the allocator failed.
+    /// The arena's limit in bytes that the allocation exceeded, or `NO_LIMIT` if the global
+    /// allocator failed.
     limit: usize,
 }
 
 impl AllocError {
-    /// Returns the error for a request that exceeds the limit of the arena.
+    /// Returns the error for an allocation that exceeds the limit of the arena.
     pub(crate) const fn over_limit(requested: usize, limit: usize) -> AllocError {
         AllocError { requested, limit }
     }
 
-    /// Returns the error for a request that the allocator refused.
+    /// Returns the error for an allocation that the global allocator refused.
     pub(crate) const fn exhausted(requested: usize) -> AllocError {
         AllocError { requested, limit: NO_LIMIT }
     }
 
-    /// Returns the error for a request that is larger than any object can be.
+    /// Returns the error for an allocation that is larger than any object can be.
     pub(crate) const fn too_large() -> AllocError {
         AllocError { requested: usize::MAX, limit: NO_LIMIT }
     }
 
-    /// Returns the number of requested bytes; `usize::MAX` for more than an object can have.
+    /// Returns the number of bytes that the failed allocation requested, or `usize::MAX` if no
+    /// object can be that large.
     pub const fn requested(&self) -> usize {
         self.requested
     }
 
-    /// Returns the limit of the arena in bytes if the request exceeded it, and `None` if the
+    /// Returns the arena's limit in bytes if the allocation exceeded it, or `None` if the global
     /// allocator failed.
     pub const fn limit(&self) -> Option<usize> {
         if self.limit == NO_LIMIT { None } else { Some(self.limit) }
     }
 
-    /// Panics with the message of this error, for the methods without `try_`.
+    /// Panics with the message of this error. The allocation methods without `try_` in their name
+    /// use it.
     #[cold]
     #[inline(never)]
     #[track_caller]

@@ -1,81 +1,86 @@
-//! The arithmetic of the arena: the place of an allocation, the chunk that serves it, the growth of
-//! chunks, and the memory that is kept.
+//! The arithmetic of the arena. It determines the address of an allocation, the chunk that serves
+//! it, the growth of chunks, and the memory that a reset keeps.
 //!
 //! Everything here is a pure function of integers, without pointers and without unsafe code, so
 //! that it can be tested and fuzzed by itself (`fuzz/fuzz_targets/arena/layout.rs`). The modules
-//! with unsafe code follow these functions.
+//! with unsafe code act on the results of these functions.
 //!
 //! # The bound on waste
-//! The cursor leaves a chunk only for a chunk at least eight times as large as the request that did
-//! not fit ([`place`]), and the abandoned tail is smaller than that request. Each tail is therefore
-//! at most an eighth of the chunk opened because of it, and all tails together are less than an
-//! eighth of the reserved memory, whatever the sizes of the requests. Padding does not count: it is
-//! part of the aligned request, and less than its alignment.
+//! The cursor leaves a chunk when an allocation does not fit into its tail (the unused end of the
+//! chunk), so the abandoned tail is smaller than the allocation. The cursor only moves to a chunk
+//! that is at least eight times as large as that allocation ([`place`]). Each tail is therefore at
+//! most an eighth of the next chunk, and all tails together are less than an eighth of the reserved
+//! memory, whatever the sizes of the allocations. Padding does not count, because it is part of the
+//! aligned allocation and less than its alignment.
 #![forbid(unsafe_code)]
 
 use core::alloc::Layout;
 
-/// The alignment of a chunk and of its first allocation, which malloc gives anyway.
+/// The alignment in bytes of each chunk of an arena, and of the first byte after the chunk's
+/// header. On common systems, malloc aligns every block to it anyway.
 pub const CHUNK_ALIGN: usize = 16;
 
-/// Bytes of a chunk's header: its links, its size and the sizes of its request.
+/// The size in bytes of a chunk's header. The header stores the links to the neighbouring chunks,
+/// the size of the chunk, and the sizes of the allocation in a dedicated chunk.
 pub const HEADER: usize = 32;
 
-/// The bytes by which a chunk is smaller than its nominal size, so that the allocator's own header
-/// does not push it into the next size class, or above glibc's mmap threshold (128 KiB), where each
-/// chunk would cost a page.
+/// The number of bytes by which a chunk is smaller than its nominal size. They leave space for the
+/// allocator's own header, which would otherwise push the chunk into the allocator's next size
+/// class, or above glibc's mmap threshold (128 KiB).
 pub const ALLOCATOR_OVERHEAD: usize = 32;
 
-/// The nominal size of the first chunk of an arena made without a size. It is that of bumpalo, and
-/// small compared with a large request.
+/// The default nominal size in bytes of an arena's first chunk. It is the same as in bumpalo.
 pub const DEFAULT_FIRST_CHUNK: usize = 512;
 
-/// The nominal size at which chunks stop doubling. The unfilled last chunk wastes at most as much.
-/// Above this size, one malloc for each 128 KiB costs far less than the page faults of those 128
-/// KiB.
+/// The default nominal size in bytes at which an arena's chunks stop doubling. The unused end of
+/// the last chunk is at most as large. Larger chunks would not be faster, because a malloc costs
+/// far less than the page faults of 128 KiB.
 pub const DEFAULT_MAX_CHUNK: usize = 128 * 1024;
 
-/// The smallest nominal size of a chunk: a header and a few words.
+/// The smallest nominal size in bytes of an arena's chunk: a header and a few words.
 pub const MIN_CHUNK: usize = 128;
 
-/// The largest nominal size of a chunk, so that sums of a few sizes never overflow.
+/// The largest nominal size in bytes of an arena's chunk. It is small enough that the sum of a few
+/// chunk sizes never overflows.
 pub const MAX_CHUNK: usize = 1 << (usize::BITS - 4);
 
-/// A request of more than `capacity / EIGHTH` of the next chunk never moves the cursor.
+/// The divisor that limits the size of an allocation in a shared chunk. An allocation moves the
+/// cursor to the next chunk only if it takes at most an eighth of that chunk.
 const EIGHTH: usize = 8;
 
-/// A tail of at most this size, or of `capacity / SCRAP_SHARE` of the next chunk if that is more,
-/// is always abandoned. Keeping it for smaller requests is not worth one malloc.
+/// The maximum size in bytes of a tail (the unused end of a chunk) that is too small to be kept for
+/// small allocations. Keeping it would cost a malloc for a dedicated chunk.
 const SCRAP: usize = 512;
+
+/// The divisor that gives the maximum size of an abandoned tail for large chunks. A tail (the
+/// unused end of a chunk) of at most `1 / SCRAP_SHARE` of the next chunk is not kept for small
+/// allocations.
 const SCRAP_SHARE: usize = 256;
 
-/// The number of requests that get dedicated chunks in order to keep a larger tail, which is
-/// abandoned after that. A sequence of equal requests, for which no tail is of use, therefore costs
-/// only a few dedicated chunks.
+/// The maximum number of allocations that get dedicated chunks in order to keep the tail (the
+/// unused end) of the current chunk. The next allocation that does not fit moves the cursor to the
+/// next chunk.
 const DEDICATED_PER_TAIL: usize = 16;
 
-/// The high-water mark loses an eighth at each reset after a period that used less. A burst of ten
-/// times the usual size is forgotten after 18 resets.
+/// The divisor by which an arena's high-water mark decays: the mark falls by an eighth at each
+/// reset if less memory was used. A burst of ten times the usual size is forgotten after 18 resets.
 const DECAY: usize = 8;
 
-/// A dedicated chunk is used again for a request of `n` bytes if it has at most `n + n / SLACK`
-/// bytes.
+/// The divisor that limits the waste in a reused dedicated chunk. A chunk is reused for an
+/// allocation of `n` bytes only if it has at most about `n + n / SLACK` bytes.
 const SLACK: usize = 8;
 
-/// The addresses of an allocation.
+/// The start and the end address of an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fit {
-    /// The first byte, a multiple of the alignment.
+    /// The address of the allocation's first byte, a multiple of its alignment.
     pub start: usize,
-    /// The end, which is the new cursor.
+    /// The end address of the allocation, which becomes the arena's new cursor.
     pub end: usize,
 }
 
-/// Places `layout` between the addresses `cursor` and `end` of one object, where `cursor <= end`.
-///
-/// One signed comparison is enough: `Layout` guarantees that `size + align - 1` is at most
-/// `isize::MAX`, so the new cursor is at most that far beyond `end`, and the difference keeps its
-/// sign even if the address wraps.
+/// Finds the place for an allocation of `layout` between the addresses `cursor` and `end` of one
+/// chunk, where `cursor <= end`. Returns `None` if it does not fit.
 #[inline]
 #[must_use]
 #[allow(clippy::cast_possible_wrap)] // the comparison relies on wrapping
@@ -83,20 +88,24 @@ pub const fn fit(cursor: usize, end: usize, layout: Layout) -> Option<Fit> {
     let mask = layout.align() - 1;
     let start = cursor.wrapping_add(mask) & !mask;
     let new = start.wrapping_add(layout.size());
+    // One signed comparison is enough: `Layout` guarantees that `size + align - 1` is at most
+    // `isize::MAX`, so the new cursor is at most that far beyond `end`, and the difference keeps
+    // its sign even if the address wraps.
     if (end.wrapping_sub(new) as isize) < 0 { None } else { Some(Fit { start, end: new }) }
 }
 
-/// Places the layout of a type or a slice, whose size is a multiple of its alignment.
-///
-/// Consecutive allocations depend only on the path from the old cursor to the new one. Rounding
-/// after the addition makes that path two operations, and [`fit`] three: 0.59 ns instead of 0.97 ns
-/// for 64 bytes (`bench`'s `const-layout`).
+/// Finds the place for a value or a slice between the addresses `cursor` and `end` of one chunk. It
+/// is a faster [`fit`] for layouts whose size is a multiple of their alignment. Returns `None` if
+/// the allocation does not fit.
 #[inline]
 #[must_use]
 #[allow(clippy::cast_possible_wrap)] // as above
 pub const fn fit_whole(cursor: usize, end: usize, layout: Layout) -> Option<Fit> {
     let mask = layout.align() - 1;
     debug_assert!(layout.size() & mask == 0);
+    // Consecutive allocations wait only for the computation of the new cursor from the old one.
+    // That takes two operations here, because the rounding comes after the addition, and three in
+    // `fit`: 0.59 ns instead of 0.97 ns for 64 bytes (`const-layout` in `bench`).
     let new = cursor.wrapping_add(layout.size() + mask) & !mask;
     if (end.wrapping_sub(new) as isize) < 0 {
         return None;
@@ -104,16 +113,16 @@ pub const fn fit_whole(cursor: usize, end: usize, layout: Layout) -> Option<Fit>
     Some(Fit { start: new.wrapping_sub(layout.size()), end: new })
 }
 
-/// Returns the number of bytes of an empty chunk that are enough for `layout`. The first byte is
-/// aligned to [`CHUNK_ALIGN`].
+/// Returns the number of bytes that an empty chunk needs for an allocation of `layout`, including
+/// padding. The chunk's first byte is aligned to [`CHUNK_ALIGN`].
 #[must_use]
 pub const fn room_for(layout: Layout) -> usize {
     // `Layout` guarantees that size + align - 1 does not exceed `isize::MAX`.
     layout.size() + layout.align().saturating_sub(CHUNK_ALIGN)
 }
 
-/// Returns the size of a chunk that is just large enough for `room` bytes, or `None` if it exceeds
-/// `isize::MAX`.
+/// Returns the size of a chunk that is just large enough for allocations of `room` bytes, or `None`
+/// if the size exceeds `isize::MAX`.
 #[must_use]
 pub const fn exact_chunk(room: usize) -> Option<usize> {
     let Some(bytes) = room.checked_add(HEADER + CHUNK_ALIGN - 1) else { return None };
@@ -121,21 +130,21 @@ pub const fn exact_chunk(room: usize) -> Option<usize> {
     if bytes > isize::MAX as usize - CHUNK_ALIGN { None } else { Some(bytes) }
 }
 
-/// The decision about a request that does not fit into the current chunk.
+/// The decision about an allocation that does not fit into the arena's current chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overflow {
-    /// Abandon the tail and enter the next chunk.
+    /// Abandon the unused end of the current chunk, and enter the next chunk.
     Next,
-    /// Give the request a dedicated chunk and keep the cursor.
+    /// Give the allocation a dedicated chunk, and stay in the current chunk.
     Dedicated,
 }
 
-/// Decides about a request of `room` bytes, when the current chunk has only `tail` bytes left and
-/// the next one `next` bytes. `dedicated` requests got dedicated chunks since the cursor entered
-/// the current chunk.
+/// Decides which chunk serves an allocation of `room` bytes that does not fit into the `tail` bytes
+/// left in the current chunk. The next chunk has `next` bytes. `dedicated` is the number of
+/// allocations that got dedicated chunks since the cursor entered the current chunk.
 ///
-/// A request of more than an eighth of `next` gets a dedicated chunk. So does a smaller request
-/// while the tail is worth keeping for smaller ones, at most 16 times for each chunk.
+/// An allocation of more than an eighth of `next` gets a dedicated chunk. A smaller allocation also
+/// gets one if the tail is worth keeping for still smaller ones, at most 16 times for each chunk.
 #[must_use]
 pub const fn place(room: usize, tail: usize, next: usize, dedicated: usize) -> Overflow {
     let scrap = if next / SCRAP_SHARE > SCRAP { next / SCRAP_SHARE } else { SCRAP };
@@ -148,24 +157,25 @@ pub const fn place(room: usize, tail: usize, next: usize, dedicated: usize) -> O
     }
 }
 
-/// Returns true if a kept dedicated chunk with `capacity` bytes fits a request of `room` bytes and
-/// wastes at most an eighth of it.
+/// Returns true if a dedicated chunk with `capacity` bytes that was kept for reuse fits an
+/// allocation of `room` bytes and wastes at most an eighth of `room`.
 #[must_use]
 pub const fn suits(capacity: usize, room: usize) -> bool {
     capacity >= room && capacity - room <= room / SLACK + CHUNK_ALIGN
 }
 
-/// Returns true if a request of `room` bytes differs by at most an eighth from one of `first`
-/// bytes. A dedicated chunk that has grown for one of them will probably be needed as large for the
-/// other.
+/// Returns true if an allocation of `room` bytes differs by at most an eighth from an earlier one
+/// of `first` bytes. If a dedicated chunk has grown for the earlier one, it will probably have to
+/// grow as much for the new one.
 #[must_use]
 pub const fn is_alike(first: usize, room: usize) -> bool {
     first.abs_diff(room) <= room / SLACK + CHUNK_ALIGN
 }
 
-/// Returns the capacity that a dedicated chunk keeps when it is used again: all of it if its last
-/// request used it, and otherwise an eighth less, but at least `used` by the last request and
-/// `needed` by the next.
+/// Returns the capacity that a dedicated chunk keeps when it is reused for another allocation. The
+/// chunk keeps its whole `capacity` if the last allocation used almost all of it. Otherwise it
+/// loses at most an eighth, and keeps at least the `used` bytes of the last allocation and the
+/// `needed` bytes of the next.
 #[must_use]
 pub const fn kept_capacity(capacity: usize, used: usize, needed: usize) -> usize {
     let least = if used > needed { used } else { needed };
@@ -180,32 +190,34 @@ pub const fn kept_capacity(capacity: usize, used: usize, needed: usize) -> usize
     if rounded < capacity { rounded } else { capacity }
 }
 
-/// Returns the high-water mark after a period that used `used` bytes.
+/// Returns the new high-water mark after `used` bytes were used between two resets: `used`, or
+/// seven eighths of the old `mark` if that is more.
 #[must_use]
 pub const fn decayed(mark: usize, used: usize) -> usize {
     let faded = mark - mark.div_ceil(DECAY);
     if used > faded { used } else { faded }
 }
 
-/// Returns true if the last chunk that the cursor walks can be freed, because the chunks before it,
-/// `rest` bytes, reach the high-water mark. The first chunk stays.
+/// Returns true if the last of an arena's shared chunks can be freed because the chunks before it,
+/// of `rest` bytes, already reach the high-water mark. The first chunk is never freed.
 #[must_use]
 pub const fn is_surplus(rest: usize, mark: usize) -> bool {
     rest > 0 && rest >= mark
 }
 
-/// Returns true if the last kept dedicated chunk can be freed, because together with the chunks
-/// before it, `rest` bytes, it exceeds the mark by at least half of its `size`.
+/// Returns true if the last dedicated chunk that was kept for reuse can be freed. This is so if the
+/// chunk and those before it, of `rest` bytes, exceed the high-water mark by at least half of the
+/// chunk's `size`.
 #[must_use]
 pub const fn is_surplus_dedicated(rest: usize, size: usize, mark: usize) -> bool {
     rest.saturating_add(size / 2) >= mark
 }
 
-/// The growth of chunks: the first has `first` bytes, and each further one twice as many, up to
-/// `max`.
+/// The growth of an arena's chunks: the first chunk has `first` bytes, and each further chunk has
+/// twice as many, up to `max` bytes.
 ///
-/// The sizes are nominal. A chunk requests a little less from the allocator, and its header takes a
-/// few words.
+/// The sizes are nominal: slightly less is requested from the allocator, and a chunk's header takes
+/// a few words of that.
 ///
 /// ```
 /// use rookery_arena::Growth;
@@ -221,9 +233,9 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// Returns a growth that doubles from `first` to `max` bytes. `first` is raised to 128 bytes,
-    /// rounded up to a multiple of 16 and limited to a sixteenth of the address space. A `max`
-    /// below `first` means `first`.
+    /// Returns a growth whose chunk sizes double from `first` to `max` bytes. `first` is raised to
+    /// 128 bytes, rounded up to a multiple of 16 and limited to a sixteenth of the address space.
+    /// If `max` is below `first`, all chunks have `first` bytes.
     #[must_use]
     pub const fn new(first: usize, max: usize) -> Growth {
         let first = Growth::nominal(first);
@@ -231,25 +243,26 @@ impl Growth {
         Growth { first, max: if max < first { first } else { max } }
     }
 
-    /// Returns a growth with chunks of one size.
+    /// Returns a growth in which all chunks have `size` bytes.
     #[must_use]
     pub const fn fixed(size: usize) -> Growth {
         Growth::new(size, size)
     }
 
-    /// Returns the nominal size of the first chunk.
+    /// Returns the nominal size in bytes of an arena's first chunk.
     #[must_use]
     pub const fn first(self) -> usize {
         self.first
     }
 
-    /// Returns the nominal size at which chunks stop doubling.
+    /// Returns the nominal size in bytes at which an arena's chunks stop doubling.
     #[must_use]
     pub const fn max(self) -> usize {
         self.max
     }
 
-    /// Returns the nominal size after `nominal`.
+    /// Returns the nominal size of the chunk that follows a chunk of `nominal` bytes: twice as
+    /// much, up to the maximum.
     #[must_use]
     pub const fn after(self, nominal: usize) -> usize {
         let doubled = nominal.saturating_mul(2);
@@ -262,16 +275,16 @@ impl Growth {
         }
     }
 
-    /// Returns the number of bytes to request from the allocator for a chunk of `nominal` bytes,
-    /// but at least for 128 bytes.
+    /// Returns the number of bytes to request from the global allocator for a chunk of `nominal`
+    /// bytes. A nominal size of less than 128 bytes counts as 128 bytes.
     #[must_use]
     pub const fn asked(nominal: usize) -> usize {
         let nominal = if nominal < MIN_CHUNK { MIN_CHUNK } else { nominal };
         nominal - ALLOCATOR_OVERHEAD
     }
 
-    /// Returns the size of the largest request that can move the cursor. A larger request does not
-    /// influence the growth.
+    /// Returns the size in bytes of the largest allocation that can share a chunk with others. A
+    /// larger allocation gets a dedicated chunk and does not influence the growth of the chunks.
     #[must_use]
     pub const fn largest_shared(self) -> usize {
         (Growth::asked(self.max) - HEADER) / EIGHTH
@@ -289,7 +302,8 @@ impl Growth {
 }
 
 impl Default for Growth {
-    /// Doubles from [`DEFAULT_FIRST_CHUNK`] to [`DEFAULT_MAX_CHUNK`].
+    /// Returns a growth whose chunk sizes double from [`DEFAULT_FIRST_CHUNK`] to
+    /// [`DEFAULT_MAX_CHUNK`].
     fn default() -> Growth {
         Growth::new(DEFAULT_FIRST_CHUNK, DEFAULT_MAX_CHUNK)
     }

@@ -1,8 +1,8 @@
-//! Memory for one request at a time, allocated in O(1) however many chunks are full.
+//! Arenas: memory for one request at a time, allocated in O(1) and freed all at once.
 //!
-//! An [`Arena`] allocates by moving a cursor through chunks, and frees everything at once. Use it
-//! for values that live as long as one request, one frame of work or one parse: many small
-//! allocations that are freed together.
+//! An [`Arena`] allocates by moving a cursor through chunks of memory. Use it for values that live
+//! as long as one request, one frame of work or one parse: many small allocations that are freed
+//! together.
 //!
 //! ```
 //! use rookery_arena::{Arena, collections::String};
@@ -22,7 +22,8 @@
 //!
 //! # Contents
 //! - [`Arena`] is for one thread, and [`SyncArena`] for several at once, without locks. A [`Pool`]
-//!   keeps arenas by kind of work, in the sizes that each kind has needed recently.
+//!   keeps arenas for reuse, separately for each kind of work, in the sizes that each kind has
+//!   needed recently.
 //! - [`collections`] has `Vec`, `String` and `Buffer`, which grow in an arena, in place while they
 //!   are its last allocation.
 //! - [`Growth`] determines the sizes of chunks, and the `try_` methods return an [`AllocError`].
@@ -49,8 +50,8 @@
 //! |---|---|
 //! | an allocation that fits | one comparison, one store; 11 instructions for a constant layout, loop included |
 //! | one that does not | the next chunk, kept or from malloc; or a chunk of its own, kept or from malloc |
-//! | `reset` | constant, and no malloc or free, while periods are alike; else it frees what was not needed lately |
-//! | memory | of what a fresh arena reserves, less than an eighth and the last chunk is unused; 0.5 to 1 % in the usual mixes |
+//! | `reset` | constant, without malloc or free, while each period between resets needs about the same; else it frees what was not needed lately |
+//! | memory | a fresh arena leaves less than an eighth of its memory unused, besides the last chunk; 0.5 to 1 % in the usual mixes |
 //!
 //! The bound does not include padding before aligned allocations, which is at most the alignment
 //! less one byte for each. If single bytes and 16-byte values alternate, padding is half of the
@@ -89,10 +90,10 @@ pub use pool::{Pool, PoolLimits, Pooled};
 pub use sync::SyncArena;
 pub use zero::Zeroable;
 
-/// Growable collections in an arena.
+/// Growable collections whose memory is in an arena.
 ///
-/// They are not in the root of the crate, so that `use rookery_arena::*` does not shadow the
-/// prelude's `Vec` and `String`.
+/// The collections are not in the root of the crate, so that `use rookery_arena::*` does not shadow
+/// the prelude's `Vec` and `String`.
 ///
 /// ```
 /// use rookery_arena::*;

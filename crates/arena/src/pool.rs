@@ -1,13 +1,13 @@
-//! A pool of arenas by kind of use.
+//! A pool of arenas for reuse, in which each arena belongs to a key, such as the kind of work.
 //!
-//! A pool belongs to one thread and takes no lock. For each key it stores the decayed high-water
-//! mark of the uses. An arena made for the key has a first chunk of that size, so that a typical
-//! use needs one chunk and one malloc.
+//! A pool belongs to one thread and takes no lock. For each key it stores how many bytes its arenas
+//! recently needed (the high-water mark). A new arena for the key has a first chunk of that size,
+//! so that a typical use needs one chunk and one malloc.
 //!
 //! # Ground rules
-//! The pool is not borrowed while code of the user runs, because the `Hash`, `Eq` and `Drop` of a
-//! key may use the pool. Keys are therefore hashed before a borrow, compared through an `Arc`
-//! between borrows, and dropped after one.
+//! The pool is not borrowed while user code runs, because the `Hash`, `Eq` and `Drop` of a key may
+//! use the pool. Keys are therefore hashed before a borrow, compared through an `Arc` between
+//! borrows, and dropped after one.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,7 +20,7 @@ use core::ops::{Deref, DerefMut};
 use crate::arena::Arena;
 use crate::layout::{self, Growth};
 
-/// A pool of arenas, by a key such as a route or a kind of work.
+/// A pool of arenas for reuse. Each arena belongs to a key, such as a route or a kind of work.
 ///
 /// ```
 /// use rookery_arena::Pool;
@@ -37,22 +37,23 @@ use crate::layout::{self, Growth};
 /// `take` and `high_water` hash the key and compare the hash with those of the stored keys (at most
 /// [`max_keys`](PoolLimits::max_keys)), the most recent first. Keys with the same hash are compared
 /// with `==`. Returning an arena costs its `reset`, and a drop if it exceeds a limit. `bytes`,
-/// `arenas` and `keys` are constant, and `clear` frees every arena in the pool.
+/// `arenas` and `keys` take constant time, and `clear` frees every arena in the pool.
 ///
 /// # Limits
-/// At most [`max_bytes`](PoolLimits::max_bytes) and [`max_arenas`](PoolLimits::max_arenas) are kept
-/// in the pool; an arena that would exceed them is dropped when it is returned. At most
-/// [`max_keys`](PoolLimits::max_keys) keys are stored; a further key replaces the least recently
-/// used one. An arena that holds over four times what its key needs now is dropped as well.
+/// The pool keeps at most [`max_arenas`](PoolLimits::max_arenas) arenas of at most
+/// [`max_bytes`](PoolLimits::max_bytes) in all; an arena that would exceed a limit is dropped when
+/// it is returned. The pool stores at most [`max_keys`](PoolLimits::max_keys) keys; a further key
+/// replaces the least recently used one. An arena that holds over four times what its key needs now
+/// is also dropped.
 ///
 /// # Keys
-/// The `Hash`, `Eq` and `Drop` of a key may use the pool. If an `Eq` changes the pool, the key that
-/// is being searched for may be stored twice for a while.
+/// The `Hash`, `Eq` and `Drop` of a key may use the pool. If the `Eq` of a key changes the pool
+/// during a search, the searched key may be stored twice for a while.
 pub struct Pool<K> {
     shelves: RefCell<Shelves<K>>,
 }
 
-/// The limits of a [`Pool`].
+/// The limits of a [`Pool`] of arenas: the maximum numbers of bytes, arenas and keys.
 ///
 /// ```
 /// use rookery_arena::PoolLimits;
@@ -63,14 +64,14 @@ pub struct Pool<K> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolLimits {
-    /// The maximum number of bytes of all arenas in the pool. Default: 8 MiB, which an idle thread
-    /// may hold.
+    /// The maximum number of bytes that all arenas in the pool hold together. Default: 8 MiB, which
+    /// an idle thread may keep.
     pub max_bytes: usize,
-    /// The maximum number of arenas in the pool. Default: 64, because more are in use at once only
-    /// in a burst.
+    /// The maximum number of arenas that the pool keeps for reuse. Default: 64, because more arenas
+    /// are in use at the same time only in a burst.
     pub max_arenas: usize,
-    /// The maximum number of keys. Default: 64, because all keys are searched, the most recent
-    /// first, and clients may choose keys.
+    /// The maximum number of keys that the pool stores. Default: 64. The default is low because a
+    /// search compares all keys, and because clients may be able to choose the keys.
     pub max_keys: usize,
 }
 
@@ -81,19 +82,21 @@ impl Default for PoolLimits {
 }
 
 impl PoolLimits {
-    /// Sets [`max_bytes`](PoolLimits::max_bytes).
+    /// Sets [`max_bytes`](PoolLimits::max_bytes), the maximum number of bytes that all arenas in
+    /// the pool hold together.
     #[must_use]
     pub const fn with_max_bytes(self, max_bytes: usize) -> PoolLimits {
         PoolLimits { max_bytes, ..self }
     }
 
-    /// Sets [`max_arenas`](PoolLimits::max_arenas).
+    /// Sets [`max_arenas`](PoolLimits::max_arenas), the maximum number of arenas in the pool.
     #[must_use]
     pub const fn with_max_arenas(self, max_arenas: usize) -> PoolLimits {
         PoolLimits { max_arenas, ..self }
     }
 
-    /// Sets [`max_keys`](PoolLimits::max_keys), which is at least one.
+    /// Sets [`max_keys`](PoolLimits::max_keys), the maximum number of keys in the pool. 0 counts as
+    /// 1.
     #[must_use]
     pub const fn with_max_keys(self, max_keys: usize) -> PoolLimits {
         PoolLimits { max_keys, ..self }
@@ -104,15 +107,15 @@ impl<K: Eq + Hash> Pool<K> {
     /// Makes an empty pool with the default [`PoolLimits`].
     ///
     /// # Allocation
-    /// No allocation until the first [`take`](Pool::take).
+    /// None before the first [`take`](Pool::take).
     pub fn new() -> Pool<K> {
         Pool::with_limits(PoolLimits::default())
     }
 
-    /// Makes an empty pool.
+    /// Makes an empty pool of arenas with these limits.
     ///
     /// # Allocation
-    /// No allocation until the first [`take`](Pool::take).
+    /// None before the first [`take`](Pool::take).
     pub fn with_limits(limits: PoolLimits) -> Pool<K> {
         Pool {
             shelves: RefCell::new(Shelves {
@@ -125,13 +128,14 @@ impl<K: Eq + Hash> Pool<K> {
         }
     }
 
-    /// Takes an arena that was used for `key`, or makes one whose first chunk has the size that its
-    /// uses needed. Dropping the result returns the arena to the pool, after a reset and without an
-    /// allocation limit. Its [`peak`](Arena::peak) counts from here.
+    /// Takes an arena that was used for `key` out of the pool. If there is none, makes an arena
+    /// whose first chunk has the size that earlier uses of the key needed. The arena's
+    /// [`peak`](Arena::peak) starts at zero. When the result is dropped, the arena is reset, loses
+    /// its allocation limit and returns to the pool.
     ///
     /// # Allocation
-    /// No allocation for a key with an arena in the pool. A new key needs an allocation of its own,
-    /// and the lists of keys and of arenas grow occasionally.
+    /// None for a key with an arena in the pool. A new key needs an allocation, and the lists of
+    /// keys and of arenas grow occasionally.
     pub fn take(&self, key: K) -> Pooled<'_, K> {
         let hash = hash_of(&key);
         let found = self.find(hash, &key);
@@ -157,14 +161,16 @@ impl<K: Eq + Hash> Pool<K> {
         pooled
     }
 
-    /// Returns the decayed high-water mark of `key` in bytes.
+    /// Returns the high-water mark of `key`: the number of bytes that its arenas recently needed.
+    /// Returns `None` if the key is not stored.
     pub fn high_water(&self, key: &K) -> Option<usize> {
         let id = self.find(hash_of(key), key)?;
         let shelves = self.shelves.borrow();
         shelves.list.iter().find(|shelf| shelf.id == id).map(|shelf| shelf.mark)
     }
 
-    /// Finds the shelf of `key` and returns its id.
+    /// Finds the shelf of `key` (the pool's entry for the key, with its arenas). Returns the id of
+    /// the shelf, or `None` if the key is not stored.
     fn find(&self, hash: u64, key: &K) -> Option<u64> {
         let mut before = self.keys();
         loop {
@@ -184,23 +190,24 @@ impl<K: Eq + Hash> Pool<K> {
 }
 
 impl<K> Pool<K> {
-    /// Returns the number of bytes of the arenas in the pool.
+    /// Returns the number of bytes that the arenas in the pool hold. Arenas in use are not
+    /// included.
     pub fn bytes(&self) -> usize {
         self.shelves.borrow().bytes
     }
 
-    /// Returns the number of arenas in the pool.
+    /// Returns the number of arenas in the pool. Arenas in use are not included.
     pub fn arenas(&self) -> usize {
         self.shelves.borrow().arenas
     }
 
-    /// Returns the number of stored keys.
+    /// Returns the number of keys that the pool stores.
     pub fn keys(&self) -> usize {
         self.shelves.borrow().list.len()
     }
 
-    /// Frees every arena in the pool and removes every key. Arenas in use are dropped when they are
-    /// returned.
+    /// Frees every arena in the pool and removes every key. Arenas that are in use now are dropped
+    /// when they are returned.
     pub fn clear(&self) {
         let forgotten = {
             let mut shelves = self.shelves.borrow_mut();
@@ -228,11 +235,12 @@ impl<K> fmt::Debug for Pool<K> {
     }
 }
 
-/// An arena taken from a [`Pool`], to which it returns when dropped.
+/// An arena taken from a [`Pool`]. It returns to the pool when this value is dropped.
 #[derive(Debug)]
 pub struct Pooled<'p, K> {
     arena: Arena,
-    /// The id of the shelf that it came from, which may have been removed.
+    /// The id of the shelf (the pool's entry for a key) that the arena came from. The shelf may
+    /// have been removed meanwhile.
     id: u64,
     pool: &'p Pool<K>,
 }
@@ -266,21 +274,24 @@ impl<K> Drop for Pooled<'_, K> {
 }
 
 struct Shelves<K> {
-    /// The shelves, the most recently used last.
+    /// The shelves: one for each key, with the key's arenas. The most recently used shelf is the
+    /// last.
     list: Vec<Shelf<K>>,
     bytes: usize,
     arenas: usize,
-    /// The number of shelves made so far.
+    /// The number of shelves (entries for a key) that the pool has made so far. It gives each shelf
+    /// its id.
     ids: u64,
     limits: PoolLimits,
 }
 
 struct Shelf<K> {
-    /// Shared with a comparison, which runs while the pool is not borrowed.
+    /// The key of this shelf. It is in an `Arc` so that a comparison can hold it while the pool is
+    /// not borrowed.
     key: Arc<K>,
     hash: u64,
-    /// The id, which is never used again for another key, so that an arena cannot return to a shelf
-    /// that has replaced its own.
+    /// The id of this shelf (the pool's entry for a key). It is never used again for another key,
+    /// so that an arena cannot return to a shelf that has replaced its own.
     id: u64,
     mark: usize,
     arenas: Vec<Arena>,
@@ -294,8 +305,8 @@ impl<K> Shelves<K> {
         Some(arena)
     }
 
-    /// Puts an arena on its shelf, if that still exists. Returns the arenas to drop: this one, or
-    /// one in the pool.
+    /// Returns an arena to its shelf (the pool's entry for a key), if the shelf still exists.
+    /// Returns the arenas to drop: this one, the oldest one on the shelf, both or none.
     fn put(&mut self, id: u64, arena: Arena, used: usize) -> [Option<Arena>; 2] {
         let Some(shelf) = self.list.iter_mut().rfind(|shelf| shelf.id == id) else {
             return [Some(arena), None];
@@ -325,16 +336,16 @@ impl<K> Shelves<K> {
         rejected
     }
 
-    /// Makes the shelf with this id the most recently used, and returns its index, which is the
-    /// last.
+    /// Makes the shelf with this id the most recently used one, by moving it to the end of the
+    /// list. Returns its new index.
     fn renew(&mut self, id: u64) -> Option<usize> {
         let at = self.list.iter().rposition(|shelf| shelf.id == id)?;
         self.list[at..].rotate_left(1);
         Some(self.list.len() - 1)
     }
 
-    /// Adds a shelf for `key` at the end. Returns the shelf that it replaces, if there are too
-    /// many.
+    /// Adds a shelf (the pool's entry for a key) for `key` at the end of the list. Returns the
+    /// shelf that it replaces, if there are too many.
     fn push(&mut self, hash: u64, key: K) -> Option<Shelf<K>> {
         let mut forgotten = None;
         if self.list.len() >= self.limits.max_keys.max(1) {
@@ -357,8 +368,8 @@ impl<K> Shelves<K> {
 }
 
 impl<K> Shelf<K> {
-    /// Returns the size of a chunk that is large enough for the key's uses, in one of four steps
-    /// per doubling.
+    /// Returns the size of a first chunk that is large enough for the recent uses of the key. The
+    /// size is rounded up to one of four steps between two powers of two.
     fn needed(&self) -> usize {
         let needed = self.mark.saturating_add(layout::HEADER + layout::ALLOCATOR_OVERHEAD);
         let needed = needed.clamp(layout::DEFAULT_FIRST_CHUNK, layout::MAX_CHUNK);
@@ -371,15 +382,15 @@ impl<K> Shelf<K> {
     }
 }
 
-/// Hashes a key. The hash has no secret key: it only saves comparisons, and at most
-/// [`max_keys`](PoolLimits::max_keys) keys can be chosen to collide.
+/// Hashes a key of the pool. Collisions are harmless, so the hash needs no secret: a collision
+/// costs one comparison, and the pool stores at most [`max_keys`](PoolLimits::max_keys) keys.
 fn hash_of<K: Hash>(key: &K) -> u64 {
     let mut hasher = Fnv(0xCBF2_9CE4_8422_2325);
     key.hash(&mut hasher);
     hasher.finish()
 }
 
-/// The hash function FNV-1a.
+/// A hasher for the hash function FNV-1a.
 struct Fnv(u64);
 
 impl Hasher for Fnv {
@@ -394,9 +405,10 @@ impl Hasher for Fnv {
     }
 }
 
-/// An arena that holds more than this many times what its key needs now is not kept.
+/// The maximum ratio of the memory that an arena holds to the memory that its key needs now. The
+/// pool drops an arena above this ratio.
 const FAR_OVER: usize = 4;
 
-/// The largest first chunk. A larger use needs several chunks, so that no use holds much more than
-/// it needs.
+/// The largest first chunk in bytes of an arena that the pool makes. A use that needs more gets
+/// several chunks, so that no use holds much more memory than it needs.
 const LARGEST_FIRST: usize = 1024 * 1024;

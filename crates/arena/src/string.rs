@@ -1,4 +1,4 @@
-//! A growable string in an arena.
+//! A growable string whose memory is in an arena.
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
@@ -8,7 +8,7 @@ use crate::arena::Arena;
 use crate::error::AllocError;
 use crate::vec::Vec;
 
-/// A growable string in an [`Arena`], which grows as [`Vec`] does.
+/// A growable string whose memory is in an [`Arena`]. It grows as [`Vec`] does.
 ///
 /// ```
 /// use std::fmt::Write;
@@ -24,14 +24,14 @@ use crate::vec::Vec;
 /// ```
 ///
 /// # Cost
-/// As a [`Vec`] of bytes: appending costs a copy of the text and amortized constant time for each
-/// byte. Everything else is constant.
+/// Appending costs a copy of the text and amortized constant time for each byte. All other methods
+/// take constant time.
 ///
 /// # Panics
 /// Methods without `try_` in their name panic if the memory is not available. `write!` returns
-/// [`fmt::Error`] then.
+/// [`fmt::Error`] instead.
 pub struct String<'a> {
-    /// The text in UTF-8.
+    /// The text of the string in UTF-8.
     bytes: Vec<'a, u8>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> String<'a> {
     /// Makes an empty string.
     ///
     /// # Allocation
-    /// No allocation.
+    /// None.
     pub const fn new_in(arena: &'a Arena) -> String<'a> {
         String { bytes: Vec::new_in(arena) }
     }
@@ -53,7 +53,7 @@ impl<'a> String<'a> {
         String { bytes: Vec::with_capacity_in(capacity, arena) }
     }
 
-    /// Appends a character.
+    /// Appends a character to the string.
     ///
     /// # Panics
     /// If the memory is not available.
@@ -63,7 +63,7 @@ impl<'a> String<'a> {
         self.push_str(character.encode_utf8(&mut [0; 4]));
     }
 
-    /// Appends `text`.
+    /// Appends `text` to the string.
     ///
     /// # Panics
     /// If the memory is not available.
@@ -73,39 +73,40 @@ impl<'a> String<'a> {
         self.bytes.extend_from_slice(text.as_bytes());
     }
 
-    /// Appends as [`push_str`](String::push_str) does.
+    /// Appends `text` to the string, as [`push_str`](String::push_str) does, but returns an error
+    /// instead of panicking.
     ///
     /// # Errors
-    /// If the memory is not available. The string is unchanged then.
+    /// If the memory is not available. In this case the string is unchanged.
     #[inline]
     pub fn try_push_str(&mut self, text: &str) -> Result<(), AllocError> {
         self.bytes.try_extend_from_slice(text.as_bytes())
     }
 
-    /// Removes the last character and returns it.
+    /// Removes the string's last character and returns it.
     pub fn pop(&mut self) -> Option<char> {
         let last = self.chars().next_back()?;
         self.bytes.truncate(self.bytes.len() - last.len_utf8());
         Some(last)
     }
 
-    /// Removes all characters. The memory stays.
+    /// Removes all characters from the string, and keeps its memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
     }
 
-    /// Returns the capacity in bytes.
+    /// Returns the string's capacity in bytes.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Returns the text.
+    /// Returns the string's text.
     #[inline]
     pub fn as_str(&self) -> &str {
         self
     }
 
-    /// Returns the text, which stays in the arena until it is reset.
+    /// Returns the string's text. It stays in the arena until the arena is reset.
     pub fn into_str(self) -> &'a mut str {
         // SAFETY: the bytes are UTF-8, because only whole texts and characters are added, and only
         // whole characters are removed.

@@ -1,4 +1,4 @@
-//! Typed allocations, which `Arena` and `SyncArena` share.
+//! Methods of `Arena` and `SyncArena` that allocate values, slices and strings.
 
 use core::alloc::Layout;
 use core::ptr::{self, NonNull};
@@ -6,13 +6,13 @@ use core::slice;
 
 use crate::error::AllocError;
 
-/// Defines the typed methods of an arena, with its `try_alloc_one` and `try_alloc_array`, which
-/// return uninitialized memory.
+/// Defines the methods of an arena that allocate values, slices and strings. They call the arena's
+/// `try_alloc_one` and `try_alloc_array`, which return uninitialized memory.
 macro_rules! typed_methods {
     ($arena:ident) => {
         #[allow(clippy::mut_from_ref)] // each call returns other memory
         impl $arena {
-            /// Moves `value` into the arena. It is never dropped.
+            /// Moves `value` into the arena. The arena never drops it.
             ///
             /// # Panics
             /// If the memory is not available.
@@ -22,16 +22,17 @@ macro_rules! typed_methods {
                 self.alloc_with(|| value)
             }
 
-            /// Allocates as [`alloc`](Self::alloc) does.
+            /// Moves `value` into the arena, as [`alloc`](Self::alloc) does, but returns an error
+            /// instead of panicking.
             ///
             /// # Errors
-            /// If the memory is not available; `value` is dropped then.
+            /// If the memory is not available. In this case `value` is dropped.
             #[inline]
             pub fn try_alloc<T>(&self, value: T) -> Result<&mut T, $crate::AllocError> {
                 self.try_alloc_with(|| value)
             }
 
-            /// Allocates uninitialized memory for a value.
+            /// Allocates uninitialized memory in the arena for a value of type `T`.
             ///
             /// # Panics
             /// If the memory is not available.
@@ -44,7 +45,8 @@ macro_rules! typed_methods {
                 }
             }
 
-            /// Allocates as [`alloc_uninit`](Self::alloc_uninit) does.
+            /// Allocates uninitialized memory for a value, as [`alloc_uninit`](Self::alloc_uninit)
+            /// does, but returns an error instead of panicking.
             ///
             /// # Errors
             /// If the memory is not available.
@@ -57,12 +59,12 @@ macro_rules! typed_methods {
                 Ok(unsafe { &mut *start.as_ptr() })
             }
 
-            /// Makes a value in place, so that a large one is not copied from the stack. `make` may
-            /// allocate in this arena.
+            /// Calls `make` and writes its result directly into the arena, so that a large value is
+            /// not copied from the stack. `make` may allocate in this arena.
             ///
             /// # Panics
-            /// If the memory is not available, and if `make` panics; the value's memory is then
-            /// unused until the reset.
+            /// If the memory is not available, or if `make` panics. In the latter case the value's
+            /// memory remains unused until the next reset.
             #[inline]
             #[track_caller]
             pub fn alloc_with<T>(&self, make: impl FnOnce() -> T) -> &mut T {
@@ -74,10 +76,11 @@ macro_rules! typed_methods {
                 unsafe { $crate::typed::init(start, make) }
             }
 
-            /// Allocates as [`alloc_with`](Self::alloc_with) does.
+            /// Writes the result of `make` into the arena, as [`alloc_with`](Self::alloc_with)
+            /// does, but returns an error instead of panicking.
             ///
             /// # Errors
-            /// If the memory is not available; `make` is not called then.
+            /// If the memory is not available. In this case `make` is not called.
             #[inline]
             pub fn try_alloc_with<T>(
                 &self,
@@ -104,7 +107,8 @@ macro_rules! typed_methods {
                 unsafe { $crate::typed::copy(start, values) }
             }
 
-            /// Allocates as [`alloc_slice_copy`](Self::alloc_slice_copy) does.
+            /// Copies `values` into the arena, as [`alloc_slice_copy`](Self::alloc_slice_copy)
+            /// does, but returns an error instead of panicking.
             ///
             /// # Errors
             /// If the memory is not available.
@@ -118,7 +122,7 @@ macro_rules! typed_methods {
                 Ok(unsafe { $crate::typed::copy(start, values) })
             }
 
-            /// Allocates `len` copies of `value`.
+            /// Allocates a slice of `len` copies of `value` in the arena.
             ///
             /// # Panics
             /// If the memory is not available.
@@ -131,7 +135,9 @@ macro_rules! typed_methods {
                 }
             }
 
-            /// Allocates as [`alloc_slice_fill`](Self::alloc_slice_fill) does.
+            /// Allocates a slice of `len` copies of `value`, as
+            /// [`alloc_slice_fill`](Self::alloc_slice_fill) does, but returns an error instead of
+            /// panicking.
             ///
             /// # Errors
             /// If the memory is not available.
@@ -151,12 +157,12 @@ macro_rules! typed_methods {
                 Ok(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), len) })
             }
 
-            /// Allocates `len` values, which `make` returns in order. It receives the index and may
-            /// allocate in this arena.
+            /// Allocates a slice of `len` values in the arena. Each value is the result of a call
+            /// of `make` with its index. `make` may allocate in this arena.
             ///
             /// # Panics
-            /// If the memory is not available, and if `make` panics; the values made before are
-            /// then not dropped.
+            /// If the memory is not available, or if `make` panics. In the latter case the values
+            /// made before are not dropped.
             #[inline]
             #[track_caller]
             pub fn alloc_slice_with<T>(
@@ -170,10 +176,12 @@ macro_rules! typed_methods {
                 }
             }
 
-            /// Allocates as [`alloc_slice_with`](Self::alloc_slice_with) does.
+            /// Allocates a slice of `len` results of `make`, as
+            /// [`alloc_slice_with`](Self::alloc_slice_with) does, but returns an error instead of
+            /// panicking.
             ///
             /// # Errors
-            /// If the memory is not available; `make` is not called then.
+            /// If the memory is not available. In this case `make` is not called.
             #[inline]
             pub fn try_alloc_slice_with<T>(
                 &self,
@@ -185,8 +193,8 @@ macro_rules! typed_methods {
                 Ok(unsafe { $crate::typed::fill(start, len, make) })
             }
 
-            /// Allocates `len` zeros. Other allocations are not zeroed: `reset` leaves the old
-            /// contents.
+            /// Allocates a slice of `len` zeros in the arena. Other allocations are not zeroed,
+            /// because `reset` does not clear the memory.
             ///
             /// # Panics
             /// If the memory is not available.
@@ -199,7 +207,9 @@ macro_rules! typed_methods {
                 }
             }
 
-            /// Allocates as [`alloc_slice_zeroed`](Self::alloc_slice_zeroed) does.
+            /// Allocates a slice of `len` zeros, as
+            /// [`alloc_slice_zeroed`](Self::alloc_slice_zeroed) does, but returns an error instead
+            /// of panicking.
             ///
             /// # Errors
             /// If the memory is not available.
@@ -227,7 +237,8 @@ macro_rules! typed_methods {
                 unsafe { core::str::from_utf8_unchecked_mut(bytes) }
             }
 
-            /// Allocates as [`alloc_str`](Self::alloc_str) does.
+            /// Copies `text` into the arena, as [`alloc_str`](Self::alloc_str) does, but returns an
+            /// error instead of panicking.
             ///
             /// # Errors
             /// If the memory is not available.
@@ -242,17 +253,19 @@ macro_rules! typed_methods {
 }
 pub(crate) use typed_methods;
 
-/// Returns the layout of `len` values.
+/// Returns the memory layout of `len` values of type `T`, or an error if it is too large.
 #[inline]
 pub(crate) fn array<T>(len: usize) -> Result<Layout, AllocError> {
     Layout::array::<T>(len).map_err(|_| AllocError::too_large())
 }
 
-/// Returns an aligned pointer that is not null, for an empty layout.
+/// Returns a pointer for an empty layout: aligned, not null, and not to be read.
 pub(crate) fn dangling(layout: Layout) -> NonNull<u8> {
     NonNull::new(ptr::without_provenance_mut(layout.align())).expect("an alignment is not zero")
 }
 
+/// Writes the result of `make` to `start`, and returns a reference to it.
+///
 /// # Safety
 /// `start` is memory for a `T` to which nothing else refers for `'a`.
 #[inline]
@@ -264,8 +277,10 @@ pub(crate) unsafe fn init<'a, T>(start: NonNull<T>, make: impl FnOnce() -> T) ->
     }
 }
 
+/// Copies `values` to `start`, and returns the copy as a slice.
+///
 /// # Safety
-/// `start` is memory for as many values, to which nothing else refers for `'a`.
+/// `start` is memory for `values.len()` values of type `T`, to which nothing else refers for `'a`.
 #[inline]
 pub(crate) unsafe fn copy<'a, T: Copy>(start: NonNull<T>, values: &[T]) -> &'a mut [T] {
     // SAFETY: the caller guarantees the conditions, and `values` existed before the memory was
@@ -276,8 +291,10 @@ pub(crate) unsafe fn copy<'a, T: Copy>(start: NonNull<T>, values: &[T]) -> &'a m
     }
 }
 
+/// Writes `len` results of `make`, which gets the index, to `start`. Returns them as a slice.
+///
 /// # Safety
-/// `start` is memory for `len` values, to which nothing else refers for `'a`.
+/// `start` is memory for `len` values of type `T`, to which nothing else refers for `'a`.
 #[inline]
 pub(crate) unsafe fn fill<'a, T>(
     start: NonNull<T>,

@@ -1,8 +1,9 @@
-//! A growable array in an arena.
+//! A growable array whose memory is in an arena.
 //!
 //! # Ground rules
-//! `start` is memory of the arena for `capacity` values. The first `len` of them are initialized
-//! and owned by the array. Nothing else has a pointer to them, so growing may move them.
+//! `start` points to memory of the arena for `capacity` values. The first `len` of them are
+//! initialized and owned by the array. Nothing else has a pointer to them, so growing may move
+//! them.
 
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -14,11 +15,11 @@ use crate::arena::Arena;
 use crate::error::AllocError;
 use crate::typed::array;
 
-/// A growable array in an [`Arena`].
+/// A growable array whose memory is in an [`Arena`].
 ///
-/// Growth doubles. It is in place if the array is the arena's last allocation and its chunk has
-/// space, or if the array has a dedicated chunk. Otherwise the values are copied, and the old
-/// memory is unused until the reset. Dropping the array drops its values;
+/// A full array doubles its capacity. It grows in place if it is the arena's last allocation and
+/// its chunk has space, or if it has a dedicated chunk. Otherwise the values are copied, and the
+/// old memory remains unused until the arena is reset. Dropping the array drops its values;
 /// [`into_slice`](Vec::into_slice) leaves them to the arena, which never drops them.
 ///
 /// ```
@@ -33,12 +34,11 @@ use crate::typed::array;
 ///
 /// # Cost
 /// `push`, `extend_from_slice` and similar methods cost a copy of the added values, and amortized
-/// constant time for each value. `pop`, `len`, `capacity` and `into_slice` are constant.
+/// constant time for each value. `pop`, `len`, `capacity` and `into_slice` take constant time.
 /// `truncate`, `clear` and drop run the destructors of the removed values, if they have any.
 ///
 /// # Panics
-/// Methods without `try_` in their name panic if the memory is not available, as those of [`Arena`]
-/// do.
+/// Methods without `try_` in their name panic if the memory is not available.
 pub struct Vec<'a, T> {
     start: NonNull<T>,
     len: usize,
@@ -50,7 +50,7 @@ impl<'a, T> Vec<'a, T> {
     /// Makes an empty array.
     ///
     /// # Allocation
-    /// No allocation.
+    /// None.
     pub const fn new_in(arena: &'a Arena) -> Vec<'a, T> {
         let capacity = if size_of::<T>() == 0 { usize::MAX } else { 0 };
         Vec { start: NonNull::dangling(), len: 0, capacity, arena }
@@ -69,7 +69,7 @@ impl<'a, T> Vec<'a, T> {
         vec
     }
 
-    /// Appends a value.
+    /// Appends a value to the array.
     ///
     /// # Panics
     /// If the memory is not available.
@@ -81,10 +81,11 @@ impl<'a, T> Vec<'a, T> {
         }
     }
 
-    /// Appends as [`push`](Vec::push) does.
+    /// Appends a value to the array, as [`push`](Vec::push) does, but returns an error instead of
+    /// panicking.
     ///
     /// # Errors
-    /// If the memory is not available; `value` is dropped then.
+    /// If the memory is not available. In this case `value` is dropped.
     #[inline]
     pub fn try_push(&mut self, value: T) -> Result<(), AllocError> {
         if self.len == self.capacity {
@@ -96,7 +97,7 @@ impl<'a, T> Vec<'a, T> {
         Ok(())
     }
 
-    /// Removes the last value and returns it.
+    /// Removes the array's last value and returns it.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         self.len = self.len.checked_sub(1)?;
@@ -104,7 +105,7 @@ impl<'a, T> Vec<'a, T> {
         Some(unsafe { self.start.add(self.len).read() })
     }
 
-    /// Drops the values after the first `len`.
+    /// Shortens the array to its first `len` values, and drops the others.
     pub fn truncate(&mut self, len: usize) {
         if len < self.len {
             let rest = ptr::slice_from_raw_parts_mut(
@@ -119,12 +120,13 @@ impl<'a, T> Vec<'a, T> {
         }
     }
 
-    /// Drops all values. The memory stays.
+    /// Drops all values of the array, and keeps its memory.
     pub fn clear(&mut self) {
         self.truncate(0);
     }
 
-    /// Makes space for `more` values, and at least doubles the capacity.
+    /// Makes space for `more` further values in the array. If it has to grow, its capacity at least
+    /// doubles.
     ///
     /// # Panics
     /// If the memory is not available.
@@ -135,10 +137,11 @@ impl<'a, T> Vec<'a, T> {
         }
     }
 
-    /// Makes space as [`reserve`](Vec::reserve) does.
+    /// Makes space for `more` further values in the array, as [`reserve`](Vec::reserve) does, but
+    /// returns an error instead of panicking.
     ///
     /// # Errors
-    /// If the memory is not available. The array is unchanged then.
+    /// If the memory is not available. In this case the array is unchanged.
     pub fn try_reserve(&mut self, more: usize) -> Result<(), AllocError> {
         if more <= self.capacity - self.len {
             return Ok(());
@@ -150,10 +153,10 @@ impl<'a, T> Vec<'a, T> {
         self.grow(doubled).or_else(|_| self.grow(needed))
     }
 
-    /// Makes space for exactly `more` values.
+    /// Makes space in the array for exactly `more` further values.
     ///
     /// # Errors
-    /// If the memory is not available. The array is unchanged then.
+    /// If the memory is not available. In this case the array is unchanged.
     pub fn try_reserve_exact(&mut self, more: usize) -> Result<(), AllocError> {
         if more <= self.capacity - self.len {
             return Ok(());
@@ -161,24 +164,25 @@ impl<'a, T> Vec<'a, T> {
         self.grow(self.len.checked_add(more).ok_or(AllocError::too_large())?)
     }
 
-    /// Returns the capacity in values.
+    /// Returns the number of values that the array can hold without growing.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Returns the values.
+    /// Returns the values of the array as a slice.
     #[inline]
     pub fn as_slice(&self) -> &[T] {
         self
     }
 
-    /// Returns the values.
+    /// Returns the values of the array as a mutable slice.
     #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [T] {
         self
     }
 
-    /// Returns the values, which stay in the arena until it is reset. They are never dropped.
+    /// Returns the values of the array as a slice. They stay in the arena until it is reset, and
+    /// are never dropped.
     pub fn into_slice(self) -> &'a mut [T] {
         let vec = ManuallyDrop::new(self);
         // SAFETY: there are `len` initialized values, in memory that belongs to the arena for `'a`
@@ -186,7 +190,7 @@ impl<'a, T> Vec<'a, T> {
         unsafe { slice::from_raw_parts_mut(vec.start.as_ptr(), vec.len) }
     }
 
-    /// Returns the arena.
+    /// Returns the arena that contains the array.
     pub fn arena(&self) -> &'a Arena {
         self.arena
     }
@@ -204,7 +208,7 @@ impl<'a, T> Vec<'a, T> {
 }
 
 impl<T: Copy> Vec<'_, T> {
-    /// Appends copies of `values`.
+    /// Appends copies of `values` to the array.
     ///
     /// # Panics
     /// If the memory is not available.
@@ -216,10 +220,11 @@ impl<T: Copy> Vec<'_, T> {
         }
     }
 
-    /// Appends as [`extend_from_slice`](Vec::extend_from_slice) does.
+    /// Appends copies of `values` to the array, as [`extend_from_slice`](Vec::extend_from_slice)
+    /// does, but returns an error instead of panicking.
     ///
     /// # Errors
-    /// If the memory is not available. The array is unchanged then.
+    /// If the memory is not available. In this case the array is unchanged.
     #[inline]
     pub fn try_extend_from_slice(&mut self, values: &[T]) -> Result<(), AllocError> {
         self.try_reserve(values.len())?;
@@ -318,6 +323,6 @@ impl<'v, T> IntoIterator for &'v mut Vec<'_, T> {
     }
 }
 
-/// The minimum number of bytes of the first growth, so that an array of small values does not grow
-/// at each of the first values.
+/// The minimum number of bytes that an array allocates, so that an array of small values does not
+/// grow with each of its first values.
 const LEAST_BYTES: usize = 32;

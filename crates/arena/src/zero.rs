@@ -1,9 +1,9 @@
-//! Types for which zero bytes are a valid value.
+//! The trait of types for which memory filled with zeros is a valid value.
 
-/// A type for which zero bytes are a valid value.
+/// A type for which memory filled with zeros is a valid value.
 ///
 /// # Safety
-/// Memory of the size of the type in which every byte is zero is a valid value of it.
+/// Memory of the type's size in which every byte is zero must be a valid value of the type.
 ///
 /// ```
 /// use rookery_arena::{Arena, Zeroable};

@@ -1,5 +1,5 @@
-//! Detection of the app to serve: a static site, which this program serves itself, or something
-//! that R serves. R decides what kind of app the latter is (`serve-detect.R`).
+//! Determines what kind of app to serve at a path. This program serves a static site itself. R
+//! serves everything else, and determines the exact kind of app (`serve-detect.R`).
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -10,35 +10,39 @@ use rookery_settings::similar_names;
 use crate::failure::Failure;
 use crate::user_paths::{expand_tilde, parent_folder};
 
-/// The number of lines in which a document's front matter is looked for; the same in R.
+/// The maximum number of lines at the start of a document that are searched for its front matter.
+/// The R package uses the same number.
 const MAX_FRONT_MATTER_LINES: usize = 200;
-/// The number of bytes of front matter that are read, because a document may be one long line.
+/// The maximum number of bytes of a document's front matter that are read. The limit on lines does
+/// not suffice, because a document may consist of one long line.
 const MAX_FRONT_MATTER_SIZE: u64 = 64 << 10;
 
-/// The tags of plumber's annotations, such as `@get`.
+/// The annotations, such as `@get`, by which an R file is recognized as a plumber API.
 const PLUMBER_TAGS: [&str; 9] =
     ["get", "post", "put", "delete", "patch", "head", "options", "use", "plumber"];
-/// The number of bytes of an R file that are searched for the kind of its app.
+/// The number of bytes at the start of an R file that are searched to determine the kind of its
+/// app.
 const MAX_SCRIPT_SIZE: u64 = 64 << 10;
 
-/// The app, document or folder to serve.
+/// The app, document or folder that the user wants to serve.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
-    /// The absolute path, with symbolic links resolved.
+    /// The absolute path of the target, with symbolic links resolved.
     pub(crate) path: PathBuf,
-    /// The folder that `path` is or is in. R is started there, so that it reads the folder's
-    /// `.Rprofile`.
+    /// The folder of the target, or the target itself if it is a folder. R is started there, and
+    /// reads the `.Rprofile` in this folder.
     pub(crate) folder: PathBuf,
-    /// Whether the target is a static site: a folder with `index.html` and without files for R,
-    /// whose sources must not be published.
+    /// Whether the target is a static site: a folder that has an `index.html` but no files for R. A
+    /// folder with files for R is not a static site, because their source code must not be
+    /// published.
     pub(crate) is_site: bool,
 }
 
 impl Target {
-    /// Finds the target at a path that the user gave.
+    /// Finds the app, document or folder at the path that the user gave.
     ///
     /// # Errors
-    /// Fails if the path does not exist, with similar names as a suggestion.
+    /// Fails if the path does not exist. The error message suggests similar names.
     pub(crate) fn find(path_given: &Path) -> Result<Target, Failure> {
         let path =
             fs::canonicalize(expand_tilde(path_given)).map_err(|error| match error.kind() {
@@ -57,7 +61,7 @@ impl Target {
         Ok(Target { folder: parent_folder(&path).into(), path, is_site: false })
     }
 
-    /// Returns the kind of app, judged by the names of its files.
+    /// Returns the kind of app, such as a Shiny app, judged by the names of its files.
     ///
     /// # Errors
     /// Fails if the target contains nothing that can be served.
@@ -111,8 +115,8 @@ impl Target {
         )
     }
 
-    /// Returns a description for the start-up screen, such as `Shiny app (app.R)`. R's
-    /// `detect_target()` uses the same words.
+    /// Returns a description of the app for the start-up screen, such as `Shiny app (app.R)`. The
+    /// function `detect_target()` in the R package uses the same words.
     pub(crate) fn label(&self) -> String {
         const NAMES: [&str; 5] = ["_server.yml", "app.R", "server.R", "entrypoint.R", "plumber.R"];
         let file = if self.path.is_dir() {
@@ -139,14 +143,15 @@ impl Target {
     }
 }
 
-/// Returns the kind of a document with Shiny, judged by its extension.
+/// Returns the kind of a document that uses Shiny, judged by its file extension.
 fn kind_of_document(path: &Path) -> &'static str {
     let is_quarto = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("qmd"));
     if is_quarto { "a Quarto document with Shiny" } else { "an R Markdown document with Shiny" }
 }
 
-/// Returns true for a folder with `index.html` that contains no R file, no `_server.yml` and no
-/// document that may use Shiny. File names are compared without case.
+/// Returns true if a folder is a static site: it has an `index.html`, but no R file, no
+/// `_server.yml` and no document that may use Shiny. File names are compared without regard to
+/// case.
 fn is_site(folder: &Path) -> bool {
     let Ok(entries) = fs::read_dir(folder) else { return false };
     folder.join("index.html").is_file()
@@ -159,14 +164,15 @@ fn is_site(folder: &Path) -> bool {
         })
 }
 
-/// Returns true for an R Markdown or Quarto document whose front matter contains the word `shiny`.
+/// Returns true if a file is an R Markdown or Quarto document whose front matter contains the word
+/// `shiny`.
 fn is_shiny_document(path: &Path) -> bool {
     let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
     (extension == "rmd" || extension == "qmd") && mentions_shiny(path)
 }
 
-/// Returns true if the front matter contains the word `shiny`. R decides whether the document
-/// really uses Shiny. A document that cannot be read does not count.
+/// Returns true if the front matter of a document contains the word `shiny`. R decides later
+/// whether the document really uses Shiny. Returns false for a document that cannot be read.
 fn mentions_shiny(document: &Path) -> bool {
     let Ok(file) = File::open(document) else { return false };
     let lines = BufReader::new(file.take(MAX_FRONT_MATTER_SIZE)).split(b'\n').map_while(Result::ok);
@@ -177,8 +183,8 @@ fn mentions_shiny(document: &Path) -> bool {
             .any(|line| line.windows(5).any(|word| word == b"shiny"))
 }
 
-/// Returns the kind of an R file by words in its text, as `detect_script()` in R does by its
-/// function calls.
+/// Returns the kind of app in an R file, judged by words in its text. The function
+/// `detect_script()` in the R package looks at the file's function calls instead.
 fn kind_of_script(path: &Path) -> &'static str {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MAX_SCRIPT_SIZE).read_to_end(&mut bytes));

@@ -1,4 +1,4 @@
-//! Failures of the program, with their messages and exit statuses.
+//! The failures that end the program. Each has a message and an exit status.
 
 use std::process::ExitCode;
 
@@ -7,27 +7,29 @@ use rookery_systemd::ServiceManager;
 
 use crate::stderr::log_line;
 
-/// The reason why the program failed. Each message names the remedy.
+/// The reason why the program failed. Each message also says how to correct the problem.
 #[derive(Debug)]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(crate) enum Failure {
-    /// The command line is wrong: status 2.
+    /// The command line is wrong. The exit status is 2.
     CommandLine(String),
-    /// Something that a setting names is not available: status 1.
+    /// Something that a setting needs, such as a file, is not available. The exit status is 1.
     Unavailable(String),
-    /// No worker ever became ready: status 3. The text is the app's own message.
+    /// No worker (R process) became ready. The text is the error message of the app, if there is
+    /// one. The exit status is 3.
     NeverReady(Option<String>),
-    /// All workers keep crashing, and `--fail-fast` is set: status 5.
+    /// All workers keep crashing, and `--fail-fast` is set. The exit status is 5.
     CrashLoop,
-    /// The worker exited, and `--restart never` is set: the worker's exit status, or 128 plus the
-    /// number of the signal that ended it.
+    /// The worker exited, and `--restart never` is set. The program exits with the worker's exit
+    /// status, or with 128 plus the number of the signal that ended the worker.
     WorkerExited(u8),
-    /// The address is not available: status 4.
+    /// The address to listen on is not available. The exit status is 4.
     Address(String),
 }
 
 impl Failure {
-    /// Returns the failure for an unusable setting from this source.
+    /// Returns the failure for a setting that cannot be used. The kind of failure depends on the
+    /// source of the setting.
     pub(crate) fn from_source(source: Source, message: String) -> Failure {
         if source == Source::CommandLine {
             Failure::CommandLine(message)
@@ -36,7 +38,7 @@ impl Failure {
         }
     }
 
-    /// Returns the message for the user.
+    /// Returns the error message for the user.
     pub(crate) fn message(&self) -> String {
         match self {
             Failure::CommandLine(message)
@@ -57,7 +59,7 @@ impl Failure {
         }
     }
 
-    /// Returns the exit status.
+    /// Returns the exit status of the program for this failure.
     fn status(&self) -> u8 {
         match self {
             Failure::Unavailable(_) => 1,
@@ -69,7 +71,8 @@ impl Failure {
         }
     }
 
-    /// Logs the failure, notifies the service manager of it, and returns the exit status.
+    /// Logs the failure, reports it to the service manager, and returns the exit status of the
+    /// program.
     pub(crate) fn report(&self) -> ExitCode {
         let (message, status) = (self.message(), self.status());
         let is_command_line = matches!(self, Failure::CommandLine(_));
@@ -82,7 +85,7 @@ impl Failure {
     }
 }
 
-/// Returns the message of the failure that a test expects.
+/// Returns the error message of a result, for a test. Panics if the result is not an error.
 #[cfg(test)]
 pub(crate) fn message_of<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
     match result {

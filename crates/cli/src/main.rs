@@ -1,7 +1,7 @@
 //! The program `rookery`, which serves an app, a document or a folder from a shell.
 //!
-//! It serves R apps with R processes, which it supervises on Linux; on other systems it becomes the
-//! only R process. It serves a folder with `index.html` itself, without R.
+//! On Linux it serves R apps with one or more R processes, which it supervises. On other systems it
+//! replaces itself by a single R process. It serves a folder with `index.html` itself, without R.
 //!
 //! The program is part of the R package rookery (`exec/rookery`), and finds the package by its own
 //! path.
@@ -74,7 +74,7 @@ fn begin() -> ExitCode {
     }
 }
 
-/// Finds the target, reads its settings, and logs the notes about them.
+/// Finds the target to serve, reads its settings, and logs the warnings about the settings.
 fn load_settings(args: ServeArgs) -> Result<(Sources, Target, LoadedSettings), Failure> {
     let (sources, target) = Sources::new(args)?;
     let read = sources.read(&target)?;
@@ -82,7 +82,8 @@ fn load_settings(args: ServeArgs) -> Result<(Sources, Target, LoadedSettings), F
     Ok((sources, target, read))
 }
 
-/// Serves the target. Checks first whatever can be checked without R, because R is slow to start.
+/// Serves the target. First checks everything that can be checked without R, because R is slow to
+/// start.
 fn run(args: ServeArgs) -> Result<(), Failure> {
     let (sources, target, read) = load_settings(args)?;
     let serve = &read.serve;
@@ -108,7 +109,8 @@ fn run(args: ServeArgs) -> Result<(), Failure> {
     }
 }
 
-/// Writes to standard output. A reader that closed the pipe, such as `head`, is no failure.
+/// Writes text to standard output. Does not fail if the reader, such as `head`, has closed the
+/// pipe.
 fn print(text: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {

@@ -1,11 +1,11 @@
-//! Paths that the user gave: with a leading `~`, which shells do not expand in
-//! `--log=~/access.log`, or relative to the folder in which the program was started.
+//! Resolves paths that the user gave. A path may begin with `~`, because shells do not expand it in
+//! `--log=~/access.log`. It may also be relative to the folder in which the program was started.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Replaces a leading `~` by the home folder.
+/// Replaces a leading `~` in a path by the user's home folder.
 pub(crate) fn expand_tilde(path: &Path) -> PathBuf {
     match (path.strip_prefix("~"), std::env::var_os("HOME")) {
         (Ok(rest), Some(home)) if rest.as_os_str().is_empty() => home.into(),
@@ -14,14 +14,14 @@ pub(crate) fn expand_tilde(path: &Path) -> PathBuf {
     }
 }
 
-/// Returns a path that does not depend on the current folder, with `~` expanded. The file need not
-/// exist.
+/// Returns an absolute path, with a leading `~` expanded. The file need not exist.
 pub(crate) fn absolute(path: &Path) -> PathBuf {
     let path = expand_tilde(path);
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Returns the folder part of a path, without accessing the file system; `.` for a bare name.
+/// Returns the folder part of a path without accessing the file system. The result is `.` if the
+/// path has no folder part.
 pub(crate) fn parent_folder(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -30,7 +30,8 @@ pub(crate) fn parent_folder(path: &Path) -> &Path {
     }
 }
 
-/// Returns true if this user may write to an existing file, or create files in an existing folder.
+/// Returns true if this user may write to an existing file, or may create files in an existing
+/// folder.
 pub(crate) fn is_writable(path: &Path) -> bool {
     allows(path, libc::W_OK)
 }

@@ -1,19 +1,19 @@
-//! An error with its sources: iteration and output.
+//! The chain of an error and its sources: an iterator over it, and functions that print it.
 
 use std::error::Error as StdError;
 use std::fmt::{self, Write};
 
 use crate::Error;
 
-/// An iterator over an error, its source, the source of that, and so on. [`Error::chain`] makes
-/// one.
+/// An iterator over an error, its source, the source of that source, and so on. [`Error::chain`]
+/// makes one.
 #[derive(Debug, Clone)]
 pub struct Chain<'a> {
     next: Option<&'a (dyn StdError + 'static)>,
 }
 
 impl<'a> Chain<'a> {
-    /// Returns the chain of any error.
+    /// Returns an iterator over `error` and its sources.
     pub fn new(error: &'a (dyn StdError + 'static)) -> Chain<'a> {
         Chain { next: Some(error) }
     }
@@ -57,7 +57,7 @@ pub(crate) fn debug(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// A writer that indents the further lines of a message.
+/// A writer that indents each line of a message except the first.
 struct Indented<'a, 'b> {
     to: &'a mut fmt::Formatter<'b>,
 }

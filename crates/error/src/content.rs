@@ -1,4 +1,4 @@
-//! The contents of an error.
+//! The types of content that an `Error` can have, such as an error of another crate.
 
 use std::any::Any;
 use std::backtrace::Backtrace;
@@ -7,45 +7,47 @@ use std::sync::Arc;
 
 use crate::Error;
 
-/// The trait object that every error yields.
+/// The trait object through which the content of every `Error` is accessed.
 pub(crate) type Object = dyn StdError + Send + Sync + 'static;
 
-/// The content of an error: usually an error of another crate, sometimes a layer around another
-/// [`Error`].
+/// The content of an [`Error`]: usually an error of another crate, sometimes a layer (a context or
+/// a backtrace) around another [`Error`].
 pub(crate) trait Content: Send + Sync + 'static {
-    /// Returns the error that is displayed, whose source is followed, and that can be downcast.
+    /// Returns the content as an error object. Displaying the error, finding its source and
+    /// downcasting all use this object.
     fn object(&self) -> &Object;
 
-    /// Returns the error that this layer wraps.
+    /// Returns the error that this layer (a context or a backtrace) wraps, or `None` if the content
+    /// is not a layer.
     fn wrapped(&self) -> Option<&Error> {
         None
     }
 
-    /// Returns the context that this layer adds.
+    /// Returns the context that this layer adds to the wrapped error, if any.
     fn context(&self) -> Option<&dyn Any> {
         None
     }
 
-    /// Moves the wrapped error out, so that dropping the layer does not drop the wrapped error
-    /// recursively.
+    /// Moves the wrapped error out of this layer, so that dropping the layer does not drop the
+    /// wrapped error recursively.
     fn take_wrapped(&mut self) -> Option<Error> {
         None
     }
 
-    /// Returns the backtrace of this layer.
+    /// Returns the backtrace that this layer adds to the wrapped error, if any.
     fn backtrace(&self) -> Option<&Backtrace> {
         None
     }
 
-    /// Returns the arc in which the error arrived.
+    /// Returns the `Arc` that contains the error, if the error was converted from an `Arc`.
     fn arc(&self) -> Option<&Arc<Object>> {
         None
     }
 
-    /// Moves the error into a box.
+    /// Moves the content of an `Error` into a box.
     fn into_boxed(self) -> Box<Object>;
 
-    /// Moves the error into an arc.
+    /// Moves the content of an `Error` into an `Arc`.
     fn into_arc(self) -> Arc<Object>
     where
         Self: Sized,
@@ -54,7 +56,7 @@ pub(crate) trait Content: Send + Sync + 'static {
     }
 }
 
-/// An error of another crate, by value.
+/// The content of an `Error` that was made from an error of another crate, passed by value.
 #[repr(transparent)]
 pub(crate) struct Concrete<E>(pub(crate) E);
 
@@ -72,8 +74,9 @@ impl<E: StdError + Send + Sync + 'static> Content for Concrete<E> {
     }
 }
 
-/// An error of another crate that arrived in a box. The box is kept, because its content has an
-/// unknown type: moving it would cost a copy and a free, and save only one pointer.
+/// The content of an `Error` that was converted from a boxed error. The box is kept, because the
+/// type of its content is unknown: moving the content out would cost a copy and a free, and save
+/// only one pointer.
 pub(crate) struct Boxed(pub(crate) Box<Object>);
 
 impl Content for Boxed {
@@ -86,7 +89,7 @@ impl Content for Boxed {
     }
 }
 
-/// An error of another crate that arrived in an arc, which may have other owners.
+/// The content of an `Error` that was converted from an `Arc`, which may have other owners.
 pub(crate) struct Shared(pub(crate) Arc<Object>);
 
 impl Content for Shared {
@@ -98,7 +101,7 @@ impl Content for Shared {
         Some(&self.0)
     }
 
-    /// The arc itself becomes the error in the box, because its content cannot be moved out.
+    /// Puts the `Arc` itself into the box, because the error cannot be moved out of the `Arc`.
     fn into_boxed(self) -> Box<Object> {
         Box::new(self.0)
     }

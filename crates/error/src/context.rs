@@ -1,4 +1,4 @@
-//! Layers that add context or a backtrace to an error.
+//! Layers around an error, which add a context or a backtrace to it.
 
 use std::any::Any;
 use std::backtrace::Backtrace;
@@ -10,8 +10,8 @@ use crate::Error;
 use crate::content::{Content, Object};
 use crate::repr::Repr;
 
-/// An extension of `Result` and `Option` that adds context to an error, or makes an error of
-/// `None`.
+/// An extension of `Result` and `Option`. It adds context to the error of a `Result`, and converts
+/// a `None` into an error.
 ///
 /// ```
 /// use rookery_error::{Context, Result};
@@ -22,7 +22,7 @@ use crate::repr::Repr;
 /// assert_eq!(port("http").unwrap_err().to_string(), "reading the port from \"http\"");
 /// ```
 pub trait Context<T>: Sized {
-    /// Adds a context, as [`Error::context`] does.
+    /// Adds a context to the error, as [`Error::context`] does.
     ///
     /// # Errors
     /// The original error with `context` around it, or for `None` an error whose message is
@@ -31,7 +31,7 @@ pub trait Context<T>: Sized {
         self.with_context(|| context)
     }
 
-    /// Adds a context that is made only if there is an error.
+    /// Adds a context to the error. The context is only made if there is an error.
     ///
     /// # Errors
     /// The original error with `context()` around it, or for `None` an error whose message is
@@ -51,7 +51,7 @@ impl<T, E: Into<Error>> Context<T> for Result<T, E> {
     }
 }
 
-/// Makes an error whose whole message is the context.
+/// Converts a `None` into an error whose message is the context.
 impl<T> Context<T> for Option<T> {
     fn with_context<C: Display + Send + Sync + 'static>(
         self,
@@ -61,7 +61,7 @@ impl<T> Context<T> for Option<T> {
     }
 }
 
-/// A context, and the error that it belongs to.
+/// A context together with the error that it belongs to.
 pub(crate) struct Layer<C> {
     context: C,
     inner: Option<Error>,
@@ -79,8 +79,8 @@ impl<C: Display> Display for Layer<C> {
     }
 }
 
-/// Prints this context, a list of the contexts inside it, and the innermost error. A nested
-/// structure for each layer would overflow the stack for an error with many layers.
+/// Prints this context, a list of the contexts inside it, and the innermost error. The output is
+/// flat, because nested structures would overflow the stack for an error with many layers.
 impl<C: Display> fmt::Debug for Layer<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut layer = f.debug_struct("Context");
@@ -96,7 +96,7 @@ impl<C: Display> fmt::Debug for Layer<C> {
     }
 }
 
-/// The contexts from `outermost` down to `innermost`, which is not a context.
+/// The contexts of an error from `outermost` inwards. `innermost` is the error that they belong to.
 struct Contexts<'a> {
     outermost: &'a Error,
     innermost: &'a Error,
@@ -146,11 +146,11 @@ impl<C: Display + Send + Sync + 'static> Content for Layer<C> {
     }
 }
 
-/// A backtrace around an error. The layer is invisible otherwise.
+/// A layer that adds a backtrace to an error. It changes nothing else of the error.
 pub(crate) struct Traced {
     backtrace: Backtrace,
-    /// The wrapped error, which is not a `Traced` itself, so that [`object`](Content::object) does
-    /// not recurse.
+    /// The error to which the backtrace belongs. It is never a `Traced` itself, so that
+    /// [`object`](Content::object) never recurses through many layers.
     error: Error,
 }
 

@@ -1,4 +1,4 @@
-//! Conversions into errors, and from errors.
+//! Conversions from other types into [`Error`], and from [`Error`] into other types.
 
 #![allow(unsafe_code)]
 
@@ -15,12 +15,12 @@ use crate::content::{Boxed, Object, Shared};
 use crate::repr::Repr;
 use crate::text::OwnedText;
 
-/// Converts anything that converts to a boxed error, so that `?` accepts it.
+/// Converts any type that converts to a boxed error into an [`Error`], so that `?` accepts it.
 ///
 /// # Allocation
-/// One allocation for a `&str`, a `String`, a `Cow<str>`, a `Box<dyn Error + Send + Sync>` and an
-/// `Arc<dyn Error + Send + Sync>`; the box and the arc are kept. Two for a concrete error, for
-/// which [`Error::new`] allocates once.
+/// One allocation for a `&str`, a `String`, a `Cow<str>`, a `Box<dyn Error + Send + Sync>` or an
+/// `Arc<dyn Error + Send + Sync>`; the box or `Arc` is kept. Two allocations for any other error
+/// type, for which [`Error::new`] needs only one.
 impl<T: Into<Box<dyn StdError + Send + Sync + 'static>>> From<T> for Error {
     #[inline]
     fn from(value: T) -> Error {
@@ -42,12 +42,13 @@ impl<T: Into<Box<dyn StdError + Send + Sync + 'static>>> From<T> for Error {
 }
 
 impl Error {
-    /// Returns the error in a box, for interfaces that need one. `From` converts the box back.
+    /// Returns the error in a box, for interfaces that need one. `From` converts the box back into
+    /// an [`Error`].
     ///
-    /// If this is the only handle of an error on the heap, and the error has no context, the box
+    /// If this [`Error`] has no clones and no context and was not made from a static error, the box
     /// contains the error that was passed to [`Error::new`], or is the box that was converted.
-    /// Otherwise it contains a wrapper around this handle, which has the same message and source,
-    /// but not the type of the error.
+    /// Otherwise the box contains a wrapper around this [`Error`], which has the same message and
+    /// source, but another type.
     ///
     /// # Allocation
     /// One allocation, or none if the error arrived in a box.
@@ -69,17 +70,18 @@ impl Error {
             .unwrap_or_else(|repr| Box::new(Handle(Error::from_repr(repr))))
     }
 
-    /// Returns the error in an `Arc`, as in the crate `throw_error`. `From` converts the arc back.
+    /// Returns the error in an `Arc`, as the crate `throw_error` does. `From` converts the `Arc`
+    /// back into an [`Error`].
     ///
-    /// If the error arrived in an arc, the result is that arc. If this is the only handle and the
-    /// error has no context, the arc contains the error that was passed to [`Error::new`] or
-    /// arrived in a box, so that `is::<E>()` gives the same result. Otherwise nothing can be moved
-    /// out of the shared error, and the arc contains a wrapper around this handle, which has the
-    /// same message and source, but not the type of the error. Downcast first in that case, or keep
-    /// only one handle.
+    /// If this [`Error`] was converted from an `Arc`, the result is that `Arc`. If it has no clones
+    /// and no context, the `Arc` contains the error that was passed to [`Error::new`] or was
+    /// converted from a box. Otherwise the `Arc` contains a wrapper around this [`Error`], which
+    /// has the same message and source, but another type. To avoid the wrapper, downcast first, or
+    /// drop the clones.
     ///
     /// # Allocation
-    /// One allocation, or none if the error arrived in an arc; three for text.
+    /// One allocation, or none if the error was converted from an `Arc`; three for an error made
+    /// from a text.
     ///
     /// ```
     /// use rookery_error::Error;
@@ -102,8 +104,8 @@ impl Error {
 /// Boxes the error as [`Error::into_boxed`] does, so that `?` works in functions that return
 /// `Box<dyn Error>`.
 ///
-/// There is no such conversion to `Box<dyn Error + Send + Sync>`, because an [`Error`] could then
-/// be converted to itself in two ways. Call [`Error::into_boxed`] where such a box is needed.
+/// There is no conversion by `From` to `Box<dyn Error + Send + Sync>`, because an [`Error`] could
+/// then be converted to itself in two ways. Call [`Error::into_boxed`] to get this box.
 ///
 /// ```
 /// fn read() -> Result<(), Box<dyn std::error::Error>> {
@@ -117,7 +119,7 @@ impl From<Error> for Box<dyn StdError> {
     }
 }
 
-/// A shared error in the role of a `std::error::Error`.
+/// A wrapper around an [`Error`] that implements `std::error::Error`.
 struct Handle(Error);
 
 impl fmt::Display for Handle {
@@ -155,7 +157,8 @@ fn from_box(error: Box<Object>) -> Error {
     Error::from_repr(Repr::new(Boxed(error)))
 }
 
-/// Restores the error that [`Error::into_boxed`] has put into a box.
+/// Converts a box into an [`Error`]. If [`Error::into_boxed`] made the box, restores the original
+/// [`Error`].
 #[cold]
 fn from_own_box(error: Box<Object>) -> Error {
     match error.downcast::<Handle>() {
@@ -174,25 +177,25 @@ fn from_arc(error: Arc<Object>) -> Error {
     }
 }
 
-/// Returns `value` as a `To` if `From` is the same type, apart from lifetimes. `To` is chosen so
-/// that lifetimes do not matter: it is either text, which is read before this returns to code that
-/// knows the lifetime, or an arc, which converts to a box of a `'static` error (the bound of
-/// `from`) only if it contains one.
+/// Returns `value` as a `To` if `From` is the same type apart from lifetimes, and otherwise
+/// unchanged.
 #[inline]
 fn cast<From, To: Known>(value: From) -> Result<To, From> {
     if type_id::<From>() == TypeId::of::<To::Static>() && size_of::<From>() == size_of::<To>() {
         let value = ManuallyDrop::new(value);
         // SAFETY: the types are equal except for lifetimes, so their layout and validity are equal,
-        // and the value is not used again. The caller chooses the lifetime of a text and (see
-        // above) ends it within `from`, during which every lifetime in `From` is alive. For an arc
-        // there is nothing to choose, because `From` is `'static`, as explained above.
+        // and the value is not used again. The caller chooses the lifetime of a text and ends it
+        // within `from`, during which every lifetime in `From` is alive. For an arc there is
+        // nothing to choose: its error is `'static`, because the bound of `from` requires a box of
+        // a `'static` error.
         return Ok(unsafe { mem::transmute_copy::<ManuallyDrop<From>, To>(&value) });
     }
     Err(value)
 }
 
-/// The types that are converted without the detour of a box. By that detour, text would be
-/// allocated two or three times, and an arc would become the error instead of its content.
+/// A type that is converted into an [`Error`] directly and not through a box. Through a box, text
+/// would be allocated two or three times, and the content of the [`Error`] would be an `Arc`
+/// instead of the error in it.
 trait Known {
     type Static: 'static;
 }
@@ -213,7 +216,7 @@ impl Known for Arc<Object> {
     type Static = Arc<Object>;
 }
 
-/// Returns the id of `T` with each lifetime in it replaced by `'static`.
+/// Returns the type id of `T`, with each lifetime in `T` replaced by `'static`.
 #[inline]
 fn type_id<T>() -> TypeId {
     let erased: &dyn Identified = &PhantomData::<T>;

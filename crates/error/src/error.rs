@@ -1,4 +1,4 @@
-//! The error type.
+//! The type `Error`, which contains any error in one machine word.
 
 use std::any::Any;
 use std::backtrace::Backtrace;
@@ -12,9 +12,9 @@ use crate::context::{Layer, Traced};
 use crate::message;
 use crate::repr::{Repr, StaticError};
 
-/// Any error, in one machine word.
+/// An error of any type, stored in one machine word.
 ///
-/// It is `Send` and `Sync`, and cheap to clone: one atomic increment, or nothing for a static
+/// An `Error` is `Send` and `Sync`. A clone costs one atomic increment, or nothing for a static
 /// error. `Option<Error>` and `Result<(), Error>` are one word as well, so `?` through ten frames
 /// moves ten words.
 ///
@@ -25,17 +25,17 @@ use crate::repr::{Repr, StaticError};
 /// | [`Error::new`] of a concrete error | 1 |
 /// | `From<&str>`, `From<String>`, `From<Cow<str>>` | 1 |
 /// | `From<Box<dyn Error + Send + Sync>>`, `From<Arc<dyn Error + Send + Sync>>`: kept, not copied | 1 |
-/// | [`error!`](crate::error!) with arguments | 1 up to 256 bytes; above, that and those of a growing `String` |
+/// | [`error!`](crate::error!) with arguments | 1 up to 256 bytes; more above, because a `String` grows |
 /// | `From` any other error, that is `?` on it | 2 |
 ///
-/// The last line is the cost of `?` on an error of another crate, because the one conversion that
-/// covers all types needs a box. `.map_err(Error::new)?` avoids the box; use it where errors are
-/// frequent.
+/// The last line of the table is the cost of `?` on an error of another crate. It is higher because
+/// the conversion that covers all types needs a box. `.map_err(Error::new)?` avoids the box; use it
+/// where errors are frequent.
 ///
 /// # `Error` does not implement `std::error::Error`
-/// With an implementation, the conversion above would overlap with `From<T> for T`. The type
-/// dereferences to `dyn std::error::Error`, and [`into_boxed`](Error::into_boxed) makes a box of
-/// one.
+/// If it did, the conversion from any error would overlap with `From<T> for T`. Instead, the type
+/// dereferences to `dyn std::error::Error`, and [`into_boxed`](Error::into_boxed) returns a
+/// `Box<dyn std::error::Error>`.
 ///
 /// # Backtraces
 /// Only [`with_backtrace`](Error::with_backtrace) captures a backtrace. `RUST_BACKTRACE` is
@@ -49,7 +49,7 @@ impl Error {
     /// Makes an error that contains `error`.
     ///
     /// # Allocation
-    /// One allocation of the error's size and two words.
+    /// One allocation of the size of `error` plus two words.
     ///
     /// ```
     /// use rookery_error::Error;
@@ -62,13 +62,13 @@ impl Error {
         Error(Repr::new(Concrete(error)))
     }
 
-    /// Makes an error from a message that is part of the program.
+    /// Makes an error from a static message.
     ///
-    /// The argument is a reference to a reference because that is one word. For a literal, write
-    /// `&` before it.
+    /// The argument is a reference to a reference, because that is one word and a `&str` is two.
+    /// For a literal, write `&` before it.
     ///
     /// # Allocation
-    /// No allocation, also for clones.
+    /// None, and none for clones of the error.
     ///
     /// ```
     /// use rookery_error::Error;
@@ -81,30 +81,32 @@ impl Error {
         Error(Repr::from_static_str(message))
     }
 
-    /// Makes an error that refers to an error in a `static`, and can be downcast to its type.
+    /// Makes an error from an error that is stored in a `static`. The result can be downcast to the
+    /// type of that error.
     ///
     /// # Allocation
-    /// No allocation, also for clones.
+    /// None, and none for clones of the error.
     #[inline]
     pub const fn from_static_error<E>(error: &'static StaticError<E>) -> Error {
         Error(Repr::from_static(error))
     }
 
-    /// Makes an error with a formatted message; [`error!`](crate::error!) is shorter.
+    /// Makes an error with a formatted message. The macro [`error!`](crate::error!) is a shorter
+    /// way to do so.
     ///
     /// # Allocation
     /// One allocation for up to 256 bytes. A longer message is collected in a `String`, which grows
-    /// by doubling and is kept: two allocations if the text is written at once, and at most one
-    /// more for each doubling of 256 bytes.
+    /// by doubling: this costs two allocations if the text is written at once, and at most one more
+    /// for each doubling of 256 bytes.
     pub fn format(arguments: fmt::Arguments<'_>) -> Error {
         Error(message::format(arguments))
     }
 
-    /// Adds a context, which says what was being done. The error becomes the
+    /// Adds a context to the error: a message that says what was being done. This error becomes the
     /// [`source`](Error::source) of the result.
     ///
     /// # Allocation
-    /// One allocation of `context`'s size and three words.
+    /// One allocation of the size of `context` plus three words.
     ///
     /// ```
     /// use rookery_error::{Error, error};
@@ -119,10 +121,10 @@ impl Error {
         Error(Repr::new(Layer::new(context, self)))
     }
 
-    /// Adds the backtrace of this call.
+    /// Captures a backtrace of this call and adds it to the error.
     ///
     /// # Allocation
-    /// One allocation, and those of the capture, which takes microseconds.
+    /// One allocation, and those of capturing the backtrace, which takes microseconds.
     #[must_use]
     pub fn with_backtrace(self) -> Error {
         Error(Repr::new(Traced::new(Backtrace::force_capture(), self.without_backtrace())))
@@ -133,10 +135,10 @@ impl Error {
         self.layers().find_map(|error| error.0.content().backtrace())
     }
 
-    /// Returns the outermost error of type `E` among this error, its contexts, and the error that
-    /// they belong to.
+    /// Returns the outermost value of type `E` among the contexts of this error and the error that
+    /// they were added to.
     ///
-    /// The sources of that error are not searched; use [`chain`](Error::chain) for them.
+    /// The sources of the innermost error are not searched; use [`chain`](Error::chain) for them.
     pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
         self.layers().find_map(|error| {
             let context = error.0.content().context();
@@ -144,17 +146,18 @@ impl Error {
         })
     }
 
-    /// Returns true if [`downcast_ref`](Error::downcast_ref) finds an `E`.
+    /// Returns true if [`downcast_ref`](Error::downcast_ref) finds an error of type `E` in this
+    /// error.
     pub fn is<E: StdError + 'static>(&self) -> bool {
         self.downcast_ref::<E>().is_some()
     }
 
-    /// Returns the cause of this error.
+    /// Returns the source of this error: the error that caused it, if any.
     pub fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.object().source()
     }
 
-    /// Returns an iterator over this error, its source, the source of that, and so on.
+    /// Returns an iterator over this error, its source, the source of that source, and so on.
     ///
     /// ```
     /// use rookery_error::error;
@@ -167,7 +170,7 @@ impl Error {
         Chain::new(self.object())
     }
 
-    /// Returns the last error of the [`chain`](Error::chain).
+    /// Returns the last error in the [`chain`](Error::chain) of this error and its sources.
     pub fn root_cause(&self) -> &(dyn StdError + 'static) {
         self.chain().last().expect("the chain starts with the error itself")
     }
@@ -184,7 +187,7 @@ impl Error {
         self.0.content().object()
     }
 
-    /// Returns the arc in which the error arrived.
+    /// Returns the `Arc` that contains the error, if the error was converted from an `Arc`.
     pub(crate) fn arc(&self) -> Option<&std::sync::Arc<Object>> {
         self.0.content().arc()
     }
@@ -193,18 +196,20 @@ impl Error {
         self.0.content().wrapped().is_some()
     }
 
-    /// Returns an iterator over this error and the errors that it wraps by
-    /// [`context`](Error::context) and [`with_backtrace`](Error::with_backtrace), outermost first.
+    /// Returns an iterator over this error and the errors that its layers wrap, from the outermost
+    /// inwards. [`context`](Error::context) and [`with_backtrace`](Error::with_backtrace) add
+    /// layers.
     pub(crate) fn layers(&self) -> impl Iterator<Item = &Error> {
         std::iter::successors(Some(self), |error| error.0.content().wrapped())
     }
 
-    /// Returns true for a layer that [`context`](Error::context) has added.
+    /// Returns true if the outermost layer of this error is a context, which
+    /// [`context`](Error::context) has added.
     pub(crate) fn is_context(&self) -> bool {
         self.0.content().context().is_some()
     }
 
-    /// Removes the outermost layer if it is a backtrace.
+    /// Removes the outermost layer of this error if that layer is a backtrace.
     fn without_backtrace(self) -> Error {
         let content = self.0.content();
         match content.wrapped() {
@@ -234,15 +239,17 @@ impl AsRef<dyn StdError + 'static> for Error {
     }
 }
 
-/// Prints the outermost message; with `{:#}` the whole chain as `outer: inner: innermost`.
+/// Prints the outermost message of the error; with `{:#}` prints the messages of the whole chain as
+/// `outer: inner: innermost`.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         chain::display(self, f)
     }
 }
 
-/// Prints the chain over several lines, then the backtrace if there is one, as a panic on `unwrap`
-/// does. `{:#?}` prints the `Debug` output of the content.
+/// Prints the chain of the error and its sources over several lines, and then the error's backtrace
+/// if there is one. A panic in `unwrap` prints this. `{:#?}` prints the `Debug` output of the
+/// content.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         chain::debug(self, f)

@@ -1,11 +1,11 @@
-//! An error type of one word and one allocation, and error hooks that follow a future.
+//! An error type of one machine word, and error hooks, which receive the errors that code throws.
 //!
 //! - [`Error`] contains any error, or a message, in one machine word. [`Error::new`] allocates
 //!   once, and [`Error::from_static`] not at all.
-//! - [`throw`] passes an error to the current [`ErrorHook`], which [`with_hook`], [`set_hook`] or
-//!   the future wrapper [`ErrorHookFuture`] has set. The wrapper lends its hook to each poll, so no
-//!   reference count changes.
-//! - [`RequestHook`] is the hook of a server. It knows the id of the current request, counts
+//! - [`throw`] passes an error to the current [`ErrorHook`]. [`with_hook`], [`set_hook`] and the
+//!   future wrapper [`ErrorHookFuture`] set the current hook. The wrapper lends its hook to each
+//!   poll, so no reference count changes.
+//! - [`RequestHook`] is an error hook for servers. It stores the id of the current request, counts
 //!   errors, and queues them for the application.
 //!
 //! ```
@@ -63,10 +63,10 @@ pub use request::{Delivery, Kind, QUEUED_REPORTS, Report, Reports, RequestHook};
 #[cfg(feature = "tracing")]
 pub use tracing::{TracingHook, trace_request};
 
-/// A `Result` whose error type is [`Error`] unless another is given.
+/// A `Result` with the error type [`Error`] as default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The names of the crate `throw_error`, for code that is being migrated: `use
+/// The names that the crate `throw_error` uses, for code that migrates from it: `use
 /// rookery_error::compat::*`.
 ///
 /// ```
@@ -103,7 +103,7 @@ pub mod compat {
     };
 }
 
-/// Functions for the macros of this crate.
+/// Functions that the macros of this crate call. They are not part of the public interface.
 #[doc(hidden)]
 pub mod private {
     pub use crate::message::is_plain;

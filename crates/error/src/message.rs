@@ -1,12 +1,12 @@
-//! Formatted messages, and the macros `error!` and `bail!`.
+//! Formatting of error messages, and the macros `error!` and `bail!`.
 
 use std::fmt::{self, Write};
 
 use crate::repr::Repr;
 use crate::text::OwnedText;
 
-/// Formats a message with one allocation if it fits into the buffer on the stack, and otherwise
-/// with a `String`.
+/// Formats the message of an error. A message that fits into a buffer on the stack needs one
+/// allocation. A longer one is collected in a `String`.
 #[cold]
 pub(crate) fn format(arguments: fmt::Arguments<'_>) -> Repr {
     let mut line = LineBuffer { bytes: [0; LINE], length: 0, rest: None };
@@ -20,14 +20,16 @@ pub(crate) fn format(arguments: fmt::Arguments<'_>) -> Repr {
     }
 }
 
-/// Bytes of a formatted message that are collected on the stack. Most messages are one line of a
-/// log, and 256 bytes cost 16 stores.
+/// The maximum number of bytes of a message that is formatted on the stack. Most messages fit, and
+/// clearing a buffer of 256 bytes costs only 16 stores.
 const LINE: usize = 256;
 
-/// The text so far: in `bytes`, or all of it in `rest` once it did not fit.
+/// A buffer that collects a formatted message: in the array `bytes` while the message fits, and
+/// otherwise all of it in the `String` `rest`.
 struct LineBuffer {
     bytes: [u8; LINE],
-    /// Invariant: `length <= LINE`, and the bytes before it are whole characters.
+    /// The number of bytes in `bytes` that are in use. Invariant: `length <= LINE`, and these bytes
+    /// are whole characters.
     length: usize,
     rest: Option<String>,
 }
@@ -48,7 +50,8 @@ impl Write for LineBuffer {
     }
 }
 
-/// Makes an [`Error`](crate::Error) of a message, which is formatted only if necessary.
+/// Makes an [`Error`](crate::Error) from a message. The message is only formatted if it has
+/// arguments.
 ///
 /// A literal without braces becomes a static message and allocates nothing. Other messages are
 /// formatted by [`Error::format`](crate::Error::format), with one allocation for up to 256 bytes.
@@ -77,7 +80,7 @@ macro_rules! error {
     };
 }
 
-/// Returns early with an [`error!`].
+/// Returns from the function with an error made by [`error!`].
 ///
 /// ```
 /// use rookery_error::{Result, bail};
@@ -97,7 +100,8 @@ macro_rules! bail {
     };
 }
 
-/// Returns true if `format_args!` would print `format` unchanged.
+/// Returns true if `format_args!` would print the string `format` unchanged, because it contains no
+/// braces.
 pub const fn is_plain(format: &str) -> bool {
     let bytes = format.as_bytes();
     let mut at = 0;

@@ -1,15 +1,15 @@
-//! The word that an [`Error`](crate::Error) consists of, and almost all `unsafe` code of the crate.
+//! The machine word that an [`Error`](crate::Error) consists of, and almost all `unsafe` code of
+//! the crate.
 //!
-//! The low two bits of the word are a tag that says where the error is:
+//! The low two bits of the word are a tag that says what the word points to:
 //!
-//! | tag | the rest points to | owned |
+//! | tag | the word points to | owned |
 //! |---|---|---|
 //! | 0 | [`Heap<T>`], shared by a reference count | yes |
 //! | 1 | a `&'static` [`StaticError<E>`] | no |
 //! | 2 | a `&'static &'static str` | no |
 //!
-//! A static error is therefore cloned and dropped without access to memory, and `Option<Error>` is
-//! still one word.
+//! To clone or drop a static error, no memory is accessed. `Option<Error>` is also one word.
 //!
 //! # Ground rules
 //! - Under tag 0 the word owns one of the `refs` of a live `Heap<T>`. Only the last owner has
@@ -33,8 +33,8 @@ use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use crate::content::{Concrete, Content, Object};
 use crate::text::{InlineText, StaticText};
 
-/// An error for a `static`. Making an [`Error`](crate::Error) of it allocates nothing, and cloning
-/// or dropping that accesses no memory.
+/// An error that is stored in a `static`. An [`Error`](crate::Error) made from it needs no
+/// allocation, and can be cloned and dropped without access to memory.
 ///
 /// ```
 /// use rookery_error::{Error, StaticError};
@@ -69,14 +69,14 @@ impl<E: StdError + Send + Sync + 'static> StaticError<E> {
         share: never_shared,
     };
 
-    /// Makes an error that can be stored in a `static`.
+    /// Makes a `StaticError` that contains `error` and can be stored in a `static`.
     pub const fn new(error: E) -> StaticError<E> {
         StaticError { header: Header { table: &Self::TABLE }, content: Concrete(error) }
     }
 }
 
 impl<E> StaticError<E> {
-    /// Returns the error.
+    /// Returns the error that is stored in this `StaticError`.
     pub const fn error(&self) -> &E {
         &self.content.0
     }
@@ -88,7 +88,8 @@ impl<E: fmt::Debug> fmt::Debug for StaticError<E> {
     }
 }
 
-/// The owner of the word.
+/// The machine word of an `Error`, which points to the content. It owns one reference if the
+/// content is on the heap.
 #[repr(transparent)]
 pub(crate) struct Repr {
     word: NonNull<Header>,
@@ -102,7 +103,7 @@ unsafe impl Send for Repr {}
 unsafe impl Sync for Repr {}
 
 impl Repr {
-    /// Moves `content` to the heap, with one allocation.
+    /// Moves the content of an error to the heap, with one allocation.
     #[inline]
     pub(crate) fn new<T: Content>(content: T) -> Repr {
         let heap = Box::new(Heap {
@@ -117,7 +118,8 @@ impl Repr {
         Repr { word: word.cast() }
     }
 
-    /// Copies `text` to the heap, directly after its header, with one allocation.
+    /// Copies the text of an error to the heap, with one allocation. The text is directly after its
+    /// header.
     #[inline]
     pub(crate) fn text(text: &str) -> Repr {
         // SAFETY: a `str` is no longer than `isize::MAX`, so the sum does not wrap.
@@ -163,7 +165,7 @@ impl Repr {
         Repr { word: unsafe { NonNull::new_unchecked(word) } }
     }
 
-    /// Returns the content.
+    /// Returns the content of the error, such as an error of another crate.
     pub(crate) fn content(&self) -> &dyn Content {
         match self.tag() {
             STATIC_STR => {
@@ -184,7 +186,8 @@ impl Repr {
         }
     }
 
-    /// Returns the content in a box if it is on the heap and this is its only handle.
+    /// Returns the content of the error in a box, if it is on the heap and the error has no clones.
+    /// Otherwise returns the error unchanged.
     pub(crate) fn into_boxed(self) -> Result<Box<Object>, Repr> {
         if !self.is_unique() {
             return Err(self);
@@ -195,7 +198,8 @@ impl Repr {
         Ok(unsafe { (header.as_ref().table.take)(header) })
     }
 
-    /// Returns the content in an arc if it is on the heap and this is its only handle.
+    /// Returns the content of the error in an `Arc`, if it is on the heap and the error has no
+    /// clones. Otherwise returns the error unchanged.
     pub(crate) fn into_arc(self) -> Result<Arc<Object>, Repr> {
         if !self.is_unique() {
             return Err(self);
@@ -206,7 +210,7 @@ impl Repr {
         Ok(unsafe { (header.as_ref().table.share)(header) })
     }
 
-    /// Returns true if the content is on the heap and this is its only handle.
+    /// Returns true if the content of the error is on the heap and the error has no clones.
     fn is_unique(&self) -> bool {
         // `Acquire` pairs with the `Release` of the drops that made this handle the last one.
         self.refs().is_some_and(|refs| refs.load(Ordering::Acquire) == 1)
@@ -220,7 +224,8 @@ impl Repr {
         self.word.as_ptr().map_addr(|address| address & !TAG_BITS).cast()
     }
 
-    /// Returns the header. The tag must not be that of a static `str`.
+    /// Returns the header at the beginning of the object that the word points to. The tag must not
+    /// be that of a static `str`.
     fn header(&self) -> NonNull<Header> {
         debug_assert_ne!(self.tag(), STATIC_STR);
         // SAFETY: the word without its tag is the address of an object.
@@ -238,7 +243,7 @@ impl Repr {
     }
 }
 
-/// Releases one of the handles that `refs` counts. Returns true if it was the last one.
+/// Subtracts one from the reference count `refs`. Returns true if this was the last reference.
 #[inline]
 fn release(refs: &AtomicUsize) -> bool {
     // If the count is one, no other handle exists, and none can be made. The locked instruction (2
@@ -279,30 +284,34 @@ impl Drop for Repr {
     }
 }
 
-/// The beginning of every object that a word with tag 0 or 1 points to.
+/// The beginning of every object that an `Error`'s word points to, except a static `str`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Header {
     table: &'static Table,
 }
 
-/// The functions for an object of which only the header is known.
+/// A table of functions (a vtable) for an error object of which only the header is known.
 struct Table {
-    /// Returns the content. The header has to be that of a live object of this table's type.
+    /// Returns the content of an error object. The header must be that of a live object of this
+    /// table's type.
     content: unsafe fn(NonNull<Header>) -> NonNull<dyn Content>,
-    /// Drops and frees the object, which must not be used again. The header has to be as above.
+    /// Drops and frees an error object, which must not be used again. The header must be that of a
+    /// live object of this table's type.
     drop: unsafe fn(NonNull<Header>),
-    /// Moves the content into a box and frees the rest of the object. The conditions are the same.
+    /// Moves the content of an error object into a box and frees the object. The header must be
+    /// that of a live object of this table's type.
     take: unsafe fn(NonNull<Header>) -> Box<Object>,
-    /// Moves the content into an arc and frees the rest of the object. The conditions are the same.
+    /// Moves the content of an error object into an `Arc` and frees the object. The header must be
+    /// that of a live object of this table's type.
     share: unsafe fn(NonNull<Header>) -> Arc<Object>,
 }
 
-/// The beginning of every object on the heap.
+/// The beginning of every error object on the heap: its header and its reference count.
 #[repr(C)]
 struct Counted {
     header: Header,
-    /// The number of handles. Invariant: at least 1 while a handle exists.
+    /// The number of references to the error object.
     refs: AtomicUsize,
 }
 
@@ -321,8 +330,8 @@ impl<T: Content> Heap<T> {
     };
 }
 
-/// The table of a [`Heap<InlineText>`], whose text follows it in the same allocation, so that it is
-/// freed with another layout.
+/// The function table of a [`Heap<InlineText>`]. Its text follows the object in the same
+/// allocation, so the object is freed with another layout.
 static TEXT_TABLE: Table = Table {
     content: heap_content::<InlineText>,
     drop: text_drop,
@@ -348,8 +357,9 @@ unsafe fn heap_drop<T: Content>(header: NonNull<Header>) {
     }
 }
 
-/// Releases a handle and, if it was the last one, drops every layer that no other handle shares. A
-/// loop does this, because recursion would overflow the stack after about 10,000 layers.
+/// Releases a reference to an error. If it was the last one, drops every layer that is not shared
+/// with another error. It uses a loop, because recursion would overflow the stack after about
+/// 10,000 layers.
 fn drop_layers(mut layer: Repr) {
     loop {
         let handle = ManuallyDrop::new(layer);
@@ -429,13 +439,13 @@ fn never_shared(_: NonNull<Header>) -> Arc<Object> {
     unreachable!("a static error has no reference count");
 }
 
-/// Copies `text` to `to`.
+/// Copies the text of an error message to `to`.
 ///
-/// Most messages are a line of 16 to 64 bytes. For these, moves of 16 bytes, the last of which
-/// overlap, take 2 ns less than a call of `memcpy`, out of 12 ns in all.
+/// Most messages are a line of 16 to 64 bytes. For such a message, moves of 16 bytes (the last two
+/// may overlap) take 2 ns less than a call of `memcpy`, out of 12 ns in all.
 ///
 /// # Safety
-/// - `to` is valid for writes of `text.len()` bytes that are not those of `text`.
+/// - `to` is valid for writes of `text.len()` bytes that do not overlap `text`.
 #[inline]
 unsafe fn copy(text: &str, to: NonNull<u8>) {
     let (from, length) = (text.as_ptr(), text.len());
@@ -466,7 +476,7 @@ fn too_long() -> ! {
     panic!("a text that leaves no room for its header in the address space");
 }
 
-/// The offset of the text after a [`Heap<InlineText>`].
+/// The offset in bytes of the text that follows a [`Heap<InlineText>`] in the same allocation.
 const TEXT_OFFSET: usize = size_of::<Heap<InlineText>>();
 
 const HEAP: usize = 0;
@@ -474,8 +484,8 @@ const STATIC_ERROR: usize = 1;
 const STATIC_STR: usize = 2;
 const TAG_BITS: usize = 3;
 
-/// The number of clones after which the process is aborted, as with `Arc`: the count must not wrap.
-/// Only leaked clones can reach it.
+/// The maximum reference count of an error. At more clones the process is aborted, as with `Arc`,
+/// because the count must not wrap around. Only leaked clones can reach it.
 const MAX_REFS: usize = isize::MAX as usize;
 
 const _: () = assert!(align_of::<Header>() > TAG_BITS && align_of::<&'static str>() > TAG_BITS);

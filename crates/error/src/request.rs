@@ -1,10 +1,10 @@
-//! The error hook of a server, which knows the current request.
+//! The error hook of a server, which assigns errors to the current request.
 //!
 //! One [`Reports`] belongs to the server, and one [`RequestHook`] to each connection. The task of
-//! the connection runs under the hook (in one [`ErrorHookFuture`](crate::ErrorHookFuture) for its
-//! whole life) and stores the id of each request in it, which needs no allocation and no reference
-//! count. Errors that are thrown are counted by kind, passed to an observer such as a log, and
-//! queued for the application if it requests that.
+//! the connection is wrapped in one [`ErrorHookFuture`](crate::ErrorHookFuture), which makes the
+//! hook current. For each request, the task stores the request's id in the hook, which needs no
+//! allocation. The hook counts errors by kind, passes them to an observer such as a log, and queues
+//! them for the application if the application asks for them.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,46 +14,48 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{Error, ErrorHook, ErrorId};
 
-/// The default length of the queue for the application: 256 reports of 24 bytes are 6 KiB. When the
-/// application falls behind, the first errors of a burst show the cause. The others usually repeat
-/// it and are only counted ([`Reports::lost`]).
+/// The default maximum length of the queue of error reports for the application. 256 reports of 24
+/// bytes take 6 KiB. When the application does not keep up, the first errors of a burst show the
+/// cause. Later errors usually repeat it, and are only counted ([`Reports::lost`]) when the queue
+/// is full.
 pub const QUEUED_REPORTS: usize = 256;
 
-/// The kinds by which errors are counted.
+/// A kind of error, such as an HTTP status. [`Reports`] has a counter for each kind.
 pub trait Kind: Copy + 'static {
-    /// The number of kinds.
+    /// The number of kinds of errors.
     const COUNT: usize;
 
-    /// Returns the kind of an error.
+    /// Returns the kind to which an error belongs.
     fn of(error: &Error) -> Self;
 
-    /// Returns the number of the kind, which is less than [`COUNT`](Kind::COUNT).
+    /// Returns the index of this kind of error, which is less than [`COUNT`](Kind::COUNT).
     fn index(self) -> usize;
 }
 
-/// The delivery of errors to the application.
+/// Whether errors are queued for the application, or only counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delivery {
-    /// Errors are only counted and observed. This is the initial state.
+    /// Errors are counted and passed to the observer, but not queued. This is the initial state.
     Count,
-    /// Errors are queued as well.
+    /// Errors are counted, passed to the observer, and queued for the application.
     Queue,
 }
 
-/// An error with the request that it belongs to.
+/// A report of an error: the error together with the request in which it occurred.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Report {
-    /// The id of the request, from [`RequestHook::begin`].
+    /// The id of the request in which the error occurred, as set by [`RequestHook::begin`].
     pub request: u64,
-    /// The id that `throw` returned.
+    /// The id that `throw` returned for the error.
     pub id: ErrorId,
-    /// The error.
+    /// The error that was thrown.
     pub error: Error,
 }
 
-/// The errors of one server: counters, and a bounded queue for the application.
+/// The errors of one server: a counter for each kind of error, and a bounded queue of error reports
+/// for the application.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -97,7 +99,7 @@ pub struct Reports<K> {
     lost: AtomicU64,
     limit: usize,
     queueing: AtomicBool,
-    /// The length of `queue`, which can be read without the lock.
+    /// The number of reports in `queue`. It is read without locking the queue.
     waiting: AtomicUsize,
     queue: Mutex<VecDeque<Report>>,
     observer: Option<Observer>,
@@ -106,7 +108,7 @@ pub struct Reports<K> {
 }
 
 impl<K: Kind> Reports<K> {
-    /// Makes counters and a queue of [`QUEUED_REPORTS`] reports.
+    /// Makes counters of errors, and a queue for up to [`QUEUED_REPORTS`] error reports.
     pub fn new() -> Reports<K> {
         Reports {
             counts: (0..K::COUNT).map(|_| AtomicU64::new(0)).collect(),
@@ -122,14 +124,14 @@ impl<K: Kind> Reports<K> {
         }
     }
 
-    /// Sets the maximum number of queued reports.
+    /// Sets the maximum number of queued error reports.
     #[must_use]
     pub fn with_limit(self, limit: usize) -> Reports<K> {
         Reports { limit, ..self }
     }
 
-    /// Sets a function, such as a log, that is called with each error and its request's id, on the
-    /// thread that throws the error.
+    /// Sets an observer of errors, such as a log: a function that is called with each error and its
+    /// request's id, on the thread that throws the error.
     #[must_use]
     pub fn with_observer(
         self,
@@ -138,14 +140,15 @@ impl<K: Kind> Reports<K> {
         Reports { observer: Some(Box::new(observer)), ..self }
     }
 
-    /// Sets a function that is called when the queue is no longer empty, on the thread that throws
-    /// the error. It must not block.
+    /// Sets a function that is called when the queue of error reports stops being empty, on the
+    /// thread that throws the error. The function must not block.
     #[must_use]
     pub fn with_waker(self, waker: impl Fn() + Send + Sync + 'static) -> Reports<K> {
         Reports { waker: Some(Box::new(waker)), ..self }
     }
 
-    /// Returns the hook for one connection, which serves one request at a time.
+    /// Returns a new error hook for one connection. The connection may only serve one request at a
+    /// time.
     ///
     /// # Allocation
     /// One allocation.
@@ -153,10 +156,11 @@ impl<K: Kind> Reports<K> {
         Arc::new(RequestHook { request: AtomicU64::new(0), reports: Arc::clone(self) })
     }
 
-    /// Starts or stops the queueing of errors. Queued reports stay.
+    /// Starts or stops the queueing of errors for the application. Reports that are already queued
+    /// stay in the queue.
     ///
     /// # Allocation
-    /// The whole queue is allocated here, so that a throw need not allocate.
+    /// The whole queue is allocated here, so that throwing an error allocates nothing.
     pub fn set_delivery(&self, delivery: Delivery) {
         if delivery == Delivery::Queue {
             let mut queue = self.queue();
@@ -168,7 +172,8 @@ impl<K: Kind> Reports<K> {
         self.queueing.store(delivery == Delivery::Queue, Ordering::Release);
     }
 
-    /// Removes the oldest report from the queue. If the queue is empty, this costs one load.
+    /// Removes the oldest error report from the queue and returns it. If the queue is empty, this
+    /// costs one load.
     pub fn take(&self) -> Option<Report> {
         if self.waiting.load(Ordering::Acquire) == 0 {
             return None;
@@ -179,17 +184,18 @@ impl<K: Kind> Reports<K> {
         report
     }
 
-    /// Returns the number of errors of this kind so far.
+    /// Returns the number of errors of this kind that were thrown so far.
     pub fn count(&self, kind: K) -> u64 {
         self.counts[kind.index()].load(Ordering::Relaxed)
     }
 
-    /// Returns the number of errors of all kinds so far.
+    /// Returns the number of errors of all kinds that were thrown so far.
     pub fn total(&self) -> u64 {
         self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// Returns the number of reports that were only counted, because the queue was full.
+    /// Returns the number of errors that were only counted and not queued, because the queue was
+    /// full.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -232,7 +238,8 @@ impl<K: Kind> Reports<K> {
         drop(withdrawn);
     }
 
-    /// Locks the queue. No code under the lock can panic half-way, so a poisoned lock is usable.
+    /// Locks the queue of error reports. The lock may be used even if it is poisoned, because no
+    /// code that holds it can panic in the middle of a change.
     fn queue(&self) -> MutexGuard<'_, VecDeque<Report>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -255,41 +262,46 @@ impl<K> fmt::Debug for Reports<K> {
     }
 }
 
-/// The hook of one connection, which knows the current request.
+/// The error hook of one connection. It stores the id of the connection's current request.
 pub struct RequestHook<K> {
-    /// The id of the current request. Only the connection's task stores it. It is atomic because a
-    /// hook is shared, and costs a plain store.
+    /// The id of the connection's current request. Only the connection's task changes it. It is
+    /// atomic because the hook is shared, and changing it costs a plain store.
     request: AtomicU64,
     reports: Arc<Reports<K>>,
 }
 
 impl<K: Kind> RequestHook<K> {
-    /// Sets the request to which errors belong from now on. Before the first call it is 0.
+    /// Sets the id of the request to which errors belong from now on. Before the first call, the id
+    /// is 0.
     #[inline]
     pub fn begin(&self, request: u64) {
         // The task is the only writer, and moving it to another thread orders the store.
         self.request.store(request, Ordering::Relaxed);
     }
 
-    /// Returns the id of the current request.
+    /// Returns the id of the request to which errors belong now.
     pub fn request(&self) -> u64 {
         self.request.load(Ordering::Relaxed)
     }
 
-    /// Returns the counters and the queue.
+    /// Returns the server's error counters and its queue of error reports.
     pub fn reports(&self) -> &Arc<Reports<K>> {
         &self.reports
     }
 }
 
 impl<K: Kind> ErrorHook for RequestHook<K> {
+    /// Counts the error, passes it to the observer, and queues it if the application asks for
+    /// errors.
+    ///
     /// # Allocation
-    /// No allocation.
+    /// None.
     fn throw(&self, error: Error) -> ErrorId {
         self.reports.report(self.request(), error)
     }
 
-    /// Withdraws the report if the application has not taken it yet. The error stays counted.
+    /// Removes an error's report from the queue if the application has not taken it yet. The error
+    /// stays counted.
     fn clear(&self, id: &ErrorId) {
         self.reports.withdraw(*id);
     }

@@ -1,4 +1,4 @@
-//! The contents of errors that consist of a text.
+//! The contents of errors that consist only of a text.
 
 #![allow(unsafe_code)]
 
@@ -8,20 +8,23 @@ use std::ptr::NonNull;
 
 use crate::content::{Content, Object};
 
-/// A text that is part of the program.
+/// The content of an error that consists of a static text.
 #[repr(transparent)]
 pub(crate) struct StaticText(&'static str);
 
-/// A text on the heap that arrived as a `String`, whose buffer is kept.
+/// The content of an error that was made from a `String`. The buffer of the `String` is kept.
 pub(crate) struct OwnedText(pub(crate) String);
 
-/// A text on the heap directly after its header. It points into its own allocation.
+/// The content of an error whose text is on the heap, in the same allocation directly after this
+/// object. This pointer refers to that text.
 pub(crate) struct InlineText(NonNull<str>);
 
 impl InlineText {
+    /// Makes the content of an error from a pointer to its text.
+    ///
     /// # Safety
-    /// - `text` is valid for reads as long as the result and everything made of it is used.
-    /// - Nobody writes to it.
+    /// - `text` is valid for reads as long as the result and everything made from it is used.
+    /// - Nobody writes to `text`.
     pub(crate) unsafe fn new(text: NonNull<str>) -> InlineText {
         InlineText(text)
     }

@@ -1,4 +1,4 @@
-//! Errors as events of `tracing`.
+//! An error hook that writes errors as events of the crate `tracing`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::{Error, ErrorHook, ErrorId};
 
-/// A hook that writes an event at level `ERROR` for each error, with its whole chain, and passes
-/// the error on.
+/// An error hook that writes an event at level `ERROR` for each error, with the chain of its
+/// sources, and passes the error on to another hook.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -22,8 +22,8 @@ pub struct TracingHook {
 }
 
 impl TracingHook {
-    /// Makes a hook that passes errors on to `next` and returns its ids. Without `next` it numbers
-    /// the errors itself.
+    /// Makes an error hook that passes errors on to the hook `next` and returns the ids that `next`
+    /// gives them. If `next` is `None`, this hook numbers the errors itself.
     pub fn new(next: Option<Arc<dyn ErrorHook>>) -> TracingHook {
         TracingHook { next, last_id: AtomicUsize::new(0) }
     }
@@ -52,8 +52,8 @@ impl fmt::Debug for TracingHook {
     }
 }
 
-/// Writes an event at level `ERROR` with the id of the request. Use it as an observer for
-/// [`Reports::with_observer`](crate::Reports::with_observer).
+/// Writes a `tracing` event at level `ERROR` with the error and the id of its request. Use it as an
+/// observer for [`Reports::with_observer`](crate::Reports::with_observer).
 pub fn trace_request(request: u64, error: &Error) {
     tracing::error!(request, error = %format_args!("{error:#}"), "request failed");
 }

@@ -1,11 +1,11 @@
-//! The memory budget of a server, which limits the bytes that clients can make it hold. The budget
-//! is divided into shares.
+//! The memory budget of a server, which limits how many bytes clients can make the server hold. The
+//! budget is divided into shares, one for each purpose, such as connections or WebSocket messages.
 //!
 //! # Ground rules
-//! - Memory is charged by capacity when a buffer grows or is freed, never for each frame, byte or
-//!   poll. The memory that every connection needs is charged once, with the connection.
-//! - A [`Charge`] is released when it is dropped, on any thread, so that freed memory never remains
-//!   charged.
+//! - A buffer is charged with its capacity, and its charge changes only when the buffer grows or is
+//!   freed. The memory that every connection needs is charged once, when the connection is
+//!   accepted.
+//! - Dropping a [`Charge`] releases its bytes. This may happen on any thread.
 //! - The budget only counts. The server decides which connections to close when a share is
 //!   exhausted.
 
@@ -14,32 +14,37 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The purpose of memory that counts towards the budget. An exhausted share does not affect the
-/// others.
+/// A share of the server's memory budget: the memory for one purpose, with a limit of its own. When
+/// one share is exhausted, the other shares remain usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Share {
-    /// Connections, each with its task, the buffer for heads, and a small request.
+    /// The memory of open connections. Each connection needs a task, a buffer for request heads,
+    /// and an exchange for a small request.
     Connections,
-    /// Requests that are larger than usual, with long heads or with bodies in memory.
+    /// The memory of requests that are larger than usual because they have a long head or a body in
+    /// memory.
     Requests,
-    /// WebSocket messages of which only a part has arrived.
+    /// The memory of incomplete WebSocket messages, of which only some frames or bytes have
+    /// arrived.
     Messages,
-    /// Data that is waiting to be sent to WebSockets or in streamed responses.
+    /// The memory of data that is waiting to be sent to clients, in WebSockets and streamed
+    /// responses.
     Queues,
-    /// Responses that are being sent.
+    /// The memory of responses that are being sent to clients.
     Replies,
-    /// Compressors of large responses.
+    /// The memory of the compressors for large responses.
     Compressors,
-    /// Exchanges that are kept for reuse.
+    /// The memory of unused [`Exchange`](crate::Exchange) objects, which the server keeps for later
+    /// requests.
     Pool,
 }
 
 impl Share {
-    /// The number of shares.
+    /// The number of shares into which the memory budget is divided.
     pub const COUNT: usize = 7;
 
-    /// All shares, in the order of their discriminants.
+    /// All shares of the memory budget, in the order of their discriminants.
     pub const ALL: [Share; Share::COUNT] = [
         Share::Connections,
         Share::Requests,
@@ -51,31 +56,32 @@ impl Share {
     ];
 }
 
-/// The memory budget of one server: a limit and a count for each share. Reading a count takes no
-/// lock, so another thread may see a value that is slightly out of date.
+/// The memory budget of one server. It contains a limit and a count of used bytes for each
+/// [`Share`]. Reading a count takes no lock.
 pub struct Budget {
     limits: [usize; Share::COUNT],
     used: [AtomicUsize; Share::COUNT],
 }
 
 impl Budget {
-    /// Creates a budget with a limit in bytes for each share, in the order of [`Share::ALL`].
+    /// Creates a memory budget. `limits` contains the limit of each share in bytes, in the order of
+    /// [`Share::ALL`].
     pub fn new(limits: [usize; Share::COUNT]) -> Arc<Budget> {
         Arc::new(Budget { limits, used: Default::default() })
     }
 
-    /// Returns the limit of a share in bytes.
+    /// Returns the limit of one share of the memory budget, in bytes.
     pub fn limit(&self, share: Share) -> usize {
         self.limits[share as usize]
     }
 
-    /// Returns the number of bytes charged to a share.
+    /// Returns the number of bytes that are charged to one share of the memory budget.
     pub fn used(&self, share: Share) -> usize {
         self.used[share as usize].load(Ordering::Relaxed)
     }
 
-    /// Sets the number of bytes charged to a share. Only for a share that a single thread counts as
-    /// a whole, without [`Charge`]s.
+    /// Sets the number of bytes that are charged to one share of the memory budget. Use this method
+    /// only for a share that has no [`Charge`] and whose memory is counted by a single thread.
     pub fn set_used(&self, share: Share, bytes: usize) {
         self.used[share as usize].store(bytes, Ordering::Relaxed);
     }
@@ -88,7 +94,8 @@ impl fmt::Debug for Budget {
     }
 }
 
-/// The bytes that one holder has charged to one share. Dropping the charge releases them.
+/// A number of bytes that is charged to one share of the memory budget. Dropping the charge
+/// releases these bytes.
 #[derive(Debug)]
 pub struct Charge {
     budget: Arc<Budget>,
@@ -97,17 +104,18 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Creates a charge of zero bytes.
+    /// Creates a charge of zero bytes to one share of the memory budget.
     pub fn new(budget: &Arc<Budget>, share: Share) -> Charge {
         Charge { budget: Arc::clone(budget), share, bytes: Cell::new(0) }
     }
 
-    /// Returns the number of bytes charged.
+    /// Returns the number of bytes in this charge to the memory budget.
     pub fn bytes(&self) -> usize {
         self.bytes.get()
     }
 
-    /// Changes the charge to `bytes`. Does no atomic operation if the charge is already that large.
+    /// Changes the number of bytes in this charge to the memory budget. Performs no atomic
+    /// operation if the number is unchanged.
     pub fn set(&self, bytes: usize) {
         let before = self.bytes.replace(bytes);
         let used = &self.budget.used[self.share as usize];

@@ -1,4 +1,4 @@
-//! The commands that the application sends to the server.
+//! The commands that the application (the code that responds to requests) sends to the server.
 
 use crate::event::MessageKind;
 use crate::exchange::Exchange;
@@ -6,102 +6,110 @@ use crate::ids::{ExchangeId, ListenerId, StreamId, WebSocketId};
 use crate::payload::Payload;
 use crate::streamed_body::StreamEnd;
 
-/// A command from the application to the server. Commands for a WebSocket or a stream that has
-/// ended are ignored.
+/// A command from the application to the server. The server ignores a command for a WebSocket or a
+/// streamed response that has already ended.
 #[derive(Debug)]
 pub enum Command {
-    /// Sends the response that the exchange contains. Status 101 accepts a WebSocket.
+    /// Sends the response in this [`Exchange`] (a request with its response) to the client. For an
+    /// opening handshake, a response with status 101 accepts the WebSocket.
     Respond(Box<Exchange>),
-    /// Makes the server read the body of a request that was passed on as
-    /// [`Event::Head`](crate::Event::Head).
+    /// Makes the server read the body of a request of which the application has received only the
+    /// head, as [`Event::Head`](crate::Event::Head). The complete request then follows as
+    /// [`Event::Request`](crate::Event::Request).
     ReadBody(Box<Exchange>),
-    /// Streams the body of a request that was passed on as [`Event::Head`](crate::Event::Head) to
-    /// the application in chunks. The application keeps the exchange and may respond at any time.
+    /// Makes the server send the body of a request to the application in chunks. The application
+    /// has received only the head of that request, as [`Event::Head`](crate::Event::Head). It keeps
+    /// the request's exchange and may respond at any time.
     StreamBody {
-        /// The request.
+        /// The id of the request whose body is to be streamed.
         exchange: ExchangeId,
         /// The listener on which the request arrived.
         listener: ListenerId,
-        /// The [slot](Exchange::slot) of the request's exchange.
+        /// The [slot](Exchange::slot) of the request: its index in the server's table of requests
+        /// in flight.
         slot: u32,
     },
     /// Reports that the application has processed a chunk of a streamed request body
-    /// ([`Event::Body`](crate::Event::Body)), so that the server may send the same
-    /// number of bytes again.
+    /// ([`Event::Body`](crate::Event::Body)). The server may then send this number of further
+    /// bytes.
     BodyConsumed {
-        /// The request.
+        /// The id of the request whose body is streamed.
         exchange: ExchangeId,
-        /// The length of the chunk in bytes.
+        /// The length in bytes of the chunk that the application has processed.
         bytes: usize,
     },
     /// Sends a message to a WebSocket.
     Send {
-        /// The WebSocket.
+        /// The id of the WebSocket to which the message is sent.
         socket: WebSocketId,
-        /// Whether the message is text or binary.
+        /// Whether the WebSocket message is text or binary.
         kind: MessageKind,
-        /// The message, which is valid UTF-8 if it is text.
+        /// The content of the WebSocket message. It is valid UTF-8 if the message is text.
         payload: Payload,
     },
-    /// Sends a ping to a WebSocket, unless earlier data for its peer is still waiting to be sent.
+    /// Sends a ping to the peer of a WebSocket, unless earlier data for that peer is still waiting
+    /// to be sent.
     Ping {
-        /// The WebSocket.
+        /// The id of the WebSocket to which the ping is sent.
         socket: WebSocketId,
     },
     /// Starts the closing handshake of a WebSocket.
     Close {
-        /// The WebSocket.
+        /// The id of the WebSocket to close.
         socket: WebSocketId,
-        /// The close code.
+        /// The close code for the close frame (RFC 6455, 7.4).
         code: u16,
-        /// The reason in UTF-8, at most 123 bytes.
+        /// The reason in the close frame, in UTF-8 and at most 123 bytes long.
         reason: Vec<u8>,
     },
-    /// Closes the connection of a WebSocket without a close frame.
+    /// Closes the connection of a WebSocket at once, without sending a close frame.
     Abort {
-        /// The WebSocket.
+        /// The id of the WebSocket whose connection is closed.
         socket: WebSocketId,
     },
-    /// Sends the next chunk of a streamed response, which
-    /// [`StreamFlow::admit`](crate::StreamFlow::admit) has counted. An empty chunk in response to
-    /// [`Event::Pull`](crate::Event::Pull) means that no data is available yet.
+    /// Sends the next chunk of a streamed response. Before sending this command, the application
+    /// must count the chunk with [`StreamFlow::admit`](crate::StreamFlow::admit). An empty chunk in
+    /// response to [`Event::Pull`](crate::Event::Pull) means that no data is available yet.
     Chunk {
-        /// The streamed response.
+        /// The id of the streamed response to which the chunk belongs.
         stream: StreamId,
-        /// The bytes of the chunk.
+        /// The bytes of this chunk of a streamed response.
         payload: Payload,
-        /// Whether the application will push further chunks by itself. The server then sends no
-        /// [`Event::Pull`](crate::Event::Pull) until it has received a chunk for which this
-        /// field is false, or [`Command::ResumePulls`].
+        /// Whether the application will send further chunks of this streamed response without being
+        /// asked. The server then sends no [`Event::Pull`](crate::Event::Pull) until it has
+        /// received a chunk for which this field is false, or [`Command::ResumePulls`].
         is_pushing: bool,
     },
-    /// Makes the server pull chunks with [`Event::Pull`](crate::Event::Pull) again, because the
-    /// application no longer pushes them by itself.
+    /// Makes the server request chunks of a streamed response with
+    /// [`Event::Pull`](crate::Event::Pull) again, because the application no longer sends them by
+    /// itself.
     ResumePulls {
-        /// The streamed response.
+        /// The id of the streamed response whose chunks the server is to request.
         stream: StreamId,
     },
-    /// Sends the head of a streamed response now, if the head is still waiting for the first chunk.
+    /// Sends the head of a streamed response now. Without this command, the server may send the
+    /// head together with the first chunk.
     SendHead {
-        /// The streamed response.
+        /// The id of the streamed response whose head is sent.
         stream: StreamId,
     },
     /// Marks a streamed response as complete.
     EndStream {
-        /// The streamed response.
+        /// The id of the streamed response that is complete.
         stream: StreamId,
     },
     /// Ends a streamed response that cannot be completed. The server sends the earlier chunks and
     /// then closes the stream in a way that shows the client that the response is incomplete. If
     /// nothing has been sent yet, the server responds with status 500 instead.
     AbortStream {
-        /// The streamed response.
+        /// The id of the streamed response that cannot be completed.
         stream: StreamId,
-        /// [`StreamEnd::Error`], or [`StreamEnd::Slow`], after which the server does not wait until
-        /// the earlier chunks have been sent.
+        /// The reason why the streamed response is aborted: [`StreamEnd::Error`] or
+        /// [`StreamEnd::Slow`]. With `Slow`, the server discards the chunks that are still waiting
+        /// to be sent.
         reason: StreamEnd,
-        /// The body of the response with status 500, in UTF-8. If it is empty, the server sends its
-        /// default page.
+        /// The body of the response with status 500 that replaces the failed streamed response, in
+        /// UTF-8. If it is empty, the server sends its default error page.
         page: Vec<u8>,
     },
 }

@@ -1,124 +1,126 @@
-//! The events that the server sends to the application.
+//! The events that the server sends to the application (the code that responds to requests).
 
 use crate::exchange::Exchange;
 use crate::ids::{ExchangeId, ListenerId, StreamId, WebSocketId};
 use crate::payload::Payload;
 use crate::streamed_body::StreamEnd;
 
-/// The kind of a WebSocket message.
+/// The kind of a WebSocket message: text or binary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageKind {
-    /// Text, which is valid UTF-8.
+    /// A WebSocket message of text, which is valid UTF-8.
     Text,
-    /// Arbitrary bytes.
+    /// A WebSocket message of arbitrary bytes.
     Binary,
 }
 
-/// An event that the server reports to the application. The events of one connection keep their
-/// order.
+/// An event that the server reports to the application. The events of one connection arrive in the
+/// order in which they occurred.
 #[derive(Debug)]
 pub enum Event {
     /// A complete request, or the opening handshake of a WebSocket ([`Exchange::is_upgrade`]). The
     /// application responds once, with [`Command::Respond`](crate::Command::Respond).
     Request(Box<Exchange>),
     /// A request whose body has not been read, for an application that inspects the head first. The
-    /// application responds with [`Command::ReadBody`](crate::Command::ReadBody), after which the
-    /// complete request follows as an [`Event::Request`], or with
-    /// [`Command::Respond`](crate::Command::Respond). Before it responds, it may request the body
-    /// in chunks with [`Command::StreamBody`](crate::Command::StreamBody).
+    /// application responds with [`Command::Respond`](crate::Command::Respond), or requests the
+    /// body. [`Command::ReadBody`](crate::Command::ReadBody) makes the complete request follow as
+    /// an [`Event::Request`]. [`Command::StreamBody`](crate::Command::StreamBody) makes the body
+    /// follow in chunks.
     Head(Box<Exchange>),
     /// A complete message from a WebSocket.
     Message {
-        /// The WebSocket.
+        /// The id of the WebSocket from which the message came.
         socket: WebSocketId,
         /// The listener on which the WebSocket was opened.
         listener: ListenerId,
-        /// Whether the message is text or binary.
+        /// Whether the WebSocket message is text or binary.
         kind: MessageKind,
-        /// The bytes of the message.
+        /// The bytes of the WebSocket message.
         payload: Payload,
     },
-    /// The end of a WebSocket. The server sends this event exactly once for each WebSocket that was
-    /// accepted.
+    /// Reports that a WebSocket has ended. The server sends this event exactly once for each
+    /// WebSocket that was accepted.
     Closed {
-        /// The WebSocket.
+        /// The id of the WebSocket that has ended.
         socket: WebSocketId,
         /// The listener on which the WebSocket was opened.
         listener: ListenerId,
-        /// The peer's close code: 1005 if the close frame had none, 1006 if the connection broke
-        /// (RFC 6455, 7.4.1).
+        /// The close code that the peer sent, 1005 if its close frame had none, or 1006 if the
+        /// connection broke (RFC 6455, 7.4.1).
         code: u16,
-        /// The reason in the peer's close frame, at most 123 bytes. In all other cases the reason
-        /// is empty and uses no heap memory.
+        /// The reason in the peer's close frame, at most 123 bytes. It is empty if the peer gave no
+        /// reason or sent no close frame.
         reason: Box<str>,
-        /// Whether both sides sent a close frame.
+        /// Whether the WebSocket was closed cleanly, that is, both peers sent a close frame.
         is_clean: bool,
     },
-    /// All data waiting for this WebSocket has been written. The server sends this event after
-    /// [`SendBacklog::count_sent`](crate::SendBacklog::count_sent) has returned `Some(false)`, or
-    /// after a megabyte was waiting.
+    /// Reports that all data that was waiting to be sent to a WebSocket has been written. The
+    /// server sends this event after [`SendBacklog::count_sent`](crate::SendBacklog::count_sent)
+    /// has returned `Some(false)`, or after more than 1 MiB was waiting.
     Drained {
-        /// The WebSocket.
+        /// The id of the WebSocket whose waiting data has been written.
         socket: WebSocketId,
         /// The listener on which the WebSocket was opened.
         listener: ListenerId,
     },
-    /// A chunk of a request body, after [`Command::StreamBody`](crate::Command::StreamBody).
+    /// A chunk of a streamed request body, which the application has requested with
+    /// [`Command::StreamBody`](crate::Command::StreamBody).
     Body {
-        /// The request.
+        /// The id of the request to whose body the chunk belongs.
         exchange: ExchangeId,
         /// The listener on which the request arrived.
         listener: ListenerId,
-        /// The bytes of the chunk.
+        /// The bytes of this chunk of the request body.
         payload: Payload,
     },
-    /// The end of a streamed request body. The server sends this event exactly once for each
-    /// [`Command::StreamBody`](crate::Command::StreamBody).
+    /// Reports the end of a streamed request body. For each
+    /// [`Command::StreamBody`](crate::Command::StreamBody), the server sends this event exactly
+    /// once.
     BodyEnd {
-        /// The request.
+        /// The id of the request whose body has ended.
         exchange: ExchangeId,
         /// The listener on which the request arrived.
         listener: ListenerId,
-        /// The cause of the end: [`StreamEnd::Done`] if the body is complete, or if the application
-        /// has already responded.
+        /// The reason why the streamed request body ended. It is [`StreamEnd::Done`] if the body is
+        /// complete or the application has already responded.
         reason: StreamEnd,
     },
-    /// The server requests the next chunk of a streamed response that is pulled
-    /// ([`StreamOptions::is_pulled`](crate::StreamOptions::is_pulled)), because there is capacity
-    /// for it. The application responds with [`Command::Chunk`](crate::Command::Chunk),
+    /// Requests the next chunk of a streamed response whose application produces chunks on demand
+    /// ([`StreamOptions::is_pulled`](crate::StreamOptions::is_pulled)). The application responds
+    /// with [`Command::Chunk`](crate::Command::Chunk),
     /// [`Command::EndStream`](crate::Command::EndStream) or
-    /// [`Command::AbortStream`](crate::Command::AbortStream). The server does not send this event
-    /// again before that response, nor while the application pushes chunks by itself.
+    /// [`Command::AbortStream`](crate::Command::AbortStream). Until then, the server does not
+    /// repeat this event.
     Pull {
-        /// The streamed response.
+        /// The id of the streamed response whose next chunk is requested.
         stream: StreamId,
         /// The listener on which the request arrived.
         listener: ListenerId,
     },
-    /// A streamed response has capacity for further chunks again, after
-    /// [`StreamFlow::admit`](crate::StreamFlow::admit) had returned
-    /// [`ChunkAdmission::Pause`](crate::ChunkAdmission::Pause).
+    /// Reports that the client has caught up with a streamed response and that the application may
+    /// send chunks again. Follows after [`StreamFlow::admit`](crate::StreamFlow::admit) has
+    /// returned [`ChunkAdmission::Pause`](crate::ChunkAdmission::Pause).
     Writable {
-        /// The streamed response.
+        /// The id of the streamed response that accepts chunks again.
         stream: StreamId,
         /// The listener on which the request arrived.
         listener: ListenerId,
     },
-    /// The end of a streamed response. The server sends this event exactly once for each streamed
-    /// response.
+    /// Reports the end of a streamed response. The server sends this event exactly once for each
+    /// streamed response.
     StreamEnded {
-        /// The streamed response.
+        /// The id of the streamed response that has ended.
         stream: StreamId,
         /// The listener on which the request arrived.
         listener: ListenerId,
-        /// The cause of the end.
+        /// The reason why the streamed response ended.
         reason: StreamEnd,
     },
 }
 
 impl Event {
-    /// Returns true if the event carries an exchange: a request, an opening handshake, or the head
-    /// of a request.
+    /// Returns true if the event carries an [`Exchange`], because it reports a request, the opening
+    /// handshake of a WebSocket, or the head of a request.
     pub fn is_request(&self) -> bool {
         matches!(self, Event::Request(_) | Event::Head(_))
     }

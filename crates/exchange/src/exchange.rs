@@ -1,4 +1,5 @@
-//! A request and its response, whose data is stored in one arena.
+//! An exchange: one request and its response, whose data is stored in one arena (memory that is
+//! freed all at once).
 
 use std::alloc::Layout;
 use std::net::SocketAddr;
@@ -32,16 +33,17 @@ use crate::request_id::RequestId;
 use crate::send_backlog::SendBacklog;
 use crate::streamed_body::StreamedBody;
 
-/// The identity in a client's certificate, which has been verified.
+/// The identity of a client, taken from its verified TLS certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// The subject in the notation of RFC 4514, such as `CN=Ada,O=Analytical Engines`.
+    /// The subject of the client's certificate in the notation of RFC 4514, such as
+    /// `CN=Ada,O=Analytical Engines`.
     pub subject: String,
-    /// The SHA-256 of the certificate, in hexadecimal.
+    /// The SHA-256 fingerprint of the client's certificate, in hexadecimal.
     pub fingerprint: String,
 }
 
-/// The HTTP version of a request, as far as applications distinguish versions.
+/// The HTTP version of a request, as the application sees it. HTTP/2 counts as HTTP/1.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Version {
     /// HTTP/1.0.
@@ -51,16 +53,16 @@ pub enum Version {
     Http11,
 }
 
-/// A request and its response. An exchange has one owner at a time: the server stores the request
-/// in it, the application stores the response in it, and the server sends the response and returns
-/// the exchange to its pool. Meanwhile the other side may only use the
-/// [`shared_status`](Exchange::shared_status), for example to record that the client has
+/// A request and its response. An exchange has one owner at a time. First the server stores the
+/// request in it. Then the application stores the response in it. Finally the server sends the
+/// response and keeps the exchange for a later request. Whoever does not own the exchange can only
+/// use its [`shared_status`](Exchange::shared_status), for example to record that the client has
 /// [disconnected](Exchange::is_client_disconnected).
 ///
 /// # Allocation
-/// The head, a body in memory and the response are stored in the exchange's arena. In the steady
-/// state, neither filling an exchange nor responding nor [`reset`](Exchange::reset) allocates or
-/// frees memory.
+/// The head, a body in memory and the response are stored in the exchange's arena.
+/// [`reset`](Exchange::reset) keeps this memory, so that later requests of usual size need no
+/// further allocation.
 #[derive(Debug)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -69,20 +71,24 @@ pub enum Version {
 pub struct Exchange {
     id: ExchangeId,
     listener: ListenerId,
-    /// The place where the server waits for the response.
+    /// The index of the request in the server's table of requests in flight.
     slot: u32,
     tag: Option<AppToken>,
-    /// The ticket that a supervisor gave to the request; 0 without a supervisor.
+    /// The ticket of the request, a number by which a supervisor tracks a request at a worker; 0
+    /// without a supervisor.
     ticket: u64,
-    /// The time at which the request was queued for the application; 0 if times are not measured.
+    /// The time at which the request was queued for the application; 0 if such times are not
+    /// measured.
     queued_at: u64,
-    /// The time at which the application began to process the request; 0 if times are not measured.
+    /// The time at which the application began to process the request; 0 if such times are not
+    /// measured.
     started_at: u64,
-    /// The request's id in a supervisor's log; empty without a supervisor.
+    /// The id that the request has in the supervisor's log; empty without a supervisor.
     supervisor_request_id: ArenaSlice,
     version: Version,
     is_upgrade: bool,
-    /// The bytes waiting to be sent to the WebSocket, for an opening handshake.
+    /// The counters of the bytes that are waiting to be sent to the WebSocket; `None` unless the
+    /// request is the opening handshake of a WebSocket.
     backlog: Option<Arc<SendBacklog>>,
     method: ArenaSlice,
     path: ArenaSlice,
@@ -98,15 +104,16 @@ pub struct Exchange {
     response: Response,
     status: Arc<ExchangeStatus>,
     is_logged: bool,
-    /// The memory charged for this exchange, if the exchange is large.
+    /// The bytes that this exchange (a request with its response) adds to the memory budget; `None`
+    /// unless the exchange is large.
     charge: Option<Charge>,
     // The last field, so that it is dropped after all fields that point into it.
     arena: Arena,
 }
 
 impl Exchange {
-    /// Creates an empty exchange. The server creates one for each request in flight and reuses it
-    /// for later requests.
+    /// Creates an empty exchange, which can hold one request and its response. The server creates
+    /// one for each request in flight and reuses it for later requests.
     pub fn new() -> Box<Exchange> {
         Box::new(Exchange {
             id: 0,
@@ -139,7 +146,8 @@ impl Exchange {
         })
     }
 
-    /// Starts a new request. `slot` identifies the place where the server waits for the response.
+    /// Prepares the exchange for a new request. `slot` is its index in the server's table of
+    /// requests in flight.
     pub fn begin(&mut self, id: ExchangeId, listener: ListenerId, slot: u32) {
         self.reset();
         self.id = id;
@@ -147,7 +155,8 @@ impl Exchange {
         self.slot = slot;
     }
 
-    /// Stores the request line. The query starts with the first `?` of `target`.
+    /// Stores the request's method, target and HTTP version. The query begins at the first `?` of
+    /// `target`.
     pub fn set_request_line(&mut self, method: &[u8], target: &[u8], version: Version) {
         self.method = self.keep(method);
         let at = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
@@ -159,8 +168,8 @@ impl Exchange {
         self.version = version;
     }
 
-    /// Adds a header line, whose `name` is in lower case. [`end_head`](Self::end_head) joins lines
-    /// with the same name.
+    /// Adds a header line to the request. `name` is in lower case. [`end_head`](Self::end_head)
+    /// joins the lines that have the same name.
     pub fn push_header(&mut self, name: &[u8], value: &[u8]) {
         let value = self.keep(value);
         let header = if let Some(known) = known_header(name) {
@@ -180,9 +189,9 @@ impl Exchange {
         self.headers.push(header);
     }
 
-    /// Completes the head: sorts the headers by name and joins lines with the same name. `remote`
-    /// and `local` are the addresses of the two ends of the connection, or `None` for a Unix
-    /// socket.
+    /// Completes the head of the request: sorts the headers by name and joins lines with the same
+    /// name. `remote` and `local` are the addresses of the client and of the server in this
+    /// connection, or `None` for a Unix socket.
     pub fn end_head(
         &mut self,
         remote: Option<SocketAddr>,
@@ -201,8 +210,8 @@ impl Exchange {
         }
     }
 
-    /// Records whether the client used `https`, also according to a trusted proxy, and the client's
-    /// certificate.
+    /// Records whether the client used `https`, and the client's certificate if it sent one. Behind
+    /// a trusted proxy, the proxy's header determines whether the client used `https`.
     pub fn set_transport(&mut self, is_https: bool, client: Option<Arc<ClientCertificate>>) {
         self.is_https = is_https;
         self.client = client;
@@ -213,15 +222,15 @@ impl Exchange {
         self.is_from_trusted_proxy = is_from_trusted_proxy;
     }
 
-    /// Records that the application has inspected the head, in this process or in another, and
-    /// accepts the body.
+    /// Records that the application has already inspected the head of the request and wants the
+    /// body. The inspection may have taken place in another process.
     pub fn set_head_seen(&mut self) {
         self.is_head_seen = true;
     }
 
-    /// Returns true if the application has inspected the head [before](Self::set_head_seen) the
-    /// supervisor sent it to this process together with the body. An inspection through
-    /// [`Event::Head`](crate::Event::Head) in this process is not recorded.
+    /// Returns true if the application inspected the head of this request in the supervisor, before
+    /// the request was sent to this process. An inspection in this process through
+    /// [`Event::Head`](crate::Event::Head) does not count.
     pub fn is_head_seen(&self) -> bool {
         self.is_head_seen
     }
@@ -233,25 +242,25 @@ impl Exchange {
     }
 
     /// Records the time at which the application began to process the request, according to the
-    /// same clock.
+    /// caller's clock.
     pub fn set_started_at(&mut self, time: u64) {
         self.started_at = time;
     }
 
-    /// Returns the times at which the request was queued for the application and at which the
-    /// application began to process it; 0 for a time that was not recorded.
+    /// Returns two times: when the request was queued for the application, and when the application
+    /// began to process it. A time that was not recorded is 0.
     pub fn queue_and_start_times(&self) -> (u64, u64) {
         (self.queued_at, self.started_at)
     }
 
-    /// Records the ids that a supervisor gave to the request: its ticket, or 0 without one, and its
-    /// id in the supervisor's log.
+    /// Records the two ids that a supervisor gave to the request. `ticket` tracks the request at a
+    /// worker, and is 0 without a supervisor. `id` is the request's id in the supervisor's log.
     pub fn set_supervisor_ids(&mut self, ticket: u64, id: Option<&[u8]>) {
         self.ticket = ticket;
         self.supervisor_request_id = id.map_or(ArenaSlice::EMPTY, |id| self.keep(id));
     }
 
-    /// Clears the request and the response, and keeps the memory for the next request.
+    /// Clears the request and the response. Their memory is kept for the next request.
     pub fn reset(&mut self) {
         self.tag = None;
         self.ticket = 0;
@@ -283,12 +292,12 @@ impl Exchange {
         }
     }
 
-    /// Returns the request's body, so that the server can fill it.
+    /// Returns a mutable reference to the body of the request.
     pub fn body_mut(&mut self) -> &mut RequestBody {
         &mut self.body
     }
 
-    /// Appends bytes to the body in memory.
+    /// Appends bytes to the request body in memory.
     pub fn push_body(&mut self, bytes: &[u8]) {
         if self.body.push_to_block(bytes) {
             return;
@@ -302,18 +311,18 @@ impl Exchange {
         self.body.push(ArenaSlice::at(start, bytes.len()));
     }
 
-    /// Charges `bytes` of memory to `budget` until the next [`reset`](Self::reset). Called only for
-    /// the rare exchange that uses much memory.
+    /// Charges `bytes` of memory to the memory budget until the next [`reset`](Self::reset). Only
+    /// needed for a request or response that uses much memory.
     pub fn charge(&mut self, budget: &Arc<Budget>, bytes: usize) {
         self.charge.get_or_insert_with(|| Charge::new(budget, Share::Requests)).set(bytes);
     }
 
-    /// Returns the response, so that the server can read and change it.
+    /// Returns a mutable reference to the response.
     pub fn response_mut(&mut self) -> &mut Response {
         &mut self.response
     }
 
-    /// Starts a response with this status, and discards any response that was started before.
+    /// Starts a response with this status code. Discards any response that was started before.
     pub fn begin_response(&mut self, status: u16) {
         self.response.reset();
         self.response.set_status(status);
@@ -331,14 +340,14 @@ impl Exchange {
         Ok(())
     }
 
-    /// Copies `bytes` into the exchange as the response's body.
+    /// Sets the body of the response to a copy of `bytes`, which is stored in the exchange.
     pub fn set_response_body(&mut self, bytes: &[u8]) {
         let span = self.keep(bytes);
         self.response.set_copied(span);
     }
 
-    /// Makes the body a stream. If the headers that have been added so far include a
-    /// Content-Length, the stream is limited to that length.
+    /// Makes the response a streamed response. If a Content-Length header has already been added,
+    /// the stream is limited to that length.
     pub fn set_response_stream(&mut self, stream: StreamedBody) {
         let length =
             self.response_headers().find(|(name, _)| name.eq_ignore_ascii_case(b"content-length"));
@@ -348,13 +357,13 @@ impl Exchange {
         self.response.set_body(ResponseBody::Stream(stream));
     }
 
-    /// Returns the bytes waiting to be sent to the WebSocket that this opening handshake creates,
-    /// or `None` for any other request.
+    /// Returns the counters of the bytes that are waiting to be sent to the WebSocket. Returns
+    /// `None` unless the request is the opening handshake of a WebSocket.
     pub fn backlog(&self) -> Option<&Arc<SendBacklog>> {
         self.backlog.as_ref()
     }
 
-    /// Returns the id of the exchange.
+    /// Returns the id of this exchange (a request with its response).
     pub fn id(&self) -> ExchangeId {
         self.id
     }
@@ -368,7 +377,8 @@ impl Exchange {
         RequestId::choose(self.id, given, self.header(b"traceparent"))
     }
 
-    /// Returns the ticket that a supervisor gave to the request, or 0.
+    /// Returns the request's ticket, a number by which a supervisor tracks a request at a worker; 0
+    /// without a supervisor.
     pub fn ticket(&self) -> u64 {
         self.ticket
     }
@@ -384,18 +394,20 @@ impl Exchange {
         self.listener
     }
 
-    /// Returns the place where the server waits for the response.
+    /// Returns the index of the request in the server's table of requests in flight.
     pub fn slot(&self) -> u32 {
         self.slot
     }
 
-    /// Removes and returns the token that the application has attached, or 0 without a token.
+    /// Removes and returns the token by which the application finds its own data about the request.
+    /// Returns 0 if there is no token.
     pub fn take_app_token(&mut self) -> u64 {
         self.tag.take().map_or(0, AppToken::take)
     }
 
-    /// Attaches a token of the application. If the exchange ends before the application has removed
-    /// the token, the token is returned through the [`ReleaseQueue`](crate::ReleaseQueue).
+    /// Attaches a token by which the application finds its own data about the request. If the
+    /// application has not removed the token when the request is finished, the token is returned
+    /// through the [`ReleaseQueue`](crate::ReleaseQueue).
     pub fn set_app_token(&mut self, tag: AppToken) {
         self.tag = Some(tag);
     }
@@ -410,7 +422,7 @@ impl Exchange {
         self.is_upgrade
     }
 
-    /// Returns the method as the client sent it.
+    /// Returns the request method as the client sent it.
     pub fn method(&self) -> &[u8] {
         // SAFETY: the slice belongs to this exchange, which is borrowed.
         unsafe { self.method.bytes() }
@@ -422,19 +434,20 @@ impl Exchange {
         unsafe { self.path.bytes() }
     }
 
-    /// Returns the request target from its first `?` on, including the `?`, or an empty slice
-    /// without a query.
+    /// Returns the query of the request target, beginning with `?` and without decoding. Returns an
+    /// empty slice if there is no query.
     pub fn query(&self) -> &[u8] {
         // SAFETY: the slice belongs to this exchange, which is borrowed.
         unsafe { self.query.bytes() }
     }
 
-    /// Returns the client's address, or `None` on a Unix socket.
+    /// Returns the client's IP address and port, or `None` for a connection over a Unix socket.
     pub fn remote(&self) -> Option<SocketAddr> {
         self.remote.0
     }
 
-    /// Returns the address that the client connected to, or `None` on a Unix socket.
+    /// Returns the IP address and port to which the client connected, or `None` for a connection
+    /// over a Unix socket.
     pub fn local(&self) -> Option<SocketAddr> {
         self.local.0
     }
@@ -444,13 +457,13 @@ impl Exchange {
         self.is_https
     }
 
-    /// Returns the identity in the client's certificate, or `None` if the server has not received
-    /// one.
+    /// Returns the identity in the client's TLS certificate, or `None` if the client sent no
+    /// certificate.
     pub fn client(&self) -> Option<&ClientCertificate> {
         self.client.as_deref()
     }
 
-    /// Returns the headers, sorted by name. Each name occurs once.
+    /// Returns the headers of the request, sorted by name. Each name occurs once.
     pub fn headers(&self) -> impl ExactSizeIterator<Item = HeaderLine<'_>> {
         self.headers.iter().map(|header| {
             // SAFETY: the slices belong to this exchange (or are static), which is borrowed.
@@ -465,7 +478,7 @@ impl Exchange {
         })
     }
 
-    /// Returns the value of the header with this name, which is in lower case.
+    /// Returns the value of the request header with this name. `name` must be in lower case.
     pub fn header(&self, name: &[u8]) -> Option<&[u8]> {
         self.headers().find(|header| header.name == name).map(|header| header.value)
     }
@@ -475,12 +488,12 @@ impl Exchange {
         &self.body
     }
 
-    /// Returns the response.
+    /// Returns the response to the request.
     pub fn response(&self) -> &Response {
         &self.response
     }
 
-    /// Returns the header lines of the response in the application's order.
+    /// Returns the header lines of the response, in the order in which the application added them.
     pub fn response_headers(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
         self.response.headers().iter().map(|(name, value)| {
             // SAFETY: the slices belong to this exchange, which is borrowed.
@@ -488,50 +501,52 @@ impl Exchange {
         })
     }
 
-    /// Returns the response's body if it was copied into the exchange.
+    /// Returns the body of the response if it was copied into the exchange. Returns `None` for a
+    /// body that is stored elsewhere, such as a file.
     pub fn response_copy(&self) -> Option<&[u8]> {
         // SAFETY: the slice belongs to this exchange, which is borrowed.
         self.response.copied().map(|span| unsafe { span.bytes() })
     }
 
-    /// Returns true if the client has disconnected, so that nobody will read a response.
+    /// Returns true if the client has disconnected, so that a response would have no reader.
     pub fn is_client_disconnected(&self) -> bool {
         self.status.is_client_disconnected()
     }
 
-    /// Returns the status that both sides can read and change at any time.
+    /// Returns the part of the exchange's state that the server and the application can both read
+    /// and change at any time.
     pub fn shared_status(&self) -> Arc<ExchangeStatus> {
         Arc::clone(&self.status)
     }
 
-    /// Records whether the request [waits](ExchangeStatus::is_waiting) for a worker or for the
+    /// Records whether the request [is waiting](ExchangeStatus::is_waiting) for a worker or for the
     /// application.
     pub fn set_waiting(&self, is_waiting: bool) {
         self.status.set_waiting(is_waiting);
     }
 
-    /// Records whether the access log contains a line for this request.
+    /// Records whether this request will get a line in the access log.
     pub fn set_logged(&mut self, is_logged: bool) {
         self.is_logged = is_logged;
     }
 
-    /// Updates the record of what happened to the request at workers. Does nothing if the request
-    /// is not logged.
+    /// Updates what the access log will show about this request's workers. Does nothing if the
+    /// request is not logged.
     pub fn update_upstream_log(&self, note: impl FnOnce(&mut UpstreamLog)) {
         if self.is_logged {
             self.status.update(note);
         }
     }
 
-    /// Returns the [record](Self::update_upstream_log) of what happened to the request at workers,
-    /// if there is any.
+    /// Returns what the access log will show about this request's workers, such as the attempts and
+    /// waiting times. Returns `None` if nothing was recorded.
     pub fn upstream_log(&self) -> Option<UpstreamLog> {
         if self.is_logged { self.status.upstream_log() } else { None }
     }
 
-    /// Returns the number of bytes of memory that the exchange occupies: the arena, the tables and
-    /// the buffer of a body. After a [`reset`](Self::reset), this is the memory that is kept for
-    /// reuse.
+    /// Returns the number of bytes of memory that the exchange occupies: its arena, its header
+    /// tables and the buffer of a body. After a [`reset`](Self::reset), this is the memory that is
+    /// kept for the next request.
     pub fn capacity(&self) -> usize {
         let lines = self.headers.capacity() * size_of::<StoredHeader>() + self.response.capacity();
         self.arena.capacity() + lines + self.body.capacity()
@@ -546,16 +561,18 @@ impl Exchange {
     }
 }
 
-/// The address of one end of a connection; `None` for a Unix socket.
+/// The address of the client or the server in a connection; `None` for a Unix socket.
 #[derive(Debug, Clone, Copy, Default)]
 struct Endpoint(Option<SocketAddr>);
 
-/// The initial capacity of the table of headers. A browser sends about fifteen header lines.
+/// The initial capacity of the table of request headers, in header lines. A browser sends about
+/// fifteen.
 const INITIAL_HEADERS: usize = 32;
-/// The capacity of the table of headers that is kept between requests: 128 entries of 56 bytes.
+/// The maximum capacity that the table of request headers keeps from one request to the next, in
+/// entries of 56 bytes.
 const KEPT_HEADERS: usize = 128;
-/// The size of the arena's first chunk, which holds the head of a browser's request, the head of
-/// its response and a small body.
+/// The size in bytes of the first chunk of a request's arena. It holds the head of a browser's
+/// request, the head of the response and a small body.
 const FIRST_CHUNK: usize = 4096;
 
 #[cfg(test)]

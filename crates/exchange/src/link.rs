@@ -1,24 +1,26 @@
-//! The link between the server and the application: a queue of events, a queue of commands, and the
-//! protocol by which the two sides wake each other.
+//! The link between the server and the application. It consists of a queue of events for the
+//! application, a queue of commands for the server, and the rules by which server and application
+//! wake each other.
 //!
 //! # Waking the application
-//! Only an event that is pushed to an empty queue wakes the application. The way of waking depends
-//! on the application's state ([`AppState`]):
+//! Only an event that is pushed to an empty queue wakes the application. How it is woken depends on
+//! its state ([`AppState`]):
 //!
 //! - If it waits in [`Link::wait`], the condition variable is notified once the server has read all
 //!   connections that are ready now ([`Link::wake_waiting`]).
 //! - If it is parked in a wait of its own, its [`AppWaker`] is called.
-//! - If it is busy, nothing is woken at once. The server checks again after a millisecond
-//!   ([`Link::wake_if_stalled`]), because a busy application may have begun to wait somewhere else.
+//! - If it is busy, it is not woken at once. The server checks again after a millisecond
+//!   ([`Link::wake_if_stalled`]), because a busy application may have begun to wait outside the
+//!   link.
 //!
 //! # Waking the server
-//! A command wakes the server only if the server sleeps, and then only once the oldest command in
-//! the queue has waited for [`COALESCE`](application_side::COALESCE) or the queue of events is
-//! empty ([`Link::next`] flushes in that case). A server that has seen the application take longer
-//! than a millisecond sleeps in [`IoState::Immediate`] and is woken by every command. The
-//! application may also keep working for seconds after it has sent a command. Therefore the first
-//! command of a group sets a timer ([`IoWaker::wake_within`]), which later commands do not
-//! postpone, so that no command waits longer than [`MAX_DELAY`](application_side::MAX_DELAY).
+//! A sleeping server is not woken for each command. It is woken when the oldest command has waited
+//! for [`COALESCE`](application_side::COALESCE), or when the application finds no further event
+//! ([`Link::next`]). If the application has just taken longer than a millisecond, the server sleeps
+//! in [`IoState::Immediate`], and the next command wakes it at once. An application may send one
+//! command and then compute for seconds. Therefore the first command also sets a timer
+//! ([`IoWaker::wake_within`]), so that no command waits longer than
+//! [`MAX_DELAY`](application_side::MAX_DELAY).
 //!
 //! # Why no wake-up is lost
 //! Each side publishes that it is about to sleep *before* it checks its queue under the queue's
@@ -40,40 +42,38 @@ use crate::exchange::Exchange;
 use crate::payload::ReleaseQueue;
 use crate::wakers::{AppWaker, IoWaker};
 
-/// The state of the application, as far as the server needs it to wake the application.
+/// What the application is doing, which tells the server how to wake it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AppState {
-    /// The application runs a handler, or waits for something outside the link.
+    /// The application is busy: it runs a handler, or waits for something outside the link.
     Busy = 0,
-    /// The application waits in [`Link::wait`].
+    /// The application sleeps in [`Link::wait`] until an event arrives.
     Waiting = 1,
-    /// The application waits in a way of its own, which its [`AppWaker`] ends.
+    /// The application waits in a way of its own, outside [`Link::wait`]. Its [`AppWaker`] ends
+    /// that wait.
     Parked = 2,
-    /// The application polls the queue in [`Link::wait`] without sleeping, so it needs no wake-up.
+    /// The application polls the queue of events in [`Link::wait`] without sleeping, so it needs no
+    /// wake-up.
     BusyPolling = 3,
 }
 
-/// The limits of the queue of events and of streamed responses.
+/// Limits for the data that waits between server and application: the queue of events, and the
+/// chunks of each streamed response.
 #[derive(Debug, Clone, Copy)]
 pub struct QueueLimits {
-    /// The maximum number of HTTP requests (and opening handshakes) that wait for the application.
-    /// The server responds with status 503 to further requests. The default is 1,024, which is
-    /// about a second of work at one millisecond per request, as long as a client should wait
-    /// without a response.
+    /// The maximum number of HTTP requests and opening handshakes that wait for the application.
+    /// The server responds with status 503 to further requests. The default is 1,024.
     pub max_queued_requests: usize,
     /// The maximum number of bytes in WebSocket messages that wait for the application. Above this
-    /// limit the server stops reading from WebSockets. The default is 8 MiB, which the application
-    /// processes in less than a second. Together with the limit for a single client, this limit
-    /// bounds the memory that clients can occupy while the application reads nothing.
+    /// limit the server stops reading from WebSockets. The default is 8 MiB.
     pub ws_max_receive_queue_size: usize,
     /// The maximum number of WebSocket messages that wait for the application. Above this limit the
     /// server stops reading from WebSockets. The default is 4,096.
     pub ws_max_receive_queue_messages: usize,
-    /// The maximum number of bytes of one streamed response that wait to be written, on either
-    /// side. A stream that exceeds this limit is aborted, because its client is too slow. The
-    /// default is 16 MiB, which is seconds of a program's output and more than the buffer of a
-    /// socket.
+    /// The maximum number of bytes of one streamed response that wait to be written to the client.
+    /// If a response exceeds this limit, it is aborted, because the client is too slow. The default
+    /// is 16 MiB.
     pub max_stream_queue_size: usize,
 }
 
@@ -88,41 +88,45 @@ impl Default for QueueLimits {
     }
 }
 
-/// The error of [`Link::push`] for an event that was not accepted.
+/// The error that [`Link::push`] returns if the queue does not accept an event.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PushError {
-    /// The queue of requests is full. Contains the rejected exchange.
+    /// The request is rejected because the queue already contains the maximum number of requests.
+    /// The variant returns the [`Exchange`] of the request.
     Full(Box<Exchange>),
 }
 
-/// The wake-up of the application that is still necessary after an event was accepted.
+/// What the server still has to do to wake the application after it has added an event to the
+/// queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum WakeUp {
-    /// No wake-up is necessary.
+    /// The application needs no wake-up.
     NotNeeded,
-    /// The application is busy: call [`Link::wake_if_stalled`] after a millisecond, and again until
+    /// The application is busy. Call [`Link::wake_if_stalled`] after a millisecond, and again until
     /// it returns `None`.
     Watch,
-    /// The application waits: call [`Link::wake_waiting`] once the events of all other ready
+    /// The application is waiting. Call [`Link::wake_waiting`] after the events of all other ready
     /// connections have been pushed.
     AfterBatch,
 }
 
-/// The way in which the server sleeps.
+/// Whether the server sleeps, and if so, how soon a command from the application should wake it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum IoState {
-    /// The server is not sleeping and takes commands by itself.
+    /// The server is awake and checks for commands without being woken.
     Awake = 0,
-    /// The server sleeps, and commands may wait so that one wake-up delivers several.
+    /// The server sleeps. Commands may wait a short time, so that one wake-up delivers several of
+    /// them.
     Coalesce = 1,
-    /// The server sleeps and should be woken by the next command.
+    /// The server sleeps. The next command wakes it at once.
     Immediate = 2,
 }
 
-/// The queues and wake-up state that a server and an application share.
+/// The link between a server and an application: their queues of events and commands, and the state
+/// by which each wakes the other.
 pub struct Link {
     limits: QueueLimits,
     up: Mutex<EventQueue>,
@@ -130,29 +134,30 @@ pub struct Link {
     app_state: AtomicU8,
     app_waker: Arc<dyn AppWaker>,
     taken: AtomicU64,
-    /// Whether there is a failure, readable without the mutex.
+    /// Whether the server's thread has failed. Readable without locking the queue.
     has_failed: AtomicBool,
-    /// The number of events that have been pushed, readable without the mutex.
+    /// The total number of events that the server has added to the event queue. Readable without
+    /// locking the queue.
     put: AtomicU64,
-    /// The value of [`taken`](Self::taken) when the application last polled without finding an
-    /// event.
+    /// The number of events that the application had [taken](Self::taken) when it last polled
+    /// without finding an event.
     polled_at: AtomicU64,
-    /// Whether the application may busy-poll for `LONG_BUSY_POLL`.
+    /// Whether the application may busy-poll for the longer time `LONG_BUSY_POLL`.
     is_long_busy_poll_enabled: AtomicBool,
-    /// Whether the last wait ended within `LONG_BUSY_POLL`.
+    /// Whether the application's last wait for an event ended within `LONG_BUSY_POLL`.
     was_last_wait_short: AtomicBool,
     down: Mutex<CommandQueue>,
     io_state: AtomicU8,
     io_waker: Mutex<Option<Arc<dyn IoWaker>>>,
-    /// Whether the server waits for capacity in the queue of events.
+    /// Whether the server waits until the queue of events accepts WebSocket messages again.
     wants_capacity: AtomicBool,
     buffers: Mutex<BufferPool>,
     releases: Arc<ReleaseQueue>,
 }
 
 impl Link {
-    /// Creates a link. `app_waker` wakes an application that is parked or that waits outside the
-    /// link.
+    /// Creates a link between a server and an application. `app_waker` wakes the application if it
+    /// is parked or waits outside the link.
     pub fn new(limits: QueueLimits, app_waker: Box<dyn AppWaker>) -> Arc<Link> {
         let app_waker: Arc<dyn AppWaker> = app_waker.into();
         let releases = Arc::new(ReleaseQueue::with_waker(Arc::clone(&app_waker)));
@@ -177,12 +182,12 @@ impl Link {
         })
     }
 
-    /// Takes an empty buffer for a message from the pool, or creates one.
+    /// Returns an empty buffer for a message, from the pool if it has one.
     pub fn buffer(&self) -> Vec<u8> {
         lock(&self.buffers).take()
     }
 
-    /// Returns the buffer of a message to the pool.
+    /// Returns the buffer of a message to the pool for reuse.
     pub fn recycle(&self, buffer: Vec<u8>) {
         if buffer_pool::is_kept(&buffer) {
             lock(&self.buffers).give(buffer);
@@ -201,7 +206,7 @@ impl fmt::Debug for Link {
     }
 }
 
-/// Locks a mutex, ignoring that a panic has poisoned it. A panic cannot leave a queue inconsistent,
+/// Locks a mutex even if a panic has poisoned it. A panic cannot leave a queue inconsistent,
 /// because every critical section only pushes or pops.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

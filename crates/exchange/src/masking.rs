@@ -1,25 +1,25 @@
 //! The masking of secrets in request targets, for logs, messages and the status report.
 //!
 //! The token of a Shiny session is a secret, because anyone who knows it can fetch the session's
-//! downloads. The path contains the token after `session/`, and the query may contain the id of the
-//! session's worker as `w=`. Neither may appear in a log.
+//! downloads. It is contained in the path, after `session/`. The id of the session's worker, which
+//! the query may contain as `w=`, is a secret too.
 
-/// The text that replaces a secret.
+/// The text that replaces a secret in a logged URL.
 const MASK: &[u8] = b"<...>";
 
-/// The minimum number of hexadecimal digits that count as a secret. Shiny's tokens have 32.
+/// The minimum length of a string of hexadecimal digits that counts as a secret. The tokens of
+/// Shiny sessions have 32 digits.
 const SECRET: usize = 16;
 
-/// Returns the parts of a target, in order, with secrets replaced, for example
-/// `/session/<...>/download/x?w=<...>`.
+/// Returns the parts of a request target in which the secrets have been replaced. Together they
+/// are, for example, `/session/<...>/download/x?w=<...>`.
 ///
 /// The target may be a path, a query with its `?`, or both.
 pub fn masked(target: &[u8]) -> impl Iterator<Item = &[u8]> {
     Masked { rest: target, before: None, is_secret_next: false }
 }
 
-/// Appends a target with its secrets masked, as by [`masked`], to `out`. At most `most` bytes are
-/// appended.
+/// Appends a request target to `out`, with its secrets [masked]. At most `most` bytes are appended.
 pub fn write_masked(target: &[u8], most: usize, out: &mut Vec<u8>) {
     let end = out.len().saturating_add(most);
     for part in masked(target) {
@@ -34,7 +34,7 @@ pub fn write_masked(target: &[u8], most: usize, out: &mut Vec<u8>) {
 
 struct Masked<'a> {
     rest: &'a [u8],
-    /// The byte that precedes `rest` in the target.
+    /// The byte that precedes `rest` in the request target.
     before: Option<u8>,
     is_secret_next: bool,
 }
@@ -67,8 +67,8 @@ impl<'a> Masked<'a> {
     }
 }
 
-/// Returns the position of the first secret. It is never 0, because a secret follows the text that
-/// introduces it.
+/// Returns the position of the first secret in a request target, or `None` if there is none.
+/// `before` is the byte in front of `text`.
 fn next_secret(text: &[u8], before: Option<u8>) -> Option<usize> {
     (0..text.len()).find_map(|at| {
         let previous = if at == 0 { before } else { Some(text[at - 1]) };
@@ -81,8 +81,8 @@ fn next_secret(text: &[u8], before: Option<u8>) -> Option<usize> {
     })
 }
 
-/// Returns the length of the text that introduces a secret, such as `session/`, if `text` begins
-/// with one.
+/// Returns the length of the prefix after which a secret may follow (`session/` or `w=`), if `text`
+/// begins with one.
 fn introduces(text: &[u8]) -> Option<usize> {
     if text.starts_with(b"w=") {
         return Some(2);
@@ -91,7 +91,8 @@ fn introduces(text: &[u8]) -> Option<usize> {
     Some(b"session".len() + slash)
 }
 
-/// Returns the length of the slash, percent-encoded or not, with which `text` begins.
+/// Returns the length of the slash with which `text` begins: 1 for `/`, or 3 if it is
+/// percent-encoded.
 fn slash_len(text: &[u8]) -> Option<usize> {
     if text.starts_with(b"/") {
         Some(1)

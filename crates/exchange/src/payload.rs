@@ -1,5 +1,5 @@
-//! Bytes that are passed between the server and the application: a pooled buffer, or memory that
-//! the application has lent.
+//! The content of the messages and chunks that the server and the application send to each other.
+//! It is stored in a pooled buffer or in memory that the application has lent.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -7,17 +7,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::wakers::AppWaker;
 
-/// The bytes of a WebSocket message, of a chunk, or of a close reason.
+/// The content of a WebSocket message or of a chunk, or the reason of a WebSocket's close.
 #[derive(Debug)]
 pub enum Payload {
-    /// A buffer that is returned with [`Link::recycle`](crate::Link::recycle).
+    /// Content in a buffer from the pool. The receiver returns the buffer with
+    /// [`Link::recycle`](crate::Link::recycle).
     Pooled(Vec<u8>),
-    /// Memory that the application has lent.
+    /// Content in memory that the application has lent to the server.
     Lent(Lease),
 }
 
 impl Payload {
-    /// Returns the bytes.
+    /// Returns the bytes of the message or chunk.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Payload::Pooled(bytes) => bytes,
@@ -25,8 +26,8 @@ impl Payload {
         }
     }
 
-    /// Returns the number of bytes of memory that the payload occupies. A pooled buffer may be
-    /// larger than the message in it.
+    /// Returns the number of bytes of memory that the message or chunk occupies. For a pooled
+    /// buffer, this is the capacity of the buffer.
     pub fn held(&self) -> usize {
         match self {
             Payload::Pooled(bytes) => bytes.capacity(),
@@ -35,9 +36,9 @@ impl Payload {
     }
 }
 
-/// Memory that the application lends until the server has sent it. Dropping the lease, on any
-/// thread, returns its token through the [`ReleaseQueue`], after which the application may free the
-/// memory.
+/// Memory that the application lends to the server until the server has sent it. Dropping the
+/// lease, on any thread, returns its token through the [`ReleaseQueue`]. The application may then
+/// free the memory.
 #[derive(Debug)]
 pub struct Lease {
     start: NonNull<u8>,
@@ -53,7 +54,7 @@ unsafe impl Send for Lease {}
 unsafe impl Sync for Lease {}
 
 impl Lease {
-    /// Lends `len` bytes at `start`.
+    /// Lends `len` bytes of the application's memory, beginning at `start`, to the server.
     ///
     /// # Safety
     /// - `start..start + len` stays readable and unchanged until `releases` has returned `token`.
@@ -66,7 +67,7 @@ impl Lease {
         Lease { start, len, token, releases: Arc::clone(releases) }
     }
 
-    /// Returns the lent bytes.
+    /// Returns the bytes that the application has lent.
     pub fn as_bytes(&self) -> &[u8] {
         // SAFETY: the caller of `new` guarantees that the bytes stay valid until this lease is
         // dropped.
@@ -86,9 +87,9 @@ impl Drop for Lease {
     }
 }
 
-/// A token by which the application finds the data that it keeps for an exchange. A token that is
-/// dropped, on any thread, before the application has [taken](AppToken::take) it is returned
-/// through the [`ReleaseQueue`].
+/// A token by which the application finds its own data about a request. If the token is dropped
+/// before the application has [taken](AppToken::take) it, it is returned through the
+/// [`ReleaseQueue`].
 #[derive(Debug)]
 pub struct AppToken {
     token: u64,
@@ -96,12 +97,14 @@ pub struct AppToken {
 }
 
 impl AppToken {
-    /// Wraps a token.
+    /// Wraps a token of the application, so that it is returned through `releases` when it is
+    /// dropped.
     pub fn new(token: u64, releases: &Arc<ReleaseQueue>) -> AppToken {
         AppToken { token, releases: Arc::clone(releases) }
     }
 
-    /// Returns the token to the application, so that it is not returned through the queue.
+    /// Unwraps the token and returns it to the application. It is then not returned through the
+    /// [`ReleaseQueue`].
     pub fn take(mut self) -> u64 {
         std::mem::take(&mut self.token)
     }
@@ -115,17 +118,18 @@ impl Drop for AppToken {
     }
 }
 
-/// The tokens of ended leases and of dropped [`AppToken`]s, until they are collected on the
-/// application's thread.
+/// The tokens of memory leases and [`AppToken`]s that have been dropped. The application collects
+/// them on its own thread and then frees the memory or data that each token identifies.
 #[derive(Default)]
 pub struct ReleaseQueue {
     tokens: Mutex<Vec<u64>>,
-    /// The waker that is notified when there are tokens.
+    /// The waker that tells the application that there are tokens to collect.
     waker: Option<Arc<dyn AppWaker>>,
 }
 
 impl ReleaseQueue {
-    /// Creates a queue that notifies `waker` each time the first token is added after a collection.
+    /// Creates a queue of dropped tokens. It calls `waker` when a token is added to the empty
+    /// queue.
     pub(crate) fn with_waker(waker: Arc<dyn AppWaker>) -> ReleaseQueue {
         ReleaseQueue { tokens: Mutex::default(), waker: Some(waker) }
     }
@@ -141,7 +145,7 @@ impl ReleaseQueue {
         }
     }
 
-    /// Moves the returned tokens to `out`, which is cleared first.
+    /// Moves the tokens of dropped leases and [`AppToken`]s to `out`, which is cleared first.
     pub fn take(&self, out: &mut Vec<u64>) {
         out.clear();
         std::mem::swap(out, &mut self.tokens.lock().unwrap_or_else(PoisonError::into_inner));

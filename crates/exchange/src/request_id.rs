@@ -1,4 +1,4 @@
-//! The ids by which logs, error reports and clients refer to requests.
+//! The ids by which logs, error reports and clients refer to a request.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -6,15 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::ids::ExchangeId;
 
-/// The maximum length in bytes of an id that a proxy provides.
+/// The maximum length in bytes of a request id that a proxy provides.
 const MOST: usize = 128;
 
-/// The id of a request. If a trusted proxy provides `X-Request-Id`, that is the id. Otherwise the
-/// id is the trace id in `traceparent` (W3C Trace Context, 3.2.2). Without either, the server
-/// generates an id of 16 bytes in hexadecimal: eight random bytes for the process, and the id of
-/// the exchange.
-///
-/// Creating an id allocates no memory, and only the first id of a process needs a system call.
+/// The id of a request. The server uses the `X-Request-Id` header of a trusted proxy. Without this
+/// header it uses the trace id in the `traceparent` header (W3C Trace Context, 3.2.2). Without
+/// either header it generates 32 hexadecimal digits: 16 random ones for the process, and 16 for the
+/// number of the request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestId {
     bytes: [u8; MOST],
@@ -22,8 +20,9 @@ pub struct RequestId {
 }
 
 impl RequestId {
-    /// Chooses the id of the exchange `id`. `given` is the value of a trusted `X-Request-Id`
-    /// header, and `traceparent` the value of that header.
+    /// Chooses the id of a request. `id` is the number of the request within this process, `given`
+    /// is the value of a trusted `X-Request-Id` header, and `traceparent` is the value of the
+    /// header with that name.
     pub fn choose(id: ExchangeId, given: Option<&[u8]>, traceparent: Option<&[u8]>) -> RequestId {
         let given = given.filter(|given| is_id(given)).or_else(|| trace_id(traceparent?));
         given.map_or_else(|| RequestId::generated(id, request_id_prefix()), RequestId::new)
@@ -35,8 +34,8 @@ impl RequestId {
         RequestId { bytes, len: text.len() as u8 }
     }
 
-    /// Generates the id of the exchange `id` from the [`request_id_prefix`] of its process, as 32
-    /// hexadecimal digits.
+    /// Generates the id of a request as 32 hexadecimal digits. `process` is the
+    /// [`request_id_prefix`] of the process, and `id` is the number of the request.
     pub fn generated(id: ExchangeId, process: u64) -> RequestId {
         let mut text = [0; 32];
         write_hex(process, &mut text[..16]);
@@ -44,23 +43,23 @@ impl RequestId {
         RequestId::new(&text)
     }
 
-    /// Returns the text, which consists of 1 to 128 characters of `[A-Za-z0-9._-]`.
+    /// Returns the request id as text, which consists of 1 to 128 characters of `[A-Za-z0-9._-]`.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 }
 
-/// Makes generated ids begin with another prefix. Called in a forked child process, whose ids would
-/// otherwise equal those of its parent. Takes no lock and allocates no memory.
+/// Changes the random prefix of the request ids that this process generates. A forked child process
+/// must call this function, because otherwise it would generate the ids of its parent again.
 pub fn renew_request_ids() {
     PROCESS.store(0, Ordering::Relaxed);
 }
 
-/// The random prefix of generated ids; 0 until it is first needed.
+/// The random prefix of the request ids that this process generates; 0 until it is first needed.
 static PROCESS: AtomicU64 = AtomicU64::new(0);
 
-/// Returns the first half of generated ids, which is the same for all ids of the process until
-/// [`renew_request_ids`] is called.
+/// Returns the random first half of the request ids that this process generates. It stays the same
+/// until [`renew_request_ids`] is called.
 pub fn request_id_prefix() -> u64 {
     let known = PROCESS.load(Ordering::Relaxed);
     if known != 0 {
@@ -83,13 +82,15 @@ fn write_hex(mut number: u64, out: &mut [u8]) {
     }
 }
 
-/// Returns true if a text is a valid id, which no log, header or page needs to escape.
+/// Returns true if a text is a valid request id, so that it needs no escaping in logs, headers or
+/// pages.
 fn is_id(text: &[u8]) -> bool {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
     (1..=MOST).contains(&text.len()) && text.iter().all(is_plain)
 }
 
-/// Returns the trace id in a `traceparent` of version 00.
+/// Returns the trace id in the value of a `traceparent` header of version 00, or `None` if the
+/// value is not valid.
 fn trace_id(value: &[u8]) -> Option<&[u8]> {
     let is_hex = |part: &[u8]| part.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     let is_zero = |part: &[u8]| part.iter().all(|byte| *byte == b'0');

@@ -1,36 +1,33 @@
-//! The number of bytes that are waiting to be sent to a WebSocket. The application and the server
-//! each maintain their own counters of it, so no counter has two writers.
+//! The counters of the bytes that are waiting to be sent to a WebSocket. The application and the
+//! server maintain separate counters, so that each counter has only one writer.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// The number of waiting bytes above which the application should pause until
-/// [`Event::Drained`](crate::Event::Drained). An image or table in a browser is smaller, and Shiny
-/// rarely sends more at once.
+/// The number of bytes waiting for one WebSocket above which the application should pause until
+/// [`Event::Drained`](crate::Event::Drained). Shiny rarely sends more at once.
 const HIGH_MARK: usize = 1 << 20;
 
-/// The maximum number of bytes on their way to the server at which the server still reports that
-/// the backlog is drained. If more are on their way, the report follows after those have been
-/// written.
+/// The maximum number of bytes still on their way from the application to the server at which the
+/// server reports that no data is waiting for a WebSocket
+/// ([`Event::Drained`](crate::Event::Drained)).
 const LOW_MARK: usize = 64 << 10;
 
-/// The bytes that are waiting to be sent to one WebSocket, counted by the application and the
-/// server. The [`Exchange`](crate::Exchange) of the opening handshake contains the backlog, and the
-/// application keeps a reference to it.
-///
-/// # Allocation
-/// The backlog is allocated once, during the opening handshake. Each message costs either side a
-/// few loads and stores without locked instructions.
+/// The counters of the bytes that are waiting to be sent to one WebSocket. Application and server
+/// share them, and each counter is written by only one of the two. Updating a counter takes no
+/// lock.
 #[derive(Debug, Default)]
 pub struct SendBacklog {
-    /// The total number of bytes in messages that the application has sent. Only the application
-    /// writes this counter.
+    /// The total number of bytes in the messages that the application has sent to this WebSocket.
+    /// Only the application writes this counter.
     sent: AtomicU64,
-    /// The part of `sent` that has arrived at the server. Only the server writes this counter and
-    /// `queued`.
+    /// The number of bytes in the application's messages to this WebSocket that the server has
+    /// taken from the queue of commands. Only the server writes this counter.
     arrived: AtomicU64,
-    /// The number of bytes in the server's queue, including frame headers.
+    /// The number of bytes in the server's queue for this WebSocket, including frame headers. Only
+    /// the server writes this counter.
     queued: AtomicUsize,
-    /// Whether the application is waiting for [`Event::Drained`](crate::Event::Drained).
+    /// Whether the application is waiting for [`Event::Drained`](crate::Event::Drained), that is,
+    /// until no data waits for the WebSocket.
     is_awaited: AtomicBool,
     is_over: AtomicBool,
 }
@@ -38,10 +35,10 @@ pub struct SendBacklog {
 impl SendBacklog {
     // ---- called by the application ----
 
-    /// Counts a message before it is sent. Returns `Some(true)` if the application may continue to
-    /// send at once, and `Some(false)` if it should wait for
-    /// [`Event::Drained`](crate::Event::Drained), which then follows unless the WebSocket ends.
-    /// Returns `None` if the WebSocket has ended; the message must not be sent then.
+    /// Counts a message before the application sends it to a WebSocket. Returns `Some(true)` if the
+    /// application may send further messages at once, and `Some(false)` if it should first wait for
+    /// [`Event::Drained`](crate::Event::Drained). Returns `None` if the WebSocket has ended; the
+    /// message must then not be sent.
     ///
     /// Applications that never wait need not count their messages.
     pub fn count_sent(&self, len: usize) -> Option<bool> {
@@ -61,7 +58,8 @@ impl SendBacklog {
 
     // ---- called by both sides ----
 
-    /// Returns the number of waiting bytes, both on their way to the server and in its queue.
+    /// Returns the number of bytes that are waiting for the WebSocket, both on their way to the
+    /// server and in the server's queue.
     pub fn waiting(&self) -> usize {
         // In this order, bytes that arrive between the two loads are counted twice rather than
         // missed.
@@ -83,8 +81,8 @@ impl SendBacklog {
 
     // ---- called by the server ----
 
-    /// Records that a message of `len` bytes has arrived, after which `queued` bytes are in the
-    /// server's queue.
+    /// Records that a message of `len` bytes for the WebSocket has arrived at the server, whose
+    /// queue then contains `queued` bytes.
     pub fn on_arrived(&self, len: usize, queued: usize) {
         self.queued.store(queued, Ordering::Relaxed);
         if queued > HIGH_MARK {
@@ -94,13 +92,15 @@ impl SendBacklog {
         self.arrived.store(arrived + len as u64, Ordering::Release);
     }
 
-    /// Records that `queued` bytes are still in the server's queue after a write.
+    /// Records that the server has written data to the WebSocket and that `queued` bytes are still
+    /// in its queue.
     pub fn on_written(&self, queued: usize) {
         self.queued.store(queued, Ordering::Relaxed);
     }
 
-    /// Records that the server's queue is empty, and returns true if the application must be
-    /// notified. Only the first call after the application began to wait returns true.
+    /// Records that the server's queue for the WebSocket is empty. Returns true if the application
+    /// is waiting for this, so that the server must now send
+    /// [`Event::Drained`](crate::Event::Drained).
     pub fn take_drained(&self) -> bool {
         self.queued.store(0, Ordering::Relaxed);
         self.is_awaited.load(Ordering::Relaxed)

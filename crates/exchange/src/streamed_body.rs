@@ -2,33 +2,30 @@
 //! its chunks.
 //!
 //! # Ground rules
-//! - The application counts a chunk with [`StreamFlow::admit`] before sending the chunk to the
-//!   server, and the server subtracts the chunk once it has been written to the client's socket.
-//!   Both sides therefore always know how many bytes are waiting.
-//! - The number of waiting bytes is limited. Above
-//!   [`QueueLimits::max_stream_queue_size`](crate::QueueLimits::max_stream_queue_size) no chunk is
-//!   accepted. A single chunk may exceed this limit while fewer bytes than the stream's high mark
-//!   are waiting.
+//! - The application counts a chunk with [`StreamFlow::admit`] before it sends the chunk to the
+//!   server. The server subtracts the chunk once it has been written to the client's socket.
+//! - At most [`QueueLimits::max_stream_queue_size`](crate::QueueLimits::max_stream_queue_size)
+//!   bytes of one response may wait to be written. Only a single large chunk may exceed this limit,
+//!   while few bytes are waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// The number of waiting bytes from which on the application should pause. This is the size of one
-/// write of a large body, and uvicorn uses the same limit.
+/// The number of bytes waiting to be written to the client at which the application should pause a
+/// streamed response.
 pub const HIGH_MARK: usize = 64 << 10;
 
-/// The number of waiting bytes from which on the server stops pulling chunks from the application.
-/// An application that is pulled never has more than a few chunks waiting, so this mark can be
-/// higher than [`HIGH_MARK`]. With a mark of 64 KiB, one chunk of 64 KiB would make the application
-/// and the server wait for each other twice per chunk.
+/// The number of bytes waiting to be written to the client at which the server stops requesting
+/// further chunks of a streamed response. It is higher than [`HIGH_MARK`], so that application and
+/// server do not have to wait for each other after each chunk.
 pub const PULL_HIGH_MARK: usize = 256 << 10;
 
-/// The number of waiting bytes below which a paused application is notified that it may continue.
-/// The distance to the high mark avoids a notification for every chunk.
+/// The number of bytes waiting to be written to the client below which the server tells a paused
+/// application to continue with a streamed response.
 pub const LOW_MARK: usize = 16 << 10;
 
-/// The maximum number of chunks on their way to the server. Each costs about 130 bytes in addition
-/// to its data, so this limit amounts to 32 MiB.
+/// The maximum number of chunks of a streamed response that are on their way to the server. Each
+/// chunk occupies about 130 bytes in addition to its data.
 const MAX_CHUNKS: usize = 256 << 10;
 
 /// The options of a streamed response.
@@ -38,73 +35,76 @@ const MAX_CHUNKS: usize = 256 << 10;
     reason = "each is a question of its own, and any may be asked of a stream"
 )]
 pub struct StreamOptions {
-    /// Whether the application produces chunks only in response to
+    /// Whether the application sends a chunk only when the server requests one with
     /// [`Event::Pull`](crate::Event::Pull).
     pub is_pulled: bool,
-    /// Whether the head is sent at once instead of with the first chunk.
+    /// Whether the head of the streamed response is sent at once instead of with the first chunk.
     pub sends_head_first: bool,
-    /// Whether the body consists of server-sent events (HTML, 9.2), each chunk being one or more
-    /// complete events. Such a stream begins with a comment. When the server stops, the stream ends
-    /// regularly, with a delay after which the client should reconnect.
+    /// Whether the streamed body consists of server-sent events (HTML, 9.2). Each chunk then
+    /// contains one or more complete events.
     pub is_events: bool,
     /// The number of seconds without data after which the server sends a comment in a stream of
-    /// events, so that proxies do not close the idle connection; 0 disables these comments.
+    /// server-sent events. The comments keep proxies from closing the connection; 0 disables them.
     pub heartbeat: u16,
-    /// Whether the body may be compressed. It is compressed if the client accepts that, the
-    /// response has no Content-Length, and its content type is compressible (which is not checked
-    /// for events). Compression never delays a chunk.
+    /// Whether the streamed body may be compressed. The server compresses it if the client accepts
+    /// that, there is no Content-Length, and the content type is compressible. Compression never
+    /// delays a chunk.
     pub is_compressible: bool,
-    /// The status of the response if the stream fails before any of it has been sent; 0 means 500.
+    /// The status code that the client gets if the streamed response fails before any of it has
+    /// been sent; 0 means 500.
     pub failed_status: u16,
 }
 
-/// The body of a streamed response.
+/// The body of a streamed response: its options and its flow control.
 #[derive(Debug, Clone)]
 pub struct StreamedBody {
-    /// The options of the stream.
+    /// The options of the streamed response.
     pub rules: StreamOptions,
-    /// The flow control of the stream.
+    /// The flow control of the streamed response, which counts the waiting bytes.
     pub flow: Arc<StreamFlow>,
 }
 
-/// The decision on a chunk that the application wants to send.
+/// The decision whether the application may send a chunk of a streamed response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkAdmission {
-    /// The application should send the chunk and may continue.
+    /// The application should send the chunk of the streamed response and may continue with the
+    /// next one.
     Continue,
     /// The application should send the chunk and then wait for
     /// [`Event::Writable`](crate::Event::Writable).
     Pause,
-    /// Too many bytes are waiting. The application must not send the chunk and should abort the
-    /// stream with [`StreamEnd::Slow`].
+    /// The client is too slow, and too many bytes of the streamed response are waiting. The
+    /// application must not send the chunk and should abort the response with [`StreamEnd::Slow`].
     ClientTooSlow,
-    /// The chunk exceeds the response's Content-Length. The application must not send the chunk and
-    /// should abort the stream.
+    /// The chunk would exceed the response's Content-Length. The application must not send it and
+    /// should abort the streamed response.
     ExceedsLength,
-    /// The stream has ended. The application must not send the chunk.
+    /// The streamed response has ended. The application must not send the chunk.
     Ended,
 }
 
-/// The cause for which a streamed body ended.
+/// The reason why a streamed request or response body ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEnd {
-    /// The body is complete. A response has arrived at the client's operating system.
+    /// The streamed body is complete. If it is the body of a response, the client's operating
+    /// system has received it.
     Done = 0,
-    /// The client disconnected.
+    /// The client disconnected before the streamed body was complete.
     Client = 1,
-    /// The application failed, or produced fewer bytes than its Content-Length.
+    /// The application failed, or its streamed response is shorter than the Content-Length.
     Error = 2,
     /// The client reads more slowly than the application produces data, or the server has no memory
     /// for the waiting data.
     Slow = 3,
-    /// The client read nothing for too long.
+    /// The client stopped reading the streamed response, and the time limit for that has passed.
     Timeout = 4,
-    /// The server is shutting down.
+    /// The server ended the stream because it is shutting down.
     Stop = 5,
 }
 
 impl StreamEnd {
-    /// Returns the name of the cause in one word, as applications and logs use it.
+    /// Returns the reason for the end of a stream as one word for applications and logs, such as
+    /// `done` or `timeout`.
     pub fn name(self) -> &'static str {
         match self {
             StreamEnd::Done => "done",
@@ -117,22 +117,24 @@ impl StreamEnd {
     }
 }
 
-/// The flow control of a streamed response, shared by the application and the server.
+/// The flow control of a streamed response, whose counters the application and the server share.
 #[derive(Debug)]
 pub struct StreamFlow {
-    /// The maximum number of waiting bytes.
+    /// The maximum number of bytes of the streamed response that wait to be written.
     most: usize,
-    /// The number of waiting bytes from which on the application should pause: [`HIGH_MARK`] or
-    /// [`PULL_HIGH_MARK`], but at most the maximum.
+    /// The number of waiting bytes at which the application should pause the streamed response.
+    /// This is [`HIGH_MARK`] or [`PULL_HIGH_MARK`], but at most `most`.
     mark: usize,
-    /// The response's Content-Length, or [`NO_LENGTH`].
+    /// The Content-Length of the streamed response, or [`NO_LENGTH`] if it has none.
     length: AtomicU64,
-    /// The number of bytes that the application has sent.
+    /// The number of bytes of the streamed response that the application has sent so far.
     pushed: AtomicU64,
     waiting: AtomicUsize,
-    /// The number of chunks on their way to the server.
+    /// The number of chunks of the streamed response on their way from the application to the
+    /// server.
     chunks: AtomicUsize,
-    /// Whether the application is waiting for [`Event::Writable`](crate::Event::Writable).
+    /// Whether the application is waiting for [`Event::Writable`](crate::Event::Writable) before it
+    /// continues the streamed response.
     is_awaited: AtomicBool,
     is_over: AtomicBool,
 }
@@ -140,7 +142,7 @@ pub struct StreamFlow {
 const NO_LENGTH: u64 = u64::MAX;
 
 impl StreamedBody {
-    /// Creates a streamed body of which at most `most` bytes may be waiting
+    /// Creates the body of a streamed response. At most `most` bytes of it may wait to be written
     /// ([`QueueLimits::max_stream_queue_size`](crate::QueueLimits::max_stream_queue_size)).
     pub fn new(rules: StreamOptions, most: usize) -> StreamedBody {
         StreamedBody { rules, flow: Arc::new(StreamFlow::new(most, rules.is_pulled)) }
@@ -167,7 +169,7 @@ impl StreamFlow {
 
     // ---- called by the application ----
 
-    /// Decides whether a chunk of `len` bytes may be sent, and counts the chunk if so.
+    /// Decides whether the application may send a chunk of `len` bytes. If so, counts the chunk.
     pub fn admit(&self, len: usize) -> ChunkAdmission {
         if self.is_over() {
             return ChunkAdmission::Ended;
@@ -196,61 +198,62 @@ impl StreamFlow {
 
     // ---- called by both sides ----
 
-    /// Returns the number of waiting bytes: those on their way to the server and those that the
+    /// Returns the number of bytes of the streamed response that the application has sent and the
     /// server has not yet written to the socket.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Returns true if fewer bytes are waiting than the high mark, so that the application may
-    /// continue.
+    /// Returns true if the number of waiting bytes is below the high mark, so that the application
+    /// may continue the streamed response.
     pub fn has_capacity(&self) -> bool {
         self.waiting() < self.mark
     }
 
-    /// Returns the number of bytes that the application has sent.
+    /// Returns the number of bytes of the streamed response that the application has sent so far.
     pub fn pushed(&self) -> u64 {
         self.pushed.load(Ordering::Relaxed)
     }
 
-    /// Returns the response's Content-Length, or `None` if that header is absent.
+    /// Returns the Content-Length of the streamed response, or `None` if it has none.
     pub fn length(&self) -> Option<u64> {
         Some(self.length.load(Ordering::Relaxed)).filter(|length| *length != NO_LENGTH)
     }
 
-    /// Returns true if the stream has ended, so that no further chunk is accepted.
+    /// Returns true if the streamed response has ended, so that no further chunk is accepted.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
     // ---- called by the server ----
 
-    /// Records that a chunk has arrived at the server.
+    /// Records that a chunk of the streamed response has arrived at the server.
     pub fn on_chunk_arrived(&self) {
         self.chunks.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts `len` bytes that the server itself adds to the body.
+    /// Adds `len` to the number of waiting bytes, because the server itself has added data to the
+    /// streamed body.
     pub fn add_server_bytes(&self, len: usize) {
         self.waiting.fetch_add(len, Ordering::Relaxed);
     }
 
-    /// Records that `len` bytes have been written, and returns true if the application must be
-    /// notified that there is capacity again.
+    /// Records that `len` bytes of the streamed response have been written to the client. Returns
+    /// true if the application has paused and the server must now notify it.
     pub fn on_written(&self, len: usize) -> bool {
         let waiting = self.waiting.fetch_sub(len, Ordering::Relaxed) - len;
         waiting < LOW_MARK && self.is_awaited.swap(false, Ordering::Acquire)
     }
 
-    /// Records that the stream has ended.
+    /// Records that the streamed response has ended.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Release);
     }
 }
 
-/// The body of the response, with status 200, to a client that accepts server-sent events, where
-/// another client would receive a 503. The client reconnects after the stated delay. After any
-/// status other than 200 a browser would stop reconnecting for good (HTML, 9.2.3).
+/// The response body that tells a client of server-sent events to reconnect after five seconds. The
+/// client receives it with status 200 where other clients receive a 503, because after any other
+/// status a browser would never reconnect (HTML, 9.2.3).
 pub const EVENTS_RETRY: &str = "retry: 5000\n\n";
 
 /// Returns true if a client with this `Accept` header accepts server-sent events.

@@ -1,25 +1,26 @@
-//! The interfaces by which the two sides of a link wake each other.
+//! The traits by which the server and the application wake each other.
 
 use std::time::Duration;
 
-/// Wakes an application that waits outside the link or that does not look into the link. Methods
-/// are called on the server's thread.
+/// The means by which the server wakes an application that waits outside the [`Link`](crate::Link).
+/// The methods are called on the server's thread, unless stated otherwise.
 pub trait AppWaker: Send + Sync {
-    /// Makes the application look into the link soon. Must not block.
+    /// Makes the application look for events from the server soon. Must not block.
     fn wake(&self);
 
-    /// Makes the application [collect](crate::Link::releases) the memory that it has lent and that
-    /// the server has released. Called on any thread. Must not block. The default does nothing,
-    /// which suits an application that lends no memory or collects with each event.
+    /// Tells the application that it can free some memory that it has lent to the server. The
+    /// application should [collect](crate::Link::releases) the tokens of this memory soon. Called
+    /// on any thread; must not block. By default it does nothing.
     fn released(&self) {}
 }
 
-/// Wakes the server's thread. Methods are called on the application's thread.
+/// The means by which the application wakes the server's thread. The methods are called on the
+/// application's thread.
 pub trait IoWaker: Send + Sync {
-    /// Makes the server look into the link soon. Must not block.
+    /// Makes the server look for commands from the application soon. Must not block.
     fn wake(&self);
 
-    /// Makes the server look into the link after `delay`, without any cost until then. Must not
-    /// block. Each call replaces the delay of the previous call.
+    /// Sets a timer after which the server looks for commands from the application. Must not block.
+    /// Each call replaces the timer of the previous call.
     fn wake_within(&self, delay: Duration);
 }

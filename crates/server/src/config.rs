@@ -1,4 +1,4 @@
-//! The configuration of a server, with every limit, its default and the reason for the default.
+//! The configuration of a server: every limit, its default, and the reason for the default.
 
 use std::time::Duration;
 
@@ -6,153 +6,169 @@ pub use named_limits::{LimitKind, NamedLimit};
 
 mod named_limits;
 
-/// The configuration of a server.
+/// The configuration of a server: its limits, and how it returns free memory to the operating
+/// system.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// The limits that apply to clients.
+    /// The limits on what clients can make the server do: sizes, rates, times, numbers and memory.
     pub limits: Limits,
-    /// The limits on requests and messages that wait for the application.
+    /// The limits on requests and WebSocket messages that are queued for the application.
     pub queue: rookery_exchange::QueueLimits,
-    /// A function that makes the program's allocator return free memory to the system. Called on
-    /// the I/O thread between bursts of connections. The argument is true if all free memory is to
-    /// be returned, and false if only memory that can be returned at little cost is. The function
-    /// may take some milliseconds for each 10 MB once per burst, and must not block. `None` by
-    /// default, because `malloc` has no cheap way to do this.
+    /// A function that makes the program's allocator return free memory to the operating system. It
+    /// is called on the I/O thread between bursts of connections. Its argument is true if all free
+    /// memory is to be returned, and false if only the memory that can be returned at little cost.
+    /// The function must not block. It may take a few milliseconds for each 10 MB of memory, once
+    /// after each burst of connections. `None` by default, because `malloc` has no cheap way to
+    /// return memory.
     pub trim: Option<fn(bool)>,
 }
 
-/// The limits that apply to clients. For each, the comment names the status of the response when
-/// the limit is exceeded, or states that the connection is closed.
+/// The limits that apply to clients. The comment on each limit names the response status if the
+/// limit is exceeded, or states that the connection is closed.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// The maximum size of a request head, in bytes. Status 431. Default 96 KiB, because httpuv
-    /// accepts 80 KiB, and some apps send cookies of that size. The size is checked when the read
-    /// buffer is full, so that a head may exceed the limit by the last read.
+    /// The maximum size of a request head, in bytes. A larger head is rejected with status 431.
+    /// Default 96 KiB, because httpuv accepts 80 KiB, and some apps send cookies of that size. The
+    /// server checks the size only when its read buffer is full, so it may accept a head that
+    /// exceeds the limit by up to the length of one read.
     pub max_header_size: usize,
-    /// The maximum number of header lines of a request. Status 431. Default 2,000, the most that
-    /// clients of httpuv have been seen to send. Values over 24,576 have the same effect as 24,576,
-    /// the capacity of the header table. For a head with more than 100 lines, memory for the
-    /// maximum is allocated.
+    /// The maximum number of header lines of a request. A request with more lines is rejected with
+    /// status 431. Default 2,000, the most that clients of httpuv have been seen to send. Values
+    /// over 24,576 have the same effect as 24,576, the capacity of the header table. A head with
+    /// more than 100 lines makes the server allocate memory for this maximum.
     pub max_headers: usize,
-    /// The maximum size of a request head over HTTP/2, in bytes, plus 32 for each line (RFC 9113,
-    /// 6.5.2). Status 431; the connection is closed if a head is four times as large. Default 32
-    /// KiB, which is less than over HTTP/1.1, because in HTTP/2 a client can send a header line
-    /// with one byte and a connection can have many heads.
+    /// The maximum size of an HTTP/2 request head, in bytes, counted with 32 additional bytes for
+    /// each header line (RFC 9113, 6.5.2). A larger head is rejected with status 431; a head of
+    /// four times this size closes the connection. Default 32 KiB. This is less than for HTTP/1.1,
+    /// because an HTTP/2 client can send a header line with one byte, and a connection can have
+    /// many heads at once.
     pub http2_max_header_list_size: usize,
     /// The maximum number of concurrent requests of an HTTP/2 connection. Requests that the client
-    /// has cancelled count while the application is processing them. Further requests are refused,
-    /// so that the client can retry them. Default 100, the smallest value that RFC 9113 (6.5.2)
-    /// recommends.
+    /// has cancelled still count while the application processes them. Further requests are refused
+    /// in such a way that the client can retry them. Default 100, the smallest value that RFC 9113
+    /// (6.5.2) recommends.
     pub http2_max_concurrent_streams: usize,
-    /// The maximum size of a request body, in bytes. Status 413. Unlimited by default, as in
-    /// httpuv, because Shiny and plumber have limits of their own.
+    /// The maximum size of a request body, in bytes. A larger body is rejected with status 413.
+    /// Unlimited by default, as in httpuv, because Shiny and plumber have limits of their own.
     pub max_body_size: u64,
-    /// The maximum size of a request body that is kept in memory, in bytes. A longer body is
-    /// spooled to a temporary file. Default 1 MiB.
+    /// The maximum size in bytes of a request body that is kept in memory. A longer body is spooled
+    /// to a temporary file. Default 1 MiB.
     pub body_buffer_size: usize,
-    /// The bytes that spooled bodies must leave free on their file system. Status 507. Default 1
-    /// GiB, or a tenth of the file system if that is less.
+    /// The disk space in bytes that must remain free on the file system to which request bodies are
+    /// spooled. A body that would leave less is rejected with status 507. Default 1 GiB, or a tenth
+    /// of the file system if that is less.
     pub disk_reserve: u64,
-    /// The divisor that bounds the reserve on small file systems. The reserve is at most the size
-    /// of the file system divided by this number. Default 10.
+    /// The divisor that bounds [`disk_reserve`](Self::disk_reserve) on small file systems: the
+    /// reserve is at most the size of the file system divided by this number. Default 10.
     pub disk_share: u64,
-    /// The maximum time for the TLS handshake, from the acceptance of the connection. The
-    /// connection is closed after that time. Default 10 s, which is about ten round trips on a bad
+    /// The maximum time for a TLS handshake, counted from the acceptance of the connection. After
+    /// that time the connection is closed. Default 10 s, which is about ten round trips on a bad
     /// link with lost segments.
     pub tls_handshake_timeout: Duration,
-    /// The maximum number of concurrent TLS handshakes, not counting those that wait for the
-    /// client. Further connections are not accepted until a handshake is done. Default 256, for
-    /// which the I/O thread needs 40 ms, or 100 ms with RSA keys.
+    /// The maximum number of TLS handshakes that the server computes at a time. Handshakes that
+    /// wait for the client do not count. While the maximum is reached, no further connections are
+    /// accepted. Default 256. The I/O thread computes that many handshakes in 40 ms, or in 100 ms
+    /// with RSA keys.
     pub tls_max_handshakes: usize,
-    /// The maximum time for a request head, from the acceptance of the connection or, after a
-    /// response, from the first byte of the head. Status 408, or the connection is closed if no
-    /// byte was received. Default 30 s.
+    /// The maximum time in which a client must send a request head. It is counted from the
+    /// acceptance of the connection or, after a response, from the first byte of the next head.
+    /// After that time the status is 408, or the connection is closed if no byte was received.
+    /// Default 30 s.
     pub header_timeout: Duration,
-    /// The minimum rate for a request head, in bytes per second. The client may fall behind the
-    /// rate for [`header_grace`](Self::header_grace). Status 408. 0 turns the check off. Default
-    /// 32, so that an ordinary head may take 30 s, but a client cannot use that time by sending
-    /// single bytes.
+    /// The minimum rate at which a client must send a request head, in bytes per second. The client
+    /// may fall behind this rate for [`header_grace`](Self::header_grace), and then gets status
+    /// 408. 0 turns the check off. Default 32, at which an ordinary head takes 30 s. A client that
+    /// sends single bytes is rejected earlier.
     pub min_header_rate: u32,
-    /// The maximum time for which a request head may make no progress. Default 10 s, enough for
-    /// three lost segments.
+    /// The maximum time for which a client may make no progress in sending a request head. Default
+    /// 10 s, enough for three lost segments.
     pub header_grace: Duration,
-    /// The minimum rate for a request body, in bytes per second. The client may fall behind the
-    /// rate for [`idle_timeout`](Self::idle_timeout). Status 408. 0 turns the check off. Default
-    /// 512, a tenth of what a mobile phone with bad reception sends.
+    /// The minimum rate at which a client must send a request body, in bytes per second. The client
+    /// may fall behind this rate for [`idle_timeout`](Self::idle_timeout), and then gets status
+    /// 408. 0 turns the check off. Default 512, a tenth of what a mobile phone with bad reception
+    /// sends.
     pub min_body_rate: u32,
     /// The minimum rate at which a client must read a response, in bytes per second. The client may
-    /// fall behind the rate for [`idle_timeout`](Self::idle_timeout). The connection is closed. 0
-    /// turns the check off. Default 512.
+    /// fall behind this rate for [`idle_timeout`](Self::idle_timeout). After that its connection is
+    /// closed. 0 turns the check off. Default 512.
     pub min_response_rate: u32,
-    /// The maximum time for which a connection may be idle between requests, or a body or a
-    /// response may make no progress. The connection is closed. Default 120 s, twice the time for
-    /// which proxies usually keep connections.
+    /// The maximum time for which a connection may be idle between requests, or make no progress in
+    /// a request body or a response. After that time the connection is closed. Default 120 s, twice
+    /// the time for which proxies usually keep connections.
     pub idle_timeout: Duration,
-    /// The time within which the application must respond after it has received the request, or the
-    /// request head if it reads the body itself. Status 504. The application is not notified, and
-    /// its response is discarded. No limit by default ([`Duration::MAX`]), as in httpuv, because
-    /// some handlers fit models.
+    /// The time in which the application must respond to a request. It is counted from the time at
+    /// which the application received the request, or the request head if the application reads the
+    /// body itself. After that time the client gets status 504. The application is not notified,
+    /// and its response is discarded. No limit by default ([`Duration::MAX`]), as in httpuv,
+    /// because some handlers compute for a long time, for example to fit a statistical model.
     pub request_timeout: Duration,
-    /// The maximum number of concurrent connections. A further connection evicts the slowest one
-    /// that is idle, has not sent its head within a second, or is behind its minimum rate. If all
-    /// connections are being served, the status is 503. Default 10,000.
+    /// The maximum number of concurrent connections. When it is reached, a new connection replaces
+    /// the slowest connection that is idle, has not sent its head within a second, or is behind its
+    /// minimum rate. If there is no such connection, the new one gets status 503. Default 10,000.
     pub max_connections: usize,
-    /// The maximum number of connections of one IPv4 address, or of one IPv6 network with a prefix
-    /// of 64 bits. Status 503. No limit by default, because behind a proxy all clients have one
-    /// address.
+    /// The maximum number of connections from one IPv4 address, or from one IPv6 network with a
+    /// prefix of 64 bits. Further connections get status 503. No limit by default, because behind a
+    /// proxy all clients have the same address.
     pub max_connections_per_ip: usize,
-    /// The maximum size of a WebSocket message, in bytes. Close code 1009. Default 64 MiB, as in
-    /// Shiny Server.
+    /// The maximum size of a WebSocket message from a client, in bytes. A larger message closes the
+    /// WebSocket with code 1009. Default 64 MiB, as in Shiny Server.
     pub ws_max_message_size: u64,
-    /// The maximum number of bytes that are queued for one WebSocket, in addition to the message
-    /// that is being sent. If it is exceeded, the client does not read, so that the WebSocket is
+    /// The maximum number of bytes that are queued for the client of one WebSocket, in addition to
+    /// the message that is being sent. When the queue grows beyond this maximum, the WebSocket is
     /// closed with code 1013, or dropped if the client does not read the close frame either.
     /// Default 64 MiB, the maximum size of one message.
     ///
-    /// Once a quarter of this is queued, the server reads only 256 KiB and the rest of the current
-    /// message from the client, until the client has read half of that quarter. Responses that the
-    /// application has not sent yet do not count. If an application sends, for each message, one of
-    /// the same size, the queue never exceeds 12 MiB plus four times the largest message, with the
-    /// default of
-    /// [`ws_max_receive_queue_size`](rookery_exchange::QueueLimits::ws_max_receive_queue_size).
-    /// A smaller limit may therefore close the WebSocket of a client that behaves well.
+    /// A limit of less than 12 MiB plus four times the largest message may close the WebSocket of a
+    /// client that behaves well, if the application answers each message with one of equal size.
+    // Once a quarter of this maximum is queued, the server reads only 256 KiB and the rest of the
+    // current message from the client, until the client has read half of that quarter. Messages
+    // that the application has not sent yet do not count. If an application answers each message
+    // with one of equal size, the queue never exceeds 12 MiB plus four times the largest message,
+    // with the default of `QueueLimits::ws_max_receive_queue_size`.
     pub ws_max_send_queue_size: usize,
-    /// The minimum rate at which the client of a WebSocket must send the rest of a message and read
-    /// queued messages, in bytes per second. The client may fall behind the rate for
-    /// [`ws_stall_timeout`](Self::ws_stall_timeout). Close code 1008, or the WebSocket is dropped
-    /// if the client does not read. 0 turns the check off. Default 512.
+    /// The minimum rate in bytes per second at which the client of a WebSocket must send the rest
+    /// of a message, and read the messages that are queued for it. The client may fall behind this
+    /// rate for [`ws_stall_timeout`](Self::ws_stall_timeout). After that the WebSocket is closed
+    /// with code 1008, or dropped if the client does not read. 0 turns the check off. Default 512.
     pub ws_min_rate: u32,
-    /// The maximum time for which the client of a WebSocket may make no progress within a message
-    /// or in reading queued messages. Default 15 minutes, so that a laptop whose lid was closed
-    /// finds its session again. With httpuv, the operating system gives up after about that time.
+    /// The maximum time for which the client of a WebSocket may make no progress in sending a
+    /// message or in reading the messages that are queued for it. Default 15 minutes, so that a
+    /// laptop whose lid was closed finds its session again. With httpuv, the operating system
+    /// closes such a connection after about that time.
     pub ws_stall_timeout: Duration,
     /// The interval at which a ping is sent to each WebSocket, so that proxies do not close silent
     /// connections. Default 20 s.
     pub ws_ping_interval: Duration,
-    /// The maximum time after a ping within which any byte must arrive from the client of a
-    /// WebSocket, whose software responds to pings by itself. After that time the WebSocket is
-    /// dropped, and the application receives the code 1006. Time in which the server does not read
-    /// does not count. Default 15 minutes, as for [`ws_stall_timeout`](Self::ws_stall_timeout), so
-    /// that a laptop whose lid is closed keeps its session.
+    /// The maximum time after a WebSocket ping in which the server must receive any byte from the
+    /// client, whose WebSocket software responds to pings automatically. After that time the
+    /// WebSocket is dropped, and the application receives the close code 1006. Time in which the
+    /// server has stopped reading from the client is not counted. Default 15 minutes, like
+    /// [`ws_stall_timeout`](Self::ws_stall_timeout), so that a laptop whose lid is closed keeps its
+    /// session.
     pub ws_ping_timeout: Duration,
     /// The maximum number of WebSockets that compress messages with context takeover, which needs
-    /// 512 KiB for each. Messages of further WebSockets are compressed individually. Default 64.
+    /// 512 KiB of memory for each WebSocket. Further WebSockets compress each message separately.
+    /// Default 64.
     pub kept_windows: usize,
-    /// The maximum time for a client to respond to a close frame, after it last read some of the
-    /// data sent before. Default 5 s.
+    /// The maximum time for which the server waits for a client's response to a WebSocket close
+    /// frame. The time starts again whenever the client reads some of the data that was queued
+    /// before the frame. Default 5 s.
     pub ws_close_timeout: Duration,
-    /// The memory that all clients together can make the server use, in bytes, without the memory
-    /// that the application uses. When a share of it is used up, the client that uses the most, or
-    /// the newest, gets status 503 or close code 1013. Default (`None`) a quarter of the memory
-    /// that the process may use according to the machine, the control groups and the limit on
-    /// address space, but at least 32 MiB.
+    /// The memory in bytes that all clients together can make the server use. Memory of the
+    /// application does not count. [`shares`](Self::shares) divides it by purpose. When a share is
+    /// used up, the client that uses the most of it, or the newest client, gets status 503 or close
+    /// code 1013. By default (`None`), it is a quarter of the memory that the process may use
+    /// according to the machine, the control groups and the limit on address space, but at least 32
+    /// MiB.
     pub max_client_memory: Option<usize>,
-    /// The division of [`max_client_memory`](Self::max_client_memory) into shares.
+    /// The percentages by which [`max_client_memory`](Self::max_client_memory) is divided among
+    /// purposes, such as connections and request bodies.
     pub shares: Shares,
-    /// The memory of exchanges that is kept for reuse, in bytes. Default 8 MiB, of which 1,024
-    /// exchanges of ordinary requests use 6 MiB.
+    /// The maximum memory in bytes of exchanges (each a request with its response) that are kept
+    /// for reuse. Default 8 MiB, of which 1,024 exchanges of ordinary requests use 6 MiB.
     pub pool_bytes: usize,
-    /// The time for which stopping a listener waits for responses that are being sent. Default 1 s.
+    /// The maximum time for which the server waits, when a listener is stopped, until the responses
+    /// that are being sent are complete. Default 1 s.
     pub stop_timeout: Duration,
 }
 
@@ -194,34 +210,38 @@ impl Default for Limits {
     }
 }
 
-/// The shares of [`Limits::max_client_memory`] for different purposes, in percent. They prevent
-/// that one kind of attack uses the memory for all other work.
+/// The shares of [`Limits::max_client_memory`] for different purposes, in percent. Separate shares
+/// prevent one kind of attack from using the memory for all other work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
-    /// The share of connections, which use 32 KiB each (80 KiB with TLS) and more for longer heads.
-    /// When it is used up, the slowest connection is evicted, or the status is 503. Default 20.
+    /// The share of client memory for connections, in percent. A connection uses 32 KiB (80 KiB
+    /// with TLS), and more for a longer head. When the share is used up, the slowest connection is
+    /// evicted, or the new connection gets status 503. Default 20.
     pub connections: u8,
-    /// The share of requests in memory that are larger than 8 KiB. When it is used up, the status
-    /// is 503. Default 15.
+    /// The share of client memory, in percent, for requests of more than 8 KiB that are kept in
+    /// memory. When it is used up, a request gets status 503. Default 15.
     pub requests: u8,
-    /// The share of WebSocket messages that have been received in part. When it is used up, the
-    /// close code is 1013. Default 15.
+    /// The share of client memory, in percent, for WebSocket messages that have been received in
+    /// part. When it is used up, a WebSocket is closed with code 1013. Default 15.
     pub messages: u8,
-    /// The share of WebSocket messages that wait for the application. When it is used up, the
-    /// server stops reading messages, as it does for
-    /// [`ws_max_receive_queue_size`](rookery_exchange::QueueLimits::ws_max_receive_queue_size).
-    /// Default 5.
+    /// The share of client memory, in percent, for WebSocket messages that wait for the
+    /// application. When it is used up, the server stops reading messages, as it does when
+    /// [`ws_max_receive_queue_size`](rookery_exchange::QueueLimits::ws_max_receive_queue_size) is
+    /// reached. Default 5.
     pub waiting: u8,
-    /// The share of data that is queued for WebSockets and streamed responses. When it is used up,
-    /// a WebSocket is closed with code 1013, and a streamed response is cut off. Default 20.
+    /// The share of client memory, in percent, for data that is queued for WebSockets and streamed
+    /// responses. When it is used up, a WebSocket is closed with code 1013, or a streamed response
+    /// is cut off. Default 20.
     pub queues: u8,
-    /// The share of responses larger than 8 KiB that are being sent. Each counts as at most a
-    /// quarter of the share. When it is used up, the status is 503, or the largest response that
-    /// its client does not read is cut off. Default 20.
+    /// The share of client memory, in percent, for responses of more than 8 KiB that are being
+    /// sent. Each response counts as at most a quarter of the share. When the share is used up, a
+    /// request gets status 503, or the server cuts off the largest response whose client does not
+    /// read it. Default 20.
     pub replies: u8,
-    /// The share of compressors, which use 512 KiB each, for responses larger than 64 KiB and for
-    /// WebSockets with context takeover. When it is used up, responses are sent uncompressed, and
-    /// WebSockets do without context takeover. Default 5.
+    /// The share of client memory, in percent, for compressors, which use 512 KiB each. They
+    /// compress responses of more than 64 KiB, and WebSockets with context takeover. When the share
+    /// is used up, responses are sent uncompressed, and WebSockets do without context takeover.
+    /// Default 5.
     pub compressors: u8,
 }
 

@@ -1,8 +1,8 @@
 //! An HTTP and WebSocket server that passes requests to an application over a
 //! [`Link`](rookery_exchange::Link).
 //!
-//! This crate does not depend on R. Rejected requests are reported to [`Server::reports`]. One I/O
-//! thread owns all connections and uses the library hyper for HTTP/1.1.
+//! One I/O thread owns all connections, and uses the library hyper for HTTP/1.1. Rejected requests
+//! are reported to [`Server::reports`]. This crate does not depend on R.
 //!
 //! ```no_run
 //! # struct Waker;

@@ -1,42 +1,43 @@
-//! The reasons for which the server rejects a request without the application, with their responses
-//! and error messages.
+//! The reasons for which the server rejects a request without passing it to the application, with
+//! their responses and error messages.
 
 use std::fmt;
 
 use rookery_error::{Error, Kind, StaticError};
 
-/// Defines an enum and the list of all its variants, so that the list cannot be incomplete.
+/// Defines the enum of rejections together with the list of all its variants, so that the list
+/// cannot be incomplete.
 macro_rules! rejections {
     ($(#[$attribute:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident,)* }) => {
         $(#[$attribute])*
         pub enum $name { $($(#[$doc])* $variant,)* }
 
-        /// All variants, in the order of their numbers.
+        /// The list of all variants of the enum, in the order of their numbers.
         const ALL: &[$name] = &[$($name::$variant),*];
     };
 }
 
 rejections! {
-    /// The reason for which a request is not served. Each has an [`Error`] that costs no allocation
-    /// and is thrown to the hook of the request.
+    /// The reason for which the server rejects a request. [`Rejection::error`] converts it to an
+    /// [`Error`] for the request's error hook, without allocating memory.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum Rejection {
         /// The request head is not valid HTTP/1.1 (RFC 9112, 3 and 5). Status 400.
         Unreadable,
-        /// An HTTP/1.1 request does not have exactly one valid Host header (RFC 9112, 3.2). Status
+        /// An HTTP/1.1 request has no valid Host header, or more than one (RFC 9112, 3.2). Status
         /// 400.
         Host,
-        /// The request is a CONNECT (RFC 9110, 9.3.6), has a target that only CONNECT may have (RFC
-        /// 9112, 3.2.3), or has an absolute target with more than a host and a port as its
-        /// authority (RFC 9110, 4.2.4). Status 400.
+        /// The request target is not allowed: the request is a CONNECT (RFC 9110, 9.3.6), its
+        /// target has the form that only CONNECT may use (RFC 9112, 3.2.3), or its target is a URL
+        /// whose authority is more than a host and a port (RFC 9110, 4.2.4). Status 400.
         Target,
-        /// The framing of the request body is invalid. Status 400.
+        /// The framing of the request body, such as its chunks, is invalid. Status 400.
         BodyUnreadable,
-        /// The request body has another transfer coding than chunked (RFC 9112, 6.1). Status 501.
+        /// The request body has a transfer coding other than `chunked` (RFC 9112, 6.1). Status 501.
         TransferCoding,
-        /// An extended CONNECT over HTTP/2 names another protocol than WebSocket (RFC 8441, 4).
-        /// Status 501.
+        /// An HTTP/2 request with extended CONNECT names a protocol other than WebSocket (RFC 8441,
+        /// 4). Status 501.
         Protocol,
         /// The request head was not received in time. Status 408.
         HeadTimeout,
@@ -44,14 +45,16 @@ rejections! {
         BodyTooLarge,
         /// The request head exceeds the limit on its size or its number of lines. Status 431.
         HeadTooLarge,
-        /// The application failed. Status 500.
+        /// The application failed to respond to the request. Status 500.
         Application,
-        /// The queue of requests for the application is full. Status 503.
+        /// The queue of requests that wait for the application is full. Status 503.
         Busy,
-        /// The request body cannot be spooled, because the folder is full, the reserve would be
-        /// exceeded, or the folder does not exist any more. Status 507.
+        /// The request body cannot be spooled to a temporary file, because the disk is full, the
+        /// reserve of free disk space would be exceeded, or the folder does not exist any more.
+        /// Status 507.
         DiskFull,
-        /// The client of a WebSocket does not read the messages sent to it. Close code 1013.
+        /// The client of a WebSocket does not read the messages that are sent to it. Close code
+        /// 1013.
         Unread,
         /// The request body was received too slowly. Status 408.
         BodyTimeout,
@@ -59,31 +62,35 @@ rejections! {
         RequestTimeout,
         /// A WebSocket message was received too slowly. Close code 1008.
         MessageTimeout,
-        /// The client of a WebSocket has not responded to pings. The connection is dropped.
+        /// The client of a WebSocket has not responded to pings. The WebSocket is dropped.
         Silent,
-        /// A page of this origin may not open a WebSocket (RFC 6455, 10.2). Status 403.
+        /// The page that wants to open a WebSocket has an origin that is not allowed (RFC 6455,
+        /// 10.2). Status 403.
         Origin,
         /// The TLS handshake failed (RFC 8446, 4; RFC 5246, 7). The connection is closed after an
         /// alert.
         Handshake,
-        /// A client sent plaintext HTTP to a port with TLS. Status 400.
+        /// A client has sent plaintext HTTP to a port that requires TLS. Status 400.
         PlainOnTls,
-        /// A connection does not begin with the required PROXY protocol header, or is not from one
-        /// of the proxies that may connect. The connection is closed.
+        /// A connection does not begin with the required PROXY protocol header, or does not come
+        /// from one of the proxies that may connect. The connection is closed.
         Proxy,
-        /// A client sent TLS to a port with plaintext HTTP. The connection is closed.
+        /// A client has sent a TLS handshake to a port for plaintext HTTP. The connection is
+        /// closed.
         TlsOnPlain,
-        /// The client violated HTTP/2 (RFC 9113, 5.4.1) or made the server do useless work. The
-        /// connection is closed with GOAWAY.
+        /// The client has violated HTTP/2 (RFC 9113, 5.4.1) or has made the server do useless work.
+        /// The connection is closed with GOAWAY.
         Http2,
-        /// A request over HTTP/2 is for another host than the TLS handshake named, and that host
-        /// has other certificates (RFC 9110, 15.5.20). Status 421.
+        /// An HTTP/2 request is for a host other than the host in its connection's TLS handshake,
+        /// and the server has other certificates for the requested host (RFC 9110, 15.5.20). Status
+        /// 421.
         Misdirected,
-        /// A request that would be redirected to HTTPS is for a host for which this server has no
-        /// certificate (RFC 9110, 15.5.20). Status 421.
+        /// A plaintext request cannot be redirected to HTTPS, because the server has no certificate
+        /// for the requested host (RFC 9110, 15.5.20). Status 421.
         Elsewhere,
-        /// A share of the memory for clients is used up
-        /// ([`Limits::max_client_memory`](crate::Limits::max_client_memory)). Status 503, or close code 1013.
+        /// The memory that clients may use for one purpose, such as request bodies, is used up
+        /// ([`Limits::max_client_memory`](crate::Limits::max_client_memory)). Status 503, or close
+        /// code 1013.
         Overload,
     }
 }
@@ -99,8 +106,8 @@ static ERRORS: [StaticError<Rejection>; ALL.len()] = {
 };
 
 impl Rejection {
-    /// Returns the status of the response. For a WebSocket, it is the status with the meaning
-    /// closest to that of the close code.
+    /// Returns the status of the response to the rejected request. For a WebSocket, it is the
+    /// status whose meaning is closest to that of the close code.
     pub fn status(self) -> u16 {
         match self {
             Rejection::Unreadable
@@ -128,12 +135,13 @@ impl Rejection {
         }
     }
 
-    /// Returns the rejection as an error, without an allocation.
+    /// Converts the rejection to an [`Error`], without allocating memory.
     pub fn error(self) -> Error {
         Error::from_static_error(&ERRORS[self as usize])
     }
 
-    /// Returns the status line, for responses that are written without hyper.
+    /// Returns the status line of the rejection's response, for responses that are written without
+    /// hyper.
     pub(crate) fn status_line(self) -> &'static str {
         match self {
             Rejection::HeadTimeout | Rejection::BodyTimeout => "408 Request Timeout",
@@ -143,8 +151,8 @@ impl Rejection {
         }
     }
 
-    /// Returns the body of the response, which gives a user of `curl` the information to correct
-    /// the request.
+    /// Returns the body of the rejection's response. It tells a user of `curl` how to correct the
+    /// request.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Rejection::Unreadable => "400 Bad Request\n",
@@ -189,8 +197,8 @@ impl Rejection {
         }
     }
 
-    /// Returns true if the connection must be closed after the response, because the rest of the
-    /// request is not read.
+    /// Returns true if the connection must be closed after the rejection's response, because the
+    /// rest of the request is not read.
     pub(crate) fn ends_connection(self) -> bool {
         !matches!(
             self,
@@ -246,7 +254,8 @@ impl std::error::Error for Rejection {}
 impl Kind for Rejection {
     const COUNT: usize = ALL.len();
 
-    /// Returns the rejection in `error`. Any other error counts as a failure of the application.
+    /// Returns the rejection that `error` contains. Any other error counts as a failure of the
+    /// application.
     fn of(error: &Error) -> Rejection {
         error.downcast_ref::<Rejection>().copied().unwrap_or(Rejection::Application)
     }

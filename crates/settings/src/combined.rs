@@ -1,4 +1,5 @@
-//! The combination of the settings from all sources.
+//! The combination of the settings that different sources give, such as the command line and
+//! `_server.yml`.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +9,28 @@ use crate::table;
 use crate::text_forms::UNIX;
 use crate::value_parser::InvalidValue;
 
-/// The source of a value. The variants are in the order of precedence.
+/// A source of a setting's value. The variants are in the order of precedence, beginning with the
+/// highest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// An option of the program.
+    /// A command-line option of the program `rookery`.
     CommandLine,
-    /// An argument of an R function.
+    /// An argument of an R function, such as `serve()`.
     Argument,
-    /// An environment variable `ROOKERY_*`.
+    /// An environment variable with the prefix `ROOKERY_`.
     Environment,
-    /// `_server.yml`.
+    /// The configuration file `_server.yml`.
     File,
-    /// An option of R.
+    /// An option of R, set with `options()`.
     Option,
-    /// An environment variable of the hosting service, such as `PORT`.
+    /// An environment variable that hosting services set, such as `PORT`.
     Platform,
-    /// The default of the setting.
+    /// The default of the setting, because no other source gives a value.
     Default,
 }
 
 impl Source {
-    /// Returns the name of the source in the output of `rookery config`.
+    /// Returns the name of the source that `rookery config` prints.
     pub fn name(self) -> &'static str {
         match self {
             Source::CommandLine => "command line",
@@ -40,7 +42,8 @@ impl Source {
         }
     }
 
-    /// Returns the setting in the spelling of this source, in backticks.
+    /// Returns the name of the setting in the spelling of this source, in backticks, such as
+    /// `--port` for the command line.
     pub fn show(self, setting: &Setting) -> String {
         match self {
             Source::CommandLine if setting.shown == Shown::No => {
@@ -56,16 +59,16 @@ impl Source {
     }
 }
 
-/// A value that a source gives to a setting.
+/// A value of a setting, and the source that gives the value.
 #[derive(Debug, Clone)]
 pub struct GivenValue {
-    /// The setting.
+    /// The setting to which the value belongs.
     pub setting: &'static Setting,
-    /// The value.
+    /// The value of the setting.
     pub value: Value,
-    /// The source of the value.
+    /// The source that gives the value, such as the command line.
     pub source: Source,
-    /// The position within the source for messages, such as a file and its line.
+    /// Where the source gives the value, such as a file and a line. Messages show this position.
     pub place: Option<String>,
 }
 
@@ -82,12 +85,13 @@ impl GivenValue {
         Ok(GivenValue { setting, value: setting.read(raw)?, source, place: None })
     }
 
-    /// Returns the setting in the spelling of its source, in backticks.
+    /// Returns the name of the setting in the spelling of the value's source, such as `--port`, in
+    /// backticks.
     pub fn name(&self) -> String {
         self.source.show(self.setting)
     }
 
-    /// Returns a message about the value that names its position.
+    /// Returns the message with the position of the value, such as a file and a line, added.
     pub(crate) fn message(&self, message: &str) -> String {
         match &self.place {
             Some(place) => format!("In {place}: {message}"),
@@ -96,7 +100,8 @@ impl GivenValue {
     }
 }
 
-/// The values of all sources, of which those with the highest precedence are used.
+/// The combined settings. For each setting, the value of the source with the highest precedence is
+/// used.
 #[derive(Debug, Clone, std::default::Default)]
 pub struct Settings {
     given: BTreeMap<&'static str, GivenValue>,
@@ -106,9 +111,10 @@ pub struct Settings {
 impl Settings {
     /// Combines the values of the sources. If a source gives several values, the last one is used.
     ///
-    /// The HTTPS settings of a source belong to its certificates. If a source with higher
-    /// precedence names other certificates, all HTTPS settings of the former are ignored. The HTTPS
-    /// settings of a source without certificates are added to those of the others.
+    /// HTTPS settings belong to the certificates that the same source names. If several sources
+    /// name certificates, only the source with the highest precedence counts, and the HTTPS
+    /// settings of the others are ignored. A source that names no certificates can still add HTTPS
+    /// settings.
     pub fn combine(given: impl IntoIterator<Item = GivenValue>) -> Settings {
         let mut all: Vec<GivenValue> = given.into_iter().collect();
         let is_certificate =
@@ -137,7 +143,7 @@ impl Settings {
         settings
     }
 
-    /// Returns these settings with a different default for one of them.
+    /// Returns these settings with a different default for the setting `name`.
     #[must_use]
     pub fn with_default(mut self, name: &'static str, value: Value) -> Settings {
         let setting = table::row(name);
@@ -146,8 +152,8 @@ impl Settings {
         self
     }
 
-    /// Returns these settings, with the values of `running` for the rows that `is_kept` accepts.
-    /// Also returns those rows whose values differ.
+    /// Returns these settings, but with the values of `running` for the settings that `is_kept`
+    /// accepts. Also returns which of those settings have a different value in `running`.
     #[must_use]
     pub fn with_values_kept(
         mut self,
@@ -166,23 +172,23 @@ impl Settings {
         (self, differ)
     }
 
-    /// Returns the value that was given for a setting.
+    /// Returns the value that a source gives for a setting, or `None` if no source gives one.
     pub fn given(&self, name: &str) -> Option<&GivenValue> {
         self.given.get(name)
     }
 
-    /// Returns true if a source gives a value for the setting.
+    /// Returns true if any source gives a value for the setting.
     pub fn is_given(&self, name: &str) -> bool {
         self.given.contains_key(name)
     }
 
-    /// Returns all given values, by name.
+    /// Returns all values that sources give, in the order of the settings' names.
     pub fn all(&self) -> impl Iterator<Item = &GivenValue> {
         self.given.values()
     }
 
-    /// Returns the value of a setting, which is its default if no source gives one. Returns `None`
-    /// for a setting without a value, or with a default that the server determines when it starts.
+    /// Returns the value of a setting: the given value, or else the default. Returns `None` if
+    /// there is no default, or if the server determines the default only when it starts.
     pub fn value(&self, name: &str) -> Option<Value> {
         if let Some(given) = self.given.get(name) {
             return Some(given.value.clone());
@@ -216,17 +222,17 @@ impl Settings {
         })
     }
 
-    /// Returns true for a flag that is on.
+    /// Returns true if the setting, which is a flag, is on.
     pub fn flag(&self, name: &str) -> bool {
         self.value(name).and_then(|value| value.flag()).unwrap_or(false)
     }
 
-    /// Returns the value of a number; infinity means no limit.
+    /// Returns the value of a setting that is a number. Infinity means no limit.
     pub fn number(&self, name: &str) -> Option<f64> {
         self.value(name)?.number()
     }
 
-    /// Returns the value of a text.
+    /// Returns the value of a setting that is a text.
     pub fn text(&self, name: &str) -> Option<String> {
         match self.value(name)? {
             Value::Text(text) => Some(text),
@@ -235,7 +241,7 @@ impl Settings {
         }
     }
 
-    /// Returns the values of a list, which is empty by default.
+    /// Returns the values of a setting that is a list. The list is empty by default.
     pub fn list(&self, name: &str) -> Vec<String> {
         match self.value(name) {
             Some(Value::List(list)) => list,
@@ -243,8 +249,8 @@ impl Settings {
         }
     }
 
-    /// Returns messages about environment variables that override a different value in
-    /// `_server.yml`. In earlier releases the file had precedence.
+    /// Returns warnings about environment variables that override a different value in
+    /// `_server.yml`. They are for users of earlier releases, in which the file had precedence.
     pub fn notes(&self) -> Vec<String> {
         let overridden = self.overridden.iter().filter(|weaker| weaker.source == Source::File);
         let differs = overridden.filter_map(|weaker| {

@@ -1,11 +1,14 @@
-//! Values with several fields, each with a short form for the command line.
+//! Settings whose value has several fields, such as `hsts`. The command line gives such a value as
+//! one text.
 
 use crate::kind::{Composite, Kind, Raw, Rejected, Value};
 use crate::value_parser::flag;
 
-/// The minimum age for the preload lists of browsers, in seconds.
+/// The minimum `max-age` in seconds of the header `Strict-Transport-Security` that browsers'
+/// preload lists accept: one year.
 const YEAR: f64 = 31_536_000.0;
-/// The largest `max-age` that R can hold, because its integers have 31 bits and a sign.
+/// The largest `max-age` in seconds of `Strict-Transport-Security` that a signed 32-bit integer of
+/// R can store.
 const MAX_AGE: f64 = 2_147_483_647.0;
 
 pub(crate) static COMPRESSION: Composite = Composite {
@@ -28,7 +31,7 @@ pub(crate) static HSTS: Composite = Composite {
     show: show_hsts,
 };
 
-/// Reads the compression of WebSocket messages. Level 0 means no compression.
+/// Parses the setting for the compression of WebSocket messages. Level 0 means no compression.
 fn compression(raw: &Raw) -> Result<Value, Rejected> {
     let (mut level, mut threshold, mut takeover) = (2.0, 512.0, false);
     let fields: Vec<(&str, &str)> = match raw {
@@ -87,7 +90,8 @@ fn show_hsts(value: &Value) -> String {
     format!("{age}{subdomains}{preload}")
 }
 
-/// Reads the value of `Strict-Transport-Security`. With `off` the header is not sent.
+/// Parses the setting for the header `Strict-Transport-Security`. The value `off` means that the
+/// header is not sent.
 fn hsts(raw: &Raw) -> Result<Value, Rejected> {
     let (mut age, mut subdomains, mut preload) = (None, false, false);
     match raw {

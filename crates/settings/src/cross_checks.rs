@@ -1,21 +1,22 @@
-//! Checks across several settings, besides the lists of needed and excluded settings in each row.
+//! Checks that compare the values of several settings. Simpler conflicts are described by the
+//! fields `needs` and `excludes` of a setting.
 
 use crate::combined::{GivenValue, Settings, Source};
 use crate::kind::Value;
 use crate::table;
 use crate::text_forms::UNIX;
 
-/// A conflict between settings.
+/// A conflict between the values of several settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
-    /// The source of the setting that conflicts with others.
+    /// The source of the value that conflicts with other settings.
     pub source: Source,
-    /// A sentence about the conflict.
+    /// A sentence that describes the conflict to the user.
     pub message: String,
 }
 
 impl Settings {
-    /// Checks the settings for conflicts.
+    /// Checks whether the values of different settings conflict.
     ///
     /// # Errors
     /// Fails with the first conflict.

@@ -1,4 +1,4 @@
-//! Settings from environment variables.
+//! Reads settings from environment variables.
 
 use std::ffi::OsString;
 
@@ -8,19 +8,19 @@ use crate::setting::{Places, Setting};
 use crate::table;
 use crate::value_parser::InvalidValue;
 
-/// The variables of hosting services, and the settings that they set.
+/// The environment variables that hosting services set, each with the setting whose value it gives.
 const PLATFORM: [(&str, &str); 2] = [("PORT", "port"), ("WEB_CONCURRENCY", "workers")];
 
-/// The settings in the environment.
+/// The settings that are given in environment variables.
 #[derive(Debug, Default)]
 pub struct Environment {
-    /// The values.
+    /// The values that environment variables give to settings.
     pub given: Vec<GivenValue>,
-    /// Messages about deprecated or ignored variables, to be logged.
+    /// Warnings about deprecated or ignored environment variables, which are logged later.
     pub notes: Vec<String>,
 }
 
-/// Reads the variables of all settings. An empty variable counts as unset.
+/// Reads the environment variables of all settings. An empty variable counts as unset.
 ///
 /// # Errors
 /// Fails with a message if a variable is not valid UTF-8, or if its setting does not accept the
@@ -76,13 +76,14 @@ pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, 
     Ok(environment)
 }
 
-/// Returns true for the address of a service. Kubernetes sets `ROOKERY_PORT` to an address if a
-/// service is named `rookery`.
+/// Returns true if the value of `ROOKERY_PORT` is not a port but the address of a Kubernetes
+/// service. Kubernetes sets the variable to such an address if a service has the name `rookery`.
 fn is_service_link(value: &str) -> bool {
     ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme))
 }
 
-/// Returns the variables that only the program reads, and that workers must not inherit.
+/// Returns the names of the environment variables that only the program reads. They are removed
+/// from the environment of workers.
 pub fn program_variables() -> impl Iterator<Item = String> {
     table::all()
         .filter(|row| row.is_program_variable && row.places.has(Places::ENVIRONMENT))

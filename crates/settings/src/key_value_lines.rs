@@ -1,17 +1,18 @@
-//! The format of settings that the program and R exchange: lines `key=value`, in which `%` and line
-//! ends are percent-encoded.
+//! The format in which the program and R pass settings to each other. Each line is `key=value`, in
+//! which `%` and line ends are percent-encoded.
 
 use std::os::unix::ffi::OsStrExt as _;
 
 use crate::kind::{Raw, Value};
 
-/// Lines for R, which `cli_read()` and `typed_values()` parse. The key of a value begins with its
-/// type, as in `number:port=8000`. A list has one line for each value.
+/// Lines `key=value` with settings for R. Each key begins with the type of the value, as in
+/// `number:port=8000`. A list has one line for each of its values. In R, `cli_read()` and
+/// `typed_values()` parse the lines.
 #[derive(Debug, Default)]
 pub struct Lines(Vec<u8>);
 
 impl Lines {
-    /// Adds a line.
+    /// Adds a line `key=value`, in which `%` and line ends are percent-encoded.
     pub fn line(&mut self, key: &str, value: &[u8]) {
         self.0.extend_from_slice(key.as_bytes());
         self.0.push(b'=');
@@ -25,7 +26,8 @@ impl Lines {
         self.0.push(b'\n');
     }
 
-    /// Adds a value. `source` precedes its type in the line, as in `cli:number:port=8000`.
+    /// Adds a line with the value of a setting. The key begins with the source and the type of the
+    /// value, as in `cli:number:port=8000`.
     pub fn value(&mut self, source: &str, name: &str, value: &Value) {
         let mut add = |kind: &str, text: &[u8]| self.line(&format!("{source}{kind}:{name}"), text);
         match value {
@@ -49,14 +51,14 @@ impl Lines {
         }
     }
 
-    /// Returns the lines as text.
+    /// Returns all lines as text for R.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 }
 
-/// Returns the value in lines that R wrote, one for each value of a list; `None` if there are no
-/// lines.
+/// Returns the unparsed value of a setting from the lines that R wrote for it. A list has one line
+/// for each of its values. Returns `None` if there are no lines.
 pub fn raw<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<Raw> {
     let decoded = |line: &str| Raw::Text(line.replace("%0A", "\n").replace("%25", "%"));
     let mut values: Vec<Raw> = lines.into_iter().map(decoded).collect();

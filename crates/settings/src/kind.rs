@@ -1,12 +1,14 @@
-//! The kinds of values, and values before and after they are parsed.
+//! The kinds of values that settings have, and their values, both unparsed (`Raw`) and parsed
+//! (`Value`).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The kind of a value, which determines the accepted texts and the form in which a value is shown.
+/// The kind of a setting's value. It determines which texts the setting accepts, and how messages
+/// show the value.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
-    /// `yes` or `no`.
+    /// A flag, which is `yes` or `no`.
     Flag,
     /// A whole number.
     Count,
@@ -18,23 +20,24 @@ pub enum Kind {
     Rate,
     /// A whole percentage.
     Percent,
-    /// A choice of these words.
+    /// One of the given words.
     Choice(&'static [&'static str]),
-    /// A text of this form.
+    /// A text that must have the given form.
     Text(&'static Form),
-    /// A list of texts of this form; a single text is split at its commas.
+    /// A list of texts that must have the given form. A single text is split at its commas.
     List(&'static Form),
-    /// The path of a file or folder. It is relative to the folder of the `_server.yml` or to the
-    /// current folder.
+    /// The path of a file or folder. A relative path is relative to the folder of the
+    /// `_server.yml`, or to the current folder.
     Path,
-    /// A list of file paths. A text is not split at commas, because a path may contain a comma.
+    /// A list of file paths. Unlike other lists, a single text is not split at commas, because a
+    /// path may contain a comma.
     Paths,
-    /// A value of several fields, which a function parses.
+    /// A value with several fields, which a function of the setting parses.
     Composite(&'static Composite),
 }
 
 impl Kind {
-    /// Returns the name of the kind in documents and in R's table.
+    /// Returns the name of this kind of value in the documentation and in R's table of settings.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Flag => "flag",
@@ -52,52 +55,52 @@ impl Kind {
         }
     }
 
-    /// Returns true if the value is a number.
+    /// Returns true if values of this kind are numbers.
     pub fn is_number(self) -> bool {
         matches!(self, Kind::Count | Kind::Bytes | Kind::Seconds | Kind::Rate | Kind::Percent)
     }
 
-    /// Returns true if several values may be given.
+    /// Returns true if a setting of this kind accepts several values.
     pub fn is_list(self) -> bool {
         matches!(self, Kind::List(_) | Kind::Paths)
     }
 }
 
-/// The form of a text.
+/// The form that a text value must have, such as that of a host name.
 #[derive(Debug)]
 pub struct Form {
-    /// The text after "must be" in error messages.
+    /// The description of the form, which follows "must be" in error messages.
     pub wanted: &'static str,
-    /// The function that returns true for a text of this form.
+    /// The function that returns true if a text has this form.
     pub accepts: fn(&str) -> bool,
 }
 
-/// A value of several fields, such as that of `hsts`.
+/// The kind of a value that has several fields, such as the value of `hsts`.
 #[derive(Debug)]
 pub struct Composite {
-    /// The text after "must be" in error messages.
+    /// The description of the expected value, which follows "must be" in error messages.
     pub wanted: &'static str,
-    /// The fields of the value as a mapping in `_server.yml`.
+    /// The names and kinds of the fields, with which `_server.yml` gives the value as a mapping.
     pub fields: &'static [(&'static str, Kind)],
-    /// The function that parses the value, given as a text or as fields.
+    /// The function that parses the value, which is given as one text or as separate fields.
     pub read: fn(&Raw) -> Result<Value, Rejected>,
-    /// The function that writes the value as a text, from which it can be parsed again.
+    /// The function that formats the value as a text that can be parsed again.
     pub show: fn(&Value) -> String,
 }
 
-/// The reason why a function rejected a value.
+/// The reason why a setting's own parsing function rejected a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rejected {
     /// The value does not have the expected form.
     Form,
-    /// The value has the expected form, but a field is wrong for the reason given.
+    /// The value has the expected form, but one of its fields is wrong, as the text explains.
     Because(String),
 }
 
-/// A value as it was given. Scalars stay text until the kind of their setting parses them.
+/// An unparsed value of a setting. Numbers and flags in it are still text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Raw {
-    /// A text.
+    /// A single text.
     Text(String),
     /// An argument of the command line that is not valid UTF-8, which is accepted for paths only.
     Bytes(OsString),
@@ -108,7 +111,7 @@ pub enum Raw {
 }
 
 impl Raw {
-    /// Returns the value as a path.
+    /// Returns the unparsed value as a path, if it is a single value.
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
             Raw::Text(text) => Some(Path::new(text)),
@@ -117,12 +120,12 @@ impl Raw {
         }
     }
 
-    /// Returns the value as a text, if it is one.
+    /// Returns the unparsed value as a text, if it is a single text.
     pub fn text(&self) -> Option<&str> {
         if let Raw::Text(text) = self { Some(text) } else { None }
     }
 
-    /// Returns a description of the value for messages.
+    /// Returns a description of the unparsed value for error messages.
     pub(crate) fn describe(&self) -> String {
         match self {
             Raw::Text(text) => format!("`{}`", escaped(text)),
@@ -139,10 +142,10 @@ impl Raw {
     }
 }
 
-/// Returns an untrusted text for a message: escape sequences, line ends and other invisible
-/// characters are escaped, and a long text is cut.
+/// Makes an untrusted text safe for a message: escapes control sequences, line ends and other
+/// invisible characters, and truncates a long text.
 pub fn escaped(text: &str) -> String {
-    /// The maximum number of characters that are shown.
+    /// The maximum number of characters of an untrusted text that a message shows.
     const MAX_SHOWN: usize = 80;
     let mut shown = String::new();
     for char in text.chars().take(MAX_SHOWN) {
@@ -169,64 +172,66 @@ impl From<OsString> for Raw {
     }
 }
 
-/// A value that has been parsed and checked.
+/// A setting's value after it was parsed and checked.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// The value of a flag.
     Flag(bool),
     /// A number of bytes, seconds, bytes per second or percent; infinity means no limit.
     Number(f64),
-    /// A word that the row accepts besides its kind, such as `auto`.
+    /// A special word that the setting accepts besides values of its kind, such as `auto` for a
+    /// number.
     Word(&'static str),
-    /// The value of a choice or a text.
+    /// A text, or the word that was chosen from a list.
     Text(String),
-    /// The values of a list.
+    /// A list of texts.
     List(Vec<String>),
-    /// The value of a path.
+    /// The path of a file or folder.
     Path(PathBuf),
-    /// The values of a list of paths.
+    /// A list of paths.
     Paths(Vec<PathBuf>),
-    /// The values of several fields.
+    /// A value with several fields, each with its name.
     Fields(Vec<(&'static str, Value)>),
 }
 
 impl Value {
-    /// Returns the value of a flag.
+    /// Returns true or false if the value is a flag.
     pub fn flag(&self) -> Option<bool> {
         if let Value::Flag(is_on) = self { Some(*is_on) } else { None }
     }
 
-    /// Returns the value of a number.
+    /// Returns the number if the value is a number.
     pub fn number(&self) -> Option<f64> {
         if let Value::Number(number) = self { Some(*number) } else { None }
     }
 
-    /// Returns true if the value is this word, which the row accepts besides its kind.
+    /// Returns true if the value is this special word, which the setting accepts besides values of
+    /// its kind.
     pub fn is_word(&self, word: &str) -> bool {
         matches!(self, Value::Word(own) if *own == word)
     }
 
-    /// Returns the value of a text.
+    /// Returns the text if the value is a text or a chosen word.
     pub fn text(&self) -> Option<&str> {
         if let Value::Text(text) = self { Some(text) } else { None }
     }
 
-    /// Returns the path.
+    /// Returns the path if the value is a path.
     pub fn path(&self) -> Option<&Path> {
         if let Value::Path(path) = self { Some(path) } else { None }
     }
 
-    /// Returns the paths.
+    /// Returns the paths if the value is a list of paths.
     pub fn paths(&self) -> Option<&[PathBuf]> {
         if let Value::Paths(paths) = self { Some(paths) } else { None }
     }
 
-    /// Returns the values of a list.
+    /// Returns the texts if the value is a list of texts.
     pub fn list(&self) -> Option<&[String]> {
         if let Value::List(list) = self { Some(list) } else { None }
     }
 
-    /// Returns the value of a field.
+    /// Returns the value of the field `name` if the value has fields.
     pub fn field(&self, name: &str) -> Option<&Value> {
         let Value::Fields(fields) = self else { return None };
         fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value)

@@ -1,9 +1,9 @@
 //! All settings of Rookery, in one table.
 //!
-//! A [`Setting`] is a static row with the setting's name, [kind](Kind), bounds, default, help, and
-//! the [places](Places) where it may be given. The command line, `_server.yml`, the environment and
-//! the values that R passes are all parsed with these rows. The example `generate` writes the
-//! documentation from the same rows.
+//! A [`Setting`] is a static row of the table. It contains the setting's name, [kind](Kind),
+//! bounds, default and help, and the [places](Places) where the setting may be given. All sources
+//! of settings are parsed with these rows, such as the command line and `_server.yml`. The example
+//! `generate` writes the documentation from the same rows.
 //!
 //! ```
 //! use rookery_settings::{Raw, Value, table};

@@ -1,4 +1,4 @@
-//! The parser of `_server.yml` with `engine: rookery`.
+//! The parser of configuration files `_server.yml` with `engine: rookery`.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -12,22 +12,25 @@ use crate::table;
 use crate::text_forms::{ADMIN, HOST, UNIX};
 use crate::yaml::{self, Content, Field, FileError, Node, Position, file_error};
 
-/// The value of `engine:` in the files that this crate reads.
+/// The value of `engine:` in a `_server.yml` that Rookery reads. Files with another value are for
+/// other servers.
 pub const ENGINE: &str = "rookery";
 const KEYS: [&str; 3] = ["engine", "app", "options"];
 
-/// The content of a `_server.yml`.
+/// The content of a configuration file `_server.yml`.
 #[derive(Debug)]
 pub struct ServerFile {
-    /// The file or folder of the app. The path is absolute if that of the `_server.yml` is.
+    /// The file or folder of the app to serve. The path is absolute if the path that was given for
+    /// the `_server.yml` is absolute.
     pub app: PathBuf,
-    /// The settings.
+    /// The settings that the file gives.
     pub given: Vec<GivenValue>,
-    /// Messages about deprecated keys, to be logged.
+    /// Warnings about deprecated keys in the file, which are logged later.
     pub notes: Vec<String>,
 }
 
-/// Reads the file at `path`, but no more than one byte above the maximum size.
+/// Reads the `_server.yml` at `path`. Reads at most one byte more than the maximum size, which
+/// suffices to detect a file that is too large.
 ///
 /// # Errors
 /// Fails with the error of the system.
@@ -37,9 +40,8 @@ pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Parses the content of the `_server.yml` at `path`. Paths in the file become relative to its
-/// folder. Returns `None` for a file of another engine, which need not be valid YAML for this
-/// parser.
+/// Parses `bytes`, the content of the `_server.yml` at `path`. Paths in the file are made relative
+/// to its folder. Returns `None` if the file is for a server other than Rookery.
 ///
 /// # Errors
 /// Fails with the first mistake and its position.
@@ -101,7 +103,8 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, FileError> 
     }))
 }
 
-/// Returns the text of a file in UTF-16, which begins with a byte order mark or an ASCII character.
+/// Decodes the content of a `_server.yml` that is encoded in UTF-16. Returns `None` for other
+/// encodings. UTF-16 is recognized by a byte order mark, or by an ASCII character at the start.
 fn utf16(bytes: &[u8]) -> Option<String> {
     let unit = match bytes {
         [0xFF, 0xFE, ..] | [1..=0x7F, 0, ..] => u16::from_le_bytes,
@@ -112,8 +115,8 @@ fn utf16(bytes: &[u8]) -> Option<String> {
     Some(String::from_utf16_lossy(&units))
 }
 
-/// Returns true if a line names the engine `rookery`, in a text that is not valid YAML. The key and
-/// the value may be quoted, and the mapping may be in braces.
+/// Returns true if a line of `text` sets the key `engine` to `rookery`. It detects files for
+/// Rookery that are not valid YAML.
 fn names_engine(text: &str) -> bool {
     let quotes = [' ', '\t', '"', '\''];
     text.lines().any(|line| {
@@ -129,12 +132,12 @@ fn names_engine(text: &str) -> bool {
     })
 }
 
-/// Replaces `-` by `_` in a key.
+/// Replaces each `-` by `_` in a key of `_server.yml`, because both spellings are accepted.
 fn normalized(key: &str) -> String {
     key.replace('-', "_")
 }
 
-/// Resolves a path relative to the folder `base`, and replaces a leading `~` by the home folder.
+/// Resolves a path relative to the folder `base`. A leading `~` stands for the home folder.
 pub fn relative_to(path: &Path, base: &Path) -> PathBuf {
     match (path.strip_prefix("~"), std::env::var_os("HOME")) {
         (Ok(rest), Some(home)) if rest.as_os_str().is_empty() => home.into(),
@@ -253,7 +256,7 @@ impl Reader<'_> {
         format!("`{}`, line {}", self.shown, at.line)
     }
 
-    /// Resolves the paths in a value relative to the file.
+    /// Resolves the paths in a setting's value relative to the folder of the `_server.yml`.
     fn resolved(&self, setting: &Setting, value: Value) -> Value {
         let is = |form: &Form, other: &Form| std::ptr::eq(form, other);
         let is_address =

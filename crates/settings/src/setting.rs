@@ -1,67 +1,75 @@
-//! The row of a setting in the table.
+//! The definition of a setting: one row in the table of settings.
 
 use crate::kind::Kind;
 
-/// A row of the table: everything that the command line, `_server.yml`, R, the environment and the
-/// documentation need to know about a setting.
+/// A row in the table of settings. It contains everything that the command line, `_server.yml`, R,
+/// the environment and the documentation need to know about the setting.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
-    /// The name in `snake_case`, which is unique and the same in all places. An option has `-`
-    /// instead of `_`. An environment variable has the prefix `ROOKERY_` and upper-case letters.
+    /// The setting's name in `snake_case`, which is unique. The command-line option has `-` instead
+    /// of `_`. The environment variable has upper-case letters and the prefix `ROOKERY_`.
     pub name: &'static str,
-    /// The section of `_server.yml` that contains the key.
+    /// The section of `_server.yml` to which the setting belongs.
     pub section: Section,
-    /// The key in that section and the name of the argument in R, if they differ from `name`.
+    /// The setting's key in its section of `_server.yml`, if it differs from `name`. The argument
+    /// in R has the same name as the key.
     pub key: Option<&'static str>,
-    /// The one-letter option.
+    /// The letter of the command-line option's short form, such as `p` for `-p`.
     pub short: Option<char>,
-    /// Whether `-h` shows the option, only `--help` shows it, or the setting has no option.
+    /// Whether the command-line option exists, and whether `-h` shows it or only `--help`.
     pub shown: Shown,
-    /// The name of the value in help; empty for the usual name of the kind.
+    /// The placeholder for the option's value in the help text, such as `file`. If it is empty, the
+    /// usual placeholder of the setting's kind is used.
     pub placeholder: &'static str,
-    /// The kind of the value.
+    /// The kind of the setting's value, such as a number of bytes.
     pub kind: Kind,
-    /// The words that are accepted besides values of the kind, such as `auto`.
+    /// The special words that the setting accepts besides values of its kind, such as `auto` for a
+    /// number.
     pub words: &'static [&'static str],
-    /// The words that `yes` and `no` stand for, if the setting is not a flag.
+    /// The words that `yes` and `no` mean for a setting that is not a flag.
     pub flag_words: Option<[&'static str; 2]>,
-    /// The value if none is given.
+    /// The value of the setting if no source gives one.
     pub default: Default,
-    /// The minimum of a number.
+    /// The minimum of the setting's value, if it is a number.
     pub min: f64,
-    /// The maximum of a number; infinity allows "no limit".
+    /// The maximum of the setting's value, if it is a number. Infinity means that "no limit" is
+    /// accepted.
     pub max: f64,
     /// The places where the setting may be given.
     pub places: Places,
-    /// Whether only the program reads the environment variable, so that workers do not inherit it.
+    /// Whether only the program reads the setting's environment variable. R does not read it, so
+    /// workers do not inherit it.
     pub is_program_variable: bool,
-    /// The R function that has an argument for the setting, or the field of an app with a `$`;
-    /// empty if R has neither.
+    /// The R function that has an argument for the setting. For a field of an app in R, a name that
+    /// begins with `$`. Empty if R has neither.
     pub r_function: &'static str,
-    /// Whether the value is masked in output.
+    /// Whether the setting is a secret, such as a password. Output then shows a mask instead of the
+    /// value.
     pub is_secret: bool,
-    /// The line of help, which has at most 70 characters.
+    /// The one-line help of the setting, which has at most 70 characters.
     pub help: &'static str,
-    /// The details that the long help and the reference add to the line of help.
+    /// The details about the setting, which `--help` and the documentation show after the one-line
+    /// help.
     pub paragraph: &'static str,
-    /// The group of the setting in help.
+    /// The group in which the help text lists the setting.
     pub group: Group,
     /// The version of Rookery that introduced the setting.
     pub since: &'static str,
-    /// The stability of the setting.
+    /// How stable the setting is between releases.
     pub stability: Stability,
-    /// The time at which a changed value takes effect in a running server.
+    /// When a changed value of the setting takes effect in a running server.
     pub applies: Applies,
-    /// Settings of which at least one must be given as well.
+    /// The names of settings of which at least one must be given together with this setting.
     pub needs: &'static [&'static str],
-    /// Settings that cannot be given as well.
+    /// The names of settings that cannot be given together with this setting.
     pub excludes: &'static [&'static str],
-    /// Former names, which are accepted for one release.
+    /// The former names of the setting, which are still accepted for one release.
     pub former: &'static [Former],
 }
 
 impl Setting {
-    /// The row from which other rows take the fields that they do not set.
+    /// A setting whose fields are empty or have their usual values. A row of the table sets only
+    /// the fields in which it differs.
     pub(crate) const EMPTY: Setting = Setting {
         name: "",
         section: Section::Options,
@@ -90,12 +98,12 @@ impl Setting {
         former: &[],
     };
 
-    /// Returns the key in `_server.yml`, which is also the name of the argument in R.
+    /// Returns the setting's key in `_server.yml`, which is also the name of the argument in R.
     pub fn key(&self) -> &'static str {
         self.key.unwrap_or(self.name)
     }
 
-    /// Returns the name of the value in help.
+    /// Returns the placeholder for the option's value in the help text, such as `file`.
     pub fn placeholder(&self) -> &'static str {
         match self.kind {
             _ if !self.placeholder.is_empty() => self.placeholder,
@@ -106,7 +114,8 @@ impl Setting {
         }
     }
 
-    /// Returns the argument of the R function, such as `tls_config(cert)`, or the field of an app.
+    /// Returns how the setting is given in R: as an argument of a function, such as
+    /// `tls_config(cert)`, or as a field of an app.
     pub fn r_argument(&self) -> Option<String> {
         match self.r_function {
             "" => None,
@@ -115,23 +124,24 @@ impl Setting {
         }
     }
 
-    /// Returns the name of the option, without the leading `--`.
+    /// Returns the name of the setting's command-line option, without the leading `--`.
     pub fn option(&self) -> String {
         self.name.replace('_', "-")
     }
 
-    /// Returns the option for a value that is not the default, without the leading `--`.
+    /// Returns the name of the command-line option that changes the setting from its default,
+    /// without the leading `--`. For a flag that is on by default, the name begins with `no-`.
     pub fn long_option(&self) -> String {
         let no = if self.is_on_by_default() { "no-" } else { "" };
         format!("{no}{}", self.option())
     }
 
-    /// Returns the name of the environment variable.
+    /// Returns the name of the setting's environment variable, such as `ROOKERY_PORT`.
     pub fn variable(&self) -> String {
         format!("ROOKERY_{}", self.name.to_uppercase())
     }
 
-    /// Returns the path of the key in `_server.yml`, such as `tls.acme.dir`.
+    /// Returns the path of the setting's key in `_server.yml`, such as `tls.acme.dir`.
     pub fn path(&self) -> String {
         match self.section {
             Section::Options => self.key().to_owned(),
@@ -145,7 +155,7 @@ impl Setting {
         self.places.has(Places::COMMAND_LINE) && self.shown != Shown::No
     }
 
-    /// Returns the default as help and documents show it; `None` for a setting without a default.
+    /// Returns the setting's default as the help text shows it, or `None` if there is no default.
     pub fn default_text(&self) -> Option<&'static str> {
         match self.default {
             Default::Nothing => None,
@@ -153,73 +163,75 @@ impl Setting {
         }
     }
 
-    /// Returns true for a flag that is on by default. Its option is `--no-...`.
+    /// Returns true if the setting is a flag that is on by default. The name of its command-line
+    /// option then begins with `--no-`.
     pub fn is_on_by_default(&self) -> bool {
         matches!((self.kind, self.default), (Kind::Flag, Default::Is("on")))
     }
 }
 
-/// The help that shows an option.
+/// Whether the help text shows the command-line option of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
-    /// `-h` and `--help`.
+    /// The option is shown by `-h` and by `--help`.
     Always,
-    /// Only `--help`.
+    /// The option is shown only by `--help`.
     InLongHelp,
-    /// Neither, because the setting has no option of its own.
+    /// The setting has no command-line option of its own.
     No,
 }
 
-/// The value of a setting that is not given.
+/// The value that a setting has if no source gives one.
 #[derive(Debug, Clone, Copy)]
 pub enum Default {
-    /// No value: the feature is off.
+    /// The setting has no value by default, which means that its feature is off.
     Nothing,
-    /// The value that is parsed from this text.
+    /// The default is the value that is parsed from this text.
     Is(&'static str),
     /// A value that depends on other settings or on the system, with its description in documents.
     Derived(&'static str),
 }
 
-/// A set of places where a setting may be given.
+/// A set of places where a setting may be given, such as the command line and `_server.yml`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Places(u8);
 
 impl Places {
-    /// Options of the program.
+    /// The command-line options of the program.
     pub const COMMAND_LINE: Places = Places(1);
-    /// `_server.yml`.
+    /// The configuration file `_server.yml`.
     pub const FILE: Places = Places(2);
-    /// Arguments of R functions.
+    /// The arguments of R functions.
     pub const R: Places = Places(4);
-    /// Environment variables.
+    /// The environment variables with the prefix `ROOKERY_`.
     pub const ENVIRONMENT: Places = Places(8);
-    /// Options of R.
+    /// The options of R, set with `options()`.
     pub const OPTION: Places = Places(16);
-    /// All places.
+    /// All places where a setting may be given.
     pub const ALL: Places = Places(31);
-    /// The places that the program reads before it starts R.
+    /// The places that the program reads before it starts R. These are all places except the
+    /// options of R.
     pub const PROGRAM: Places = Places::ALL.without(Places::OPTION);
 
-    /// Returns the union of these places and `others`.
+    /// Returns the places that are in this set or in `others`.
     #[must_use]
     pub const fn and(self, others: Places) -> Places {
         Places(self.0 | others.0)
     }
 
-    /// Returns these places without `others`.
+    /// Returns the places that are in this set but not in `others`.
     #[must_use]
     pub const fn without(self, others: Places) -> Places {
         Places(self.0 & !others.0)
     }
 
-    /// Returns true if these places include all `others`.
+    /// Returns true if this set contains all places of `others`.
     pub const fn has(self, others: Places) -> bool {
         self.0 & others.0 == others.0
     }
 }
 
-/// A mapping in `_server.yml`.
+/// A section of `_server.yml`: a mapping that contains settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Section {
     /// The keys below `options:`.
@@ -233,10 +245,10 @@ pub enum Section {
 }
 
 impl Section {
-    /// All sections.
+    /// All sections of `_server.yml`.
     pub const ALL: [Section; 4] = [Section::Options, Section::Limits, Section::Tls, Section::Acme];
 
-    /// Returns the key of the section.
+    /// Returns the key of the section in `_server.yml`.
     pub const fn key(self) -> &'static str {
         match self {
             Section::Options => "options",
@@ -246,7 +258,7 @@ impl Section {
         }
     }
 
-    /// Returns the section that contains this one.
+    /// Returns the section of `_server.yml` that contains this section, if there is one.
     pub const fn parent(self) -> Option<Section> {
         match self {
             Section::Options => None,
@@ -256,25 +268,25 @@ impl Section {
     }
 }
 
-/// A group of settings in help.
+/// A group of related settings, under which the help text and the documentation list them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Group {
-    /// The address, and the proxies in front of it.
+    /// Settings of the address to listen on, and of proxies in front of it.
     Address,
-    /// Certificates and other settings of HTTPS.
+    /// Settings of certificates and HTTPS.
     Https,
-    /// R processes.
+    /// Settings of the workers (R processes).
     Workers,
-    /// Limits for clients, and timeouts.
+    /// Limits for clients, including timeouts.
     Limits,
-    /// The access log, status and health checks.
+    /// Settings of the access log, status and health checks.
     Logs,
-    /// Development of an app.
+    /// Settings for the development of an app.
     Development,
 }
 
 impl Group {
-    /// All groups, in the order of help.
+    /// All groups of settings, in the order in which the help text lists them.
     pub const ALL: [Group; 6] = [
         Group::Address,
         Group::Https,
@@ -284,7 +296,7 @@ impl Group {
         Group::Development,
     ];
 
-    /// Returns the heading of the group.
+    /// Returns the heading of the group in the help text.
     pub const fn title(self) -> &'static str {
         match self {
             Group::Address => "Address",
@@ -297,21 +309,23 @@ impl Group {
     }
 }
 
-/// The stability of a setting.
+/// How stable a setting is between releases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stability {
-    /// Changes are announced by a deprecation for one release.
+    /// The setting is stable. A change is announced by a deprecation one release before.
     Stable,
-    /// As stable, but seldom needed. The limit has no option of its own and is listed separately.
+    /// The setting is stable but seldom needed. It is a limit without its own command-line option,
+    /// and the documentation lists it separately.
     Advanced,
-    /// The setting may change in any release.
+    /// The setting is experimental: it may change in any release.
     Experimental,
-    /// The setting divides resources within the server. It is meant for measurements.
+    /// The setting is internal. It divides resources within the server, and is meant only for
+    /// measurements.
     Internal,
 }
 
 impl Stability {
-    /// Returns the name of the stability in documents.
+    /// Returns the name of the stability level in the documentation.
     pub const fn name(self) -> &'static str {
         match self {
             Stability::Stable => "stable",
@@ -322,20 +336,20 @@ impl Stability {
     }
 }
 
-/// The time at which a changed value takes effect in a running server.
+/// When a changed value of a setting takes effect in a running server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applies {
-    /// After a restart of the server, because the supervisor uses the value.
+    /// A changed value takes effect after a restart of the server, because the supervisor uses it.
     AtRestart,
-    /// After a reload.
+    /// A changed value takes effect after a reload.
     AtReload,
-    /// After a reload if a single worker accepts connections itself, and after a restart if the
-    /// supervisor's front end accepts them.
+    /// A changed value takes effect in the process that accepts connections. If that is a single
+    /// worker, a reload suffices. If it is the supervisor, the server must be restarted.
     WithAcceptingProcess,
 }
 
 impl Applies {
-    /// Returns the continuation of "A change applies" in documents.
+    /// Returns the text with which the documentation continues "A change applies".
     pub const fn text(self) -> &'static str {
         match self {
             Applies::AtRestart => "at a restart",
@@ -347,28 +361,29 @@ impl Applies {
     }
 }
 
-/// A former name of a setting.
+/// A former name of a setting. The setting was renamed, or has lost its command-line option.
 #[derive(Debug, Clone, Copy)]
 pub struct Former {
-    /// The name, in `snake_case`.
+    /// The former name of the setting, in `snake_case`.
     pub name: &'static str,
-    /// The places where the name was accepted.
+    /// The places where the former name was accepted.
     pub places: Places,
-    /// The section of `_server.yml` that contained the key.
+    /// The section of `_server.yml` that contained the former key.
     pub section: Section,
-    /// The value that the option stood for, if it took no value.
+    /// The value that the former command-line option implied, if the option took no value.
     pub value: Option<&'static str>,
-    /// The reason why the setting has no option any more; empty if it was only renamed.
+    /// The reason why the setting no longer has a command-line option. Empty if the setting was
+    /// only renamed.
     pub reason: &'static str,
 }
 
 impl Former {
-    /// Returns a former name that was accepted in all places.
+    /// Creates a former name of a setting that was accepted in all places.
     pub(crate) const fn everywhere(name: &'static str, section: Section) -> Former {
         Former { name, places: Places::ALL, section, value: None, reason: "" }
     }
 
-    /// Returns a former option of the command line.
+    /// Creates a former name of a setting that was only a command-line option.
     pub(crate) const fn option(name: &'static str, reason: &'static str) -> Former {
         Former {
             name,

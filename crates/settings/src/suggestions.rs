@@ -1,11 +1,11 @@
-//! Suggestions for misspelt names.
+//! Suggests a similar name when the name of a setting is misspelt.
 
-/// The minimum length of a prefix that selects a name.
+/// The minimum number of letters of a name that is completed to a longer name in a suggestion.
 const MIN_PREFIX_LENGTH: usize = 4;
 
-/// Returns at most three of the `candidates` that are similar to `name`, the most similar one
-/// first. Two names are similar if at most a third of their letters differ, or if `name` is a
-/// prefix of the other. Case is ignored.
+/// Returns at most three of the `candidates` that are similar to `name`, beginning with the most
+/// similar one. Names are similar if at most a third of their letters differ, or if one is a prefix
+/// of the other. Case is ignored.
 pub fn similar_names<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -27,7 +27,8 @@ pub fn similar_names<'a>(
     found.into_iter().take(3).map(|(_, candidate)| candidate).collect()
 }
 
-/// Returns ` Did you mean ...?` for the most similar of `candidates`, or an empty string.
+/// Returns ` Did you mean ...?` with the most similar of the `candidates`, or an empty string if
+/// none is similar.
 pub(crate) fn did_you_mean<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,

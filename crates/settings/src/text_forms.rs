@@ -1,10 +1,11 @@
-//! The forms of texts, such as addresses, host names, origins and URL paths.
+//! The forms that the text values of settings must have, such as addresses, host names, origins and
+//! URL paths.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::kind::Form;
 
-/// The prefix of an address that is a Unix socket.
+/// The prefix of the address of a Unix socket, before its path.
 pub const UNIX: &str = "unix:";
 
 pub(crate) static HOST: Form = Form {
@@ -42,7 +43,8 @@ pub(crate) static PATHS_OF_REQUESTS: Form = Form {
     },
 };
 
-/// The name is short, because each request carries the cookie that contains it.
+/// The form of the suffix of the session cookie's name. The suffix must be short, because each
+/// request contains the name.
 pub(crate) static NAME: Form = Form {
     wanted: "1 to 64 letters, digits, `-`, `_` or `.`",
     accepts: |text| {
@@ -64,7 +66,7 @@ pub(crate) static URL: Form = Form {
 
 pub(crate) static WORD: Form = Form { wanted: "a word", accepts: is_plain };
 
-/// A password may contain spaces.
+/// The form of a password, which may contain spaces.
 pub(crate) static SECRET: Form = Form { wanted: "a text", accepts: |text| !text.is_empty() };
 
 fn is_plain(text: &str) -> bool {
@@ -86,8 +88,8 @@ fn is_proxy(text: &str) -> bool {
     bits.is_none_or(|bits| is_digits(bits) && bits.parse::<u8>().is_ok_and(|bits| bits <= most))
 }
 
-/// Returns true for `same`, a host name that may begin with `*.`, or an IP address, with or without
-/// a port.
+/// Returns true if a text is an allowed origin for WebSockets: `same`, a host name or an IP
+/// address. A host name may begin with `*.`. A host name or IP address may be followed by a port.
 fn is_origin(text: &str) -> bool {
     if let Some((address, rest)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         let is_rest = rest.is_empty() || rest.strip_prefix(':').is_some_and(is_digits);

@@ -1,10 +1,11 @@
-//! Numbers with units: sizes, times, rates and percentages.
+//! Parses and formats numbers with units: sizes, times, rates and percentages.
 
 use crate::kind::Kind;
 
 type Units = &'static [(&'static str, f64)];
 
-/// The units of bytes, as in GNU coreutils: `M` is MiB, and `MB` is a million bytes.
+/// The units of sizes in bytes, as in GNU coreutils: `M` means MiB (1024 * 1024), and `MB` means a
+/// million bytes.
 const BYTES: Units = &[
     ("B", 1.0),
     ("K", 1024.0),
@@ -34,15 +35,15 @@ const SECONDS: Units = &[
 ];
 const PERCENT: Units = &[("%", 1.0)];
 
-/// The words for "no limit".
+/// The words that mean "no limit" as the value of a setting.
 const UNLIMITED: [&str; 4] = ["INF", ".INF", "NONE", "UNLIMITED"];
 
-/// The largest finite number. A larger one must be a mistake. From 2^53 on, an `f64` no longer
-/// distinguishes all whole numbers, but sizes such as `1000TB` are below that.
+/// The largest finite number that a setting accepts. A larger number is probably a mistake.
 const MAX_FINITE: f64 = 1e18;
 
-/// Parses a number, which may have a unit of the kind. Returns infinity for a word that means "no
-/// limit", and `None` for all other texts that are not numbers, such as `1e999`, `NaN` and `-1`.
+/// Parses a number with an optional unit of the setting's kind. Returns infinity for a word that
+/// means "no limit". Returns `None` if the text is not an accepted number, as for `1e999`, `NaN`
+/// and `-1`.
 pub(crate) fn read(text: &str, kind: Kind) -> Option<f64> {
     let upper = text.trim().to_ascii_uppercase();
     if UNLIMITED.contains(&upper.as_str()) {
@@ -66,9 +67,9 @@ pub(crate) fn read(text: &str, kind: Kind) -> Option<f64> {
     })
 }
 
-/// Splits a text into its number, which may have a fraction and an exponent, and its unit. `1E3` is
-/// a number, and `1EB` has a unit. Leading zeros are rejected, because `010` is 8 in YAML 1.1 and
-/// 10 elsewhere.
+/// Splits a text such as `1.5MB` into its number and its unit. The number may have a fraction and
+/// an exponent, so `1E3` has no unit, but `1EB` has one. Returns `None` for leading zeros, because
+/// YAML 1.1 would read `010` as 8.
 fn split(text: &str) -> Option<(&str, &str)> {
     let digits = |from: usize| text[from..].bytes().take_while(u8::is_ascii_digit).count();
     let mut end = digits(0);
@@ -88,7 +89,8 @@ fn split(text: &str) -> Option<(&str, &str)> {
     Some((&text[..end], text[end..].trim_start_matches([' ', '_'])))
 }
 
-/// Writes a number with the largest unit that needs at most two decimals. [`read`] parses it again.
+/// Formats a number with the largest unit that needs at most two decimals. [`read`] can parse the
+/// result again.
 pub(crate) fn show(amount: f64, kind: Kind) -> String {
     if amount.is_infinite() {
         return "none".to_owned();

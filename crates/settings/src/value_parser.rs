@@ -7,12 +7,13 @@ use crate::kind::{Composite, Form, Kind, Raw, Rejected, Value};
 use crate::setting::{Places, Setting};
 use crate::units;
 
-/// The maximum size of a value in bytes. Paths have at most 4096 bytes.
+/// The maximum size in bytes of a setting's value. It is longer than any path, which has at most
+/// 4096 bytes.
 const MAX_VALUE_SIZE: usize = 8192;
-/// The maximum number of values in a list.
+/// The maximum number of values in a setting that is a list.
 const MAX_LIST_LENGTH: usize = 1000;
 
-/// A value that a setting does not accept.
+/// The error for a value that a setting does not accept.
 #[derive(Debug, Clone)]
 pub struct InvalidValue {
     /// The setting that rejected the value.
@@ -31,12 +32,14 @@ impl InvalidValue {
         InvalidValue { setting, reason: Reason::Form { wanted: expected_form(setting), given } }
     }
 
-    /// Returns the continuation of "must be", if the value does not have the expected form.
+    /// Returns a description of the expected value, which follows "must be" in error messages.
+    /// Returns `None` if the value has the right form but is invalid for another reason.
     pub fn wanted(&self) -> Option<&str> {
         if let Reason::Form { wanted, .. } = &self.reason { Some(wanted) } else { None }
     }
 
-    /// Returns the message. `place` is the spelling of the setting, such as `--port`.
+    /// Returns the error message. `place` is the name of the setting as the user wrote it, such as
+    /// `--port`.
     pub fn at(&self, place: &str) -> String {
         match &self.reason {
             Reason::Form { wanted, given } => format!("{place} must be {wanted}, not {given}."),
@@ -135,7 +138,7 @@ impl Setting {
 }
 
 impl Value {
-    /// Writes the value as a text, from which it can be parsed again.
+    /// Formats the value as a text that can be parsed again.
     pub fn show(&self, kind: Kind) -> String {
         match (self, kind) {
             (value @ Value::Fields(_), Kind::Composite(composite)) => (composite.show)(value),
@@ -169,7 +172,8 @@ fn path(raw: &Raw) -> Option<PathBuf> {
     ((1..=MAX_VALUE_SIZE).contains(&bytes.len()) && !bytes.contains(&0)).then(|| path.to_owned())
 }
 
-/// Parses a flag, in the spellings of shells, YAML and R.
+/// Parses the value of a flag in the spellings of shells, YAML and R, such as `yes`, `true` or
+/// `on`.
 pub(crate) fn flag(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "yes" | "on" | "true" | "1" | "y" | "t" => Some(true),
@@ -178,12 +182,14 @@ pub(crate) fn flag(text: &str) -> Option<bool> {
     }
 }
 
-/// Parses a flag where `0` and `1` have another meaning.
+/// Parses one of the words for a flag, such as `yes`. Does not accept `0` and `1`, because they are
+/// numbers in the settings that use this function.
 fn flag_word(text: &str) -> Option<bool> {
     flag(text).filter(|_| text.len() > 1)
 }
 
-/// Returns the continuation of "must be" in messages about the setting.
+/// Returns a description of the values that a setting accepts, which follows "must be" in error
+/// messages.
 pub fn expected_form(setting: &Setting) -> String {
     let form = match setting.kind {
         Kind::Flag => "yes or no".to_owned(),
@@ -205,7 +211,8 @@ pub fn expected_form(setting: &Setting) -> String {
 }
 
 fn bounded(setting: &Setting, what: &str) -> String {
-    /// Maxima from this number on are technical, and messages do not show them.
+    /// The number above which the maximum of a setting has only a technical reason. Error messages
+    /// do not show such a maximum.
     const PLAUSIBLE: f64 = 1e15;
     let show = |number| units::show(number, setting.kind);
     if setting.max < PLAUSIBLE {

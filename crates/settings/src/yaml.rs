@@ -1,8 +1,9 @@
-//! YAML as a tree with the position of each node. Scalars are kept as text.
+//! Parses YAML into a tree in which each node has its position in the file. Scalars are kept as
+//! text.
 //!
-//! The scanner is that of saphyr-parser. The size of the tree is limited: a document has at most
-//! [`MAX_FILE_SIZE`] bytes, has at most [`MAX_NODES`] nodes after its aliases are expanded, and is
-//! at most [`MAX_DEPTH`] levels deep.
+//! The crate saphyr-parser provides the events from which the tree is built. The size of a document
+//! ([`MAX_FILE_SIZE`]), its number of nodes ([`MAX_NODES`]) and its depth ([`MAX_DEPTH`]) are
+//! limited.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,26 +12,28 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput, Tag};
 
 use crate::kind::{Raw, escaped};
 
-/// The maximum size of a document in bytes. A long `_server.yml` has a few thousand bytes.
+/// The maximum size of a YAML document in bytes. A long `_server.yml` has a few thousand bytes.
 pub const MAX_FILE_SIZE: usize = 256 << 10;
-/// The maximum number of nodes in a document. An alias counts as many nodes as its value.
+/// The maximum number of nodes in a YAML document. An alias counts as often as the nodes that it
+/// stands for.
 pub const MAX_NODES: usize = 10_000;
-/// The maximum depth. `options:`, `tls:`, `acme:` and a list are four levels.
+/// The maximum depth of nested nodes in a YAML document. For example, a list in `options:`, `tls:`,
+/// `acme:` has the depth 4.
 pub const MAX_DEPTH: usize = 16;
 
-/// A position in a file. Lines and columns are counted from 1.
+/// A position in a YAML file. Lines and columns are counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
-    /// The line.
+    /// The line number, counted from 1.
     pub line: usize,
-    /// The column, in characters.
+    /// The column number in characters, counted from 1.
     pub column: usize,
 }
 
 impl Position {
     pub(crate) const START: Position = Position { line: 1, column: 1 };
 
-    /// Returns the position after the last character of a text.
+    /// Returns the position after the last character of a text that begins at line 1, column 1.
     pub(crate) fn end_of(text: &str) -> Position {
         let line = text.matches('\n').count() + 1;
         let last = text.rsplit('\n').next().unwrap_or_default();
@@ -48,12 +51,12 @@ impl fmt::Display for Position {
     }
 }
 
-/// A mistake in a file.
+/// A mistake in a YAML file, and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileError {
-    /// The position of the mistake.
+    /// The position of the mistake in the file.
     pub at: Position,
-    /// A sentence about the mistake.
+    /// A sentence that describes the mistake to the user.
     pub message: String,
 }
 
@@ -69,41 +72,41 @@ pub(crate) fn file_error<T>(at: Position, message: impl Into<String>) -> Result<
     Err(FileError { at, message: message.into() })
 }
 
-/// A node of a document.
+/// A node of a YAML document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// The position of its first character.
+    /// The position of the first character of the node.
     pub at: Position,
-    /// The content.
+    /// The content of the node.
     pub content: Content,
 }
 
-/// The content of a node.
+/// The content of a node in a YAML document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// An empty value, `~` or `null`.
+    /// A null value: an empty value, `~` or `null`.
     Null,
-    /// A scalar.
+    /// A scalar, which is kept as text.
     Text(String),
-    /// A sequence.
+    /// A sequence of nodes.
     List(Vec<Node>),
-    /// A mapping, in the order of the file.
+    /// A mapping, whose fields are in the order of the file.
     Fields(Vec<Field>),
 }
 
-/// A key of a mapping with its value.
+/// A field of a YAML mapping: a key and its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// The key.
+    /// The key of the field.
     pub key: String,
-    /// The position of the key.
+    /// The position of the key in the file.
     pub at: Position,
-    /// The value.
+    /// The value of the field.
     pub value: Node,
 }
 
 impl Node {
-    /// Returns the value in the form that rows parse. Null values are left out.
+    /// Converts the node to an unparsed value of a setting. Leaves out null values.
     pub fn to_raw(&self) -> Option<Raw> {
         match &self.content {
             Content::Null => None,
@@ -121,7 +124,7 @@ impl Node {
     }
 }
 
-/// Parses a document.
+/// Parses the text of a YAML document.
 ///
 /// # Errors
 /// Fails if the text is not valid YAML, contains more than one document, or exceeds a limit.
@@ -159,7 +162,7 @@ pub fn parse(text: &str) -> Result<Node, FileError> {
 struct Reader<'input> {
     parser: Parser<'input, StrInput<'input>>,
     anchors: HashMap<usize, (Node, usize)>,
-    /// The number of nodes so far, with expanded aliases.
+    /// The number of nodes read so far, including the nodes of expanded aliases.
     nodes: usize,
 }
 
@@ -189,7 +192,7 @@ impl<'input> Reader<'input> {
         Ok(())
     }
 
-    /// Reads the node that begins with `event`.
+    /// Reads the node of the YAML document whose first parser event is `event`.
     fn node(
         &mut self,
         event: Event<'input>,
@@ -291,7 +294,8 @@ impl<'input> Reader<'input> {
     }
 }
 
-/// Checks the depth of an alias's value at its new place.
+/// Checks that the value of an alias, at the place where the alias is used, is not nested too
+/// deeply.
 fn check_depth(node: Node, depth: usize) -> Result<Node, FileError> {
     if depth + depth_of(&node) > MAX_DEPTH {
         return file_error(
@@ -312,7 +316,8 @@ fn depth_of(node: &Node) -> usize {
     }
 }
 
-/// Rejects tags that are not YAML's own, because R would evaluate the code of `!expr`.
+/// Rejects a tag that is not part of standard YAML. Such a tag is dangerous in R, which evaluates
+/// the code after `!expr`.
 fn check_tag(tag: Option<&Tag>, at: Position) -> Result<(), FileError> {
     match tag {
         Some(tag) if !tag.is_yaml_core_schema() => {

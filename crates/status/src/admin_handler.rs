@@ -1,4 +1,4 @@
-//! The handler of the admin listener's paths.
+//! The request handler of the admin listener, which serves status reports, metrics and probes.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,46 +7,49 @@ use std::time::Duration;
 
 use rookery_exchange::Exchange;
 
-/// The time without an iteration after which a loop is considered hung. Loops iterate at least once
-/// per second.
+/// The time after which a thread of the server is considered hung because its loop has not
+/// completed an iteration. The loop of a healthy thread completes at least one iteration per
+/// second.
 pub const HANG_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The app and address that reports show.
+/// The app's path and the server's address, as status reports show them.
 #[derive(Debug, Clone, Default)]
 pub struct ServerInfo {
-    /// The path of the app.
+    /// The path of the app's file or folder.
     pub target: String,
     /// The address at which clients reach the app.
     pub address: String,
 }
 
-/// The reason for which a server is not ready, and the status of the readiness probe.
+/// The result of the readiness probe while a server is not ready: the HTTP status and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotReady {
-    /// 503, or 404 for load balancers that take 404 for "no new clients".
+    /// The HTTP status of the probe's response: 503, or 404 for load balancers that take 404 to
+    /// mean "send no new clients".
     pub status: u16,
-    /// The reason, for people.
+    /// The reason why the server is not ready, as text for people.
     pub why: String,
 }
 
-/// A source of the reports that the admin listener serves. No method may block.
+/// A source of the status reports, metrics and probe results that the admin listener serves. No
+/// method may block.
 pub trait StatusSource: Send + Sync {
-    /// Returns the status as one line of JSON, for programs.
+    /// Returns the server's status as one line of JSON, for programs.
     fn json(&self) -> String;
-    /// Returns the status as text, for people. The second line consists of the app, ` is at ` and
-    /// the address.
+    /// Returns the server's status as text, for people. The second line has the form
+    /// `<app> is at <address>`.
     fn text(&self) -> String;
-    /// Returns the metrics in Prometheus' text format.
+    /// Returns the server's metrics in the text format of Prometheus.
     fn metrics(&self) -> String;
-    /// Returns why the server should be restarted; `None` if it is live.
+    /// Returns the reason why the server should be restarted, or `None` if the server is live.
     fn not_live(&self) -> Option<&'static str>;
-    /// Returns why the server should get no requests; `None` if it is ready.
+    /// Returns the reason why the server should get no requests, or `None` if the server is ready.
     fn not_ready(&self) -> Option<NotReady>;
-    /// Returns why the server is still starting; `None` if it has started.
+    /// Returns the reason why the server is still starting, or `None` if the server has started.
     fn not_started(&self) -> Option<&'static str>;
 }
 
-/// The handler of requests to the admin listener.
+/// The request handler of the admin listener, which serves the reports of a [`StatusSource`].
 #[derive(Clone)]
 pub struct AdminHandler(Arc<dyn StatusSource>);
 
@@ -54,12 +57,12 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
 impl AdminHandler {
-    /// Creates a handler that serves the reports of a source.
+    /// Creates a handler that serves the reports of a [`StatusSource`].
     pub fn new(subject: Arc<dyn StatusSource>) -> AdminHandler {
         AdminHandler(subject)
     }
 
-    /// Writes the response to a request. Never blocks.
+    /// Writes the response to a request that the admin listener received. Never blocks.
     pub fn answer(&self, exchange: &mut Exchange) {
         let (status, kind, body) = self.reply(exchange);
         exchange.begin_response(status);
@@ -80,7 +83,8 @@ impl AdminHandler {
             return (
                 421,
                 TEXT,
-                "421 Misdirected Request: this is for programs of this machine\n".to_owned(),
+                "421 Misdirected Request: the Host header must be localhost or an IP address\n"
+                    .to_owned(),
             );
         }
         let subject = &self.0;
@@ -97,7 +101,7 @@ impl AdminHandler {
             _ => (
                 404,
                 TEXT,
-                "404 Not Found: there are /status, /status.txt, /metrics, /-/live, /-/ready and /-/startup\n"
+                "404 Not Found: the paths are /status, /status.txt, /metrics, /-/live, /-/ready and /-/startup\n"
                     .to_owned(),
             ),
         }
@@ -117,16 +121,15 @@ fn probe(yes: &str, not: Option<&str>) -> (u16, &'static str, String) {
     }
 }
 
-/// Returns true if the request arrived at a loopback address. Only programs of this machine can
-/// send such a request. If its `Host` nevertheless names another machine, a web page has probably
-/// sent it from a browser, through a domain name that resolves to the loopback address (DNS
-/// rebinding).
+/// Returns true if a request arrived at a loopback address, to which only programs on this machine
+/// can connect. One of these programs may be a browser that runs a stranger's web page.
 fn is_loopback(exchange: &Exchange) -> bool {
     exchange.local().is_some_and(|local| local.ip().to_canonical().is_loopback())
 }
 
-/// Returns true if a `Host` names this machine independently of name servers, which is true of
-/// `localhost` and of IP addresses.
+/// Returns true if the value of a `Host` header is `localhost` or an IP address, with or without a
+/// port. Any other name may be a stranger's domain name that resolves to this machine (DNS
+/// rebinding).
 fn is_of_this_machine(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else { return false };
     let name = match host.strip_prefix('[') {
@@ -144,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// A source whose reports a test sets.
+    /// A [`StatusSource`] whose reports are set by a test.
     #[derive(Default)]
     struct Said {
         live: Mutex<Option<&'static str>>,

@@ -1,5 +1,5 @@
-//! The admin listener, which is a server with a thread of its own, so that it responds even when
-//! other threads are busy.
+//! The admin listener, through which a server's status, metrics and probes are available. The admin
+//! listener has a thread of its own, so it responds even when the server's other threads are busy.
 
 use std::fmt;
 use std::io;
@@ -13,18 +13,19 @@ use rookery_server::{Config, Limits, ListenError, Listener, ListenerConfig, Serv
 use crate::admin_handler::AdminHandler;
 use crate::run_folder::ADMIN_SOCKET;
 
-/// The address of the admin listener.
+/// The address of the admin listener: a network address or a Unix socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AdminAddress {
-    /// A network address with a port. A port without an address is not accepted, because it would
-    /// not say from where the listener can be reached.
+    /// An IP address with a port. A port alone is not accepted, because the address decides which
+    /// machines can reach the admin listener.
     Tcp(SocketAddr),
-    /// The path of a Unix socket.
+    /// The path of the Unix socket on which the admin listener accepts connections.
     Unix(PathBuf),
 }
 
 impl AdminAddress {
-    /// Parses `127.0.0.1:9100` or `unix:/path/of/a/socket`. Returns `None` for any other form.
+    /// Parses the address of an admin listener, such as `127.0.0.1:9100` or
+    /// `unix:/path/of/a/socket`. Returns `None` for any other form.
     pub fn parse(text: &str) -> Option<AdminAddress> {
         match text.strip_prefix("unix:") {
             Some("") => None,
@@ -34,19 +35,19 @@ impl AdminAddress {
     }
 }
 
-/// The maximum number of simultaneous connections, which come from probes, a metrics collector and
-/// people.
+/// The maximum number of simultaneous connections to the admin listener. Its clients are probes, a
+/// metrics collector and people.
 const CONNECTIONS: usize = 64;
 
-/// The maximum size of a request's body in bytes. Bodies are not read, and larger ones get 413, so
-/// that no body is written to a temporary file.
+/// The maximum size in bytes of the body of a request to the admin listener. A larger body gets
+/// status 413. No request to the admin listener needs a body.
 const BODY_BYTES: u64 = 64 << 10;
 
-/// The permissions that are removed from the Unix socket's file, so that only this user can
-/// connect.
+/// The permissions that are removed from the file of the admin listener's Unix socket, so that only
+/// the server's user can connect.
 const OTHERS: u32 = 0o177;
 
-/// The admin listener, which stops when this value is dropped.
+/// A running admin listener, which stops when this value is dropped.
 #[derive(Debug)]
 pub struct AdminListener {
     server: Server,
@@ -54,7 +55,9 @@ pub struct AdminListener {
 }
 
 impl AdminListener {
-    /// Starts a server with the handler `answers`, which listens at an address if one is given.
+    /// Starts an admin listener that responds to requests with the handler `answers`. It accepts
+    /// connections at the address `at`. Without an address, it only accepts connections on sockets
+    /// that [`listen_in`](Self::listen_in) opens.
     ///
     /// # Errors
     /// Returns an error if the server cannot listen at the address.
@@ -78,7 +81,8 @@ impl AdminListener {
         Ok(AdminListener { server, listeners: Mutex::new(listener.into_iter().collect()) })
     }
 
-    /// Listens also in a run folder, where `rookery status` connects.
+    /// Opens a further Unix socket of the admin listener in the server's run folder. The command
+    /// `rookery status` connects to this socket.
     ///
     /// # Errors
     /// Returns an error if the socket cannot be created.
@@ -93,7 +97,8 @@ impl AdminListener {
     }
 }
 
-/// The error of a listener that could not be started. Its message includes what the user can do.
+/// The error for an admin listener that could not be started. The message tells the user what to
+/// do.
 #[derive(Debug)]
 pub struct AdminListenerError {
     at: Option<AdminAddress>,
@@ -110,13 +115,14 @@ impl fmt::Display for AdminListenerError {
                 let is_socket =
                     std::fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
                 if is_socket {
-                    "\nAnother server answers there: choose another path, or end that server."
+                    "\nAnother server is listening there: choose another path, or stop that server."
                 } else {
-                    "\nThat file is no socket, and is left as it is: choose another path, or move it away."
+                    "\nThat file is not a socket and is not replaced: choose another path, or move \
+                     the file."
                 }
             }
             Some(AdminAddress::Tcp(_)) if source.kind() == io::ErrorKind::AddrInUse => {
-                "\nAnother process has this port: choose another one."
+                "\nAnother process is using this port: choose another port."
             }
             _ => "",
         };

@@ -1,33 +1,36 @@
-//! The formats of numbers and times in reports.
+//! Formats for the numbers and times in status reports and metrics.
 
 use std::fmt::{Display, Write as _};
 use std::time::{Duration, SystemTime};
 
 use rookery_worker_protocol::{HISTOGRAM_BOUNDS, Histogram};
 
-/// Metrics in version 0.0.4 of Prometheus' text format. All names begin with `rookery_`.
+/// The metrics of a server, written in Prometheus's text format (version 0.0.4). The name of each
+/// metric begins with `rookery_`.
 #[derive(Debug, Default)]
 pub struct Metrics(String);
 
 impl Metrics {
-    /// Returns the text of the metrics.
+    /// Returns the metrics in the text format of Prometheus.
     pub fn into_text(self) -> String {
         self.0
     }
 
-    /// Adds the type and the help of a metric, before its values.
+    /// Adds the `HELP` and `TYPE` lines of a metric, which precede the metric's values. `kind` is
+    /// the type, such as `gauge`.
     pub fn family(&mut self, name: &str, kind: &str, help: &str) -> &mut Metrics {
         let _ = writeln!(self.0, "# HELP rookery_{name} {help}\n# TYPE rookery_{name} {kind}");
         self
     }
 
-    /// Adds a value. `labels` are in the text format, without braces, and may be empty.
+    /// Adds one value of a metric. `labels` has the form `name="value",...` and is empty for a
+    /// metric without labels.
     pub fn value(&mut self, name: &str, labels: &str, value: impl Display) {
         let braces = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
         let _ = writeln!(self.0, "rookery_{name}{braces} {value}");
     }
 
-    /// Adds a value for each value of a label.
+    /// Adds several values of a metric, each with another value of the label `label`.
     pub fn values<'a>(
         &mut self,
         name: &str,
@@ -39,12 +42,12 @@ impl Metrics {
         }
     }
 
-    /// Adds a gauge, which is a number that goes up and down.
+    /// Adds a gauge, which is a metric whose value goes up and down.
     pub fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, "gauge", help).value(name, "", value);
     }
 
-    /// Adds a histogram.
+    /// Adds a histogram with its buckets, its sum and its count.
     pub fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
         self.family(name, "histogram", help);
         let (counts, all, seconds) = histogram.read();
@@ -57,12 +60,13 @@ impl Metrics {
     }
 }
 
-/// Returns a count with its noun, in the plural unless the count is one.
+/// Returns a count followed by a noun, for example `3 workers`. The noun is in the plural unless
+/// the count is one.
 pub fn format_count(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Returns a duration for people, in at most two units.
+/// Formats a duration for people, in at most two units, such as `3 h 20 min`.
 pub fn format_duration(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -74,7 +78,7 @@ pub fn format_duration(time: Duration) -> String {
     }
 }
 
-/// Returns the seconds since the Unix epoch, rounded down to milliseconds.
+/// Returns a point in time as seconds since the Unix epoch, rounded down to milliseconds.
 pub fn seconds(at: SystemTime) -> f64 {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Duration::from_millis(milliseconds(since)).as_secs_f64()

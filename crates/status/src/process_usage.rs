@@ -1,15 +1,15 @@
-//! The memory, processor time and descriptors that processes use, as the system counts them.
+//! Functions that read from `/proc` what processes use: memory, processor time and descriptors.
 
 use std::ops::Range;
 use std::time::Duration;
 
-/// The maximum number of processes of a tree that are read. No app has more, and the limit makes
-/// the walk end even while processes are started all the time.
+/// The maximum number of processes that a search for the descendants of a process finds. The limit
+/// ends the search even if the app keeps starting processes.
 const MOST_PROCESSES: usize = 1000;
 
-/// Returns the number of bytes of a process and its descendants that the system cannot reclaim,
-/// which are anonymous memory, also where it is swapped out, and shared memory. Mapped files do not
-/// count. Memory that processes of the tree share, for example after a fork, counts once.
+/// Returns the number of bytes of anonymous memory (including swap) and shared memory that a
+/// process and its descendants use. Mapped files do not count, because the system can reclaim their
+/// memory. Memory that several of these processes share, for example after a fork, counts once.
 pub fn own_memory(pid: libc::pid_t) -> Option<u64> {
     let own = memory_of(pid)?;
     let tree = tree_of(pid);
@@ -22,16 +22,17 @@ pub fn own_memory(pid: libc::pid_t) -> Option<u64> {
     Some(tree.iter().map(share).sum())
 }
 
-/// Returns [`own_memory`] if that may exceed `limit`, and otherwise an upper bound of it. The bound
-/// counts shared pages once per process, which is much cheaper to read.
+/// Returns the exact memory of a process and its descendants ([`own_memory`]) if it may be more
+/// than `limit` bytes. Otherwise returns an upper bound, which is much cheaper to compute because
+/// it counts a shared page once per process.
 pub fn own_memory_beyond(pid: libc::pid_t, limit: u64) -> Option<u64> {
     memory_of(pid)?;
     let bound = tree_of(pid).into_iter().filter_map(memory_of).sum();
     if bound <= limit { Some(bound) } else { own_memory(pid) }
 }
 
-/// Returns the bytes of a process in memory and swap. Pages that other processes share count in
-/// full.
+/// Returns how many bytes of anonymous and shared memory a single process uses, including swap. A
+/// page that several processes share counts in full.
 fn memory_of(pid: libc::pid_t) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     // A zombie has no such lines, and a system without swap may have no `VmSwap`.
@@ -43,22 +44,23 @@ fn memory_of(pid: libc::pid_t) -> Option<u64> {
     )
 }
 
-/// Returns the bytes of a process in memory and swap, where each page is divided by the number of
-/// processes that have it; `None` before Linux 5.4.
+/// Returns how many bytes of anonymous and shared memory a single process uses, including swap. A
+/// page that several processes share is divided by the number of these processes. Returns `None`
+/// before Linux 5.4.
 fn share_of(pid: libc::pid_t) -> Option<u64> {
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let shared = field(&rollup, "Pss_Anon:")? + field(&rollup, "Pss_Shmem:")?;
     Some(shared + field(&rollup, "SwapPss:").unwrap_or(0))
 }
 
-/// Returns the bytes of a line such as `RssAnon:   1234 kB`.
+/// Returns the number of bytes that a field of a `/proc` file states, such as `RssAnon: 1234 kB`.
 fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
-/// Returns a process and its descendants. A descendant whose parent has ended is missing, because
-/// the system gave it another parent.
+/// Returns the ids of a process and of its descendants. A descendant whose parent has ended is
+/// missing, because the system has given it another parent.
 fn tree_of(pid: libc::pid_t) -> Vec<libc::pid_t> {
     let mut tree = vec![pid];
     let mut at = 0;
@@ -77,17 +79,19 @@ fn tree_of(pid: libc::pid_t) -> Vec<libc::pid_t> {
     tree
 }
 
-/// Returns the processor time of a process and of those of its children that it has waited for.
+/// Returns the processor time of a process, including that of the child processes that have ended
+/// and that the process has waited for.
 pub fn processor_time(pid: libc::pid_t) -> Option<Duration> {
     time_of(&format!("/proc/{pid}/stat"), 11..15)
 }
 
-/// Returns the processor time of a thread of a process.
+/// Returns the processor time of one thread of a process.
 pub fn thread_time(pid: libc::pid_t, thread: u32) -> Option<Duration> {
     time_of(&format!("/proc/{pid}/task/{thread}/stat"), 11..13)
 }
 
-/// Returns the sum of some fields of a `stat` file, counted from the third field.
+/// Returns the sum of several time fields of a `/proc/.../stat` file. `fields` is a range of field
+/// numbers that begin at 0 for the third field of the file.
 fn time_of(path: &str, fields: Range<usize>) -> Option<Duration> {
     let stat = std::fs::read_to_string(path).ok()?;
     // The second field is the process name in parentheses, which may contain any character. The
@@ -111,8 +115,8 @@ pub(crate) fn open_descriptors() -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A shell that runs a script. It is killed together with its descendants when this value is
-    /// dropped.
+    /// A shell process that runs a script. When this value is dropped, the shell and its
+    /// descendants are killed.
     struct Shell(std::process::Child, libc::pid_t);
 
     impl Shell {

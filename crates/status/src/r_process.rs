@@ -1,5 +1,5 @@
-//! The description of an R process in reports, which is the same for a worker of a supervisor and
-//! for an R process that serves by itself.
+//! The description of an R process in status reports and metrics. The R process is either a worker
+//! of a supervisor or serves without a supervisor.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,35 +11,36 @@ use serde_json::{Value, json};
 use crate::format::{Metrics, format_duration, milliseconds, seconds};
 use crate::process_usage::{open_descriptors, own_memory, processor_time};
 
-/// An R process that serves the app.
+/// The description of an R process that serves the app.
 #[derive(Debug)]
 pub struct RProcess {
-    /// The number of the worker's slot.
+    /// The number of the R process's slot (its numbered place among the workers), from 0.
     pub slot: u32,
-    /// The process id.
+    /// The process id of the R process.
     pub pid: libc::pid_t,
-    /// The state of the process between its start and its end, for example `ready`.
+    /// The state of the R process between its start and its end, for example `ready`.
     pub state: &'static str,
-    /// The time of the start.
+    /// The time at which the R process was started.
     pub started: SystemTime,
-    /// The number of requests that the process has answered.
+    /// The number of requests that the R process has answered.
     pub requests: u64,
-    /// The number of open WebSockets.
+    /// The number of open WebSockets of the R process.
     pub sessions: u64,
-    /// The number of requests that the process has and has not answered.
+    /// The number of requests that R has begun and not yet answered.
     pub in_flight: u64,
-    /// The fraction of the last seconds in which R was busy.
+    /// The fraction of the last 5 to 10 seconds in which R was busy, from 0 to 1.
     pub busy_ratio: f64,
     /// The number of requests that wait for R.
     pub queued: u64,
-    /// The activity of R: `starting`, `idle` or `busy`.
+    /// What R is doing now: `starting`, `idle` or `busy`.
     pub does: &'static str,
-    /// The time since which R has had this activity, as a duration.
+    /// How long R has been in the state that `does` names.
     pub lasts: Duration,
 }
 
-/// Returns the activity of R according to the scoreboard, and its duration. R was started at
-/// `started`.
+/// Returns what R is doing and for how long, according to a snapshot of the scoreboard (the memory
+/// in which an R process records what it does). `started` is the time at which the R process was
+/// started.
 pub fn r_activity(read: &Snapshot, started: SystemTime) -> (&'static str, Duration) {
     let now = now();
     let state = match read.r_state {
@@ -55,12 +56,12 @@ pub fn r_activity(read: &Snapshot, started: SystemTime) -> (&'static str, Durati
 }
 
 impl RProcess {
-    /// Returns the time for which R has been busy; `None` if it is not busy.
+    /// Returns how long R has been busy with its current task, or `None` if R is not busy.
     pub fn busy(&self) -> Option<Duration> {
         (self.does == "busy").then_some(self.lasts)
     }
 
-    /// Returns the description of the process as JSON, for programs.
+    /// Returns the description of the R process as JSON, for programs.
     pub fn json(&self) -> Value {
         json!({
             "slot": self.slot,
@@ -80,7 +81,7 @@ impl RProcess {
         })
     }
 
-    /// Returns the memory and the processor time of the process as text, for people.
+    /// Returns the memory and the processor time that the R process uses, as text for people.
     pub fn used(&self) -> [String; 2] {
         let memory = own_memory(self.pid).map(|bytes| format!("{} MB", bytes / 1_000_000));
         [memory, processor_time(self.pid).map(format_duration)]
@@ -89,8 +90,8 @@ impl RProcess {
 }
 
 impl Metrics {
-    /// Adds the numbers of requests by class of status, and the histograms of the times that they
-    /// took.
+    /// Adds the metrics of the app's requests: the number of responses in each class of status
+    /// codes, and histograms of the times in the queue, in the app and in total.
     pub fn requests(
         &mut self,
         answered: &StatusClassCounters,
@@ -98,17 +99,19 @@ impl Metrics {
         took: &Histogram,
         answered_in: &Histogram,
     ) {
-        let help = "Requests of the app that were answered, by class of status.";
+        let help = "Requests that the app has responded to, by class of the status code.";
         let classes = STATUS_CLASSES.into_iter().zip(answered.read());
         self.family("requests_total", "counter", help).values("requests_total", "class", classes);
-        let help = "From a request's coming to its going to a worker, or to R's beginning with it.";
+        let help = "Seconds from the arrival of a request until it is sent to a worker, or until R \
+                    starts to process it in a server without workers.";
         self.histogram("queue_seconds", help, waited);
-        self.histogram("upstream_seconds", "From there to the head of the reply.", took);
-        let help = "Both together: from a request's coming to the head of the reply.";
+        let help = "Seconds from the end of the queue time until the head of the response.";
+        self.histogram("upstream_seconds", help, took);
+        let help = "Seconds from the arrival of a request until the head of the response.";
         self.histogram("request_seconds", help, answered_in);
     }
 
-    /// Adds the metrics of R processes.
+    /// Adds the metrics of each R process, such as its requests, memory and processor time.
     pub fn r_processes(&mut self, processes: &[RProcess]) {
         let mut each = |name: &str, help: &str, value: &dyn Fn(&RProcess) -> Option<String>| {
             self.family(name, "gauge", help);
@@ -121,53 +124,57 @@ impl Metrics {
         let busy = |process: &RProcess| process.busy().unwrap_or_default().as_secs_f64();
         each(
             "worker_requests",
-            "Requests that the worker of a slot has answered since its start.",
+            "Requests that the worker in a slot has responded to since the worker was started.",
             &|it| Some(it.requests.to_string()),
         );
-        let share = "For which share of the last 5 to 10 seconds its R was busy, from 0 to 1.";
+        let share = "Share of the last 5 to 10 seconds in which the worker's R process was busy, \
+                     from 0 to 1.";
         each("worker_busy_ratio", share, &|it| Some(it.busy_ratio.to_string()));
-        each("worker_in_flight", "Requests that it has and has not answered.", &|it| {
-            Some(it.in_flight.to_string())
-        });
-        each("sessions", "WebSockets that it has.", &|it| Some(it.sessions.to_string()));
-        each("worker_busy_seconds", "How long its R has been busy, 0 where it is not.", &|it| {
-            Some(busy(it).to_string())
-        });
-        let memory = "Memory of its processes that is anonymous, swapped or shared.";
+        each(
+            "worker_in_flight",
+            "Requests that the worker has received and not yet responded to.",
+            &|it| Some(it.in_flight.to_string()),
+        );
+        each("sessions", "Open WebSockets of the worker.", &|it| Some(it.sessions.to_string()));
+        let time = "Seconds for which the worker's R process has been busy with its current task, \
+                    0 if it is not busy.";
+        each("worker_busy_seconds", time, &|it| Some(busy(it).to_string()));
+        let memory = "Anonymous, swapped and shared memory of the worker's processes, in bytes.";
         each("worker_memory_bytes", memory, &|it| Some(own_memory(it.pid)?.to_string()));
-        each("worker_cpu_seconds", "Processor time since its start.", &|it| {
+        let time = "Processor time that the worker has used since its start, in seconds.";
+        each("worker_cpu_seconds", time, &|it| {
             Some(processor_time(it.pid)?.as_secs_f64().to_string())
         });
         let longest = processes.iter().map(busy).fold(0.0, f64::max);
         self.gauge(
             "worker_busy_seconds_max",
-            "How long the R has been busy that has been for longest.",
+            "Seconds for which the longest-busy R process has been busy with its current task.",
             longest,
         );
     }
 
-    /// Adds the metrics of the process that accepts connections.
+    /// Adds the metrics of the process that accepts connections from clients.
     pub fn accepting_process(
         &mut self,
         connections: u64,
         log_lines_lost: u64,
         started: Option<SystemTime>,
     ) {
-        let help = "Lines of the access log, of messages and of workers' output that could not be written, or not fast \
-                    enough.";
+        let help = "Lines of the access log, of messages and of the workers' output that were \
+                    dropped because the output failed or was too slow.";
         self.family("log_lines_lost_total", "counter", help).value(
             "log_lines_lost_total",
             "",
             log_lines_lost,
         );
-        self.gauge("connections", "Connections of clients.", connections);
+        self.gauge("connections", "Open connections of clients.", connections);
         if let Some(open) = open_descriptors() {
-            self.gauge("open_fds", "Descriptors that the process has open.", open);
+            self.gauge("open_fds", "Open file descriptors of the process.", open);
         }
         if let Some(since) = started.and_then(|it| it.duration_since(SystemTime::UNIX_EPOCH).ok()) {
             self.gauge(
                 "start_time_seconds",
-                "When it started, since the epoch.",
+                "Time at which the process started, in seconds since the Unix epoch.",
                 since.as_secs_f64(),
             );
         }

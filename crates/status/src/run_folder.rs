@@ -1,5 +1,5 @@
-//! The run folder of a server, for its admin socket and for the sockets and temporary files of its
-//! workers. Only the user of the server has access, and the folder is removed when the server ends.
+//! The run folder of a server, which contains its admin socket and the sockets and temporary files
+//! of its workers. Only the server's user has access. The folder is removed when the server ends.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,35 +8,39 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The beginning of the folders' names.
+/// The beginning of the name of every run folder.
 const PREFIX: &str = "rookery-workers-";
 
-/// The name of the file whose lock shows that the supervisor of a folder is running.
+/// The name of the lock file in a run folder. While the file is locked, the folder's supervisor is
+/// running.
 const LOCK: &str = "lock";
 
-/// The number of attempts to lock the folder, and the pause between two attempts.
+/// The maximum number of attempts to lock a run folder.
 const LOCK_TRIES: u32 = 20;
+/// The pause between two attempts to lock a run folder.
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// The maximum length of a socket's path with its terminating zero (`sockaddr_un`), and the maximum
-/// length of the part after the parent of the folder and the prefix.
+/// The maximum length of the path of a Unix socket, including its terminating zero (`sockaddr_un`).
 const MOST_PATH: usize = 108;
+/// The maximum length of the part of a socket's path that follows the parent folder and
+/// [`PREFIX`].
 const IN_FOLDER: usize = 40;
 
-/// The run folder of a server, which is removed when this value is dropped.
+/// The run folder of a server, with its sockets and temporary files. The folder is removed when
+/// this value is dropped.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
-    /// The lock file, which is locked while this value exists.
+    /// The lock file of the run folder. The file is locked while this value exists.
     _lock: File,
-    /// The folder itself, which is also locked, because systemd-tmpfiles does not remove old files
-    /// from a folder that another process has locked; `None` if the lock could not be taken.
+    /// The run folder, opened and locked, because systemd-tmpfiles does not remove old files from a
+    /// folder that another process has locked. `None` if the folder could not be locked.
     _kept: Option<File>,
 }
 
 impl RunFolder {
-    /// Creates a run folder in `parent`, or in `/tmp` if the path would be too long for a socket.
-    /// Removes the run folders of supervisors that were killed.
+    /// Creates a run folder in `parent`, or in `/tmp` if the paths of sockets in `parent` would be
+    /// too long. Also removes the run folders of supervisors that were killed.
     ///
     /// # Errors
     /// Returns the system's error if the folder or its lock file cannot be created.
@@ -65,17 +69,19 @@ impl RunFolder {
         unreachable!("the loop returns")
     }
 
-    /// Returns the path of the folder.
+    /// Returns the path of the run folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the path of the Unix socket of a worker's start.
+    /// Returns the path of the Unix socket on which the worker of a slot listens. Each start of a
+    /// worker has a different `epoch`, so a new worker does not listen at the path of an old one.
     pub fn socket(&self, slot: u32, epoch: u64) -> PathBuf {
         self.path.join(format!("{slot}.{epoch}"))
     }
 
-    /// Creates the folder for temporary files of a worker's start.
+    /// Creates the folder for the temporary files of the worker of a slot. Each start of a worker
+    /// has a different `epoch` and a folder of its own.
     ///
     /// # Errors
     /// Returns the system's error if the folder cannot be created.
@@ -89,8 +95,8 @@ impl RunFolder {
 /// The name of the admin listener's socket in a run folder.
 pub const ADMIN_SOCKET: &str = "admin";
 
-/// Returns the run folders of this user in `parent`, each with the process id of its supervisor,
-/// which may have ended.
+/// Returns this user's run folders in `parent`, each with the process id of its supervisor. The
+/// supervisor may have ended.
 pub fn run_folders(parent: &Path) -> Vec<(u32, PathBuf)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -105,8 +111,8 @@ pub fn run_folders(parent: &Path) -> Vec<(u32, PathBuf)> {
     found
 }
 
-/// Returns true if a path is a folder of this user. A symbolic link is not, because it may lead to
-/// a folder of any user.
+/// Returns true if a path is a folder that belongs to this user. Returns false for a symbolic link,
+/// because it may lead to a folder of another user.
 fn is_own_folder(path: &Path) -> bool {
     // SAFETY: geteuid takes no arguments and never fails.
     let own = unsafe { libc::geteuid() };
@@ -129,8 +135,9 @@ fn lock_file(file: &File) -> io::Result<()> {
     Err(io::Error::last_os_error())
 }
 
-/// Locks a folder until it is closed, and returns true on success. The lock may be taken for a
-/// moment by systemd-tmpfiles, so several attempts are made.
+/// Locks a run folder until its descriptor is closed, so that systemd-tmpfiles does not remove old
+/// files from it. Returns true on success. Tries several times, because systemd-tmpfiles itself may
+/// lock the folder for a moment.
 fn is_kept_from_ageing(folder: &File) -> bool {
     for _ in 0..LOCK_TRIES {
         // SAFETY: the descriptor is open.

@@ -1,5 +1,5 @@
-//! The status of a single R process that serves by itself. Other threads of the process collect it,
-//! so it never waits for R.
+//! The status of an R process that serves without a supervisor. A thread other than R's collects
+//! the status, so reports never wait for R.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,19 +18,19 @@ use crate::format::{Metrics, format_count, format_duration, seconds};
 use crate::r_process::{RProcess, r_activity};
 use crate::utilization::Utilization;
 
-/// The interval of the checks whether the server's I/O threads make progress, which also count the
-/// connections.
+/// The interval between two checks of the server's I/O threads. Each check tests whether the I/O
+/// threads make progress, and counts their connections.
 const LOOKS_EVERY: Duration = Duration::from_secs(1);
 
-/// The phase in the life of a server.
+/// The stage of a server's life: starting, serving or draining.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Lifecycle {
-    /// R starts, or the app is being loaded.
+    /// R is starting or is loading the app.
     Starting = 0,
-    /// The app listens.
+    /// The app accepts connections.
     Serving = 1,
-    /// The server finishes the open requests.
+    /// The server is stopping: it finishes the open requests.
     Draining = 2,
 }
 
@@ -43,27 +43,27 @@ impl Lifecycle {
         }
     }
 
-    /// Returns the state that a supervisor would report for a worker in this phase.
+    /// Returns the name of this stage as a supervisor reports it for a worker, such as `ready`.
     fn state(self) -> &'static str {
         STATES[self as usize]
     }
 }
 
-/// The states of a worker, indexed by [`Lifecycle`].
+/// The name of each [`Lifecycle`] stage as a supervisor reports it for a worker.
 const STATES: [&str; 3] = ["starting", "ready", "draining"];
 
-/// The parts of the status that other parts of the server count.
+/// The parts of a status report that other parts of the server keep up to date.
 #[derive(Debug)]
 pub struct StandaloneInputs {
-    /// The scoreboard with the activity of R.
+    /// The scoreboard, which is the memory to which R's thread writes what it is doing.
     pub scoreboard: Arc<SharedScoreboard>,
-    /// The counts of rejected requests.
+    /// The counts of the requests that the server rejected, by reason.
     pub reports: Arc<Reports<Rejection>>,
     /// The maximum number of requests that wait for R.
     pub queue_limit: usize,
 }
 
-/// The status of a single R process.
+/// The status of an R process that serves without a supervisor.
 #[derive(Debug)]
 pub struct Standalone {
     about: Mutex<ServerInfo>,
@@ -72,10 +72,11 @@ pub struct Standalone {
     scoreboard: Arc<SharedScoreboard>,
     course: AtomicU8,
     listening: Mutex<Vec<(ListenerId, Vec<LivenessProbe>)>>,
-    /// The time of the last successful check of the server's I/O threads, by [`now`].
+    /// The time at which the server's I/O threads were last found to make progress, in nanoseconds
+    /// of the clock [`now`].
     heard: AtomicU64,
     connections: Counter,
-    /// The bits of a floating-point number.
+    /// The fraction of the last 5 to 10 seconds in which R was busy, as the bits of an `f64`.
     busy_ratio: AtomicU64,
     watching: Mutex<Option<JoinHandle<()>>>,
     is_over: AtomicBool,
@@ -83,7 +84,8 @@ pub struct Standalone {
 }
 
 impl Standalone {
-    /// Creates the status of a server that starts. A thread updates it until [`end`](Self::end).
+    /// Creates the status of a server that is starting, and starts a thread that updates the
+    /// status. [`end`](Self::end) ends this thread.
     ///
     /// # Errors
     /// Returns the system's error if the thread cannot be started.
@@ -123,12 +125,14 @@ impl Standalone {
         }
     }
 
-    /// Returns the scoreboard, to which R's thread and the server's threads write what R does.
+    /// Returns the scoreboard, which is the memory to which R's thread and the server's threads
+    /// write what R is doing.
     pub fn scoreboard(&self) -> &Arc<SharedScoreboard> {
         &self.scoreboard
     }
 
-    /// Replaces the inputs by those of a new server.
+    /// Replaces the counts of rejected requests and the queue limit by those of a new server in
+    /// this process.
     pub fn look_at(&self, reports: Arc<Reports<Rejection>>, queue_limit: usize) {
         let mut seen = lock(&self.seen);
         (seen.reports, seen.queue_limit) = (reports, queue_limit);
@@ -136,7 +140,7 @@ impl Standalone {
 
     // ---- phase and listeners ----
 
-    /// Sets the phase of the server, and its address if that is known.
+    /// Sets the stage of the server's life, and the server's address if it is known.
     pub fn is(&self, course: Lifecycle, address: Option<&str>) {
         if let Some(address) = address {
             address.clone_into(&mut lock(&self.about).address);
@@ -144,13 +148,15 @@ impl Standalone {
         self.course.store(course as u8, Ordering::Release);
     }
 
-    /// Adds a listener that has been started.
+    /// Adds a listener that has started. From now on, its I/O threads are checked for progress
+    /// through the probes `pulses`.
     pub fn listens(&self, listener: ListenerId, pulses: Vec<LivenessProbe>) {
         self.heard.store(now(), Ordering::Relaxed);
         lock(&self.listening).push((listener, pulses));
     }
 
-    /// Removes a listener that ends.
+    /// Removes a listener that is closed, so that its I/O threads are no longer checked for
+    /// progress.
     pub fn ends(&self, listener: ListenerId) {
         lock(&self.listening).retain(|(other, _)| *other != listener);
     }
@@ -165,7 +171,8 @@ impl Standalone {
 
     // ---- counters of R's thread ----
 
-    /// Records that R begins with a request, or with the head of a request whose body follows.
+    /// Records that R begins to process a request at the time `now`. `is_head` is true if R gets
+    /// only the head now and the body later.
     pub fn begins(&self, exchange: &mut Exchange, is_head: bool, now: u64) {
         let (handed, _) = exchange.queue_and_start_times();
         exchange.set_started_at(now);
@@ -176,7 +183,8 @@ impl Standalone {
         }
     }
 
-    /// Records that a request has been responded to, by R or by the server in place of R.
+    /// Records that a request got a response at the time `now`, from R or from the server in place
+    /// of R.
     pub fn answers(&self, exchange: &Exchange, now: u64) {
         let (handed, begun) = exchange.queue_and_start_times();
         self.counters.record_response(exchange.response().status(), handed, begun, now);
@@ -184,8 +192,8 @@ impl Standalone {
 
     // ---- reports ----
 
-    /// Checks whether the server's I/O threads make progress, and counts their connections. Blocks
-    /// while an I/O thread hangs.
+    /// Records that the server's I/O threads make progress if all of them respond, and counts their
+    /// connections. Blocks while an I/O thread hangs.
     fn look(&self) {
         let pulses: Vec<LivenessProbe> =
             lock(&self.listening).iter().flat_map(|(_, pulses)| pulses.iter().cloned()).collect();
@@ -208,13 +216,13 @@ impl Standalone {
         !lock(&self.listening).is_empty()
     }
 
-    /// Returns true if the server's I/O threads have made no progress for too long.
+    /// Returns true if the server's I/O threads have made no progress for [`HANG_TIMEOUT`].
     fn hangs(&self) -> bool {
         let silence = now().saturating_sub(self.heard.load(Ordering::Relaxed));
         Duration::from_nanos(silence) >= HANG_TIMEOUT && self.is_listening()
     }
 
-    /// Returns the description of the process for reports.
+    /// Returns the description of this R process for status reports.
     fn process(&self) -> RProcess {
         let read = self.scoreboard.read();
         let (does, lasts) = r_activity(&read, self.started);
@@ -260,8 +268,9 @@ impl StatusSource for Standalone {
         let about = lock(&self.about).clone();
         let [memory, cpu] = process.used();
         format!(
-            "rookery {}, process {}, up {}: {}, one R\n{} is at {}\n{}, {} waiting (limit {}), {} answered, {} in hand, {}\n\
-             R is {} for {}, memory {memory}, CPU {cpu}\n",
+            "rookery {}, process {}, up {}: {}, one R process\n{} is at {}\n\
+             {}, {} waiting (limit {}), {} answered, {} in progress, {}\n\
+             R has been {} for {}, memory {memory}, CPU {cpu}\n",
             env!("CARGO_PKG_VERSION"),
             process.pid,
             format_duration(self.started.elapsed().unwrap_or_default()),
@@ -289,14 +298,15 @@ impl StatusSource for Standalone {
             let seen = lock(&self.seen);
             (seen.queue_limit, seen.reports.count(Rejection::Busy))
         };
-        text.gauge("queue_limit", "How many may.", limit);
+        text.gauge("queue_limit", "Maximum number of requests that may wait for R.", limit);
         text.family(
             "queue_rejected_total",
             "counter",
-            "Requests that were refused with 503, for R had no time.",
+            "Requests refused with 503 because the queue was full.",
         )
         .values("queue_rejected_total", "reason", [("full", refused)]);
-        text.family("workers", "gauge", "Workers, by state: this one.");
+        let help = "Workers, by state. A server without a supervisor counts as one worker.";
+        text.family("workers", "gauge", help);
         text.values(
             "workers",
             "state",
@@ -308,22 +318,22 @@ impl StatusSource for Standalone {
     }
 
     fn not_live(&self) -> Option<&'static str> {
-        self.hangs().then_some("the server does not turn")
+        self.hangs().then_some("the server's I/O thread does not respond")
     }
 
     fn not_ready(&self) -> Option<NotReady> {
         let why = match self.course() {
-            Lifecycle::Starting => "the app does not listen yet",
-            Lifecycle::Draining => "it stops",
-            Lifecycle::Serving if !self.is_listening() => "nothing listens any more",
-            Lifecycle::Serving if self.hangs() => "the server does not turn",
+            Lifecycle::Starting => "the app is not listening yet",
+            Lifecycle::Draining => "the server is shutting down",
+            Lifecycle::Serving if !self.is_listening() => "the app is no longer listening",
+            Lifecycle::Serving if self.hangs() => "the server's I/O thread does not respond",
             Lifecycle::Serving => return None,
         };
         Some(NotReady { status: 503, why: why.to_owned() })
     }
 
     fn not_started(&self) -> Option<&'static str> {
-        (self.course() == Lifecycle::Starting).then_some("the app does not listen yet")
+        (self.course() == Lifecycle::Starting).then_some("the app is not listening yet")
     }
 }
 
@@ -396,7 +406,8 @@ mod tests {
         assert_eq!(probes(&one), [true, false, true]);
         one.is(Lifecycle::Serving, None);
         one.ends(listener.id());
-        assert_eq!(one.not_ready().map(|not| not.why).as_deref(), Some("nothing listens any more"));
+        let why = one.not_ready().map(|not| not.why);
+        assert_eq!(why.as_deref(), Some("the app is no longer listening"));
     }
 
     #[test]

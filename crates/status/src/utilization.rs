@@ -1,31 +1,31 @@
-//! The utilization of a worker, which is the fraction of the last seconds in which R was busy. It
-//! shows whether there are enough workers.
+//! The utilization of a worker, which is the fraction of the last seconds in which R was busy. A
+//! high utilization shows that more workers are needed.
 
 use std::time::Duration;
 
-/// The minimum length of the interval that is reported on, which is at most about twice as long. It
-/// is short enough to show current load, and longer than the usual polling interval of an observer,
-/// who thus misses nothing.
+/// The minimum length of the interval for which a worker's utilization is reported. The interval is
+/// at most about twice as long.
 const SPAN: Duration = Duration::from_secs(5);
 
-/// The total time for which R had been busy at a point in time, both in the units of the
-/// scoreboard.
+/// A sample: R had been busy for `busy` in total at the time `at`, in nanoseconds of the
+/// scoreboard's clock.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     at: u64,
     busy: Duration,
 }
 
-/// The utilization of one worker, computed from repeated samples.
+/// The utilization of one worker, computed from repeated samples of how long R has been busy.
 #[derive(Debug, Default)]
 pub struct Utilization {
-    /// The two last marks. The reported interval begins at the earlier one.
+    /// The last two samples. The reported interval begins at the earlier one.
     marks: Option<(Mark, Mark)>,
 }
 
 impl Utilization {
-    /// Returns the utilization from 0 to 1, given the total time for which R has been busy until
-    /// `at`. The function must be called more often than every five seconds.
+    /// Adds a sample and returns the worker's utilization from 0 to 1. `busy` is the total time for
+    /// which R has been busy until `at`, in nanoseconds. Call this more often than every five
+    /// seconds.
     pub fn look(&mut self, busy: Duration, at: u64) -> f64 {
         let now = Mark { at, busy };
         let (from, next) = self.marks.get_or_insert((now, now));

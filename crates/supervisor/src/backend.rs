@@ -13,71 +13,79 @@ use rookery_worker_protocol::{BegunRequests, SharedScoreboard, Ticket};
 use crate::pool_counters::{InFlightRoutes, QueueGauge};
 use crate::worker_id::WorkerId;
 
-/// Whether a worker gets new requests.
+/// Whether a worker process gets new requests, and if not, why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Availability {
-    /// The worker gets requests.
+    /// The worker gets new requests.
     Ready = 0,
     /// The worker finishes its requests and gets no new ones.
     Draining = 1,
-    /// The worker does not respond and gets no requests until it does.
+    /// The worker does not respond. It gets no requests until it responds again.
     Suspended = 2,
-    /// The worker has ended.
+    /// The worker process has ended.
     Dead = 3,
 }
 
-/// A start of a worker, as the pool sees it.
+/// One worker process, as the pool sees it, which assigns requests to workers. If the worker is
+/// replaced, the new process is another `Backend`.
 #[derive(Debug)]
 pub struct Backend {
-    /// The number of the worker's slot, from 0, which the next start of the worker takes over.
+    /// The number of the worker's slot, from 0. When a worker is replaced, the new worker takes
+    /// over the slot.
     pub slot: u32,
-    /// The number of this start among all starts of workers.
+    /// The serial number of this worker process among all worker processes that the supervisor has
+    /// started.
     pub epoch: u64,
     /// The process id of the worker.
     pub pid: u32,
-    /// The id of the worker in the URLs of its sessions.
+    /// The random id by which URLs name the worker, in the parameter `w=` of the requests of a
+    /// Shiny session.
     pub id: WorkerId,
     /// The path of the Unix socket that the worker listens on.
     pub socket: PathBuf,
-    /// The scoreboard that the worker writes.
+    /// The worker's scoreboard: shared memory in which the worker publishes its state and counters.
     pub scoreboard: SharedScoreboard,
     pub(crate) availability: AtomicU8,
     is_sticky: AtomicBool,
     sees_heads: AtomicBool,
-    /// The requests that R had begun when the worker exceeded the worker timeout last.
+    /// The requests that R was processing when the worker last exceeded the worker timeout.
     pub(crate) timed_out: Mutex<BegunRequests>,
-    /// The time in milliseconds within which the worker's WebSockets are to be closed; 0 if they
-    /// stay open.
+    /// The time in milliseconds within which the pool closes the worker's WebSockets before the
+    /// worker ends; 0 if the worker is not about to end.
     pub(crate) session_close_time: AtomicU64,
-    /// The static paths that the worker has announced.
+    /// The static paths (URL prefixes that are served from files) that the worker has announced.
     static_paths: Mutex<StaticPaths>,
-    /// The load that the pool counts.
+    /// The worker's load, as counted by the pool, which assigns requests to workers.
     pub(crate) load: Load,
 }
 
-/// Static paths by their keys.
+/// The static paths of a worker: a map from each URL prefix that is served from files to its
+/// settings.
 pub(crate) type StaticPaths = BTreeMap<String, StaticPath>;
 
-/// The load of a worker, as far as it comes through the front end.
+/// The load of a worker, as far as it results from requests that the supervisor's front end has
+/// accepted.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
-    /// The number of requests that the worker has and that have not been finished.
+    /// The number of requests that the worker has received and not finished.
     pub(crate) in_flight: AtomicUsize,
-    /// The number of open WebSockets.
+    /// The number of the worker's open WebSockets.
     pub(crate) sessions: AtomicUsize,
     /// The number of requests that the worker has responded to.
     pub(crate) responses: AtomicU64,
-    /// The number of pages from the worker whose WebSocket has not been opened.
+    /// The number of sessions that are reserved for pages from this worker, because they have not
+    /// yet opened their WebSocket.
     pub(crate) pending_sessions: Counter,
-    /// The requests that wait for this worker only.
+    /// The gauge of the queue of requests that only this worker can process.
     pub(crate) queue: QueueGauge,
-    /// The routes of the requests that the worker has not responded to.
+    /// The methods and paths of the requests to which the worker has not responded.
     pub(crate) routes: InFlightRoutes,
 }
 
 impl Backend {
-    /// Creates a backend that is ready, from its slot and epoch and its process id.
+    /// Creates the registry entry of a worker that is ready for requests. `slot` is the number of
+    /// its slot, and `epoch` its serial number among all started workers.
     pub fn new(
         (slot, epoch): (u32, u64),
         pid: u32,
@@ -104,40 +112,44 @@ impl Backend {
         })
     }
 
-    /// Sets whether the app has sessions, which are state of a client that lasts between requests.
+    /// Sets whether the worker's app keeps state of each client from one request to the next
+    /// (sessions).
     pub fn set_sticky(&self, is_sticky: bool) {
         self.is_sticky.store(is_sticky, Ordering::Relaxed);
     }
 
-    /// Returns true if the app has sessions.
+    /// Returns true if the worker's app keeps state of each client from one request to the next
+    /// (sessions).
     pub fn is_sticky(&self) -> bool {
         self.is_sticky.load(Ordering::Relaxed)
     }
 
-    /// Sets whether the app may refuse a request before its body has been received.
+    /// Sets whether the app inspects the head of a request, and may refuse it, before the body has
+    /// been received.
     pub fn set_sees_heads(&self, sees_heads: bool) {
         self.sees_heads.store(sees_heads, Ordering::Relaxed);
     }
 
-    /// Returns true if the app may refuse a request before its body has been received.
+    /// Returns true if the app inspects the head of a request, and may refuse it, before the body
+    /// has been received.
     pub fn sees_heads(&self) -> bool {
         self.sees_heads.load(Ordering::Relaxed)
     }
 
-    /// Returns true if R had begun this request when the worker exceeded the worker timeout. The
-    /// request then gets 504, whatever R responds after it has been interrupted.
+    /// Returns true if R was processing this request when the worker exceeded the worker timeout.
+    /// The client then gets 504, even if R still responds.
     pub(crate) fn has_timed_out(&self, ticket: Ticket) -> bool {
         self.timed_out.lock().unwrap_or_else(PoisonError::into_inner).contains(ticket)
     }
 
-    /// Returns the time within which the worker's WebSockets are to be closed; `None` if they stay
-    /// open.
+    /// Returns the time within which the worker's WebSockets are to be closed before the worker
+    /// ends. Returns `None` if the worker is not about to end.
     pub(crate) fn session_close_time(&self) -> Option<Duration> {
         let time = self.session_close_time.load(Ordering::Acquire);
         (time > 0).then(|| Duration::from_millis(time))
     }
 
-    /// Returns whether the worker gets new requests.
+    /// Returns whether the worker gets new requests, and if not, why.
     pub fn availability(&self) -> Availability {
         match self.availability.load(Ordering::Acquire) {
             0 => Availability::Ready,
@@ -147,22 +159,22 @@ impl Backend {
         }
     }
 
-    /// Returns the number of unfinished requests that came through the front end, and the number of
-    /// all WebSockets.
+    /// Returns the worker's number of unfinished requests and its number of open WebSockets. Only
+    /// the number of WebSockets includes connections that the worker itself has accepted.
     pub fn load(&self) -> (usize, usize) {
         let Load { in_flight, sessions, .. } = &self.load;
         let own = usize::try_from(self.scoreboard.read().sessions).unwrap_or(usize::MAX);
         (in_flight.load(Ordering::Relaxed), sessions.load(Ordering::Relaxed).max(own))
     }
 
-    /// Returns the number of open connections that the worker has accepted itself, including
-    /// WebSockets.
+    /// Returns the number of open connections, including WebSockets, that were accepted by the
+    /// worker itself and not by the supervisor.
     pub fn connections(&self) -> usize {
         usize::try_from(self.scoreboard.read().connections).unwrap_or(usize::MAX)
     }
 
     /// Returns the number of requests that the worker has responded to, including those on
-    /// connections that it has accepted itself.
+    /// connections that the worker itself has accepted.
     pub fn responses(&self) -> u64 {
         self.load.responses.load(Ordering::Relaxed).max(self.scoreboard.read().done)
     }

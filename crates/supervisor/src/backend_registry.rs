@@ -1,5 +1,5 @@
-//! The registry of backends: the workers that are running, as the supervisor reports them to the
-//! pool. It holds state and no commands, so that it does not matter when the pool reads it.
+//! The registry of running workers. Through it, the supervisor shares what it knows about them with
+//! the pool, which assigns requests to workers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,9 +16,9 @@ use crate::backend::{Availability, Backend, StaticPaths};
 use crate::pool_counters::PoolCounters;
 use crate::report::SharedReport;
 
-/// Returns the static paths that the front end serves if its workers have announced these. A path
-/// that differs between workers is excluded. Its requests then go to a worker, and a shorter path
-/// does not apply to them.
+/// Returns the static paths (URL prefixes that are served from files) that the supervisor's front
+/// end serves. `announced` contains the paths that each worker has announced. A path that differs
+/// between workers is excluded, and its requests are sent to a worker.
 fn common_static_paths(announced: &[&StaticPaths]) -> StaticPaths {
     let excluded = || StaticPath {
         path: PathBuf::new(),
@@ -34,24 +34,26 @@ fn common_static_paths(announced: &[&StaticPaths]) -> StaticPaths {
     .collect()
 }
 
-/// A factory for session cookies that name a worker.
+/// A trait for creating session cookies, each of which names a worker.
 pub(crate) trait CookieFactory: Send + Sync {
     fn cookie(&self, slot: u32, epoch: u64) -> SessionCookie;
 }
 
-/// The running workers, and what the supervisor and the pool report about them.
+/// The registry of the running workers, which the supervisor shares with the pool (the part that
+/// assigns requests to workers).
 #[derive(Default)]
 pub struct BackendRegistry {
-    /// The factory for session cookies, if sessions have a cookie.
+    /// The creator of session cookies; not set if sessions have no cookie.
     cookie_factory: OnceLock<Box<dyn CookieFactory>>,
     backends: Mutex<Vec<Arc<Backend>>>,
-    /// Notified when a backend has been added, removed or changed.
+    /// The notification that a worker has been added, removed or changed.
     pub(crate) changed: Notify,
-    /// The static paths that the front end serves: those that are the same in all workers.
+    /// The static paths (URL prefixes that are served from files) that the front end serves,
+    /// because they are the same in all workers.
     files: StaticFiles,
-    /// The counters of the pool.
+    /// The counters of the pool, which assigns requests to workers.
     pub(crate) counters: PoolCounters,
-    /// The report of the supervisor.
+    /// The state of the supervisor and its workers, as the status page and the metrics report it.
     pub(crate) report: SharedReport,
 }
 
@@ -62,17 +64,18 @@ impl fmt::Debug for BackendRegistry {
 }
 
 impl BackendRegistry {
-    /// Sets the factory for session cookies. Further calls have no effect.
+    /// Sets the object that creates session cookies. Further calls have no effect.
     pub(crate) fn set_cookie_factory(&self, factory: Box<dyn CookieFactory>) {
         let _ = self.cookie_factory.set(factory);
     }
 
-    /// Returns a session cookie that names a worker; `None` if sessions have no cookie.
+    /// Returns a session cookie that names the worker with this slot and epoch, or `None` if
+    /// sessions have no cookie.
     pub(crate) fn cookie(&self, slot: u32, epoch: u64) -> Option<SessionCookie> {
         Some(self.cookie_factory.get()?.cookie(slot, epoch))
     }
 
-    /// Adds a worker that is ready.
+    /// Adds a worker that is ready for requests to the registry.
     pub fn add(&self, backend: &Arc<Backend>) {
         let mut backends = self.lock();
         backends.push(Arc::clone(backend));
@@ -81,32 +84,32 @@ impl BackendRegistry {
         self.changed.notify_one();
     }
 
-    /// Drains a worker: it gets no new requests any more.
+    /// Drains a worker, so that it finishes its requests and gets no new ones.
     pub fn drain(&self, backend: &Backend) {
         let from = [Availability::Ready, Availability::Suspended];
         self.transition(backend, &from, Availability::Draining);
     }
 
-    /// Suspends a worker: it gets no requests until [`resume`](Self::resume).
+    /// Suspends a worker, so that it gets no requests until [`resume`](Self::resume).
     pub fn suspend(&self, backend: &Backend) {
         self.transition(backend, &[Availability::Ready], Availability::Suspended);
     }
 
-    /// Suspends a worker whose R process has been busy with one task for too long. Requests that R
-    /// has begun get 504.
+    /// Suspends a worker whose R process has been busy with one task for too long. The requests
+    /// that R was processing get 504.
     pub fn time_out(&self, backend: &Backend) {
         let begun = backend.scoreboard.begun_requests();
         *backend.timed_out.lock().unwrap_or_else(PoisonError::into_inner) = begun;
         self.suspend(backend);
     }
 
-    /// Makes a suspended worker ready again.
+    /// Makes a suspended worker ready for requests again.
     pub fn resume(&self, backend: &Backend) {
         self.transition(backend, &[Availability::Suspended], Availability::Ready);
     }
 
-    /// Sets the availability of a worker if it is one of `from`. A dead worker thus stays dead, and
-    /// a draining worker does not become ready.
+    /// Changes the availability of a worker to `to` if its current availability is in `from`.
+    /// Otherwise it does nothing, so that, for example, a dead worker stays dead.
     fn transition(&self, backend: &Backend, from: &[Availability], to: Availability) {
         for from in from {
             let (from, to) = (*from as u8, to as u8);
@@ -120,8 +123,8 @@ impl BackendRegistry {
         self.changed.notify_one();
     }
 
-    /// Makes the pool close the WebSockets of a worker, one after the other, within a time after
-    /// which the worker ends.
+    /// Makes the pool close the WebSockets of a worker one after the other, within the given time.
+    /// After this time the worker will end.
     pub fn close_sessions(&self, backend: &Backend, within: Duration) {
         let time = (within.as_millis() as u64).max(1);
         if backend.session_close_time.swap(time, Ordering::AcqRel) == 0 {
@@ -129,8 +132,9 @@ impl BackendRegistry {
         }
     }
 
-    /// Removes a worker that has ended. Its [`Scoreboard`](rookery_worker_protocol::Scoreboard)
-    /// shows which requests R had begun, and does not change any more.
+    /// Removes a worker that has ended from the registry. Call it only when the worker can no
+    /// longer write to its [`Scoreboard`](rookery_worker_protocol::Scoreboard), which shows the
+    /// requests that R had begun.
     pub fn remove(&self, backend: &Backend) {
         backend.availability.store(Availability::Dead as u8, Ordering::Release);
         let mut backends = self.lock();
@@ -140,22 +144,22 @@ impl BackendRegistry {
         self.changed.notify_one();
     }
 
-    /// Returns a handle to the static paths that the front end serves, which change with the
-    /// workers.
+    /// Returns a handle to the static paths (URL prefixes that are served from files) that the
+    /// front end serves. The handle always refers to the current paths.
     pub fn files(&self) -> StaticFiles {
         self.files.clone()
     }
 
-    /// Replaces the static paths that a worker has announced. A worker that has not been added
-    /// changes nothing before it is.
+    /// Replaces the static paths (URL prefixes that are served from files) that a worker has
+    /// announced. They take effect once the worker has been added to the registry.
     pub fn set_static_paths(&self, backend: &Backend, paths: BTreeMap<String, StaticPath>) {
         let backends = self.lock();
         *backend.lock_static_paths() = paths;
         self.publish_static_paths(&backends);
     }
 
-    /// Serves the static paths that all workers have in common, including draining workers, because
-    /// their clients still send requests.
+    /// Makes the front end serve the static paths (URL prefixes that are served from files) that
+    /// all workers have in common, including draining workers.
     fn publish_static_paths(&self, backends: &[Arc<Backend>]) {
         let announced: Vec<_> =
             backends.iter().map(|backend| backend.lock_static_paths()).collect();
@@ -167,7 +171,7 @@ impl BackendRegistry {
         }
     }
 
-    /// Returns the workers that have not ended.
+    /// Returns all workers in the registry. A worker is in the registry until it has ended.
     pub fn backends(&self) -> Vec<Arc<Backend>> {
         self.lock().clone()
     }
@@ -186,7 +190,8 @@ mod tests {
         list.iter().map(|(key, at)| ((*key).to_owned(), path(at))).collect()
     }
 
-    /// Returns the keys that are served with their folders; `-` stands for an excluded path.
+    /// Returns the URL prefixes that the front end serves, each with its folder. The folder `-`
+    /// means that the prefix is excluded.
     fn served(announced: &[&[(&str, &str)]]) -> Vec<(String, String)> {
         let announced: Vec<_> = announced.iter().map(|list| paths(list)).collect();
         let announced: Vec<_> = announced.iter().collect();

@@ -1,8 +1,8 @@
-//! Several worker processes behind one server.
+//! A supervisor that runs several worker processes behind one server.
 //!
-//! The server ([`rookery_server`]) owns the listeners, TLS, HTTP/2, limits, bodies, files and the
-//! log, as with a single process. This crate contains [the application](pool()) of that server,
-//! which forwards requests to the workers, and the supervisor that starts, watches and replaces the
+//! Clients connect to an ordinary server ([`rookery_server`]), for example for TLS, HTTP/2 and
+//! static files. This crate contains [the application](pool()) of that server, which forwards
+//! requests to the workers. It also contains the supervisor that starts, watches and replaces the
 //! workers.
 
 #![cfg(target_os = "linux")]

@@ -1,5 +1,5 @@
-//! The counters of the pool, which other threads read for metrics and reports. Only the pool's
-//! thread writes, so plain loads and stores are enough.
+//! The counters of the pool (the part that assigns requests to workers), which other threads read
+//! for metrics and reports. Only the pool's thread writes them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,20 +8,21 @@ use rookery_exchange::{Exchange, masked};
 use rookery_status::{Counter, Histogram, StatusClassCounters};
 use rookery_worker_protocol::{Scoreboard, Ticket};
 
-/// The state of a queue at one moment.
+/// The length of a queue of requests at one moment, and the waiting time of its oldest request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QueueReading {
     pub(crate) length: u64,
-    /// The time that the first request has waited.
+    /// The time that the oldest request in the queue has waited.
     pub(crate) oldest: Duration,
 }
 
-/// The length of a queue, and the time since which its first request waits.
+/// A gauge for a queue of requests. It stores the length of the queue and the time since which its
+/// oldest request has been waiting.
 #[derive(Debug)]
 pub(crate) struct QueueGauge {
     created: Instant,
     length: Counter,
-    /// The time since which the first request waits, in nanoseconds after `created`.
+    /// The time since which the oldest request has been waiting, in nanoseconds after `created`.
     first: Counter,
 }
 
@@ -51,47 +52,52 @@ impl QueueGauge {
     }
 }
 
-/// The counters of the pool.
+/// The counters of the pool, which assigns requests to workers.
 #[derive(Debug, Default)]
 pub(crate) struct PoolCounters {
-    /// The common queue of all workers.
+    /// The gauge of the queue of requests that any worker may process.
     pub(crate) queue: QueueGauge,
-    /// The maximum number of requests in the queue.
+    /// The maximum number of requests that may wait for workers in the queue.
     pub(crate) queue_limit: Counter,
-    /// The responses by the class of their status.
+    /// The number of responses by the class of their status code (such as 2xx).
     pub(crate) responses: StatusClassCounters,
-    /// The time from the receipt of a request until it was sent to a worker.
+    /// The times from the receipt of a request until it was sent to a worker.
     pub(crate) queue_time: Histogram,
-    /// The time from sending a request to a worker until the head of the response.
+    /// The times from sending a request to a worker until the head of its response arrived.
     pub(crate) upstream_time: Histogram,
-    /// The time from the receipt of a request until the head of the response.
+    /// The times from the receipt of a request until the head of its response arrived from a
+    /// worker.
     pub(crate) request_time: Histogram,
-    /// The maximum number of WebSockets of a worker; 0 for no limit.
+    /// The maximum number of sessions (WebSockets) that one worker may have; 0 for no limit.
     pub(crate) sessions_limit: Counter,
-    /// The requests that were rejected because the queue was full.
+    /// The number of requests that were rejected because the queue for workers was full.
     pub(crate) rejected_full: Counter,
-    /// The requests that were rejected because they had waited too long.
+    /// The number of requests that were rejected because they had waited too long for a worker.
     pub(crate) rejected_timeout: Counter,
-    /// The requests that were rejected because all workers had the maximum number of sessions.
+    /// The number of requests that were rejected because all workers had the maximum number of
+    /// sessions.
     pub(crate) rejected_sessions: Counter,
-    /// The requests that were sent to another worker because theirs ended before R had begun them.
+    /// The number of times that a request was sent to another worker because its first worker ended
+    /// before R had begun to process it.
     pub(crate) retries_unbegun: Counter,
-    /// The requests that were sent to another worker because theirs ended after R had begun them.
+    /// The number of times that a request was sent to another worker because its first worker ended
+    /// while R was processing it.
     pub(crate) retries_begun: Counter,
-    /// The pages that lost their WebSocket and opened another one at the worker that had made the
-    /// page.
+    /// The number of times that a page lost its WebSocket and opened another one at the worker that
+    /// had made the page.
     pub(crate) reconnected_same_worker: Counter,
-    /// The pages that lost their WebSocket and opened another one at another worker.
+    /// The number of times that a page lost its WebSocket and opened another one at a different
+    /// worker.
     pub(crate) reconnected_new_worker: Counter,
-    /// The requests with a session cookie whose signature was invalid.
+    /// The number of requests with a session cookie whose signature was invalid.
     pub(crate) invalid_cookies: Counter,
 }
 
-/// The maximum number of bytes of a [`Route`]. A longer route is truncated.
+/// The maximum length in bytes of a request's method and path in reports. Longer text is truncated.
 const MAX_ROUTE_LEN: usize = 90;
 
-/// The method and the path of a request that a worker has, for people. The query and the tokens of
-/// sessions, which are secrets, are left out.
+/// The method and the path of a request that a worker is processing, for reports. The query and the
+/// secret tokens of sessions are left out.
 #[derive(Clone, Copy)]
 struct Route {
     ticket: Ticket,
@@ -100,7 +106,7 @@ struct Route {
     text: [u8; MAX_ROUTE_LEN],
 }
 
-/// The routes of the requests that a worker has not responded to.
+/// The methods and paths of the requests to which a worker has not responded.
 #[derive(Default)]
 pub(crate) struct InFlightRoutes(Mutex<Vec<Route>>);
 
@@ -121,8 +127,8 @@ impl InFlightRoutes {
         self.lock().retain(|route| route.ticket != ticket);
     }
 
-    /// Returns the route of the request that R has begun last, and the time since the request was
-    /// sent.
+    /// Returns the method and path of the most recently sent request that R has begun, and the time
+    /// since it was sent to the worker. Returns `None` if R has begun none.
     pub(crate) fn last_begun(&self, scoreboard: &Scoreboard) -> Option<(String, Duration)> {
         let routes = self.lock();
         let route = routes.iter().rev().find(|route| scoreboard.has_begun(route.ticket))?;

@@ -1,37 +1,36 @@
-//! The id of a worker in the URLs of its sessions, to which Shiny appends it as the parameter `w=`.
+//! The random id that names a worker process in URLs. Shiny appends it to the URLs of a session as
+//! the parameter `w=`.
 //!
-//! The id is random, and each start of a worker has another one. An id therefore never refers to
-//! another worker than the one that made the page, even if that worker has ended or belongs to
-//! another supervisor, and nobody can guess an id. For that reason an id needs no signature, no
-//! storage and no expiry, unlike the value of a cookie, which a browser keeps for longer than a
-//! page.
+//! Every worker process has a different id, which nobody can guess. Unlike a cookie, the id
+//! therefore needs no signature.
 
 use std::fmt;
 use std::io;
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-/// The number of bytes of an id: as many as the token of a Shiny session has.
+/// The length of a worker's id in bytes. It equals the length of the token of a Shiny session.
 const BYTES: usize = 16;
 
-/// The id of one start of a worker.
+/// The random id that names one worker process in the URLs of its sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerId([u8; BYTES]);
 
 impl WorkerId {
-    /// Creates the id of a worker that is to be started.
+    /// Creates a random id for a new worker process.
     ///
     /// # Errors
-    /// Fails if the system has no randomness.
+    /// Returns an error if the operating system provides no random numbers.
     pub fn new() -> io::Result<WorkerId> {
         let mut bytes = [0; BYTES];
         SystemRandom::new()
             .fill(&mut bytes)
-            .map_err(|_| io::Error::other("the system has no randomness"))?;
+            .map_err(|_| io::Error::other("the system provides no random numbers"))?;
         Ok(WorkerId(bytes))
     }
 
-    /// Parses the text form of an id, which consists of 32 hexadecimal digits in lower case.
+    /// Parses a worker's id from 32 hexadecimal digits in lower case. Returns `None` for any other
+    /// text.
     pub(crate) fn parse(text: &[u8]) -> Option<WorkerId> {
         let digit = |byte: u8| match byte {
             b'0'..=b'9' => Some(byte - b'0'),

@@ -1,11 +1,11 @@
-//! Properties of descriptors and sockets.
+//! Functions that read or set the properties of file descriptors and sockets.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use crate::checked;
 
-/// Sets whether a descriptor is closed when the process executes another program.
+/// Sets whether a descriptor is closed when the process executes another program (close-on-exec).
 /// Async-signal-safe.
 ///
 /// # Errors
@@ -17,7 +17,8 @@ pub fn set_close_on_exec(fd: BorrowedFd<'_>, closes: bool) -> io::Result<()> {
     checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, flags) }).map(drop)
 }
 
-/// Returns a numeric option of a socket; `None` if the descriptor is not a socket or is not open.
+/// Returns the value of a numeric socket option of the level `SOL_SOCKET`. Returns `None` if the
+/// descriptor is not an open socket.
 pub fn socket_option(fd: BorrowedFd<'_>, option: libc::c_int) -> Option<libc::c_int> {
     let mut value: libc::c_int = 0;
     let mut size = size_of::<libc::c_int>() as libc::socklen_t;
@@ -34,12 +35,12 @@ pub fn socket_option(fd: BorrowedFd<'_>, option: libc::c_int) -> Option<libc::c_
     (result == 0).then_some(value)
 }
 
-/// Returns the address family of a socket; `None` if the descriptor is not a socket or is not open.
+/// Returns the address family of a socket. Returns `None` if the descriptor is not an open socket.
 pub fn socket_family(fd: BorrowedFd<'_>) -> Option<libc::c_int> {
     family_by(libc::getsockname, fd)
 }
 
-/// Returns the family of the address that a socket is connected to; `None` if the descriptor is not
+/// Returns the address family of a connected socket's peer. Returns `None` if the descriptor is not
 /// a connected socket.
 pub fn peer_family(fd: BorrowedFd<'_>) -> Option<libc::c_int> {
     family_by(libc::getpeername, fd)
@@ -57,8 +58,8 @@ fn family_by(get_name: GetName, fd: BorrowedFd<'_>) -> Option<libc::c_int> {
     (result == 0).then_some(libc::c_int::from(address.ss_family))
 }
 
-/// Returns the user of the process that created the other end of a Unix socket or connected it;
-/// `None` if the descriptor is not a connected Unix socket, and always `None` outside Linux.
+/// Returns the user id of the process that created or connected the other end of a Unix socket.
+/// Returns `None` if the descriptor is not a connected Unix socket, and always outside Linux.
 pub fn peer_user(fd: BorrowedFd<'_>) -> Option<libc::uid_t> {
     #[cfg(target_os = "linux")]
     {
@@ -83,8 +84,9 @@ pub fn peer_user(fd: BorrowedFd<'_>) -> Option<libc::uid_t> {
     }
 }
 
-/// Makes the system close all descriptors from `first` on when the process executes another
-/// program. Does nothing before Linux 5.11 and outside Linux. Async-signal-safe.
+/// Marks all descriptors from the number `first` upwards as close-on-exec, so that the system
+/// closes them when the process executes another program. Does nothing before Linux 5.11 and
+/// outside Linux. Async-signal-safe.
 pub fn close_on_exec_from(first: libc::c_uint) {
     #[cfg(target_os = "linux")]
     // SAFETY: the call passes no memory and closes nothing now.
@@ -100,7 +102,7 @@ pub fn close_on_exec_from(first: libc::c_uint) {
     let _ = first;
 }
 
-/// The flag of `close_range` that sets close-on-exec instead of closing, as in
-/// `linux/close_range.h`.
+/// The flag of the system call `close_range` that sets close-on-exec instead of closing the
+/// descriptors, as in `linux/close_range.h`.
 #[cfg(target_os = "linux")]
 const CLOSE_RANGE_CLOEXEC: u8 = 4;

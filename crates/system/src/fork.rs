@@ -1,21 +1,21 @@
-//! Descriptors that a forked child must close. R forks for `parallel::mclapply()`; a child that
-//! kept a copy of a listening socket or of a connection would keep the port or the connection open.
+//! The set of descriptors that a forked child process must close. R forks for
+//! `parallel::mclapply()`. A child that kept a copy of a listening socket or of a connection would
+//! keep the port or the connection open.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of descriptors that a [`ForkRegistry`] can hold. Linux assigns no higher numbers
-/// unless `fs.nr_open` was raised. The bits take 128 KiB of address space, of which only the pages
-/// for numbers in use take memory.
+/// The number of descriptors that a [`ForkRegistry`] can hold. Linux assigns no higher descriptor
+/// numbers unless `fs.nr_open` was raised.
 const MAX_DESCRIPTORS: usize = 1 << 20;
 
-/// A set of descriptors that a forked child closes. The set is an array of bits, because a forked
-/// child must not take a lock or allocate memory.
+/// The set of descriptors that a forked child process closes. The set is an array of bits, because
+/// a forked child must not take a lock or allocate memory.
 #[derive(Debug)]
 pub struct ForkRegistry([AtomicU64; MAX_DESCRIPTORS / 64]);
 
 impl ForkRegistry {
-    /// Creates an empty set, for a static variable.
+    /// Creates an empty set of descriptors, for a static variable.
     #[expect(clippy::new_without_default, reason = "Default::default() cannot be const")]
     #[expect(clippy::large_stack_arrays, reason = "only static variables are initialized with it")]
     pub const fn new() -> ForkRegistry {
@@ -32,7 +32,8 @@ impl ForkRegistry {
         CloseInChild { registry: self, fd }
     }
 
-    /// Closes all descriptors of the set, in a forked child. Takes no lock and allocates nothing.
+    /// Closes all descriptors of the set. Called in a forked child process, so it takes no lock and
+    /// allocates nothing.
     pub fn close_all(&self) {
         for (word, bits) in self.0.iter().enumerate() {
             // Only words with bits are written, because writing would allocate their pages.
@@ -52,7 +53,7 @@ impl ForkRegistry {
     }
 }
 
-/// A guard that keeps a descriptor in a [`ForkRegistry`].
+/// A guard that keeps a descriptor in a [`ForkRegistry`] until the guard is dropped.
 #[derive(Debug)]
 pub struct CloseInChild {
     registry: &'static ForkRegistry,
@@ -67,7 +68,8 @@ impl Drop for CloseInChild {
     }
 }
 
-/// Returns the index of the word of a descriptor and its bit in that word.
+/// Returns the place of a descriptor in a [`ForkRegistry`]: the index of a word and the bit in that
+/// word. Returns `None` if the descriptor's number is too large.
 fn position(fd: RawFd) -> Option<(usize, u64)> {
     let fd = usize::try_from(fd).ok().filter(|fd| *fd < MAX_DESCRIPTORS)?;
     Some((fd / 64, 1 << (fd % 64)))

@@ -15,16 +15,13 @@ pub mod signals;
 
 use std::io;
 
-/// Converts the result of a system call that returns -1 on failure.
+/// Converts the result of a system call, which is -1 on failure, to a `Result`.
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Returns the error of functions that exist only on Linux.
+/// Returns the error of a function that exists only on Linux.
 #[cfg(not(target_os = "linux"))]
 fn unsupported<T>() -> io::Result<T> {
-    Err(io::Error::new(
-        io::ErrorKind::Unsupported,
-        "workers need Linux: memory cannot be sealed here",
-    ))
+    Err(io::Error::new(io::ErrorKind::Unsupported, "this feature needs Linux"))
 }

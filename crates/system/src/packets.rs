@@ -1,12 +1,12 @@
-//! Unix sockets that preserve message boundaries (`SOCK_SEQPACKET`).
+//! Unix sockets that send packets and preserve their boundaries (`SOCK_SEQPACKET`).
 
 use std::io;
 #[cfg(target_os = "linux")]
 use std::os::fd::FromRawFd as _;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 
-/// Creates a connected pair of sockets that do not block. Both are closed when the process executes
-/// another program.
+/// Creates a connected pair of non-blocking packet sockets. Both sockets are closed when the
+/// process executes another program.
 ///
 /// # Errors
 /// Returns the system's error if no more descriptors are available; `Unsupported` outside Linux.
@@ -24,7 +24,8 @@ pub fn packet_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     crate::unsupported()
 }
 
-/// Sends a packet without blocking. A closed peer is an error and raises no SIGPIPE.
+/// Sends a packet over a packet socket without blocking. If the peer is closed, this is an error
+/// and raises no SIGPIPE.
 ///
 /// # Errors
 /// Returns the system's error: `WouldBlock` if the peer's buffer is full, `BrokenPipe` if the peer
@@ -50,8 +51,8 @@ const NO_SIGNAL: libc::c_int = libc::MSG_NOSIGNAL;
 #[cfg(not(target_os = "linux"))]
 const NO_SIGNAL: libc::c_int = 0;
 
-/// Receives a packet without blocking and returns how many bytes were stored in `buffer`. The rest
-/// of a longer packet is lost, and descriptors that were sent with the packet are not received.
+/// Receives a packet from a packet socket without blocking, and returns how many bytes were stored
+/// in `buffer`. If the packet is longer than `buffer`, its remaining bytes are lost.
 ///
 /// # Errors
 /// Returns the system's error: `WouldBlock` if no packet has arrived.
@@ -59,8 +60,8 @@ pub fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     receive_with(fd, buffer, libc::MSG_DONTWAIT)
 }
 
-/// Copies the beginning of the next packet to `buffer`, leaves the packet in the queue, and returns
-/// the length of the whole packet, which may exceed that of `buffer`.
+/// Copies the beginning of the next packet of a packet socket to `buffer`, and leaves the packet in
+/// the queue. Returns the length of the whole packet, which may exceed that of `buffer`.
 ///
 /// # Errors
 /// Returns the system's error: `WouldBlock` if no packet has arrived.

@@ -1,6 +1,6 @@
-//! Memory that processes share by a descriptor, and whose size is sealed. Without the seals,
-//! another process could truncate the memory, and the next access to it would raise SIGBUS. Only
-//! Linux has such memory.
+//! Memory that processes share through a descriptor, with a size that no process can change
+//! ("sealed"). Without the seals, another process could truncate the memory, and the next access to
+//! it would raise SIGBUS. Only Linux has sealed memory.
 
 use std::io;
 #[cfg(target_os = "linux")]
@@ -8,11 +8,12 @@ use std::os::fd::FromRawFd as _;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-/// The seals that forbid changing the size, and adding or removing seals.
+/// The seals of shared memory, which forbid changing its size and its seals.
 #[cfg(target_os = "linux")]
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-/// Allocates zeroed memory of a fixed size.
+/// Allocates zeroed memory of a fixed size, which processes can share through the returned
+/// descriptor.
 ///
 /// # Errors
 /// Returns the system's error if memory or descriptors have run out; `Unsupported` outside Linux.
@@ -43,8 +44,8 @@ pub fn sealed_memory(size: usize) -> io::Result<OwnedFd> {
     }
 }
 
-/// Checks that a descriptor belongs to memory of this size that [`sealed_memory`] has allocated,
-/// perhaps in another process.
+/// Checks that a descriptor refers to memory of `size` bytes that [`sealed_memory`] has allocated,
+/// in this process or in another one.
 ///
 /// # Errors
 /// Returns `InvalidData` if the descriptor is not sealed memory or if the size differs;
@@ -63,7 +64,7 @@ pub fn check_sealed(memory: BorrowedFd<'_>, size: usize) -> io::Result<()> {
         // SAFETY: `stat` is valid for writes.
         crate::checked(unsafe { libc::fstat(memory.as_raw_fd(), &raw mut stat) })?;
         if usize::try_from(stat.st_size) != Ok(size) {
-            return Err(invalid("the sealed memory has another size"));
+            return Err(invalid("the sealed memory has an unexpected size"));
         }
         Ok(())
     }
@@ -74,8 +75,8 @@ pub fn check_sealed(memory: BorrowedFd<'_>, size: usize) -> io::Result<()> {
     }
 }
 
-/// Maps as many bytes of a descriptor as `T` has, for reading and writing, shared with other
-/// processes that map them.
+/// Maps shared memory into this process as a `T`, for reading and writing. Other processes that map
+/// the descriptor see the changes.
 ///
 /// # Errors
 /// Returns the system's error if the mapping is refused.
@@ -98,7 +99,7 @@ pub fn map<T>(memory: BorrowedFd<'_>) -> io::Result<NonNull<T>> {
     NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))
 }
 
-/// Removes a mapping.
+/// Unmaps shared memory from this process.
 ///
 /// # Safety
 /// - `mapping` was returned by [`map`], and no reference to it exists.

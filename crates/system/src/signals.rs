@@ -1,8 +1,7 @@
-//! Signals and threads.
+//! Functions that start threads without signals and return a thread's id.
 
-/// Runs `start` with all signals blocked, so that a thread that `start` starts never runs a signal
-/// handler, for example one of R's. A new thread inherits the signal mask of the thread that starts
-/// it.
+/// Calls `start` with all signals blocked in the calling thread. A thread that `start` creates
+/// inherits the blocked signals, so it never runs a signal handler, such as one of R's.
 pub fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
@@ -18,7 +17,7 @@ pub fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
     started
 }
 
-/// Returns the number by which the system identifies the calling thread, or 0 outside Linux.
+/// Returns the thread id that the system gives to the calling thread, or 0 outside Linux.
 pub fn thread_id() -> u32 {
     #[cfg(target_os = "linux")]
     // SAFETY: gettid takes no arguments and never fails.

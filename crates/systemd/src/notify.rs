@@ -1,4 +1,5 @@
-//! Notifications to the service manager: readiness, state and the watchdog (`sd_notify(3)`).
+//! Notifications from a service to its service manager: readiness, state and watchdog pings
+//! (`sd_notify(3)`).
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -9,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The environment variables that a service manager sets for a service. Processes that the service
-/// starts must not inherit them.
+/// starts must not inherit these variables.
 pub const VARIABLES: [&str; 6] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_USEC",
@@ -19,47 +20,49 @@ pub const VARIABLES: [&str; 6] = [
     "LISTEN_FDNAMES",
 ];
 
-/// How long the notifications that the manager acts on, such as `READY=1`, wait while the manager's
-/// queue is full. The calling thread is blocked meanwhile.
+/// The maximum time for which an important notification, such as `READY=1`, is retried while the
+/// service manager's queue is full. The calling thread is blocked meanwhile.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The pause between two attempts to send while the manager's queue is full.
+/// The pause between two attempts to send a notification while the service manager's queue is full.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The service manager that started this process. Without a service manager, all methods do
-/// nothing.
+/// The connection to the service manager that started this process. Without a service manager, all
+/// methods do nothing.
 #[derive(Debug, Default)]
 pub struct ServiceManager {
     socket: Option<NotifySocket>,
     watchdog: Option<Watchdog>,
 }
 
-/// The socket of this process and the address of the manager's socket.
+/// The socket from which this process sends notifications, and the address of the service manager's
+/// socket.
 #[derive(Debug)]
 struct NotifySocket {
     socket: UnixDatagram,
     address: Address,
 }
 
-/// The address of the manager's socket.
+/// The address of the socket on which the service manager receives notifications.
 #[derive(Debug, PartialEq, Eq)]
 enum Address {
     Path(PathBuf),
-    /// The name of an abstract socket of Linux, without the leading zero byte.
+    /// The name of an abstract Unix socket of Linux, without the leading zero byte.
     Abstract(Vec<u8>),
 }
 
 #[derive(Debug)]
 struct Watchdog {
-    /// Half of the manager's watchdog timeout.
+    /// The interval at which the service should ping the watchdog: half of the watchdog's timeout.
     interval: Duration,
     last_ping: Mutex<Option<Instant>>,
 }
 
 impl ServiceManager {
-    /// Returns the service manager that the environment names. The environment is left unchanged.
+    /// Connects to the service manager that the environment variables of this process name, and
+    /// leaves the variables unchanged.
     ///
-    /// A manager that cannot be reached counts as absent, so that the service runs anyway.
+    /// A service manager that cannot be reached counts as absent, so that the service runs anyway.
     pub fn from_environment() -> ServiceManager {
         ServiceManager::from_variables(|name| std::env::var_os(name), std::process::id())
     }
@@ -84,46 +87,48 @@ impl ServiceManager {
         ServiceManager { watchdog: watchdog.filter(|_| socket.is_some()), socket }
     }
 
-    /// Notifies the manager that the service is ready. `status` is a line for people.
+    /// Notifies the service manager that the service is ready. `status` is a line for people.
     pub fn ready(&self, status: &str) {
         let pid = std::process::id();
         self.send_or_wait(&format!("READY=1\nSTATUS={}\nMAINPID={pid}", one_line(status)));
     }
 
-    /// Notifies the manager that the service is reloading, until [`ready`](Self::ready) is called.
+    /// Notifies the service manager that the service is reloading. Call [`ready`](Self::ready) when
+    /// the reload is complete.
     pub fn reloading(&self, status: &str) {
         let now = monotonic_microseconds();
         let status = one_line(status);
         self.send_or_wait(&format!("RELOADING=1\nMONOTONIC_USEC={now}\nSTATUS={status}"));
     }
 
-    /// Notifies the manager that the service finishes its work and then exits.
+    /// Notifies the service manager that the service is finishing its work and will then exit.
     pub fn stopping(&self, status: &str) {
         self.send_or_wait(&format!("STOPPING=1\nSTATUS={}", one_line(status)));
     }
 
-    /// Sends a line for people about the state of the service. The line is lost if the manager's
-    /// queue is full.
+    /// Sends the service manager a line for people about the state of the service. The line is lost
+    /// if the service manager's queue is full.
     pub fn status(&self, status: &str) {
         self.send(&format!("STATUS={}", one_line(status)));
     }
 
-    /// Sends the reason why the service fails, for people, and its exit status. Both are lost if
-    /// the manager's queue is full.
+    /// Notifies the service manager that the service fails and will exit with the status `code`.
+    /// `status` is the reason, as a line for people. The notification is lost if the service
+    /// manager's queue is full.
     pub fn failed(&self, status: &str, code: u8) {
         self.send(&format!("STATUS={}\nEXIT_STATUS={code}", one_line(status)));
     }
 
-    /// Returns how often [`ping_watchdog`](Self::ping_watchdog) has to be called; `None` without a
-    /// watchdog.
+    /// Returns the interval at which [`ping_watchdog`](Self::ping_watchdog) must be called, or
+    /// `None` if the service manager has no watchdog for this service.
     pub fn watchdog_interval(&self) -> Option<Duration> {
         self.watchdog.as_ref().map(|watchdog| watchdog.interval)
     }
 
-    /// Reports to the watchdog that the service makes progress. It may be called more often than
-    /// needed, because it sends at most two pings within the watchdog's timeout.
+    /// Reports to the service manager's watchdog that the service makes progress. May be called
+    /// more often than needed, because at most two pings are sent within the watchdog's timeout.
     ///
-    /// The caller must be the thread whose hang the watchdog is to detect.
+    /// Call this on the thread that the watchdog should monitor.
     pub fn ping_watchdog(&self) {
         let Some(watchdog) = &self.watchdog else { return };
         let mut last_ping = watchdog.last_ping.lock().unwrap_or_else(PoisonError::into_inner);
@@ -134,13 +139,15 @@ impl ServiceManager {
         }
     }
 
-    /// Sends without waiting. Returns false if the manager's queue is full and the text is lost.
+    /// Sends a notification without waiting. Returns false if the service manager's queue is full
+    /// and the notification is lost.
     fn send(&self, text: &str) -> bool {
         self.socket.as_ref().is_none_or(|socket| !is_full(&socket.send(text)))
     }
 
-    /// Sends what the manager acts on. Waits for at most [`SEND_TIMEOUT`] while the manager's queue
-    /// is full; the text is lost after that.
+    /// Sends an important notification, such as `READY=1`. While the service manager's queue is
+    /// full, this function waits for at most [`SEND_TIMEOUT`]. After that, the notification is
+    /// lost.
     fn send_or_wait(&self, text: &str) {
         let deadline = Instant::now() + SEND_TIMEOUT;
         while !self.send(text) && Instant::now() < deadline {
@@ -149,8 +156,8 @@ impl ServiceManager {
     }
 }
 
-/// Returns true if a later attempt may succeed, because the receiver's queue is full or the system
-/// has no memory for the datagram.
+/// Returns true if sending a notification failed only for now, because the service manager's queue
+/// is full or the system has no memory for the datagram.
 fn is_full(sent: &io::Result<()>) -> bool {
     sent.as_ref().is_err_and(|error| {
         error.kind() == io::ErrorKind::WouldBlock
@@ -158,7 +165,8 @@ fn is_full(sent: &io::Result<()>) -> bool {
     })
 }
 
-/// Replaces line ends, because each line of a notification is a variable of its own.
+/// Replaces the line ends in a text by spaces, because a line end would begin the next variable of
+/// a notification.
 fn one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }
@@ -188,8 +196,9 @@ impl NotifySocket {
 }
 
 impl Address {
-    /// Returns the address that `NOTIFY_SOCKET` names; `None` if this crate cannot send there, such
-    /// as for the `vsock:` address of a virtual machine's host.
+    /// Returns the address that the value of `NOTIFY_SOCKET` names. Returns `None` if this crate
+    /// cannot send to such an address, for example to `vsock:`, which names the host of a virtual
+    /// machine.
     fn parse(name: &OsStr) -> Option<Address> {
         match name.as_bytes() {
             [b'/', ..] => Some(Address::Path(name.into())),

@@ -1,5 +1,6 @@
-//! Socket activation: listening sockets that the service manager opened (`sd_listen_fds(3)`). No
-//! client is refused while the service starts, because the manager listens until then.
+//! Socket activation: the service manager opens the listening sockets and passes them on to the
+//! service (`sd_listen_fds(3)`). No client is refused while the service starts, because the service
+//! manager already listens.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -10,29 +11,31 @@ use std::os::unix::net::UnixListener;
 
 use rookery_system::descriptor;
 
-/// The number of the first inherited descriptor (`SD_LISTEN_FDS_START`).
+/// The number of the first descriptor that a service manager passes on (`SD_LISTEN_FDS_START`).
 const FIRST_FD: RawFd = 3;
 
-/// The largest number of sockets that is believed. A larger number must be a mistake.
+/// The largest accepted number of inherited sockets. A larger number in the environment must be a
+/// mistake.
 const MAX_SOCKETS: RawFd = 64;
 
 /// A listening socket that the service manager opened.
 #[derive(Debug)]
 pub enum ActivatedSocket {
-    /// A socket with an IP address and a port.
+    /// A listening TCP socket, with an IP address and a port.
     Tcp(TcpListener),
-    /// A socket with a path or an abstract name.
+    /// A listening Unix socket, with a path or an abstract name.
     Unix(UnixListener),
 }
 
-/// The sockets that this process inherited from the service manager.
+/// The listening sockets that this process inherited from the service manager.
 #[derive(Debug, Default)]
 pub struct Activation {
-    /// Each socket with the name that `FileDescriptorName=` gives it, or `unknown`.
+    /// The sockets, each with the name from `FileDescriptorName=` in its systemd unit, or
+    /// `unknown`.
     pub sockets: Vec<(String, ActivatedSocket)>,
 }
 
-/// The reason why inherited sockets cannot be used.
+/// The error for sockets from the service manager that cannot be used. It contains the reason.
 #[derive(Debug)]
 pub struct ActivationError(String);
 
@@ -45,14 +48,14 @@ impl fmt::Display for ActivationError {
 impl std::error::Error for ActivationError {}
 
 impl Activation {
-    /// Returns true if the environment says that this process inherited sockets. Takes none of
-    /// them.
+    /// Returns true if this process inherited sockets from a service manager, according to its
+    /// environment variables. The sockets are left unchanged.
     pub fn has_sockets() -> bool {
         count(&|name| std::env::var_os(name), std::process::id()).is_ok_and(|count| count > 0)
     }
 
-    /// Takes the inherited sockets, if there are any. Processes that this process starts afterwards
-    /// do not inherit them.
+    /// Takes ownership of the sockets that this process inherited from the service manager, if
+    /// there are any. Processes that this process starts afterwards do not inherit the sockets.
     ///
     /// # Errors
     /// Fails if a descriptor is not a listening stream socket, or if a variable has an invalid
@@ -68,8 +71,12 @@ impl Activation {
         }
     }
 
+    /// Takes ownership of the inherited sockets, whose descriptors begin at `first`. `variable`
+    /// returns the value of an environment variable, and `pid` is the id of this process.
+    ///
     /// # Safety
-    /// As for [`take`](Self::take), for descriptors from `first` on.
+    /// - No other code in this process uses the inherited descriptors. - The descriptors are taken
+    ///   at most once.
     unsafe fn take_from(
         variable: &dyn Fn(&str) -> Option<OsString>,
         pid: u32,
@@ -98,7 +105,8 @@ impl Activation {
     }
 }
 
-/// Returns the number of sockets for this process.
+/// Returns how many sockets the service manager has passed on to the process `pid`, according to
+/// the environment variables that `variable` returns.
 fn count(variable: &dyn Fn(&str) -> Option<OsString>, pid: u32) -> Result<RawFd, ActivationError> {
     let (Some(listen_pid), Some(count)) = (variable("LISTEN_PID"), variable("LISTEN_FDS")) else {
         return Ok(0);
@@ -115,7 +123,8 @@ fn count(variable: &dyn Fn(&str) -> Option<OsString>, pid: u32) -> Result<RawFd,
     }
 }
 
-/// Returns the address family of a listening stream socket.
+/// Returns the address family of an inherited descriptor, or an error if the descriptor is not a
+/// listening stream socket.
 fn listener_family(fd: RawFd) -> Result<libc::c_int, ActivationError> {
     // SAFETY: the calls below return an error for a descriptor that is not open.
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
@@ -137,7 +146,7 @@ fn unusable(fd: RawFd, what: &str) -> ActivationError {
     ActivationError(format!("descriptor {fd}, inherited from the service manager, {what}"))
 }
 
-/// Makes a descriptor close on `exec`, and its calls return instead of waiting.
+/// Makes an inherited descriptor non-blocking, and sets its close-on-exec flag.
 fn set_flags(fd: &OwnedFd) -> io::Result<()> {
     // SAFETY: the descriptor is open, and these calls take only flags.
     unsafe {
@@ -158,7 +167,8 @@ mod tests {
 
     use super::*;
 
-    /// Takes the descriptors from `first` on.
+    /// Takes ownership of inherited sockets whose descriptors begin at `first`. `values` are the
+    /// names and values of the environment variables.
     fn take(values: &[(&str, &str)], first: RawFd) -> Result<Activation, String> {
         let variable =
             |name: &str| values.iter().find(|(it, _)| *it == name).map(|(_, value)| value.into());
@@ -166,7 +176,8 @@ mod tests {
         unsafe { Activation::take_from(&variable, 42, first) }.map_err(|error| error.to_string())
     }
 
-    /// Moves descriptors to consecutive numbers, from a number on that nothing else uses.
+    /// Copies descriptors to consecutive numbers from `first` on. No other code may use these
+    /// numbers.
     fn renumber(fds: Vec<OwnedFd>, first: RawFd) {
         for (to, fd) in (first..).zip(fds) {
             // SAFETY: the number is not in use.

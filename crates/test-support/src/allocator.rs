@@ -1,4 +1,4 @@
-//! A global allocator that counts, for tests of what code allocates.
+//! A global allocator that counts allocations, for tests of how much memory code allocates.
 //!
 //! ```
 //! use rookery_test_support::allocator::{self, CountingAllocator};
@@ -13,7 +13,8 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// The system's allocator with counters. A reallocation counts as one allocation.
+/// The system's allocator, extended by counters of allocations and freed blocks. A reallocation
+/// counts as one allocation.
 #[derive(Debug)]
 pub struct CountingAllocator;
 
@@ -53,18 +54,18 @@ pub mod thread {
         static LIVE: Cell<isize> = const { Cell::new(0) };
     }
 
-    /// Returns the number of allocations of this thread.
+    /// Returns the number of allocations that the current thread has made.
     pub fn allocations() -> u64 {
         ALLOCATIONS.get()
     }
 
-    /// Returns the number of blocks that this thread has freed.
+    /// Returns the number of memory blocks that the current thread has freed.
     pub fn frees() -> u64 {
         FREES.get()
     }
 
-    /// Returns the bytes that this thread has allocated, less those that it has freed. The result
-    /// is negative if the thread has freed memory of other threads.
+    /// Returns the number of bytes that the current thread has allocated, minus those that it has
+    /// freed. The result is negative if the thread has freed memory that other threads allocated.
     pub fn live_bytes() -> isize {
         LIVE.get()
     }
@@ -99,22 +100,26 @@ pub mod process {
         static IS_EXCLUDED: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// Returns the number of allocations of all threads that are not excluded.
+    /// Returns the number of allocations that all threads have made, except those that called
+    /// [`exclude_current_thread`].
     pub fn allocations() -> u64 {
         ALLOCATIONS.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes that these allocations requested.
+    /// Returns the number of bytes that all threads have requested from the allocator, except
+    /// threads that called [`exclude_current_thread`].
     pub fn requested_bytes() -> usize {
         REQUESTED.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes that are allocated and not freed. Excluded threads count here.
+    /// Returns the number of bytes that all threads have allocated and not freed. Threads that
+    /// called [`exclude_current_thread`] count as well.
     pub fn live_bytes() -> usize {
         LIVE.load(Ordering::Relaxed)
     }
 
-    /// Excludes the current thread from [`allocations`] and [`requested_bytes`] from now on.
+    /// Excludes the current thread from the counters [`allocations`] and [`requested_bytes`] from
+    /// now on.
     pub fn exclude_current_thread() {
         IS_EXCLUDED.set(true);
     }

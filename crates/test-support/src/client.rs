@@ -1,5 +1,5 @@
-//! A client for HTTP/1.1 and WebSockets over a plain socket or over TLS. It sends any bytes that a
-//! test wants to send, valid or not.
+//! A test client for HTTP/1.1 and WebSockets, with or without TLS. The client sends any bytes that
+//! a test wants to send, valid or not.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -12,30 +12,30 @@ use rustls::{ClientConfig, ClientConnection};
 
 use crate::{TEST_TIMEOUT, wait_until};
 
-/// A client with one connection.
+/// A test client with one connection to a server.
 #[derive(Debug)]
 pub struct Client {
-    /// The socket. Reading from it fails after [`TEST_TIMEOUT`].
+    /// The client's TCP socket. Reading from it fails after [`TEST_TIMEOUT`].
     pub socket: TcpStream,
-    /// The TLS session over the socket, if there is one.
+    /// The client's TLS session, or `None` without TLS.
     pub tls: Option<Box<ClientConnection>>,
-    /// The bytes that were read and not yet used.
+    /// The bytes that the client has received and that the test has not used yet.
     pub read: Vec<u8>,
 }
 
-/// A response.
+/// An HTTP response that the test client has received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
-    /// The status code.
+    /// The status code of the response.
     pub status: u16,
-    /// The head with its empty line.
+    /// The head of the response, including the empty line at its end.
     pub head: String,
-    /// The body without its transfer coding.
+    /// The body of the response, without the transfer coding.
     pub body: Vec<u8>,
 }
 
 impl Response {
-    /// Returns the value of a header.
+    /// Returns the value of a header of the response.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().skip(1).find_map(|line| {
             let (found, value) = line.split_once(':')?;
@@ -43,14 +43,14 @@ impl Response {
         })
     }
 
-    /// Returns the body as text.
+    /// Returns the body of the response as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 }
 
 impl Client {
-    /// Connects without TLS.
+    /// Connects to a server without TLS.
     pub fn connect(address: SocketAddr) -> Client {
         let socket = TcpStream::connect(address).expect("a listener");
         socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
@@ -58,10 +58,11 @@ impl Client {
         Client { socket, tls: None, read: Vec::new() }
     }
 
-    /// Connects with TLS to the host `name`.
+    /// Connects to a server with TLS. `name` is the host name that the client expects in the
+    /// certificate.
     ///
     /// # Errors
-    /// Fails if the handshake fails: with an error of the client, or with the server's alert.
+    /// Returns the client's error or the server's alert if the TLS handshake fails.
     pub fn connect_tls(
         address: SocketAddr,
         config: &Arc<ClientConfig>,
@@ -77,14 +78,14 @@ impl Client {
         Ok(Client { socket, tls: Some(tls), read: Vec::new() })
     }
 
-    /// Makes the receive buffer of the socket small, so that the server notices early that this
+    /// Shrinks the receive buffer of the client's socket, so that the server soon notices when this
     /// client does not read.
     pub fn shrink_receive_buffer(&self) {
         let size: libc::c_int = 64 << 10;
         self.set_option(libc::SO_RCVBUF, &size);
     }
 
-    /// Makes the end of the connection a reset instead of a FIN.
+    /// Makes the client send a reset instead of a FIN when it closes its socket.
     pub fn reset_on_close(&self) {
         self.set_option(libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 });
     }
@@ -104,8 +105,8 @@ impl Client {
         assert_eq!(result, 0);
     }
 
-    /// Waits until the server has read all that was sent. After that, the I/O thread has processed
-    /// it before it accepts a later connection.
+    /// Waits until the server has read all bytes that the client sent. If the test then opens
+    /// another connection, the server has processed these bytes before it accepts that connection.
     pub fn wait_until_server_has_read(&self) {
         if !cfg!(target_os = "linux") {
             return std::thread::sleep(Duration::from_millis(500));
@@ -130,7 +131,7 @@ impl Client {
         });
     }
 
-    /// Sends bytes, over TLS if there is a session.
+    /// Sends bytes to the server, through the TLS session if there is one.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let mut bytes = bytes.as_ref();
         let Some(tls) = &mut self.tls else {
@@ -145,12 +146,13 @@ impl Client {
         }
     }
 
-    /// Sends a GET request, and returns the response.
+    /// Sends a GET request and returns the response.
     pub fn get(&mut self, path: &str) -> Response {
         self.request("GET", path, b"")
     }
 
-    /// Sends a request, and returns the response. An empty body is sent without a length.
+    /// Sends a request and returns the response. If the body is empty, the request has no
+    /// `Content-Length`.
     pub fn request(&mut self, method: &str, path: &str, body: &[u8]) -> Response {
         let length = match body.len() {
             0 => String::new(),
@@ -167,8 +169,8 @@ impl Client {
         self.response_to("GET")
     }
 
-    /// Reads the response to a request with this method. Returns `None` if the connection was
-    /// closed before the response began.
+    /// Reads the response to a request with the method `method`. Returns `None` if the connection
+    /// was closed before the response began.
     pub fn response_to(&mut self, method: &str) -> Option<Response> {
         let mut response = self.try_head()?;
         let status = response.status;
@@ -196,7 +198,7 @@ impl Client {
         Some(response)
     }
 
-    /// Reads the head of a response, and leaves its body unread.
+    /// Reads the head of a response and leaves the body unread.
     pub fn head(&mut self) -> Response {
         self.try_head().expect("a response")
     }
@@ -210,7 +212,8 @@ impl Client {
         Some(Response { status, head, body: Vec::new() })
     }
 
-    /// Reads until `end` was received, and returns the bytes up to and including `end`.
+    /// Reads until the bytes `end` have been received. Returns the received bytes up to and
+    /// including `end`.
     pub fn read_through(&mut self, end: &[u8]) -> Vec<u8> {
         loop {
             if let Some(at) = self.read.windows(end.len()).position(|window| window == end) {
@@ -225,7 +228,7 @@ impl Client {
         }
     }
 
-    /// Reads this many bytes.
+    /// Reads exactly `len` bytes from the server.
     pub fn read_exactly(&mut self, len: usize) -> Vec<u8> {
         while self.read.len() < len {
             assert!(self.fill(), "the connection ended after {} of {len} bytes", self.read.len());
@@ -234,13 +237,14 @@ impl Client {
     }
 
     /// Waits until the server closes the connection, with a FIN or a reset. Returns false if the
-    /// server sends something instead.
+    /// server sends data instead.
     pub fn wait_for_close(&mut self) -> bool {
         assert!(self.read.is_empty(), "unread: {:?}", String::from_utf8_lossy(&self.read));
         !self.fill()
     }
 
-    /// Reads more bytes into [`read`](Self::read). Returns false at the end of the connection.
+    /// Receives more bytes and appends them to [`read`](Self::read). Returns false at the end of
+    /// the connection.
     pub fn fill(&mut self) -> bool {
         let mut buffer = vec![0; 64 << 10];
         let read = match &mut self.tls {
@@ -258,13 +262,13 @@ impl Client {
         }
     }
 
-    /// Opens a WebSocket.
+    /// Opens a WebSocket, and returns the response to the handshake.
     pub fn upgrade(&mut self, path: &str) -> Response {
         self.upgrade_with(path, "", b"")
     }
 
-    /// Opens a WebSocket. The request has further header lines, and `data` follows in the same
-    /// segment.
+    /// Opens a WebSocket with the additional header lines `headers`, and returns the response to
+    /// the handshake. The bytes `data` are sent directly behind the request, in the same segment.
     pub fn upgrade_with(&mut self, path: &str, headers: &str, data: &[u8]) -> Response {
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -279,8 +283,8 @@ impl Client {
         self.send(masked_frame(0x80 | opcode, payload));
     }
 
-    /// Reads an unmasked WebSocket frame if its first byte arrives in time. Returns `None` also at
-    /// the end of the connection.
+    /// Reads an unmasked WebSocket frame if its first byte arrives within `time`. Returns `None` if
+    /// that byte does not arrive in time, or if the connection ends.
     pub fn frame_within(&mut self, time: Duration) -> Option<(u8, Vec<u8>)> {
         if self.read.is_empty() {
             self.socket.set_read_timeout(Some(time)).expect("a timeout");
@@ -326,8 +330,8 @@ impl Client {
         }
     }
 
-    /// Reads unmasked WebSocket frames up to the first that is no ping, and returns its opcode and
-    /// its payload.
+    /// Reads unmasked WebSocket frames until one is not a ping. Returns that frame's opcode and
+    /// payload.
     pub fn frame_after_pings(&mut self) -> (u8, Vec<u8>) {
         loop {
             let (opcode, payload) = self.frame().expect("a frame");
@@ -338,13 +342,15 @@ impl Client {
     }
 }
 
-/// Returns a TLS session that has not sent anything.
+/// Returns a new TLS session of a client, which has not sent anything. `name` is the host name that
+/// the client expects in the certificate.
 pub fn tls_session(config: &Arc<ClientConfig>, name: &str) -> ClientConnection {
     let name = ServerName::try_from(name.to_owned()).expect("a host name");
     ClientConnection::new(Arc::clone(config), name).expect("a valid configuration")
 }
 
-/// Returns a masked WebSocket frame. `first` is its first byte: the opcode and the flags.
+/// Returns the bytes of a masked WebSocket frame. `first` is the frame's first byte, with the
+/// opcode and the flags.
 pub fn masked_frame(first: u8, payload: &[u8]) -> Vec<u8> {
     const MASK_BIT: u8 = 0x80;
     let mask = [1, 2, 3, 4];

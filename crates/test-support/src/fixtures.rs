@@ -1,8 +1,8 @@
-//! The certificates and keys for tests, which `tls/make.sh` makes.
+//! The certificates and keys for tests, which the script `tls/make.sh` creates.
 
 use std::path::{Path, PathBuf};
 
-/// Returns the path of a certificate or key, such as `localhost.pem` or `localhost.key`.
+/// Returns the path of a test certificate or test key, such as `localhost.pem` or `localhost.key`.
 pub fn tls_file(name: &str) -> PathBuf {
     let is_key = Path::new(name).extension().is_some_and(|extension| extension == "key")
         || name.ends_with("-key.der");

@@ -1,5 +1,5 @@
-//! Helpers that the tests of several crates share. The crate is not published, and is only a
-//! dev-dependency.
+//! Helpers that the tests of several crates share. This crate is only a dev-dependency and is not
+//! published.
 
 pub mod allocator;
 #[cfg(feature = "client")]

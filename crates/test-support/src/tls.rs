@@ -1,4 +1,4 @@
-//! Configurations of TLS clients.
+//! Configurations of TLS clients for tests.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use rustls::{
 
 use crate::tls_file;
 
-/// Returns the root certificate of the test certificates.
+/// Returns a store with the root certificate that has signed the test certificates.
 pub fn roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     let root = CertificateDer::from_pem_file(tls_file("ca.pem")).expect("a certificate");
@@ -21,14 +21,14 @@ pub fn roots() -> RootCertStore {
     roots
 }
 
-/// Returns the configuration of a client that trusts [`roots`]. `identity` is the name of the
-/// client's certificate, if it has one.
+/// Returns the configuration of a TLS client that trusts [`roots`]. `identity` is the name of the
+/// client's own certificate, or `None` for a client without one.
 pub fn client_config(identity: Option<&str>) -> ClientConfig {
     client_config_with_versions(identity, rustls::DEFAULT_VERSIONS)
 }
 
-/// Returns the [configuration](client_config) of a client that supports only certain versions of
-/// TLS.
+/// Returns the configuration of a TLS client as [`client_config`] does, but with support for only
+/// some versions of TLS.
 ///
 /// # Panics
 /// Panics if there is no certificate with the name `identity`.
@@ -48,7 +48,7 @@ pub fn client_config_with_versions(
         .expect("a certificate with its key")
 }
 
-/// Returns the configuration of a client that accepts any certificate.
+/// Returns the configuration of a TLS client that accepts any server certificate.
 pub fn accept_any_certificate() -> ClientConfig {
     ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()

@@ -1,12 +1,12 @@
-//! Waiting for a condition in a test.
+//! A timeout for tests, and a function that waits until a condition holds.
 
 use std::time::{Duration, Instant};
 
-/// The time after which a test fails because an expected event has not happened. It is long because
-/// the machine may be busy; a test that passes never waits this long.
+/// The time after which a test fails because an expected event has not happened. The timeout is
+/// long because the machine may be busy. A test that passes never waits this long.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Waits until a condition holds, and checks it every 2 ms.
+/// Waits until a condition holds. Checks the condition every 2 ms.
 ///
 /// # Panics
 /// Panics with the description `what` if the condition does not hold after [`TEST_TIMEOUT`].

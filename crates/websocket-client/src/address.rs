@@ -5,40 +5,40 @@ use std::fmt;
 use http::Uri;
 use rookery_websocket::protocol::handshake::ClientRequest;
 
-/// The address of a WebSocket, `ws://host[:port][/path][?query]` or the same with `wss`.
+/// The address of a WebSocket: `ws://host[:port][/path][?query]`, or with `wss` instead of `ws`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// Whether the scheme is `wss`.
+    /// True if the address begins with `wss://`, which requires TLS.
     pub is_tls: bool,
-    /// The host name, or the IP address without brackets.
+    /// The host name in the address, or the IP address without brackets.
     pub host: String,
-    /// The port; without one in the address, 80 for `ws` and 443 for `wss`.
+    /// The port in the address. If there is none, 80 for `ws` and 443 for `wss`.
     pub port: u16,
-    /// The value of the `Host` header: the host, and the port unless it is the default of the
-    /// scheme.
+    /// The value of the `Host` header: the host, followed by the port if it is not the default of
+    /// the scheme.
     pub authority: String,
-    /// The path and query, which begin with `/`.
+    /// The path and query of the address, which begin with `/`.
     pub target: String,
 }
 
-/// The reason why a text is not a valid address.
+/// The reason why a text is not a valid WebSocket address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressError {
     /// The address begins with neither `ws://` nor `wss://`.
     Scheme,
     /// The address contains a fragment (`#`), which must not be sent (RFC 6455, 3).
     Fragment,
-    /// The address contains a user name.
+    /// The address contains a user name, which is not allowed.
     UserInfo,
     /// The address contains characters that are not allowed, or lacks a part.
     Malformed,
 }
 
 impl Address {
-    /// Parses an address.
+    /// Parses a WebSocket address.
     ///
     /// # Errors
-    /// Returns the [`AddressError`] for the first problem.
+    /// Returns an [`AddressError`] if the text is not a valid address.
     pub fn parse(text: &str) -> Result<Address, AddressError> {
         let has_scheme = |scheme: &str| {
             text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))

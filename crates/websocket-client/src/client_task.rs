@@ -1,5 +1,5 @@
-//! The task of a client, which connects and then reads and writes until the connection ends. The
-//! application receives exactly one event about the end.
+//! The task of one WebSocket client. It connects, and then reads and writes until the connection
+//! ends. It sends the application exactly one event about the end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,13 +16,14 @@ use crate::settings::Settings;
 use crate::state::{ClientState, Command};
 use crate::tls::Tls;
 
-/// The number of bytes of frames that are gathered for one write while more messages are waiting.
+/// The size in bytes at which a batch of WebSocket frames is written to the socket, even if more
+/// messages are waiting.
 const WRITE_BATCH_SIZE: usize = 64 << 10;
 
 /// The close code for a connection that ended without a close frame (RFC 6455, 7.4.1).
 const ABNORMAL_CLOSURE: u16 = 1006;
 
-/// The data with which the task of a client begins.
+/// The data that the task of a WebSocket client needs when it starts.
 #[derive(Debug)]
 pub(crate) struct ClientTask {
     address: Address,
@@ -33,8 +34,8 @@ pub(crate) struct ClientTask {
     end: EndEvent,
 }
 
-/// The event about the end of a client. If the task is dropped before it has sent the event,
-/// dropping this value sends it.
+/// A guard by which the application receives exactly one event about the end of a client. If the
+/// client's task is dropped before it has sent the event, dropping this guard sends the event.
 #[derive(Debug)]
 struct EndEvent {
     id: u64,
@@ -85,7 +86,7 @@ impl Drop for EndEvent {
     }
 }
 
-/// Runs a client from the connection attempt to the end.
+/// Runs a WebSocket client: connects, and then reads and writes until the connection ends.
 pub(crate) async fn run(task: ClientTask) {
     let ClientTask { address, settings, tls, mut commands, state, mut end } = task;
     let client = end.id;
@@ -114,7 +115,7 @@ pub(crate) async fn run(task: ClientTask) {
     end.send(closed_event(client, &ended, &sender, state.is_closed()));
 }
 
-/// Reads messages until the connection ends.
+/// Reads messages from the server until the connection ends.
 async fn read(
     reader: &mut Reader<Box<dyn Transport>>,
     state: &ClientState,
@@ -136,8 +137,8 @@ async fn read(
     }
 }
 
-/// Writes the messages in the application's commands. Returns only if the application has abandoned
-/// the client and the client has been closed. In all other cases `read` detects the end of the
+/// Sends the application's messages to the server. Returns only if the application has abandoned
+/// the client and the client has been closed. In all other cases, `read` detects the end of the
 /// connection.
 async fn write(
     sender: &Sender<Box<dyn Transport>>,
@@ -185,8 +186,8 @@ async fn queue(sender: &Sender<Box<dyn Transport>>, content: &Content) -> Result
 }
 
 /// Returns when the close timeout has passed after the application closed or abandoned the client.
-/// The timeout is necessary because a server that reads nothing never receives the close frame, and
-/// another may not respond to it.
+/// The timeout is necessary because the server may not read the close frame, or may not respond to
+/// it.
 async fn close_deadline(state: &ClientState, limit: Duration) {
     state.wait_for_close().await;
     tokio::time::sleep(limit).await;
@@ -199,8 +200,8 @@ fn truncate_reason(reason: &str) -> &str {
     &reason[..end]
 }
 
-/// Returns the event for the end of a connection. `is_closed` states that the application has
-/// closed the client.
+/// Returns the event that reports the end of a connection to the application. `is_closed` is true
+/// if the application has closed the client.
 fn closed_event(
     client: u64,
     ended: &Result<(), Error>,

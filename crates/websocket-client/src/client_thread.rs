@@ -1,4 +1,4 @@
-//! The thread on which the tasks of all clients run.
+//! The thread on which the tasks of all WebSocket clients run.
 
 use std::io;
 use std::thread::JoinHandle;
@@ -10,15 +10,16 @@ use tokio::task::JoinSet;
 
 use crate::client_task::{ClientTask, run};
 
-/// The time that clients have to send their close frames when all are stopped. R waits for this
-/// when it exits or unloads the package.
+/// The time that WebSocket clients have to send their close frames when all clients are stopped. R
+/// waits for up to this time when it exits or unloads the package.
 pub const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The maximum number of threads that look up names, which blocks. Further lookups wait, within the
-/// connect timeout of their clients.
+/// The maximum number of threads for name lookups, which block. Further lookups wait, and this time
+/// counts towards the connect timeout of their clients.
 const MAX_LOOKUPS: usize = 4;
 
-/// The handle of the clients' thread, which ends when the handle is dropped.
+/// A handle of the thread that runs all WebSocket clients. The thread ends when the handle is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct ClientThread {
     tasks: Option<UnboundedSender<ClientTask>>,

@@ -1,4 +1,5 @@
-//! The application's interface: opening clients, sending, closing, and taking events.
+//! The application's interface to WebSocket clients: opening and closing them, sending messages,
+//! and taking events.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -17,48 +18,50 @@ use crate::settings::Settings;
 use crate::state::{ClientState, Command};
 use crate::tls::{self, Roots, RootsError, Tls};
 
-/// The maximum number of clients of a process, closing clients included. Each client has a
-/// descriptor and buffers, and an application that opens clients in a loop should get an error.
+/// The maximum number of WebSocket clients of a process, including clients that are closing. Each
+/// client has a file descriptor and buffers, so an application that opens clients in a loop gets an
+/// error at this number.
 pub const MAX_CLIENTS: usize = 1000;
 
 /// The WebSocket clients of an application, and the thread that runs them.
 ///
-/// Dropping this value ends the clients, with a close frame if that can be sent at once, and joins
-/// the thread, which takes at most [`STOP_TIMEOUT`](crate::STOP_TIMEOUT).
+/// Dropping this value ends all clients, and sends a close frame for each if this is possible at
+/// once. It also joins the thread, which takes at most [`STOP_TIMEOUT`](crate::STOP_TIMEOUT).
 pub struct Clients {
     wake: Arc<Wake>,
-    /// The event queue of each group that has a client, or an event that can still be taken.
+    /// The event queue of each group of clients, by the number of the group. A group is in the map
+    /// while it has a client, or events that can still be taken.
     queues: BTreeMap<u32, Arc<EventQueue>>,
     open: HashMap<u64, ClientHandle>,
-    /// The number of clients whose task has not ended.
+    /// The number of WebSocket clients whose task has not ended.
     live_tasks: Arc<AtomicUsize>,
     thread: Option<ClientThread>,
     system_tls: Option<Tls>,
     next: u64,
 }
 
-/// The result of sending a message.
+/// The result of sending a message to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendOutcome {
-    /// The message will be sent.
+    /// The message was queued and will be sent.
     Queued,
-    /// The message was discarded, because more data is waiting than [`Settings::max_queue_size`]
-    /// allows.
+    /// The message was discarded because the send queue is full: its size would exceed
+    /// [`Settings::max_queue_size`].
     Full,
-    /// The message was discarded, because the connection is not open.
+    /// The message was discarded because the client's connection is not open.
     Closed,
 }
 
-/// The reason why a client could not be opened.
+/// The reason why a WebSocket client could not be opened.
 #[derive(Debug)]
 pub enum OpenError {
-    /// There are already [`MAX_CLIENTS`].
+    /// The process already has [`MAX_CLIENTS`] clients.
     TooMany,
-    /// The request contains a subprotocol or a header that HTTP does not allow.
+    /// The settings contain a subprotocol or a header that HTTP does not allow.
     Request(BadRequest),
-    /// The root certificates cannot be used.
+    /// The root certificates for TLS cannot be used.
     Roots(RootsError),
-    /// The thread could not be started.
+    /// The thread that runs the clients could not be started.
     Thread(io::Error),
 }
 
@@ -72,7 +75,7 @@ struct ClientHandle {
 }
 
 impl Clients {
-    /// Creates an empty set of clients. The thread is started with the first client.
+    /// Creates an empty set of WebSocket clients. Opening the first client starts the thread.
     pub fn new(wake: Wake) -> Clients {
         Clients {
             wake: Arc::new(wake),
@@ -85,7 +88,8 @@ impl Clients {
         }
     }
 
-    /// Begins to connect a client and returns its id. `roots` are used for `wss`.
+    /// Starts to connect a WebSocket client and returns the client's id. `roots` are the root
+    /// certificates that it trusts for `wss`.
     ///
     /// # Errors
     /// Returns an [`OpenError`] for problems that are detected without network access. Later
@@ -143,8 +147,8 @@ impl Clients {
         )
     }
 
-    /// Drops the queues of groups whose last client has ended and whose events have been taken or
-    /// are not wanted.
+    /// Drops the event queues of groups whose clients have all ended, unless the application can
+    /// still take an event.
     fn drop_unused_queues(&mut self) {
         let open = &self.open;
         // The task of each client holds a reference to the queue.
@@ -165,7 +169,7 @@ impl Clients {
         Ok(tls)
     }
 
-    /// Sends a message if the client is open. Never blocks.
+    /// Queues a message for the server if the client's connection is open. Never blocks.
     pub fn send(&mut self, client: u64, content: Content) -> SendOutcome {
         let Some(handle) =
             self.open.get(&client).filter(|handle| handle.is_open && !handle.is_closing)
@@ -183,9 +187,9 @@ impl Clients {
         SendOutcome::Queued
     }
 
-    /// Starts the closing handshake after the messages that were sent before. If the client is not
-    /// open yet, cancels the connection attempt. An invalid close code is replaced by 1000, and the
-    /// reason is truncated to 123 bytes.
+    /// Closes a client: starts the closing handshake after all messages that are already queued. If
+    /// the client is not open yet, cancels the connection attempt. An invalid close code is
+    /// replaced by 1000, and the reason is truncated to 123 bytes.
     pub fn close(&mut self, client: u64, code: u16, reason: &str) {
         let Some(handle) = self.open.get_mut(&client).filter(|handle| !handle.is_closing) else {
             return;
@@ -195,18 +199,18 @@ impl Clients {
         handle.state.mark_closed();
     }
 
-    /// Closes a client with code 1001, and discards its events.
+    /// Closes a client with the close code 1001, and discards its events.
     pub fn abandon(&mut self, client: u64) {
         self.open.remove(&client);
     }
 
-    /// Returns the number of bytes that are waiting to be sent, including an overhead for each
-    /// message.
+    /// Returns the number of bytes of a client that are waiting to be sent, including an overhead
+    /// for each message.
     pub fn queued_bytes(&self, client: u64) -> usize {
         self.open.get(&client).map_or(0, |handle| handle.state.queued_bytes.load(Ordering::Acquire))
     }
 
-    /// Takes the next event of a client in `group`.
+    /// Takes the oldest event of the clients in `group`. Returns `None` if no event is waiting.
     pub fn next_event(&mut self, group: u32) -> Option<Event> {
         let events = self.queues.get(&group)?;
         loop {
@@ -233,17 +237,18 @@ impl Clients {
         }
     }
 
-    /// Returns true if no group has an event.
+    /// Returns true if no event of any client is waiting for the application.
     pub fn has_no_events(&self) -> bool {
         self.queues.values().all(|events| events.is_empty())
     }
 
-    /// Returns true if `group` has an event.
+    /// Returns true if an event of a client in `group` is waiting for the application.
     pub fn has_events(&self, group: u32) -> bool {
         self.queues.get(&group).is_some_and(|events| !events.is_empty())
     }
 
-    /// Ends all clients as dropping does, except that their last events can still be taken.
+    /// Ends all clients and joins their thread, as dropping does. Their last events can still be
+    /// taken.
     pub fn stop(&mut self) {
         for handle in self.open.values_mut() {
             handle.is_closing = true;

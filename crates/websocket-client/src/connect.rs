@@ -1,4 +1,5 @@
-//! Opening a connection to an address, including name lookup, TLS and the opening handshake.
+//! Opening a WebSocket connection of a client, including name lookup, TLS and the opening
+//! handshake.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -19,20 +20,21 @@ use crate::address::Address;
 use crate::settings::Settings;
 use crate::tls::Tls;
 
-/// The sockets of this process's clients.
+/// The sockets of this process's WebSocket clients. A forked child process closes its copies of
+/// them.
 static SOCKETS: ForkRegistry = ForkRegistry::new();
 
-/// Closes the sockets of the parent's clients in a forked child process. Afterwards the child must
-/// forget (`std::mem::forget`) its copy of [`Clients`](crate::Clients) and may create a new one.
-/// Takes no lock and allocates no memory.
+/// Closes the sockets that a forked child process inherited from its parent's WebSocket clients.
+/// Afterwards the child must forget (`std::mem::forget`) its copy of [`Clients`](crate::Clients),
+/// and may create a new one. Takes no lock and allocates no memory.
 pub fn close_inherited() {
     SOCKETS.close_all();
 }
 
-/// The addresses of `localhost`, in the order that most systems use.
+/// The IP addresses of `localhost`, in the order that most systems use.
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
-/// A bidirectional byte stream below a WebSocket: TCP or TLS.
+/// The byte stream that carries a WebSocket: a TCP connection or a TLS session.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Transport for T {}
@@ -40,8 +42,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Transport for T {}
 /// A WebSocket connection over TCP or TLS.
 pub(crate) type OpenConnection = Connection<Box<dyn Transport>>;
 
-/// The reason why no connection could be opened, and the status of the server's response if there
-/// was one.
+/// The reason why a client could not open a connection, with the HTTP status of the server's
+/// response if there was one.
 #[derive(Debug)]
 pub(crate) struct ConnectError {
     pub(crate) message: String,
@@ -54,8 +56,8 @@ impl ConnectError {
     }
 }
 
-/// Opens a connection and returns it with the subprotocol that the server chose. Takes at most
-/// [`Settings::connect_timeout`].
+/// Opens a WebSocket connection. Returns it with the subprotocol that the server chose. Takes at
+/// most [`Settings::connect_timeout`].
 ///
 /// # Cancel safety
 /// Dropping the future closes the socket. Only a blocking name lookup may continue in the
@@ -107,14 +109,14 @@ async fn open_transport(
     Ok(Box::new(secured.map_err(|error| tls_failure(host, &error))?))
 }
 
-/// Returns true for the names of this machine, which are resolved without a lookup (RFC 6761, 6.3).
-/// A container may have no `/etc/hosts`.
+/// Returns true if `host` is a name of this machine. Such names are resolved without a lookup (RFC
+/// 6761, 6.3), because a container may have no `/etc/hosts`.
 fn is_localhost(host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
     host == "localhost" || host.ends_with(".localhost")
 }
 
-/// Describes a failed TLS handshake, with a remedy for common problems.
+/// Describes a failed TLS handshake for the user, with a remedy for common problems.
 fn tls_failure(host: &str, error: &io::Error) -> ConnectError {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let Some(inner) = inner else {
@@ -156,9 +158,9 @@ fn handshake_failure(error: &Error) -> ConnectError {
     }
 }
 
-/// A TCP connection that is closed in forked child processes. The mark is dropped before the
-/// socket.
+/// A TCP connection that is closed in forked child processes.
 struct Socket {
+    // Before `tcp`, so that the entry in the registry for forks is dropped before the socket.
     _mark: CloseInChild,
     tcp: TcpStream,
 }

@@ -1,70 +1,69 @@
-//! The events of clients, and the queues in which they wait for the application.
+//! The events of WebSocket clients, and the queues in which events wait for the application.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The overhead in bytes that each message counts in a queue, so that empty messages are limited
-/// too.
+/// The overhead in bytes that is added to the size of each queued message, so that limits also
+/// apply to empty messages.
 const MESSAGE_COST: usize = 64;
 
-/// A callback that notifies the application of events of a group. Called on the clients' thread,
-/// possibly many times for one event.
+/// A callback that tells the application that the clients of a group have events. It is called with
+/// the number of the group, on the clients' thread, and possibly several times for one event.
 pub type Wake = Box<dyn Fn(u32) + Send + Sync>;
 
-/// The content of a message.
+/// The content of a WebSocket message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// Text in UTF-8.
+    /// A text message, in UTF-8.
     Text(String),
-    /// Binary data.
+    /// A binary message.
     Binary(Vec<u8>),
 }
 
-/// An event of a client. The last event of each client is exactly one `Closed` or `Failed`.
+/// An event of a WebSocket client. Each client's last event is either `Closed` or `Failed`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// The opening handshake is complete.
+    /// The opening handshake of a client is complete, and its connection is open.
     Opened {
         /// The id of the client.
         client: u64,
-        /// The subprotocol that the server chose.
+        /// The subprotocol that the server chose, if any.
         protocol: Option<String>,
     },
-    /// A message has arrived.
+    /// A client received a message from the server.
     Message {
         /// The id of the client.
         client: u64,
-        /// The message.
+        /// The message that the client received.
         content: Content,
     },
-    /// An open connection has ended.
+    /// The open connection of a client has ended.
     Closed {
         /// The id of the client.
         client: u64,
-        /// The code in the server's close frame: 1005 if the frame has no code, and 1006 if no
-        /// close frame arrived. If the server violated the protocol, the code that was sent to the
-        /// server.
+        /// The close code of the connection: the code in the server's close frame, 1005 if that
+        /// frame has no code, or 1006 if no close frame arrived. If the server violated the
+        /// protocol, it is the code that was sent to the server.
         code: u16,
         /// The reason in the server's close frame, or the problem that ended the connection.
         reason: String,
-        /// Whether both sides sent a close frame.
+        /// True if both the client and the server sent a close frame.
         is_clean: bool,
     },
-    /// No connection could be opened.
+    /// A client could not open its connection.
     Failed {
         /// The id of the client.
         client: u64,
-        /// A description of the problem.
+        /// A description of the problem that prevented the connection.
         message: String,
-        /// The status of the server's response to the handshake, if the server rejected the
-        /// handshake.
+        /// The HTTP status of the server's response, if the server rejected the handshake.
         status: Option<u16>,
     },
 }
 
 impl Content {
-    /// Returns the bytes of the message.
+    /// Returns the content of the message as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Content::Text(text) => text.as_bytes(),
@@ -72,14 +71,15 @@ impl Content {
         }
     }
 
-    /// Returns the number of bytes that the message counts in a queue.
+    /// Returns the number of bytes that the message counts towards the limit of a queue: its length
+    /// and an overhead.
     pub(crate) fn cost(&self) -> usize {
         self.as_bytes().len().saturating_add(MESSAGE_COST)
     }
 }
 
 impl Event {
-    /// Returns the id of the client that the event belongs to.
+    /// Returns the id of the client to which the event belongs.
     pub fn client(&self) -> u64 {
         match self {
             Event::Opened { client, .. }
@@ -90,7 +90,8 @@ impl Event {
     }
 }
 
-/// The events of the clients in one group, in the order in which they occurred.
+/// The queue of events for one group of WebSocket clients, in the order in which the events
+/// occurred.
 pub(crate) struct EventQueue {
     events: Mutex<VecDeque<Event>>,
     group: u32,
@@ -115,7 +116,7 @@ impl EventQueue {
         self.events().is_empty()
     }
 
-    /// Returns true if there is an event of a client for which `is_wanted` returns true.
+    /// Returns true if the queue contains an event of a client for which `is_wanted` returns true.
     pub(crate) fn has_event_of(&self, is_wanted: impl Fn(u64) -> bool) -> bool {
         self.events().iter().any(|event| is_wanted(event.client()))
     }

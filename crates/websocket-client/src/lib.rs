@@ -1,9 +1,10 @@
-//! WebSocket clients (RFC 6455) for applications such as R whose event loop must never block.
+//! WebSocket clients (RFC 6455) for applications with an event loop that must never block, such as
+//! R.
 //!
-//! [`Clients`] runs one thread while there are clients. [`Clients::open`] returns at once; later
-//! events of the client are taken with [`Clients::next_event`], and a [`Wake`] callback notifies
-//! the application of new events. Sending and closing do not block either. Every wait of the thread
-//! is limited by a timeout in [`Settings`].
+//! [`Clients`] runs all clients on one thread. [`Clients::open`] returns at once. When a client has
+//! an event, a [`Wake`] callback notifies the application, which takes the event with
+//! [`Clients::next_event`]. Sending and closing do not block either. A timeout in [`Settings`]
+//! limits every wait of the thread.
 //!
 //! The crate `rookery_websocket` implements the protocol, and rustls implements TLS, with the root
 //! certificates of the system ([`Roots`]).

@@ -1,4 +1,4 @@
-//! The settings of a client, including its limits.
+//! The settings of a WebSocket client, including its limits and timeouts.
 
 use std::time::Duration;
 
@@ -9,33 +9,36 @@ use rookery_websocket::{ClientConfig, Config, KeepAlive};
 
 use crate::address::Address;
 
-/// The settings of a client.
+/// The settings of a WebSocket client, including its limits and timeouts.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The subprotocols that are offered, in order of preference.
+    /// The subprotocols that the client offers to the server, in order of preference.
     pub subprotocols: Vec<String>,
-    /// Additional headers of the request. Headers that the handshake itself sends are not allowed.
+    /// Additional headers of the client's HTTP request. Headers that the opening handshake itself
+    /// sends are not allowed.
     pub headers: Vec<(String, String)>,
-    /// Whether permessage-deflate (RFC 7692) is offered, without context takeover. The default is
-    /// false.
+    /// Whether the client offers compression (permessage-deflate, RFC 7692), without context
+    /// takeover. The default is false.
     pub compresses: bool,
     /// The maximum size in bytes of a message from the server, after decompression. The default is
     /// 32 MiB.
     pub max_message_size: u64,
-    /// The maximum number of bytes that wait to be sent. If nothing is waiting, a message of any
-    /// size is accepted. The default is 16 MiB.
+    /// The maximum number of bytes of messages that wait to be sent to the server. If nothing is
+    /// waiting, a message of any size is accepted. The default is 16 MiB.
     pub max_queue_size: usize,
-    /// The maximum time from the start of the name lookup to the server's response to the
-    /// handshake. The default is 10 s.
+    /// The maximum time for opening a connection: from the start of the name lookup to the server's
+    /// response to the opening handshake. The default is 10 s.
     pub connect_timeout: Duration,
-    /// The maximum time from closing a client to the end of the connection. The default is 5 s.
+    /// The maximum time between closing a client and the end of its connection. The default is 5 s.
     pub close_timeout: Duration,
-    /// The time between two pings; `None` disables pings. The default is 20 s.
+    /// The time between two pings to the server, or `None` to send no pings. The default is 20 s.
     pub ping_interval: Option<Duration>,
-    /// The maximum time for which no data arrives after a ping. The default is 20 s.
+    /// The time after a ping within which some data must arrive from the server. Otherwise the
+    /// connection counts as lost. The default is 20 s.
     pub pong_timeout: Duration,
-    /// The group whose events [`Clients::next_event`](crate::Clients::next_event) takes together.
-    /// An application with several event loops uses one group for each. The default is 0.
+    /// The number of the client's group. [`Clients::next_event`](crate::Clients::next_event) takes
+    /// the events of one group. An application with several event loops uses one group for each
+    /// loop. The default is 0.
     pub group: u32,
 }
 
@@ -57,12 +60,12 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Checks that a request to `address` can be written with these settings.
+    /// Checks that a valid HTTP request to `address` can be written with these settings.
     pub(crate) fn check(&self, address: &Address) -> Result<(), BadRequest> {
         self.client_config().request(&address.authority, &address.target).map(drop)
     }
 
-    /// Returns the settings of the connection and of its handshake.
+    /// Returns the configuration of the WebSocket connection and of its opening handshake.
     pub(crate) fn client_config(&self) -> ClientConfig {
         let mut config = ClientConfig::default()
             .deflate(self.compresses.then(DeflateConfig::default))

@@ -1,5 +1,5 @@
-//! The state that the application and the task of one client share: commands to the task, and
-//! counters that limit what is queued.
+//! The state that the application shares with the task of a WebSocket client: commands to the task,
+//! and counters that limit the queues.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -7,35 +7,39 @@ use tokio::sync::Notify;
 
 use crate::events::Content;
 
-/// The number of bytes in received messages at which a client stops reading until the application
-/// takes some. TCP flow control then slows the server down. A single message may be larger.
+/// The number of bytes of received messages at which a client stops reading until the application
+/// takes some messages. TCP flow control then slows the server down. A single message may be
+/// larger.
 pub const READ_AHEAD: usize = 1 << 20;
 
-/// A command for the task of a client. The channel that carries commands is unbounded, because
-/// [`ClientState::queued_bytes`] limits the messages and a client is closed at most twice.
+/// A command from the application to the task of a client. Commands are sent through an unbounded
+/// channel, because [`ClientState::queued_bytes`] limits the messages, and a client gets at most
+/// two commands to close.
 #[derive(Debug)]
 pub(crate) enum Command {
     Send(Content),
     Close { code: u16, reason: String },
 }
 
-/// The state that the application and the task of a client share.
+/// The state that the application shares with the task of a WebSocket client.
 #[derive(Debug, Default)]
 pub(crate) struct ClientState {
-    /// The number of bytes in messages that have not been written to the socket.
+    /// The number of bytes of outgoing messages that have not been written to the socket.
     pub(crate) queued_bytes: AtomicUsize,
-    /// The number of bytes in messages that the application has not taken.
+    /// The number of bytes of received messages that the application has not taken.
     unread_bytes: AtomicUsize,
-    /// Wakes a task that waits for capacity to read.
+    /// Wakes the client's task when the application has taken enough messages for the task to read
+    /// more.
     has_capacity: Notify,
-    /// Wakes the task when the application has closed or abandoned the client.
+    /// Wakes the client's task when the application has closed or abandoned the client.
     close_requested: Notify,
     is_closed: AtomicBool,
     is_abandoned: AtomicBool,
 }
 
 impl ClientState {
-    /// Waits until the application has taken enough messages for another one to be read.
+    /// Waits until the application has taken enough received messages that the client may read
+    /// another one.
     pub(crate) async fn wait_for_capacity(&self) {
         while self.unread_bytes.load(Ordering::Acquire) >= READ_AHEAD && !self.is_abandoned() {
             self.has_capacity.notified().await;
@@ -67,14 +71,16 @@ impl ClientState {
         self.close_requested.notified().await;
     }
 
-    /// Records that the application takes no more events of the client.
+    /// Records that the application has abandoned the client: it takes no more of the client's
+    /// events.
     pub(crate) fn mark_abandoned(&self) {
         self.is_abandoned.store(true, Ordering::Release);
         self.has_capacity.notify_one();
         self.close_requested.notify_one();
     }
 
-    /// Returns true if the application takes no more events of the client.
+    /// Returns true if the application has abandoned the client: it takes no more of the client's
+    /// events.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.is_abandoned.load(Ordering::Acquire)
     }

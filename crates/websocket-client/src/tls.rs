@@ -1,4 +1,4 @@
-//! The TLS configuration of clients, and the root certificates that they trust.
+//! The TLS configuration of WebSocket clients, and the root certificates that they trust.
 
 use std::fmt;
 use std::fs::File;
@@ -10,7 +10,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 
-/// The TLS configuration that clients with the same root certificates share.
+/// The TLS configuration that is shared by all clients with the same root certificates.
 pub(crate) type Tls = Arc<ClientConfig>;
 
 /// The files in which systems store their trusted root certificates: Debian (`ca-certificates`),
@@ -22,31 +22,31 @@ const SYSTEM: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// The environment variable by which users of OpenSSL choose another file.
+/// The environment variable that names another file of root certificates. OpenSSL uses it as well.
 const VARIABLE: &str = "SSL_CERT_FILE";
 
-/// The maximum number of bytes that are read from a file. A bundle of all public root certificates
-/// has 250 KiB.
+/// The maximum number of bytes that are read from a file of root certificates. A bundle of all
+/// public root certificates has 250 KiB.
 const FILE_BYTES: u64 = 4 << 20;
 
-/// The root certificates that a client trusts.
+/// The root certificates that a client trusts for TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Roots {
-    /// The root certificates in the file that `SSL_CERT_FILE` names, or otherwise in the system's
-    /// usual file.
+    /// The root certificates of the system: those in the file that `SSL_CERT_FILE` names, or
+    /// otherwise in the system's usual file.
     System,
-    /// Only these root certificates, given as PEM text or as the path of a PEM file.
+    /// Only the given root certificates, as PEM text or as the path of a PEM file.
     Custom(String),
 }
 
 /// The reason why root certificates cannot be used.
 #[derive(Debug)]
 pub enum RootsError {
-    /// The system has no root certificates in the usual places.
+    /// None of the usual files with the system's root certificates exists.
     NoSystem,
-    /// The file cannot be read.
+    /// The file with the root certificates cannot be read.
     Unreadable(PathBuf, io::Error),
-    /// The file or text contains no certificate.
+    /// The given file or text contains no certificate.
     Empty(String),
 }
 

@@ -7,8 +7,8 @@ use rookery_system::{descriptor, packets};
 
 use crate::message::{ANNOUNCEMENT, MESSAGE_BYTES, Message};
 
-/// Returns true if the process at the other end of a connection runs as the user of this process or
-/// as the administrator (root). No other user may pass requests on to a worker.
+/// Returns true if the process at the other end of a Unix socket runs as the user of this process
+/// or as root. A worker accepts requests only over connections from such a process.
 pub fn is_trusted_peer(connection: BorrowedFd<'_>) -> bool {
     // SAFETY: `geteuid` takes no arguments and never fails.
     let own = unsafe { libc::geteuid() };
@@ -19,39 +19,40 @@ fn may_pass_on(peer: libc::uid_t, own: libc::uid_t) -> bool {
     peer == own || peer == 0
 }
 
-/// An end of the control channel between a supervisor and a worker, which carries
-/// [messages](Message), one in each packet. No method blocks; the caller polls the descriptor,
-/// which also becomes readable when the other end is closed.
+/// One end of the control channel, over which a supervisor and a worker exchange
+/// [messages](Message), one in each packet. No method blocks. Callers poll the descriptor, which
+/// also becomes readable when the other end is closed.
 ///
 /// A process that R forks inherits a copy of the worker's end. The copy is closed before R code
-/// runs in that process, but it keeps the channel open until then. A supervisor should therefore
-/// wait for the worker process (with a pidfd), and not only for the end of the channel.
+/// runs in that process, but until then it keeps the channel open. A supervisor should therefore
+/// wait for the end of the channel and for the exit of the worker process (with a pidfd).
 #[derive(Debug)]
 pub struct ControlChannel(OwnedFd);
 
-/// The maximum length of an announcement in bytes, which is enough for a few hundred static paths.
-/// The buffer of a socket holds three announcements of this length.
+/// The maximum length in bytes of an announcement (a worker's list of its static paths), which is
+/// enough for a few hundred paths.
 pub const MAX_ANNOUNCEMENT_SIZE: usize = 64 << 10;
 
-/// The result of receiving from a control channel.
+/// The result of [`ControlChannel::receive`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Received {
-    /// A message.
+    /// A message from the other side of the control channel.
     Message(Message),
-    /// An announcement that the worker sent, with its number and its bytes. This crate does not
-    /// interpret the bytes, of which there are at most [`MAX_ANNOUNCEMENT_SIZE`].
+    /// An announcement (a worker's list of its static paths), as its number and at most
+    /// [`MAX_ANNOUNCEMENT_SIZE`] bytes. This crate does not interpret the bytes.
     Announcement(u64, Vec<u8>),
     /// A packet that is neither a message nor an announcement. Later packets may be valid.
     Malformed,
-    /// No packet has arrived since the last call.
+    /// No packet has arrived on the control channel since the last call.
     Nothing,
-    /// The end of the channel: the other side has closed, so no further packets will arrive.
+    /// The end of the control channel. The other side has closed it, so no more packets will
+    /// arrive.
     End,
 }
 
 impl ControlChannel {
-    /// Creates a channel and returns the supervisor's end and the worker's end. The worker's end is
-    /// passed on in a [`WorkerEnvironment`](crate::WorkerEnvironment).
+    /// Creates a control channel and returns the supervisor's end and the worker's end. Pass the
+    /// worker's end on to the worker in a [`WorkerEnvironment`](crate::WorkerEnvironment).
     ///
     /// # Errors
     /// Returns the system's error if the socket pair cannot be created.
@@ -60,7 +61,7 @@ impl ControlChannel {
         Ok((ControlChannel(ours), theirs))
     }
 
-    /// Wraps the end of the channel that a worker inherited.
+    /// Wraps the descriptor of the worker's end of a control channel, which the worker inherited.
     ///
     /// # Errors
     /// Returns [`InvalidData`](io::ErrorKind::InvalidData) if the descriptor is not an end of a
@@ -75,15 +76,16 @@ impl ControlChannel {
         ))
     }
 
-    /// Returns true if the descriptor is a Unix socket for packets (`SOCK_SEQPACKET`) that is or
-    /// was connected. The supervisor may have closed the other end already.
+    /// Returns true if the descriptor may be an end of a control channel, that is, a Unix socket
+    /// for packets (`SOCK_SEQPACKET`) that is or was connected. The supervisor may have closed the
+    /// other end already.
     pub(crate) fn is_end(fd: BorrowedFd<'_>) -> bool {
         descriptor::peer_family(fd) == Some(libc::AF_UNIX)
             && descriptor::socket_option(fd, libc::SO_TYPE) == Some(libc::SOCK_SEQPACKET)
             && descriptor::socket_option(fd, libc::SO_ACCEPTCONN) == Some(0)
     }
 
-    /// Sends a message without blocking.
+    /// Sends a message over the control channel without blocking.
     ///
     /// # Errors
     /// - [`WouldBlock`](io::ErrorKind::WouldBlock) if the other side has left hundreds of messages
@@ -93,8 +95,9 @@ impl ControlChannel {
         packets::send(self.0.as_fd(), &message.encode())
     }
 
-    /// Sends an announcement without blocking. The supervisor acknowledges the announcement with a
-    /// [`Message::Applied`] of the same number.
+    /// Sends an announcement (a worker's list of its static paths) to the supervisor without
+    /// blocking. The supervisor acknowledges the announcement with a [`Message::Applied`] of the
+    /// same number.
     ///
     /// # Errors
     /// Returns [`InvalidInput`](io::ErrorKind::InvalidInput) for more than
@@ -114,7 +117,8 @@ impl ControlChannel {
         }
     }
 
-    /// Receives the next packet if one has arrived, and returns without blocking otherwise.
+    /// Receives the next packet from the control channel, or returns [`Received::Nothing`] if none
+    /// has arrived. Never blocks.
     pub fn receive(&self) -> Received {
         // One byte more than a message has, so that a longer packet is recognized.
         let mut room = [0; MESSAGE_BYTES + 1];
@@ -140,7 +144,8 @@ impl ControlChannel {
         }
     }
 
-    /// Receives the next packet, which `peek` has shown to be an announcement of `len` bytes.
+    /// Receives the next packet of the control channel, which is an announcement of `len` bytes
+    /// according to `peek`.
     fn receive_announcement(&self, len: usize) -> Received {
         let most = ANNOUNCEMENT.len() + size_of::<u64>() + MAX_ANNOUNCEMENT_SIZE;
         let mut room = vec![0; len.min(most)];
@@ -153,7 +158,7 @@ impl ControlChannel {
 }
 
 impl Received {
-    /// Decodes a packet that begins with the marker of an announcement.
+    /// Decodes a packet of the control channel that begins with the marker of an announcement.
     fn of_announcement(packet: &[u8]) -> Received {
         let split = packet.get(ANNOUNCEMENT.len()..).and_then(<[u8]>::split_first_chunk);
         split.map_or(Received::Malformed, |(number, bytes)| {

@@ -1,14 +1,15 @@
-//! Counters and histograms that one thread writes and other threads read. Each has a single writer,
-//! so plain loads and stores are sufficient and no instruction locks the bus.
+//! Counters and histograms that one thread writes and other threads read. Each counter has a single
+//! writer, so plain loads and stores suffice, without locked instructions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper bounds of histogram buckets in seconds, as OpenTelemetry recommends them for HTTP.
+/// The upper bounds of the buckets of a histogram of durations, in seconds, as OpenTelemetry
+/// recommends them for HTTP.
 pub const HISTOGRAM_BOUNDS: [f64; 14] =
     [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 
-/// A number that only one thread writes.
+/// A counter in memory that only one thread writes and any thread may read.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct Counter(AtomicU64);
@@ -24,24 +25,24 @@ impl Counter {
         self.0.store(n, Ordering::Relaxed);
     }
 
-    /// Returns the current value.
+    /// Returns the current value of the counter.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A histogram of durations.
+/// A histogram of durations, with the buckets of [`HISTOGRAM_BOUNDS`].
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Histogram {
-    /// The number of durations in each bucket of [`HISTOGRAM_BOUNDS`], and in the last element the
-    /// number of those above the highest bound.
+    /// The number of durations in each bucket of [`HISTOGRAM_BOUNDS`]. The last element counts the
+    /// durations above the highest bound.
     counts: [Counter; HISTOGRAM_BOUNDS.len() + 1],
     nanoseconds: Counter,
 }
 
 impl Histogram {
-    /// Counts a duration.
+    /// Adds a duration to the histogram.
     pub fn add(&self, time: Duration) {
         let seconds = time.as_secs_f64();
         self.counts[HISTOGRAM_BOUNDS.partition_point(|bound| *bound < seconds)].add(1);
@@ -56,8 +57,9 @@ impl Histogram {
         self.nanoseconds.add(other.nanoseconds.get());
     }
 
-    /// Returns how many durations are at most as long as each bound, how many durations there are
-    /// in total, and their sum in seconds.
+    /// Returns three values. The first contains, for each bound of [`HISTOGRAM_BOUNDS`], the number
+    /// of durations that are at most as long as the bound. The others are the number of all
+    /// durations and their sum in seconds.
     pub fn read(&self) -> ([u64; HISTOGRAM_BOUNDS.len()], u64, f64) {
         let mut sum = 0;
         let cumulated = std::array::from_fn(|at| {
@@ -69,47 +71,51 @@ impl Histogram {
     }
 }
 
-/// The names of the classes of [`StatusClassCounters`], as they appear in metrics.
+/// The names of the classes of status codes in metrics, in the order of [`StatusClassCounters`].
 pub const STATUS_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// The number of responses in each class of status codes.
+/// The number of responses in each class of status codes (1xx to 5xx).
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct StatusClassCounters([Counter; 5]);
 
 impl StatusClassCounters {
-    /// Counts a response with this status. A status outside 100 to 599 is not counted.
+    /// Counts a response with the status code `status`. A status code outside 100 to 599 is not
+    /// counted.
     pub fn add(&self, status: u16) {
         if let Some(class) = self.0.get(usize::from(status / 100).wrapping_sub(1)) {
             class.add(1);
         }
     }
 
-    /// Adds all counts of another set of counters to this one.
+    /// Adds the counts of another set of counters to this one.
     pub fn add_all(&self, other: &StatusClassCounters) {
         for (count, more) in self.0.iter().zip(&other.0) {
             count.add(more.get());
         }
     }
 
-    /// Returns the counts in the order of [`STATUS_CLASSES`].
+    /// Returns the number of responses in each class of status codes, in the order of
+    /// [`STATUS_CLASSES`].
     pub fn read(&self) -> [u64; 5] {
         std::array::from_fn(|at| self.0[at].get())
     }
 }
 
-/// Metrics of the requests that an application has responded to: how many, by class of status, and
-/// how long they took.
+/// Metrics of the requests that an application has responded to: the number of responses by class
+/// of status code, and histograms of the times in the queue, in the application and in total.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct RequestCounters {
-    /// The number of responses by class of status.
+    /// The number of responses in each class of status codes.
     pub responses: StatusClassCounters,
-    /// The time from the arrival of a request until the application began to process it.
+    /// A histogram of the time from the arrival of a request until the application began to process
+    /// it.
     pub queue_time: Histogram,
-    /// The time from the beginning of processing until the response.
+    /// A histogram of the time that the application took to respond to a request, from the moment
+    /// when it began to process the request.
     pub upstream_time: Histogram,
-    /// The time from the arrival of a request until the response.
+    /// A histogram of the time from the arrival of a request until the application's response.
     pub request_time: Histogram,
 }
 
@@ -123,9 +129,9 @@ impl RequestCounters {
         }
     }
 
-    /// Records that the application has responded to a request. `handed` is the time at which the
-    /// request was passed to the application and `begun` the time at which processing began; each
-    /// is 0 if the time is unknown.
+    /// Records that the application has responded to a request at the time `now`. `handed` is the
+    /// time at which the request was passed to the application, and `begun` the time at which the
+    /// application began to process it. Each of these two is 0 if the time is unknown.
     pub fn record_response(&self, status: u16, handed: u64, begun: u64, now: u64) {
         self.responses.add(status);
         if begun > 0 {
@@ -136,7 +142,7 @@ impl RequestCounters {
         }
     }
 
-    /// Adds all counts of another set of metrics to this one.
+    /// Adds the counts of another set of request metrics to this one.
     pub fn add_all(&self, other: &RequestCounters) {
         self.responses.add_all(&other.responses);
         self.queue_time.add_all(&other.queue_time);

@@ -13,25 +13,29 @@ use crate::public_listeners::PublicSockets;
 use crate::shared_scoreboard::SharedScoreboard;
 use crate::variables;
 
-/// The descriptors and settings that this process, which is a worker, inherited from its
-/// supervisor.
+/// The descriptors and settings that a worker process inherited from its supervisor.
 #[derive(Debug)]
 pub struct Inherited {
-    /// The socket on which the worker accepts requests. The socket is non-blocking.
+    /// The Unix socket on which the worker accepts requests from its supervisor. The socket is
+    /// non-blocking.
     pub listener: UnixListener,
-    /// The control channel to the supervisor.
+    /// The control channel over which the worker exchanges messages with its supervisor.
     pub control: ControlChannel,
-    /// The scoreboard in which the worker records what it does.
+    /// The scoreboard, which is the shared memory in which the worker records what it is doing.
     pub scoreboard: SharedScoreboard,
-    /// The public listeners. Empty unless the supervisor may command this worker to accept on them.
+    /// The public listeners, to which clients connect. Empty unless the supervisor may command this
+    /// worker to accept connections on them.
     pub public: PublicSockets,
-    /// The descriptor to which the access log is written instead of standard output.
+    /// The descriptor to which the worker writes the access log. If `None`, the worker writes it to
+    /// its standard output.
     pub log: Option<OwnedFd>,
-    /// The value of the environment variable [`COOKIE`](crate::COOKIE).
+    /// The cookie by which clients are assigned to this worker: the value of the environment
+    /// variable [`COOKIE`](crate::COOKIE).
     pub cookie: Option<String>,
 }
 
-/// The reason why a process cannot run as a worker although its environment declares it to be one.
+/// The error for a worker whose inherited descriptors or settings are unusable. It contains the
+/// environment variable concerned and the reason.
 #[derive(Debug)]
 pub struct InheritedError {
     variable: &'static str,
@@ -51,9 +55,9 @@ impl fmt::Display for InheritedError {
 impl std::error::Error for InheritedError {}
 
 impl Inherited {
-    /// Takes ownership of the descriptors that the environment names, and removes their variables
-    /// from the environment. Returns `None` in a process that is not a worker, that is, if none of
-    /// the three variables in [`DESCRIPTORS`](variables::DESCRIPTORS) is set. Programs that this
+    /// Takes ownership of the descriptors that a worker inherited, and removes the environment
+    /// variables that name them. Returns `None` in a process that is not a worker, that is, if none
+    /// of the three variables in [`DESCRIPTORS`](variables::DESCRIPTORS) is set. Programs that this
     /// process starts later do not inherit the descriptors.
     ///
     /// # Errors
@@ -103,7 +107,7 @@ impl Inherited {
         Ok(Some(inherited))
     }
 
-    /// Takes ownership of the listener, the control channel and the scoreboard, whose descriptors
+    /// Takes ownership of a worker's Unix socket, control channel and scoreboard, whose descriptors
     /// are the values of the given variables.
     ///
     /// # Safety
@@ -161,7 +165,8 @@ impl Inherited {
     }
 }
 
-/// Parses the number of a descriptor, which must be above the three standard descriptors.
+/// Parses the number of an inherited descriptor, which must be above those of the three standard
+/// streams.
 fn number(value: Option<&OsString>) -> Result<RawFd, String> {
     let value = value.ok_or("is missing")?;
     let text = value.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));

@@ -30,13 +30,14 @@
 //! A worker writes the ticket of a request to the scoreboard, with one atomic store, before R calls
 //! the application for it. The supervisor shares the memory, which outlives the worker. A SIGKILL
 //! therefore arrives either before the store, and then R has not run any line of the application
-//! for the request, or after the store. `false` is therefore exact, and the request may be sent to
-//! another worker whatever its method. `true` may be early by the few instructions between the
-//! store and the call of the application.
+//! for the request, or after the store. If [`Scoreboard::has_begun`] returns `false`, this is
+//! therefore exact, and the request may be sent to another worker whatever its method. If it
+//! returns `true`, R may have died in the few instructions between the store and the call of the
+//! application.
 //!
 //! # What a hostile worker can do
 //! The size of the shared memory is sealed, so a worker cannot truncate the memory while the
-//! supervisor uses it. The supervisor reads only numbers from it, and handles every value of each.
+//! supervisor uses it. The supervisor reads only numbers from the memory, and accepts every value.
 //! A malformed message on the control channel is reported as [`Received::Malformed`].
 //!
 //! Only Linux has memory that can be sealed. On other systems, [`SharedScoreboard::create`] returns
@@ -74,9 +75,11 @@ pub use worker_header::{
     MAX_WORKER_HEADER_SIZE, WORKER_HEADER, WorkerHeader, WorkerHeaderError,
 };
 
-/// The number in [`Message::Retire`] that keeps WebSockets open.
+/// The number in [`Message::Retire`] by which a supervisor commands a worker to keep WebSockets
+/// open.
 pub const KEEP_WEBSOCKETS: u64 = u64::MAX;
 
 /// The time within which a worker exits after the control channel has ended or after
-/// [`Message::Stop`]. The worker drains for at most ten seconds; its process is killed afterwards.
+/// [`Message::Stop`]. The worker drains for at most ten seconds. A process that still runs after
+/// this time is killed.
 pub const EXIT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(15);

@@ -2,48 +2,54 @@
 
 use std::fmt;
 
-/// The length in bytes of every message.
+/// The length in bytes of every message on the control channel.
 pub const MESSAGE_BYTES: usize = 16;
 
-/// The bytes that each packet begins with: "Rk" and the version of the format.
+/// The bytes with which each packet on the control channel begins: "Rk" and the version of the
+/// format.
 const BEGIN: [u8; 3] = [b'R', b'k', 1];
 
-/// The first bytes of a packet that is an announcement and not a message. The announcement's
-/// number, of eight bytes, and its bytes follow.
+/// The first bytes of a packet that is an announcement (a worker's list of its static paths) and
+/// not a message. The announcement's number (eight bytes) and its contents follow.
 pub(crate) const ANNOUNCEMENT: [u8; 4] = [BEGIN[0], BEGIN[1], BEGIN[2], b'S'];
 
-/// The offset of a message's number. The bytes between the kind and the number are zero.
+/// The offset of the number in a message. The bytes between the message's kind and the number are
+/// zero.
 const NUMBER_AT: usize = 8;
 
-/// The bit in the number of [`Message::Ready`] for `sees_heads`.
+/// The bit in the number of [`Message::Ready`] that stands for `sees_heads`: the application
+/// inspects request heads before bodies arrive.
 const SEES_HEADS: u64 = 1;
-/// The bit in the number of [`Message::Ready`] for `is_sticky`.
+/// The bit in the number of [`Message::Ready`] that stands for `is_sticky`: the application keeps
+/// state for each client.
 const IS_STICKY: u64 = 2;
 
-/// A message between a supervisor and a worker. Each message is a packet of [`MESSAGE_BYTES`].
+/// A message that a supervisor and a worker exchange over the control channel. Each message is a
+/// packet of [`MESSAGE_BYTES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
-    /// To the worker: a health check of the I/O thread, which responds with a [`Pong`](Self::Pong)
-    /// of the same number even while R is busy.
+    /// To the worker: a health check of the worker's I/O thread. The I/O thread responds with a
+    /// [`Pong`](Self::Pong) of the same number, even while R is busy.
     Ping(u64),
-    /// To the worker: shut down gracefully, as after SIGTERM. Under `serve()`, requests in progress
-    /// get up to ten seconds to finish; otherwise the process exits at once. A second `Drain`, or
-    /// one after [`Stop`](Self::Stop), has no effect.
+    /// To the worker: shut down gracefully, as after SIGTERM. Under R's `serve()`, requests in
+    /// progress get up to ten seconds to finish. Otherwise the process exits at once. A second
+    /// `Drain`, or one after [`Stop`](Self::Stop), has no effect.
     Drain,
-    /// To the worker: shut down as after [`Drain`](Self::Drain), but exit within
+    /// To the worker: shut down gracefully, as after [`Drain`](Self::Drain), but exit within
     /// [`EXIT_TIMEOUT`](crate::EXIT_TIMEOUT) whatever R is doing.
     Stop,
-    /// To the worker: interrupt the application's code for the current request or message, which
-    /// fails as a result. The message has no effect while R does something else. The worker
+    /// To the worker: interrupt the R code that processes the current request or WebSocket message,
+    /// which fails as a result. The message has no effect while R does something else. The worker
     /// continues to serve afterwards.
     Interrupt,
-    /// To the worker: collect garbage and return free memory to the system as soon as R is idle.
+    /// To the worker: run R's garbage collector and return free memory to the system as soon as R
+    /// is idle.
     Collect,
-    /// To the worker: accept connections on the public listeners that it has inherited. The number
-    /// identifies the command in its acknowledgement.
+    /// To the worker: accept connections on the public listeners that the worker has inherited. The
+    /// number identifies the command in the worker's acknowledgement.
     Accept(u64),
-    /// To the worker: stop accepting on the public listeners, which stay open. The number
-    /// identifies the command in its acknowledgement.
+    /// To the worker: stop accepting connections on the public listeners, which stay open. The
+    /// number identifies the command in the worker's acknowledgement.
     StopAccepting(u64),
     /// To the worker: close the public listeners for good, and close each connection that was
     /// accepted on them after its next response. The number is the time in milliseconds within
@@ -51,18 +57,19 @@ pub enum Message {
     /// [`KEEP_WEBSOCKETS`](crate::KEEP_WEBSOCKETS). With 0, idle connections are closed at once, as
     /// when a server ends.
     Retire(u64),
-    /// To the worker: reopen the file of the access log, which has been rotated.
+    /// To the worker: reopen the file of the access log, because the file has been rotated.
     ReopenLog,
-    /// To the supervisor: acknowledges the [`Accept`](Self::Accept) with this number.
+    /// To the supervisor: acknowledges the command [`Accept`](Self::Accept) with this number. The
+    /// worker now accepts connections on the public listeners.
     Accepting(u64),
-    /// To the supervisor: acknowledges the [`StopAccepting`](Self::StopAccepting) with this number
-    /// or refuses the [`Accept`](Self::Accept) with it. The worker does not accept connections from
-    /// then on.
+    /// To the supervisor: acknowledges the command [`StopAccepting`](Self::StopAccepting) with this
+    /// number, or refuses the command [`Accept`](Self::Accept) with this number. From now on the
+    /// worker does not accept connections on the public listeners.
     NotAccepting(u64),
-    /// To the worker: the supervisor has applied the announcement with this number, and all earlier
-    /// ones.
+    /// To the worker: the supervisor has applied the announcement of static paths with this number,
+    /// and all earlier ones.
     Applied(u64),
-    /// To the supervisor: the response to the [`Ping`](Self::Ping) with this number.
+    /// To the supervisor: the response to the health check [`Ping`](Self::Ping) with this number.
     Pong(u64),
     /// To the supervisor: the worker's server listens and will respond to requests.
     Ready {
@@ -75,12 +82,12 @@ pub enum Message {
     },
     /// To the supervisor: the worker will not respond to new connections, because its server or its
     /// process is ending, whatever the cause. The supervisor must send no new requests until the
-    /// worker is [`Ready`](Self::Ready) again, which happens if the application starts another
+    /// worker reports [`Ready`](Self::Ready) again, which happens if the application starts another
     /// server.
     Leaving,
 }
 
-/// The error for a packet that is not a valid message.
+/// The error for a packet on the control channel that is not a valid message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MalformedMessage;
 
@@ -93,7 +100,7 @@ impl fmt::Display for MalformedMessage {
 impl std::error::Error for MalformedMessage {}
 
 impl Message {
-    /// Encodes the message as a packet.
+    /// Encodes the message as a packet of the control channel.
     pub fn encode(self) -> [u8; MESSAGE_BYTES] {
         let (kind, number) = match self {
             Message::Ping(number) => (b'p', number),
@@ -122,7 +129,8 @@ impl Message {
         bytes
     }
 
-    /// Decodes a packet. Accepts only packets that [`encode`](Self::encode) can produce.
+    /// Decodes a packet of the control channel. Accepts only packets that [`encode`](Self::encode)
+    /// can produce.
     ///
     /// # Errors
     /// Returns [`MalformedMessage`] for any other packet.
@@ -223,7 +231,8 @@ mod tests {
         }
     }
 
-    /// Checks that random bytes are decoded only if encoding the result gives the same bytes.
+    /// Checks that [`Message::decode`] accepts random bytes only if encoding the message gives the
+    /// same bytes.
     #[test]
     fn random_packets_decode_only_if_they_encode_to_the_same_bytes() {
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;

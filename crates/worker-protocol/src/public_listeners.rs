@@ -1,28 +1,30 @@
-//! The public listeners, which clients connect to. The supervisor binds them and passes them on to
-//! its worker.
+//! The public listeners, which are the sockets that clients connect to. The supervisor opens them
+//! and passes them on to its worker.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use rookery_system::descriptor;
 
-/// The public listeners of a supervisor with the settings that belong to them, as they are
-/// passed on to a worker.
+/// The public listeners (the sockets that clients connect to) and their settings, as a supervisor
+/// passes them on to a worker.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PublicDescriptors<'fd> {
-    /// The listening sockets of the server's address.
+    /// The sockets that listen at the server's address.
     pub sockets: &'fd [OwnedFd],
-    /// The listening sockets from which plaintext HTTP is redirected to HTTPS.
+    /// The sockets on which plaintext HTTP requests are redirected to HTTPS.
     pub redirects: &'fd [OwnedFd],
-    /// The descriptor to which the access log is written instead of standard output.
+    /// The descriptor to which the worker writes the access log. If `None`, the worker writes it to
+    /// its standard output.
     pub log: Option<BorrowedFd<'fd>>,
-    /// The value of the environment variable [`COOKIE`](crate::COOKIE).
+    /// The cookie by which clients are assigned to the worker: the value of the environment
+    /// variable [`COOKIE`](crate::COOKIE).
     pub cookie: Option<&'fd str>,
 }
 
 impl<'fd> PublicDescriptors<'fd> {
-    /// Returns the value of the environment variable [`PUBLIC_FDS`](crate::PUBLIC_FDS), or `None`
-    /// if there is no listening socket.
+    /// Returns the descriptors of the public listeners as the value of the environment variable
+    /// [`PUBLIC_FDS`](crate::PUBLIC_FDS), or `None` if there is no public listener.
     pub(crate) fn text(&self) -> Option<String> {
         let list = |sockets: &[OwnedFd]| {
             let numbers: Vec<_> = sockets.iter().map(|fd| fd.as_raw_fd().to_string()).collect();
@@ -35,24 +37,25 @@ impl<'fd> PublicDescriptors<'fd> {
         }
     }
 
-    /// Returns all descriptors, including that of the access log.
+    /// Returns all descriptors that are passed on to the worker: the public listeners and the
+    /// access log.
     pub(crate) fn all(&self) -> impl Iterator<Item = BorrowedFd<'fd>> {
         self.sockets.iter().chain(self.redirects).map(AsFd::as_fd).chain(self.log)
     }
 }
 
-/// The public listeners that a worker has inherited.
+/// The public listeners (the sockets that clients connect to) that a worker has inherited.
 #[derive(Debug, Default)]
 pub struct PublicSockets {
-    /// The listening sockets of the server's address.
+    /// The sockets that listen at the server's address.
     pub sockets: Vec<OwnedFd>,
-    /// The listening sockets from which plaintext HTTP is redirected to HTTPS.
+    /// The sockets on which plaintext HTTP requests are redirected to HTTPS.
     pub redirects: Vec<OwnedFd>,
 }
 
 impl PublicSockets {
-    /// Parses the value of [`PUBLIC_FDS`](crate::PUBLIC_FDS), and returns the descriptors of the
-    /// address and those of the redirects.
+    /// Parses the value of [`PUBLIC_FDS`](crate::PUBLIC_FDS). Returns two lists of descriptors: the
+    /// sockets that listen at the server's address, and those on which HTTP is redirected to HTTPS.
     ///
     /// # Errors
     /// Returns a message if the text is malformed, or if a descriptor occurs twice or is not a
@@ -87,7 +90,8 @@ impl PublicSockets {
         Ok(both)
     }
 
-    /// Takes ownership of descriptors that [`read`](Self::read) has returned.
+    /// Takes ownership of the public listeners' descriptors, which [`read`](Self::read) has
+    /// returned.
     ///
     /// # Errors
     /// Returns the system's error if the close-on-exec flag of a descriptor cannot be set.
@@ -109,13 +113,14 @@ impl PublicSockets {
         Ok(PublicSockets { sockets, redirects })
     }
 
-    /// Returns true if there is no listening socket.
+    /// Returns true if there is no public listener, neither at the server's address nor for
+    /// redirects.
     pub fn is_empty(&self) -> bool {
         self.sockets.is_empty()
     }
 }
 
-/// Returns true if the descriptor is a listening TCP or Unix stream socket.
+/// Returns true if a descriptor is a listening TCP socket or a listening Unix stream socket.
 fn is_listening(fd: BorrowedFd<'_>) -> bool {
     let family = descriptor::socket_family(fd);
     [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX].into_iter().any(|known| family == Some(known))

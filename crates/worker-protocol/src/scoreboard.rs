@@ -1,4 +1,5 @@
-//! The scoreboard, in which a worker records what it does, and its layout in shared memory.
+//! The layout of the scoreboard, which is the shared memory in which a worker records what it is
+//! doing.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -10,36 +11,37 @@ use crate::ticket::{MAX_TICKETS, Ticket};
 /// The first word of every scoreboard, "Rookery\0" in ASCII.
 const MAGIC: u64 = u64::from_le_bytes(*b"Rookery\0");
 
-/// The version of the layout. A worker rejects a scoreboard with another version.
+/// The version of the scoreboard's layout. A worker rejects a scoreboard with another version.
 const VERSION: u32 = 4;
 
-/// The maximum time after which an idle R process renews its [`RState::Idle`]. A state that is much
-/// older means that R is not idle but runs a long callback of the package later, or waits outside
-/// Rookery.
+/// The maximum time after which an idle R process renews its state [`RState::Idle`] on the
+/// scoreboard. If the state has not been renewed for much longer, R is not idle: it runs a long
+/// callback of the package later, or waits outside Rookery.
 pub const IDLE_RENEWAL_INTERVAL: Duration = Duration::from_millis(150);
 
-/// The age up to which [`RState::Idle`] is believed: twice the interval, because the machine may be
-/// short of processors.
+/// The age up to which the state [`RState::Idle`] on a scoreboard counts as valid. The value is
+/// twice [`IDLE_RENEWAL_INTERVAL`], because the renewal may be late on a busy machine.
 const IDLE_VALIDITY: Duration = Duration::from_nanos(2 * IDLE_RENEWAL_INTERVAL.as_nanos() as u64);
 
-/// The activity of an R process.
+/// What an R process is doing, as the scoreboard records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RState {
     /// R is starting or is loading the application.
     Starting,
-    /// R waits for events. The worker renews this state at every [`IDLE_RENEWAL_INTERVAL`].
+    /// R waits for events. The worker renews this state on the scoreboard at every
+    /// [`IDLE_RENEWAL_INTERVAL`].
     Idle,
     /// R runs the application for a request, or runs other code.
     Busy,
-    /// R runs the application for events of a WebSocket.
+    /// R runs the application for messages or other events of a WebSocket.
     Messages,
 }
 
-/// The maximum number of times a reader reads the state again if the state changed while it was
-/// being read.
+/// The maximum number of times that a reader of the scoreboard reads R's state again because the
+/// state changed while it was being read.
 const MAX_STATE_READS: u32 = 3;
 
-/// The number of bits that hold the activity in the word that also holds its start time.
+/// The number of bits for R's activity in the word that also contains the activity's start time.
 const STATE_BITS: u32 = 2;
 
 impl RState {
@@ -62,8 +64,8 @@ impl RState {
     }
 }
 
-/// Returns the time of `CLOCK_MONOTONIC` in nanoseconds. All processes of a machine share this
-/// clock.
+/// Returns the current time of `CLOCK_MONOTONIC` in nanoseconds. All processes of a machine share
+/// this clock.
 #[allow(clippy::cast_sign_loss)] // `cast_unsigned` needs a newer Rust.
 pub fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -73,13 +75,13 @@ pub fn now() -> u64 {
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
-/// The scoreboard of one worker process, in memory that its supervisor shares. A reader must not
-/// trust the contents and handles every value.
+/// The scoreboard of one worker process: memory, shared with the supervisor, in which the worker
+/// records what it is doing. A reader must not trust the contents, and must accept every value.
 ///
-/// Each word has a single writer: the supervisor before the worker starts, R's thread, or the
-/// worker's I/O thread. Writers therefore use plain loads and stores without locked instructions.
-/// The words of tickets are an exception: either R [begins](Self::begin) a request or the
-/// supervisor [withdraws](Self::withdraw) it, and only one of them can succeed.
+/// Each word of the scoreboard has a single writer: the supervisor before the worker starts, R's
+/// thread, or the worker's I/O thread. Writers therefore use plain loads and stores without locked
+/// instructions. The words of tickets are an exception: either R [begins](Self::begin) a request or
+/// the supervisor [withdraws](Self::withdraw) it, and only one of them can succeed.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Scoreboard {
@@ -91,45 +93,45 @@ pub struct Scoreboard {
     is_stopping: AtomicU32,
     r: Line<Rs>,
     io: Line<Ios>,
-    /// For each place of a ticket, twice the sequence number of the last request that was begun or
-    /// withdrawn there, plus 1 if the request was withdrawn.
+    /// For each place of a ticket, the state of the last request at that place: twice the sequence
+    /// number of the request if R has begun it, plus 1 if the supervisor has withdrawn it.
     begun: [AtomicU64; MAX_TICKETS],
-    /// Metrics of the requests of clients whose connections this worker has accepted itself. R's
-    /// thread writes them.
+    /// Metrics of the requests of those clients whose connections this worker has accepted itself.
+    /// R's thread writes them.
     counters: RequestCounters,
 }
 
-/// Aligns a value to a cache line of its own, so that the two threads that write to different lines
-/// do not slow each other down.
+/// A wrapper that puts a value on cache lines of its own, so that two threads that write different
+/// values do not slow each other down.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 struct Line<T>(T);
 
-/// The numbers that R's thread writes.
+/// The part of the scoreboard that R's thread writes.
 #[derive(Debug, Default)]
 #[repr(C)]
 struct Rs {
-    /// The time at which the current activity began, above the bits of the activity itself. Both
-    /// are in one word so that they are consistent.
+    /// The start time of R's current activity, in the upper bits, and the activity itself, in the
+    /// lower [`STATE_BITS`]. One word contains both, so that readers always see a consistent pair.
     state: AtomicU64,
-    /// The number of requests that R has taken from the queue.
+    /// The number of requests that R has taken from its queue.
     taken: AtomicU64,
     /// The number of requests that R has responded to.
     done: AtomicU64,
-    /// The nanoseconds for which R was busy before the current activity began.
+    /// The time in nanoseconds for which R was busy before its current activity began.
     busy: AtomicU64,
     busy_with_requests: AtomicU64,
 }
 
-/// The numbers that the I/O thread writes.
+/// The part of the scoreboard that the worker's I/O thread writes.
 #[derive(Debug, Default)]
 #[repr(C)]
 struct Ios {
-    /// The number of requests that were passed to R.
+    /// The number of requests that the I/O thread has passed to R.
     handed: AtomicU64,
-    /// The number of open WebSockets.
+    /// The number of open WebSockets of the worker.
     sessions: AtomicU64,
-    /// The number of open connections that were accepted on the public listeners.
+    /// The number of open connections that the worker accepted on the public listeners.
     connections: AtomicU64,
 }
 
@@ -150,93 +152,98 @@ const _: () = {
     );
 };
 
-/// The contents of a [`Scoreboard`] at about one moment. The numbers may be inconsistent with each
-/// other by one request.
+/// A copy of the numbers of a [`Scoreboard`] at about one moment. The numbers may be inconsistent
+/// with each other by one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The activity of R.
+    /// What R was doing.
     pub r_state: RState,
     /// The time at which R's activity began, according to [`now`].
     pub since: u64,
-    /// Whether the worker has received a request to stop, from any source.
+    /// Whether the worker has been requested to stop, for example by SIGTERM.
     pub is_stopping: bool,
     /// The worker's process id; 0 until the worker has attached to the scoreboard.
     pub pid: u32,
     /// The id of the thread on which R runs, which identifies the thread's CPU clock; 0 until the
     /// worker has attached to the scoreboard.
     pub r_thread: u32,
-    /// The number of requests that were passed to R, including those that R has
-    /// [taken](Self::taken).
+    /// The number of requests that were passed to R, including those that R has already
+    /// [taken](Self::taken) from its queue.
     pub handed: u64,
-    /// The number of requests that R has taken from the queue, including those that were abandoned
-    /// meanwhile.
+    /// The number of requests that R has taken from its queue, including those whose client had
+    /// disconnected by then.
     pub taken: u64,
     /// The number of requests that R has responded to.
     pub done: u64,
-    /// The number of open WebSockets.
+    /// The number of open WebSockets of the worker.
     pub sessions: u64,
     /// The number of open connections that the worker has accepted on the public listeners,
     /// including WebSockets.
     pub connections: u64,
-    /// The time for which R has been busy since it began to serve, up to [`since`](Self::since).
-    /// [`busy_time`](Self::busy_time) adds the current activity.
+    /// The total time for which R was busy before its current activity began at
+    /// [`since`](Self::since). Use [`busy_time`](Self::busy_time) to include the current activity.
     pub busy: Duration,
-    /// The part of `busy` that was spent on requests, that is, not on [`RState::Messages`], at
-    /// least up to the last request that is [done](Self::done).
+    /// The part of [`busy`](Self::busy) that R spent on requests and not on WebSocket events
+    /// ([`RState::Messages`]). The value includes at least all requests that are
+    /// [done](Self::done).
     pub busy_with_requests: Duration,
 }
 
 impl Snapshot {
-    /// Returns the number of requests that wait for R.
+    /// Returns the number of requests that wait in the queue for R.
     pub fn queued(&self) -> u64 {
         self.handed.saturating_sub(self.taken)
     }
 
-    /// Returns the number of requests that R has taken and not yet responded to: the current one,
-    /// and those that wait for a promise.
+    /// Returns the number of requests that R has taken from its queue and not yet responded to: the
+    /// current request, and requests that wait for a promise.
     pub fn pending(&self) -> u64 {
         self.taken.saturating_sub(self.done)
     }
 
-    /// Returns how long the current activity has lasted, or zero if its start is in the future.
+    /// Returns how long R's current activity has lasted at the time `now`, or zero if its start is
+    /// in the future.
     pub fn elapsed(&self, now: u64) -> Duration {
         Duration::from_nanos(now.saturating_sub(self.since))
     }
 
-    /// Returns true if R is idle, and has renewed this state recently enough.
+    /// Returns true if R is idle at the time `now`, that is, if R has renewed this state recently
+    /// enough.
     pub fn is_idle(&self, now: u64) -> bool {
         self.r_state == RState::Idle && self.elapsed(now) <= IDLE_VALIDITY
     }
 
-    /// Returns the time for which R has been busy since it began to serve, including the current
-    /// activity.
+    /// Returns the total time for which R has been busy since it began to serve, including its
+    /// current activity.
     pub fn busy_time(&self, now: u64) -> Duration {
         let is_busy = self.r_state != RState::Starting && !self.is_idle(now);
         self.busy.saturating_add(if is_busy { self.elapsed(now) } else { Duration::ZERO })
     }
 }
 
-/// Returns the word for a place whose last request R has begun.
+/// Returns the word that a ticket's place on the scoreboard has after R has begun the request.
 fn begun(ticket: Ticket) -> u64 {
     ticket.sequence() << 1
 }
 
-/// Returns the word for a place whose last request the supervisor has withdrawn.
+/// Returns the word that a ticket's place on the scoreboard has after the supervisor has withdrawn
+/// the request.
 fn withdrawn(ticket: Ticket) -> u64 {
     begun(ticket) | 1
 }
 
-/// Returns true if the word of a ticket's place states that R has begun the request.
+/// Returns true if the word of a ticket's place on the scoreboard says that R has begun the
+/// request.
 fn is_begun(word: u64, ticket: Ticket) -> bool {
     word >= begun(ticket) && word != withdrawn(ticket)
 }
 
-/// The requests that R had begun at one moment.
+/// A copy of the scoreboard's record of the requests that R had begun at one moment.
 #[derive(Debug, Default)]
 pub struct BegunRequests(Box<[u64]>);
 
 impl BegunRequests {
-    /// Returns true if R had begun the request of this ticket at that moment.
+    /// Returns true if R had begun the request with this ticket when the copy was made.
     pub fn contains(&self, ticket: Ticket) -> bool {
         self.0.get(ticket.place()).is_some_and(|word| is_begun(*word, ticket))
     }
@@ -267,14 +274,15 @@ impl Scoreboard {
         scoreboard
     }
 
-    /// Writes the magic number, the version and the size.
+    /// Writes the scoreboard's signature: the magic number, the version and the size.
     pub(crate) fn write_signature(&self) {
         self.version.store(VERSION, Relaxed);
         self.size.store(size_of::<Scoreboard>() as u32, Relaxed);
         self.magic.store(MAGIC, Release);
     }
 
-    /// Returns true if the magic number, the version and the size are those of this layout.
+    /// Returns true if the scoreboard's signature (magic number, version and size) is that of this
+    /// layout.
     pub(crate) fn has_valid_signature(&self) -> bool {
         self.magic.load(Acquire) == MAGIC
             && self.version.load(Relaxed) == VERSION
@@ -283,7 +291,7 @@ impl Scoreboard {
 
     // ---- called by the supervisor ----
 
-    /// Reads all numbers.
+    /// Reads all numbers of the scoreboard.
     pub fn read(&self) -> Snapshot {
         // `taken` is read before `handed`. The I/O thread increments `handed` before R can take the
         // request, so no reader sees more taken requests than handed ones.
@@ -308,8 +316,8 @@ impl Scoreboard {
         }
     }
 
-    /// Returns the word of R's activity, and the time for which R was busy before that activity
-    /// began.
+    /// Reads R's state: the word with the current activity and its start time, and the nanoseconds
+    /// for which R was busy before.
     fn state(&self) -> (u64, u64) {
         let mut state = self.r.0.state.load(Acquire);
         let mut busy = self.r.0.busy.load(Acquire);
@@ -325,22 +333,22 @@ impl Scoreboard {
         (state, busy)
     }
 
-    /// Returns true if R has begun the request of this ticket. The result is exact once the
-    /// worker's process has been waited for: `false` then means that no line of the application has
-    /// run for the request.
+    /// Returns true if R has begun the request with this ticket. The result is exact once the
+    /// worker process has ended and has been waited for. `false` then means that no line of the
+    /// application has run for the request.
     pub fn has_begun(&self, ticket: Ticket) -> bool {
         // A later ticket of the same place would hide this one. That is possible only for a caller
         // that drops a ticket before calling this method.
         is_begun(self.begun[ticket.place()].load(SeqCst), ticket)
     }
 
-    /// Returns which requests R has begun by now.
+    /// Returns a copy of the record of all requests that R has begun by now.
     pub fn begun_requests(&self) -> BegunRequests {
         BegunRequests(self.begun.iter().map(|word| word.load(SeqCst)).collect())
     }
 
-    /// Withdraws a request from the worker unless R has begun it. Returns true if R will never
-    /// begin the request, so that another worker may receive it.
+    /// Withdraws a request from the worker unless R has begun the request. Returns true if R will
+    /// never begin it, so that another worker may receive the request.
     pub fn withdraw(&self, ticket: Ticket) -> bool {
         let place = &self.begun[ticket.place()];
         let withdrawal = place
@@ -348,27 +356,27 @@ impl Scoreboard {
         withdrawal.is_ok() || place.load(SeqCst) == withdrawn(ticket)
     }
 
-    /// Returns the metrics of the requests of clients whose connections the worker has accepted
-    /// itself. R's thread writes them.
+    /// Returns the metrics of the requests of those clients whose connections the worker has
+    /// accepted itself. R's thread writes them.
     pub fn request_counters(&self) -> &RequestCounters {
         &self.counters
     }
 
     // ---- called by the worker ----
 
-    /// Records the process id and the calling thread, which must be R's thread.
+    /// Records this process as the worker and the calling thread as the thread on which R runs.
     pub fn set_own_process(&self) {
         self.set_process(std::process::id(), rookery_system::signals::thread_id());
     }
 
-    /// Records the process id and the thread on which R runs.
+    /// Records the worker's process id and the id of the thread on which R runs.
     pub fn set_process(&self, pid: u32, r_thread: u32) {
         self.pid.store(pid, Relaxed);
         self.r_thread.store(r_thread, Relaxed);
     }
 
-    /// Records that R begins an activity at the time `since`, according to [`now`]. The time since
-    /// the previous call counts for the previous activity. Called on R's thread.
+    /// Records that R begins the activity `r` at the time `since`, according to [`now`]. The time
+    /// since the previous call counts as time of the previous activity. Called on R's thread.
     pub fn set_r_state(&self, r: RState, since: u64) {
         let line = &self.r.0;
         let state = line.state.load(Relaxed);
@@ -394,13 +402,12 @@ impl Scoreboard {
         add(&self.r.0.taken, 1);
     }
 
-    /// Records that R is about to call the application for a request for the first time, and
-    /// returns true. Returns false if R must not call the application, because the supervisor has
-    /// withdrawn the request. Called on R's thread.
+    /// Records that R is about to call the application for a request, and returns true. Returns
+    /// false if the supervisor has withdrawn the request, so that R must not call the application
+    /// for it. Called on R's thread.
     ///
-    /// No effect of the application is visible before this record: the exchange of the word is
-    /// sequentially consistent, and the processor completes it before any later instruction of the
-    /// thread, even if a signal kills the thread in between.
+    /// The record becomes visible before any effect of the application, even if a signal kills the
+    /// process between the two.
     #[must_use]
     pub fn begin(&self, ticket: Ticket) -> bool {
         let place = &self.begun[ticket.place()];
@@ -409,14 +416,17 @@ impl Scoreboard {
             // R has begun the request already, when the application inspected its head.
             return true;
         }
+        // The exchange is sequentially consistent: the processor completes it before any later
+        // instruction of the thread, even if a signal kills the thread in between.
+        //
         // A later request in the same place means that nobody waits for this one. Otherwise only
         // the supervisor can have changed the word meanwhile, by withdrawing the request.
         word < begun(ticket) && place.compare_exchange(word, begun(ticket), SeqCst, Relaxed).is_ok()
     }
 
-    /// Records that R has responded to a request at the time `now`, according to [`now`]. A new
-    /// activity begins at this time, and readers can see how long the request took before they can
-    /// see the response. Called on R's thread.
+    /// Records that R has responded to a request at the time `now`, according to [`now`]. Called on
+    /// R's thread. The time that R spent on the request is added to the scoreboard before the
+    /// request counts as done.
     pub fn count_done(&self, now: u64) {
         match RState::of_bits(self.r.0.state.load(Relaxed)) {
             // A promise has produced the response while R was waiting, and the wait continues.
@@ -426,23 +436,23 @@ impl Scoreboard {
         add(&self.r.0.done, 1);
     }
 
-    /// Counts a request that is about to be passed to R. Called on the I/O thread.
+    /// Counts a request that the I/O thread is about to pass to R. Called on the I/O thread.
     pub fn count_handed(&self) {
         add(&self.io.0.handed, 1);
     }
 
-    /// Reverts [`count_handed`](Self::count_handed) for a request that was not passed to R because
-    /// the queue is full. Called on the I/O thread.
+    /// Reverts [`count_handed`](Self::count_handed) for a request that could not be passed to R
+    /// because R's queue is full. Called on the I/O thread.
     pub fn uncount_handed(&self) {
         add(&self.io.0.handed, u64::MAX);
     }
 
-    /// Counts an opened WebSocket. Called on the I/O thread.
+    /// Counts a WebSocket that was opened. Called on the I/O thread.
     pub fn open_session(&self) {
         add(&self.io.0.sessions, 1);
     }
 
-    /// Counts a closed WebSocket. Called on the I/O thread.
+    /// Counts a WebSocket that was closed. Called on the I/O thread.
     pub fn close_session(&self) {
         add(&self.io.0.sessions, u64::MAX);
     }
@@ -452,7 +462,8 @@ impl Scoreboard {
         add(&self.io.0.connections, 1);
     }
 
-    /// Counts a closed connection that was accepted on a public listener. Called on the I/O thread.
+    /// Counts the close of a connection that was accepted on a public listener. Called on the I/O
+    /// thread.
     pub fn close_connection(&self) {
         add(&self.io.0.connections, u64::MAX);
     }
@@ -463,7 +474,7 @@ impl Scoreboard {
     }
 }
 
-/// Adds `n` to a number that has no other writer. Adding `u64::MAX` subtracts 1.
+/// Adds `n` to a counter that has no other writer. `u64::MAX` subtracts 1.
 fn add(number: &AtomicU64, n: u64) {
     number.store(number.load(Relaxed).wrapping_add(n), Release);
 }

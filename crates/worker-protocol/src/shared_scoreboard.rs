@@ -1,4 +1,4 @@
-//! The shared memory that contains a scoreboard.
+//! The shared memory that contains the scoreboard of a worker.
 
 use std::io;
 use std::ops::Deref;
@@ -20,8 +20,9 @@ unsafe impl Send for SharedScoreboard {}
 unsafe impl Sync for SharedScoreboard {}
 
 impl SharedScoreboard {
-    /// Creates a scoreboard for a worker that will be started, and returns it with the descriptor
-    /// that the worker inherits. The size of the memory is sealed.
+    /// Creates the scoreboard of a worker that will be started. Returns the scoreboard and the
+    /// descriptor of its memory, which the worker inherits. The size of the memory is sealed, so no
+    /// process can change it.
     ///
     /// # Errors
     /// Returns [`Unsupported`](io::ErrorKind::Unsupported) if the system cannot seal memory, and
@@ -33,7 +34,7 @@ impl SharedScoreboard {
         Ok((scoreboard, memory))
     }
 
-    /// Maps the scoreboard that a worker has inherited.
+    /// Maps the scoreboard whose descriptor a worker has inherited.
     ///
     /// # Errors
     /// Returns [`InvalidData`](io::ErrorKind::InvalidData) if the descriptor refers to something
@@ -44,7 +45,10 @@ impl SharedScoreboard {
         shared_memory::check_sealed(memory.as_fd(), size_of::<Scoreboard>())?;
         let scoreboard = SharedScoreboard(shared_memory::map(memory.as_fd())?);
         if !scoreboard.has_valid_signature() {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not of this version"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the scoreboard is from another version of rookery",
+            ));
         }
         Ok(scoreboard)
     }

@@ -1,27 +1,28 @@
-//! Tickets: the numbers by which a supervisor identifies requests, so that a worker can record in
-//! the scoreboard that R has begun them.
+//! Tickets, which are the numbers by which a supervisor identifies requests to a worker. With a
+//! ticket, the worker records on the scoreboard that R has begun the request.
 
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The maximum number of requests in flight to one worker. A busy application is sent 64 requests
-/// ahead; the rest leaves capacity for many times the largest number of sessions that has been
-/// measured with one R process. The words of all tickets occupy two pages of memory.
+/// The maximum number of requests that one worker can have at the same time.
+// The pool sends a busy application up to 64 requests ahead. The remaining tickets suffice for many
+// times the largest number of sessions that has been measured with one R process. The words of all
+// tickets occupy two pages of memory.
 pub const MAX_TICKETS: usize = 1024;
 
-/// The number of bits of a ticket that hold its place on the scoreboard.
+/// The number of bits in a ticket for the request's place on the scoreboard.
 const PLACE_BITS: u32 = MAX_TICKETS.trailing_zeros();
 
-/// The number of a request among all that one worker process receives, combined with the place of
-/// the request on the scoreboard. A ticket is one machine word, so that it is written in one store.
-/// Of two tickets with the same place, the later is the larger.
+/// A number that identifies a request to a worker process. It combines the sequence number of the
+/// request with the request's place on the scoreboard. A ticket is one machine word, so a single
+/// store writes it. Of two tickets with the same place, the later one is the larger number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(NonZeroU64);
 
 impl Ticket {
-    /// Creates the ticket of the `sequence`-th request, counted from 1, in `place`. Returns `None`
-    /// if either number is out of range.
+    /// Creates a ticket for the `sequence`-th request of a worker, counted from 1, at a place on
+    /// the scoreboard. Returns `None` if either number is out of range.
     pub fn new(sequence: u64, place: usize) -> Option<Ticket> {
         if place >= MAX_TICKETS || sequence == 0 || sequence > u64::MAX >> PLACE_BITS {
             return None;
@@ -29,24 +30,24 @@ impl Ticket {
         NonZeroU64::new(sequence << PLACE_BITS | place as u64).map(Ticket)
     }
 
-    /// Converts a word that [`word`](Self::word) returned back to its ticket. Returns `None` for a
-    /// word that no ticket has.
+    /// Converts a machine word from [`word`](Self::word) back to its ticket. Returns `None` if no
+    /// ticket has this word.
     pub fn of_word(word: u64) -> Option<Ticket> {
         Ticket::new(word >> PLACE_BITS, (word & (MAX_TICKETS as u64 - 1)) as usize)
     }
 
-    /// Returns the ticket as one word, which is never 0.
+    /// Returns the ticket as a machine word, which is never 0.
     pub fn word(self) -> u64 {
         self.0.get()
     }
 
-    /// Returns the ticket's place on the scoreboard.
+    /// Returns the request's place on the scoreboard.
     pub fn place(self) -> usize {
         (self.word() & (MAX_TICKETS as u64 - 1)) as usize
     }
 
-    /// Returns the number of requests that the worker had received when the ticket was issued,
-    /// including this one.
+    /// Returns the sequence number of the request: the number of requests that the worker had
+    /// received when the ticket was issued, including this request.
     pub fn sequence(self) -> u64 {
         self.word() >> PLACE_BITS
     }
@@ -58,28 +59,28 @@ impl fmt::Display for Ticket {
     }
 }
 
-/// The tickets of one worker process, of which at most [`MAX_TICKETS`] are in use at the same time.
-/// Clones share the same tickets.
+/// The supply of tickets for the requests to one worker process. At most [`MAX_TICKETS`] tickets
+/// are in use at the same time. Clones share the same supply.
 #[derive(Debug, Clone, Default)]
 pub struct Tickets(Arc<Mutex<Places>>);
 
 #[derive(Debug, Default)]
 struct Places {
     given: u64,
-    /// Places that were used before and are free now.
+    /// The places on the scoreboard that tickets have used before and that are free now.
     free: Vec<usize>,
-    /// The number of places that have ever been used.
+    /// The number of places on the scoreboard that tickets have ever used.
     used: usize,
 }
 
 impl Tickets {
-    /// Creates the tickets of a worker that has received no request yet.
+    /// Creates the supply of tickets for a worker that has received no request yet.
     pub fn new() -> Tickets {
         Tickets::default()
     }
 
-    /// Issues a ticket that is later than all previous ones, or returns `None` if all places are in
-    /// use.
+    /// Issues a ticket for the next request to the worker. Returns `None` if all places on the
+    /// scoreboard are in use.
     pub fn take(&self) -> Option<TicketGuard> {
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let place = match places.free.pop() {
@@ -102,10 +103,11 @@ impl Tickets {
     }
 }
 
-/// A ticket whose place becomes free when the guard is dropped. Drop the guard after the response
-/// has arrived or after [`Scoreboard::has_begun`](crate::Scoreboard::has_begun) was called. The
-/// guard may also be dropped while the worker still processes the request, for example because the
-/// client has disconnected: the worker never overwrites a later ticket with an older one.
+/// A ticket in use. When the guard is dropped, the ticket's place on the scoreboard becomes free.
+/// Drop the guard after the response has arrived or after
+/// [`Scoreboard::has_begun`](crate::Scoreboard::has_begun) was called. It may also be dropped while
+/// the worker still processes the request, for example after the client has disconnected. The place
+/// may then get a later ticket, which the worker never overwrites with the older one.
 #[derive(Debug)]
 pub struct TicketGuard {
     ticket: Ticket,
@@ -113,7 +115,7 @@ pub struct TicketGuard {
 }
 
 impl TicketGuard {
-    /// Returns the ticket.
+    /// Returns the ticket that this guard keeps in use.
     pub fn ticket(&self) -> Ticket {
         self.ticket
     }

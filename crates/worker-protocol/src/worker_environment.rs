@@ -1,4 +1,5 @@
-//! The environment that a supervisor gives to a worker when it starts the worker.
+//! The descriptors and environment variables that a supervisor gives to a worker when it starts the
+//! worker.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -42,29 +43,33 @@ use crate::{PublicDescriptors, variables};
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct WorkerEnvironment<'fd> {
-    /// The worker's listening Unix socket. The same socket may be passed to the next process of the
-    /// slot.
+    /// The Unix socket on which the worker listens for requests. The socket may be passed on again
+    /// when the worker is replaced.
     pub listener: BorrowedFd<'fd>,
-    /// The worker's end of a [`ControlChannel::pair`](crate::ControlChannel::pair).
+    /// The worker's end of the control channel, from
+    /// [`ControlChannel::pair`](crate::ControlChannel::pair).
     pub control: BorrowedFd<'fd>,
-    /// The descriptor that [`SharedScoreboard::create`](crate::SharedScoreboard::create) returned.
+    /// The descriptor of the scoreboard's memory, which
+    /// [`SharedScoreboard::create`](crate::SharedScoreboard::create) returned.
     pub scoreboard: BorrowedFd<'fd>,
-    /// The number of the worker's slot, from 0.
+    /// The number of the worker's slot (its numbered place among the workers), from 0.
     pub worker: u32,
-    /// The number of slots.
+    /// The number of workers of the supervisor.
     pub workers: u32,
-    /// The number of times the application has been reloaded.
+    /// The number of times that the application has been reloaded.
     pub generation: u64,
-    /// The identifier of the worker in URLs.
+    /// The identifier of the worker in URLs, which is different for each start of a worker.
     pub id: &'fd str,
-    /// The public listeners, if the supervisor may command the worker to accept on them.
+    /// The public listeners, to which clients connect. Empty unless the supervisor may command the
+    /// worker to accept connections on them.
     pub public: PublicDescriptors<'fd>,
 }
 
 impl WorkerEnvironment<'_> {
-    /// Configures `command` so that the process it starts inherits these descriptors, and no others
-    /// above the standard three, and the environment variables that name them. Each descriptor must
-    /// be above 2 and must stay open until the process has been started.
+    /// Configures `command` so that the process that it starts inherits the descriptors of this
+    /// environment, and the environment variables that name them. The process inherits no other
+    /// descriptors above the standard three. Each descriptor must be above 2 and must stay open
+    /// until the process has been started.
     pub fn apply(&self, command: &mut Command) {
         let descriptors = [self.listener, self.control, self.scoreboard].map(|fd| fd.as_raw_fd());
         for (name, fd) in [variables::LISTEN_FD, variables::CONTROL_FD, variables::SCOREBOARD_FD]

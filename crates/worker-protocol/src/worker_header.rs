@@ -1,51 +1,51 @@
-//! The header by which a supervisor passes information about a request on to a worker: the ticket,
-//! the request's id, the client's addresses and its certificate.
+//! The worker header, by which a supervisor passes information about a request on to a worker: the
+//! ticket, the request's id, the client's addresses and the client's certificate.
 
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 
 use crate::ticket::Ticket;
 
-/// The name of the header. A supervisor sets this header on every request that it passes on and
-/// removes any header of this name that a client sent. A worker therefore receives it only from its
-/// supervisor. R does not see the header.
+/// The name of the worker header. A supervisor sets this header on every request that it passes on,
+/// and removes any header of this name that a client sent. A worker therefore receives it only from
+/// its supervisor. R does not see the header.
 pub const WORKER_HEADER: &str = "rookery-call";
 
-/// The maximum length of a value in bytes. The longest part is the certificate's subject, which is
-/// truncated to fit.
+/// The maximum length in bytes of the value of a worker header. The longest part is the
+/// certificate's subject, which is truncated to fit.
 pub const MAX_WORKER_HEADER_SIZE: usize = 4096;
 
-/// The maximum length of a request's id in characters, as in the access log.
+/// The maximum length of a request's id in characters. The access log has the same limit.
 const MOST_ID: usize = 128;
 
 /// The maximum length in bytes of a certificate's subject in its escaped form. A longer subject is
 /// truncated.
 const MOST_SUBJECT: usize = 3072;
 
-/// The value of [`WORKER_HEADER`] in a worker's response to a head without its body
-/// ([`BodyState::Deferred`]), if the application accepts the request. The supervisor then sends the
-/// body, and the application does not inspect the head again. This response does not come from the
-/// application.
+/// The value of [`WORKER_HEADER`] in a worker's response to a request head that was sent without
+/// its body ([`BodyState::Deferred`]). It means that the application accepts the request. The
+/// supervisor then sends the body, and the application does not inspect the head again.
 pub const HEAD_ACCEPTED: &str = "go-on";
 
-/// The value of [`WORKER_HEADER`] in a worker's response to a head without its body, if the
-/// application must inspect the head again once the supervisor has sent it together with the body.
+/// The value of [`WORKER_HEADER`] in a worker's response to a request head that was sent without
+/// its body. It means that the application has not decided yet. The supervisor then sends the head
+/// again together with the body, and the application inspects the head again.
 pub const HEAD_UNDECIDED: &str = "ask-again";
 
-/// The first word of a value, which is the version of the format.
+/// The first word in the value of a worker header, which is the version of the format.
 const BEGIN: &str = "1";
 
-/// The word in place of a part that is absent.
+/// The word in a worker header that stands for an absent part.
 const NONE: &str = "-";
 
-/// The information about a request that a supervisor passes on to a worker.
+/// The information about a request that a supervisor passes on to a worker in the worker header.
 ///
-/// The text form consists of words that are separated by single spaces: `1`, the ticket, `http` or
-/// `https`, the client's address, the address that the client connected to, the request's id, and
-/// the fingerprint and the subject of the client's certificate. `-` stands for an absent part. A
-/// ninth word describes the body unless the body directly follows the head: `head`, `head:chunked`
-/// or `head:` with a number of bytes if the body has not been sent, and `seen` if the application
-/// has already inspected the head.
+/// The text form of a worker header consists of words that are separated by single spaces: `1`, the
+/// ticket, `http` or `https`, the client's address, the address that the client connected to, the
+/// request's id, and the fingerprint and the subject of the client's certificate. `-` stands for an
+/// absent part. A ninth word describes the body unless the body directly follows the head: `head`,
+/// `head:chunked` or `head:` with a number of bytes if the body has not been sent, and `seen` if
+/// the application has already inspected the head.
 ///
 /// ```
 /// use rookery_worker_protocol::{BodyState, WorkerHeader, ClientCertificate, Ticket};
@@ -64,79 +64,82 @@ const NONE: &str = "-";
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WorkerHeader {
-    /// The number that identifies the request on the scoreboard.
+    /// The ticket, which is the number that identifies the request on the scoreboard.
     pub ticket: Option<Ticket>,
-    /// Whether the client used `https`.
+    /// True if the client used `https`.
     pub is_https: bool,
-    /// The client's address; `None` on a Unix socket.
+    /// The client's address, or `None` if the client is connected to a Unix socket.
     pub remote: Option<SocketAddr>,
-    /// The address that the client connected to; `None` on a Unix socket.
+    /// The address of the server that the client connected to, or `None` for a Unix socket.
     pub local: Option<SocketAddr>,
-    /// The request's id in the supervisor's log, which consists of at most 128 visible ASCII
-    /// characters. Any other id is omitted from the text form.
+    /// The request's id in the supervisor's access log: at most 128 visible ASCII characters. Any
+    /// other id is omitted from the text form of the worker header.
     pub id: Option<String>,
     /// The client's certificate, which the supervisor has verified.
     pub client: Option<ClientCertificate>,
-    /// Whether the request's body follows the head.
+    /// Whether the request's body follows the head, or is still to be sent by the supervisor.
     pub body: BodyState,
 }
 
-/// The place of a request's body relative to its head.
+/// Whether a request that a supervisor sends to a worker includes the body, and whether the
+/// application has already inspected the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BodyState {
-    /// The body follows the head, or the request has no body.
+    /// The request's body follows the head, or the request has no body.
     #[default]
     Included,
-    /// The supervisor has not sent the body. The worker shows the head to the application, which
-    /// may reject the request before the client sends its body.
+    /// The supervisor has sent only the head of the request. The worker shows the head to the
+    /// application, which may reject the request before the client sends its body.
     Deferred(BodyLength),
-    /// The body follows the head, and the application has inspected the head before, in this worker
-    /// or in another.
+    /// The request's body follows the head, and the application has already inspected the head, in
+    /// this worker or in another.
     HeadSeen,
 }
 
-/// The length of a body according to its head.
+/// The length of a request's body, as the request's head states it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyLength {
-    /// The number of bytes in `Content-Length`.
+    /// The number of bytes that `Content-Length` states.
     Bytes(u64),
-    /// The body is sent with the chunked transfer coding.
+    /// The length is unknown until the body ends, because the body is sent with the chunked
+    /// transfer coding.
     Chunked,
-    /// The head does not state a length, which HTTP/2 allows.
+    /// The head does not state the length of the body, which HTTP/2 allows.
     Unknown,
 }
 
-/// The identity of a client, from its certificate.
+/// The identity of a client according to its TLS certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// The SHA-256 of the certificate as 64 lower-case hexadecimal digits. A certificate with any
-    /// other fingerprint is omitted from the text form.
+    /// The SHA-256 fingerprint of the client's certificate: 64 lower-case hexadecimal digits. A
+    /// certificate with any other fingerprint is omitted from the text form of the worker header.
     pub fingerprint: String,
-    /// The subject of the certificate in the notation of RFC 4514, truncated to about 3,000 bytes.
+    /// The subject of the client's certificate in the notation of RFC 4514, truncated to about
+    /// 3,000 bytes.
     pub subject: String,
 }
 
-/// The reason why a value of the worker header is invalid. The message does not contain any part of
-/// the value.
+/// The reason why the value of a worker header is invalid. The error message does not contain any
+/// part of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WorkerHeaderError {
-    /// The value is longer than [`MAX_WORKER_HEADER_SIZE`].
+    /// The value of the worker header is longer than [`MAX_WORKER_HEADER_SIZE`].
     TooLong,
-    /// The value does not consist of the expected number of words of visible ASCII, or has an
-    /// unknown version.
+    /// The value of the worker header does not consist of the expected number of words of visible
+    /// ASCII, or has an unknown version.
     Form,
-    /// The ticket is not a valid one.
+    /// The ticket in the worker header is invalid.
     Ticket,
-    /// The scheme is neither `http` nor `https`.
+    /// The scheme in the worker header is neither `http` nor `https`.
     Scheme,
-    /// An address cannot be parsed.
+    /// An address in the worker header cannot be parsed.
     Address,
-    /// The request's id is too long or contains invalid characters.
+    /// The request's id in the worker header is too long or contains invalid characters.
     Id,
-    /// The fingerprint or the subject of the certificate is invalid.
+    /// The fingerprint or the subject of the certificate in the worker header is invalid.
     Client,
-    /// The word that describes the body is unknown.
+    /// The word in the worker header that describes the body is unknown.
     Body,
 }
 
@@ -157,23 +160,24 @@ impl fmt::Display for WorkerHeaderError {
 
 impl std::error::Error for WorkerHeaderError {}
 
-/// A [`WorkerHeader`] with borrowed strings, for writing. Writing allocates no memory unless there
-/// is a certificate.
+/// A [`WorkerHeader`] with borrowed strings, from which a supervisor writes the header. Writing
+/// allocates memory only if there is a client certificate.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BorrowedWorkerHeader<'a> {
-    /// The number that identifies the request on the scoreboard.
+    /// The ticket, which is the number that identifies the request on the scoreboard.
     pub ticket: Option<Ticket>,
-    /// Whether the client used `https`.
+    /// True if the client used `https`.
     pub is_https: bool,
-    /// The client's address; `None` on a Unix socket.
+    /// The client's address, or `None` if the client is connected to a Unix socket.
     pub remote: Option<SocketAddr>,
-    /// The address that the client connected to; `None` on a Unix socket.
+    /// The address of the server that the client connected to, or `None` for a Unix socket.
     pub local: Option<SocketAddr>,
-    /// The request's id in the supervisor's log.
+    /// The request's id in the supervisor's access log.
     pub id: Option<&'a str>,
-    /// The fingerprint and the subject of the client's certificate, which has been verified.
+    /// The fingerprint and the subject of the client's certificate, which the supervisor has
+    /// verified.
     pub client: Option<(&'a str, &'a str)>,
-    /// Whether the request's body follows the head.
+    /// Whether the request's body follows the head, or is still to be sent by the supervisor.
     pub body: BodyState,
 }
 
@@ -203,7 +207,7 @@ impl fmt::Display for BorrowedWorkerHeader<'_> {
 }
 
 impl fmt::Display for WorkerHeader {
-    /// Writes the text form, which [`parse`](Self::parse) reads.
+    /// Writes the text form of the worker header, which [`parse`](WorkerHeader::parse) reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let client = self.client.as_ref().map(|client| (&*client.fingerprint, &*client.subject));
         let WorkerHeader { ticket, is_https, remote, local, ref id, body, .. } = *self;
@@ -272,14 +276,14 @@ impl WorkerHeader {
     }
 }
 
-/// Parses a ticket, which is a hexadecimal number without leading zeros.
+/// Parses the ticket in a worker header, which is a hexadecimal number without leading zeros.
 fn ticket(word: &str) -> Option<Ticket> {
     let is_plain = word.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
         && !word.starts_with('0');
     u64::from_str_radix(word, 16).ok().filter(|_| is_plain).and_then(Ticket::of_word)
 }
 
-/// Parses the ninth word, which describes the body.
+/// Parses the ninth word of a worker header, which describes the request's body.
 fn body(word: &str) -> Option<BodyState> {
     match word {
         "seen" => Some(BodyState::HeadSeen),
@@ -295,8 +299,7 @@ fn body(word: &str) -> Option<BodyState> {
     }
 }
 
-/// Parses an address. The zone of an IPv6 address has a meaning only on the supervisor's side, and
-/// the parser drops it.
+/// Parses an address in a worker header, without the zone of an IPv6 address.
 fn address(word: &str) -> Result<SocketAddr, WorkerHeaderError> {
     word.parse().map_err(|_| WorkerHeaderError::Address)
 }
@@ -311,8 +314,8 @@ fn is_fingerprint(text: &[u8]) -> bool {
     text.len() == 64 && text.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Writes a subject as one word: letters and most signs unchanged, and all other bytes as `%` and
-/// two hexadecimal digits. An empty subject is written as `*`.
+/// Writes the subject of a certificate as one word: letters and most signs unchanged, and all other
+/// bytes as `%` and two hexadecimal digits. An empty subject is written as `*`.
 fn escape(f: &mut fmt::Formatter<'_>, subject: &str) -> fmt::Result {
     if subject.is_empty() {
         return f.write_str("*");

@@ -119,9 +119,9 @@ test_that("`rookery status` finds the process by default, by app, by process id 
     told <- ask(which)
     expect_equal(told$status, 0L)
     expect_match(
-      told$said, paste0("process ", pid, ", up .*: serving, one R\n", it$dir, " is at http")
+      told$said, paste0("process ", pid, ", up .*: serving, one R process\n", it$dir, " is at http")
     )
-    expect_match(told$said, "R is idle for")
+    expect_match(told$said, "R has been idle for")
   }
   it$signal(tools::SIGTERM)
   expect_equal(exit_of(it), 0)
@@ -140,7 +140,7 @@ test_that("the readiness probe fails before the app listens and during shutdown"
   it <- local_administered(lines = lines)
   expect_true(wait_until(function() file.exists(it$socket)))
   expect_equal(probes(it), c(200L, 503L, 503L))
-  expect_match(rawToChar(it$admin("/-/ready")$content), "the app does not listen yet")
+  expect_match(rawToChar(it$admin("/-/ready")$content), "the app is not listening yet")
   expect_equal(it$metric("workers{state=\"starting\"}"), 1)
   file.create(file.path(it$dir, "load"))
   url <- sub(" .*", "", expect_serving(it))
@@ -192,7 +192,7 @@ test_that("a wrong admin address is an error at once, and an object may have an 
   taken <- local_administered(socket)
   expect_equal(exit_of(taken), 1)
   expect_match(
-    taken$tell(), "Another server answers there: choose another path, or end that server."
+    taken$tell(), "Another server is listening there: choose another path, or stop that server."
   )
 })
 

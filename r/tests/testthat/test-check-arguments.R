@@ -95,7 +95,7 @@ test_that("every exported function reports a bad argument at once", {
     list(quote(randomPort(min = "a")), "`min` must be one number"),
     list(quote(randomPort(n = -1)), "`n` must not be negative"),
     list(quote(ipFamily(1)), "`ip` must be one string"),
-    list(quote(acme("a.org")), "they have to be agreed to, with `agree_tos = TRUE`"),
+    list(quote(acme("a.org")), "agree to these terms with `agree_tos = TRUE`"),
     list(quote(rawToBase64("x")), "`x` must be a raw vector"),
     list(quote(encodeURI(list())), "`value` must be a character vector"),
     list(quote(decodeURIComponent(NULL)), "`value` must be a character vector"),

@@ -135,7 +135,7 @@ test_that("constructors check their arguments, and name the wrong one", {
     list(quote(workers_config("a")), "workers_config(): `workers` must be auto, or a whole number"),
     list(
       quote(workers_config(2, min_ready = 3)),
-      "workers_config(): `min_ready` must not be more than `workers`"
+      "workers_config(): `min_ready` must be at most the number of workers"
     ),
     list(quote(workers_config(surge = 2)), "workers_config(): `surge` must be 0 or 1"),
     list(
@@ -147,7 +147,7 @@ test_that("constructors check their arguments, and name the wrong one", {
       "`worker` is not an argument of serve(). Did you mean `workers`?"
     ),
     list(quote(serve(identity, 8080)), "Did you mean `port = 8080`?"),
-    list(quote(serve(list(cal = identity))), "Did you mean `call` by its field `cal`?")
+    list(quote(serve(list(cal = identity))), "Did you mean `call` instead of its field `cal`?")
   )) {
     expect_error(
       eval(case[[1]]), case[[2]], fixed = TRUE, class = "rookery_error", info = deparse(case[[1]])

@@ -339,7 +339,7 @@ test_that("a response with status 500 of the app itself is logged with its id", 
     said <- stderr_of(answer <- get(local_client(server), path))
     expect_equal(answer$text, "mine")
     line <- paste0(
-      "rookery: GET ", path, " (its own response): the app itself responded with status 500 [",
+      "rookery: GET ", path, " (the app's response): the app itself responded with status 500 [",
       answer$headers[["x-request-id"]], "]"
     )
     expect_equal(said, line)

@@ -272,7 +272,7 @@ test_that("settings are printed with their origin", {
   printed <- capture.output(print(rookery_options()))
   expect_match(printed[[1]], "^setting +value +origin$")
   expect_match(printed, "^header_timeout +5 s +option$", all = FALSE)
-  expect_match(printed, "^max_client_memory +a quarter of what there is +default$", all = FALSE)
+  expect_match(printed, "^max_client_memory +a quarter of the available memory +default$", all = FALSE)
 })
 
 test_that("a request that takes too long results in status 504, and R continues", {

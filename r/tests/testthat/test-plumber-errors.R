@@ -112,7 +112,7 @@ test_that("a status 500 of plumber without an error in an endpoint is logged wit
   served <- local_api()
   # When a serializer fails, plumber's response is invalid.
   places <- c(
-    "/unwell" = "its own response): the app itself responded with status 500",
+    "/unwell" = "the app's response): the app itself responded with status 500",
     "/unserialised" = "the response): `status` must be a number from 200 to 999"
   )
   for (path in names(places)) {

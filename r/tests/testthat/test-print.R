@@ -125,13 +125,13 @@ test_that("events and the values for onHeaders have print methods", {
   expect_output(expect_invisible(print(sse_event("\033[2J"))), "data: \\033[2J", fixed = TRUE)
   # The event is text, which a stream accepts.
   expect_identical(paste0(event), "event: price\nid: 7\ndata: one\ndata: two\n\n")
-  expect_output(print(accept_ws()), "<rookery_accept_ws: protocol as the app says>", fixed = TRUE)
+  expect_output(print(accept_ws()), "<rookery_accept_ws: protocol chosen from wsProtocols>", fixed = TRUE)
   expect_equal(
     format(accept_ws(c("a", "b"), headers = list("Set-Cookie" = "secret"))),
     "<rookery_accept_ws: protocol a, b; headers: Set-Cookie>"
   )
   expect_output(
-    print(receive_body(identity, identity)), "<rookery_receiver: not yet of a request>",
+    print(receive_body(identity, identity)), "<rookery_receiver: not yet used for a request>",
     fixed = TRUE
   )
 })

@@ -56,7 +56,7 @@ test_that("the error for an unknown kind lists what was searched", {
     "notes.txt" = "hello", "plain.Rmd" = c("---", "title: x", "---"), "empty.R" = "# nothing"
   )
   expect_error(
-    detect_target(dir), "none of these is in the folder.*app\\.R.*plumber\\.R",
+    detect_target(dir), "it has no file that can be served.*app\\.R.*plumber\\.R",
     class = "rookery_bad_target"
   )
   expect_error(

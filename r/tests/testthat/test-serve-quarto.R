@@ -82,7 +82,7 @@ test_that("a document that Quarto cannot render is not served", {
   local_quarto("exit 3")
   expect_error(quarto_render(file), "Quarto ended with status 3", class = "rookery_no_quarto")
   local_quarto("exit 0")
-  expect_error(quarto_render(file), "has not made `doc.html`", class = "rookery_no_quarto")
+  expect_error(quarto_render(file), "has not created `doc.html`", class = "rookery_no_quarto")
 })
 
 test_that("`quarto` is found on PATH, and one R process serves the page", {

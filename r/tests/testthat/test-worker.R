@@ -381,5 +381,5 @@ test_that("only the handler is interrupted", {
 
 test_that("a worker that does not end in time is killed", {
   expect_identical(stubborn$ask("wait"), "1")
-  expect_match(stubborn$tell(), "the worker ends now")
+  expect_match(stubborn$tell(), "the worker exits now")
 })

@@ -1,15 +1,15 @@
-//! An arena for several threads at once.
+//! An arena from which several threads allocate at once, without locks.
 //!
 //! # Ground rules
-//! - A thread allocates from the chain of its shard. Threads that share a shard are correct, only
-//!   slower.
-//! - The nodes of a chain are linked by `next` and are only appended between resets, and `current`
-//!   only moves along the chain. A pointer that a thread has read is therefore valid until `reset`,
-//!   `release` or drop, which need `&mut`.
+//! - A thread allocates from one of several chains of chunks (its shard). Threads may share a
+//!   shard, but are slower then.
+//! - The chunks of a chain (nodes) are linked by `next` and are only appended between resets, and
+//!   `current` only moves along the chain. A pointer that a thread has read is therefore valid
+//!   until `reset`, `release` or drop, which need `&mut`.
 //! - The cursor of a node is moved by compare-and-swap, and the thread that moved it owns the bytes
-//!   between the old and the new value. The memory itself passes between threads by other means (a
-//!   borrow that was sent), so the cursor is relaxed. Only links publish a node, with release and
-//!   acquire.
+//!   between the old and the new value. Another thread can only access these bytes through a
+//!   reference that was sent to it, which synchronizes the threads. Relaxed ordering is therefore
+//!   enough for the cursor. A node is published by its link, with release and acquire.
 //! - `made` and `used` are stacks. Nodes are pushed onto them, and none is taken before a reset, so
 //!   there is no ABA problem. `spares` is a list that does not change between resets; a spare is
 //!   taken by setting its `below`, which was null. Each node for a single request is in `made` or
@@ -38,7 +38,7 @@ use crate::sync::node::{HEADER, Node};
 use crate::sync::shard::{SHARDS, Shard};
 use crate::typed::{array, dangling, typed_methods};
 
-/// The atomics of `core`, or those of loom for its models.
+/// The atomic types of `core`, or those of loom if the arena is tested with loom.
 pub(crate) mod atomic {
     #[cfg(not(all(test, loom)))]
     pub(crate) use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -51,7 +51,7 @@ pub(crate) mod atomic {
 ///
 /// An allocation is a compare-and-swap of the cursor, which is repeated if another thread was
 /// faster. Threads are spread over eight chains of chunks (one chain without the `std` feature), so
-/// that they rarely collide. The price is an unfilled last chunk for each chain. An atomic
+/// that they rarely collide. The price is the unused end of the last chunk of each chain. An atomic
 /// operation still costs several times what an allocation of [`Arena`](crate::Arena) costs, so give
 /// each thread an arena of its own where possible.
 ///
@@ -69,30 +69,32 @@ pub(crate) mod atomic {
 /// # Cost
 /// | methods | cost |
 /// |---|---|
-/// | allocations of every kind | one compare-and-swap where `Arena` has one store; a chunk now and then, as there |
-/// | `reset` | one store for each chunk in use; and one free for each that recent periods did not need |
+/// | allocations of every kind | one compare-and-swap where `Arena` has one store; now and then a chunk |
+/// | `reset` | a few stores for each chunk in use; and one free for each that was recently not needed |
 /// | `release`, drop | one free for each chunk |
 /// | `len`, `is_empty`, `peak`, `chunks` | a walk over the chunks |
 /// | `capacity`, `growth`, limits | constant |
 ///
 /// # Panics
-/// A method without `try_` in its name panics if the memory is not available, as those of
-/// [`Arena`](crate::Arena) do.
+/// A method without `try_` in its name panics if the memory is not available.
 pub struct SyncArena {
     shards: [Shard; SHARDS],
-    /// The nodes made for large requests since the last reset, the most recent first.
+    /// The nodes (chunks) made for one large allocation each since the last reset, the most recent
+    /// first.
     made: AtomicPtr<Node>,
-    /// The nodes that serve large requests, the most recent first.
+    /// The nodes (chunks) that serve one large allocation each, the most recent first.
     used: AtomicPtr<Node>,
-    /// The first node of earlier periods for large requests that may not be taken yet.
+    /// The spare node at which a search for a free one begins. Spare nodes are chunks for one large
+    /// allocation each, kept by earlier resets. All spares before this one are in use.
     spares: AtomicPtr<Node>,
-    /// The bytes held from the allocator.
+    /// The number of bytes that the arena holds from the global allocator.
     reserved: AtomicUsize,
-    /// 1 if the limit has refused a request since the last reset.
+    /// 1 if the arena's limit has refused an allocation since the last reset, otherwise 0.
     refused: AtomicUsize,
     limit: usize,
     growth: Growth,
-    /// All spares; `spares` points into this list.
+    /// The list of all spare nodes (chunks for one large allocation each, kept for reuse). `spares`
+    /// points into this list.
     first_spare: *mut Node,
     dedicated_mark: usize,
     peak: usize,
@@ -104,7 +106,8 @@ unsafe impl Send for SyncArena {}
 unsafe impl Sync for SyncArena {}
 
 impl SyncArena {
-    /// Makes an empty arena with the default [`Growth`]: 512 bytes, doubling to 128 KiB.
+    /// Makes an empty arena with the default [`Growth`]: the first chunk has 512 bytes, and each
+    /// further chunk twice as many, up to 128 KiB.
     pub fn new() -> SyncArena {
         SyncArena::with_growth(Growth::new(DEFAULT_FIRST_CHUNK, DEFAULT_MAX_CHUNK))
     }
@@ -115,7 +118,7 @@ impl SyncArena {
         SyncArena::with_growth(Growth::new(size, DEFAULT_MAX_CHUNK))
     }
 
-    /// Makes an empty arena whose chunks grow according to `growth`.
+    /// Makes an empty arena. The sizes of its chunks grow according to `growth`.
     pub fn with_growth(growth: Growth) -> SyncArena {
         SyncArena {
             shards: core::array::from_fn(|_| Shard::new(growth)),
@@ -132,9 +135,9 @@ impl SyncArena {
         }
     }
 
-    /// Frees all allocations, and keeps the memory up to the decayed high-water mark, as
-    /// [`Arena::reset`](crate::Arena::reset) does. Rewinds each chunk in use, which costs one store
-    /// per 128 KiB.
+    /// Frees all allocations of the arena, and keeps its memory for reuse, up to the high-water
+    /// mark (the memory that it recently needed). A reset costs a few stores for each chunk in use,
+    /// which usually has 128 KiB.
     pub fn reset(&mut self) {
         self.peak = self.peak.max(self.len());
         let mut freed = 0;
@@ -160,32 +163,33 @@ impl SyncArena {
         self.used.store(ptr::null_mut(), Ordering::Relaxed);
     }
 
-    /// Frees all allocations, and returns the memory to the allocator. The limit and the growth
-    /// stay.
+    /// Frees all allocations of the arena, and returns its memory to the allocator. The arena's
+    /// limit and growth stay the same.
     pub fn release(&mut self) {
         let mut fresh = SyncArena::with_growth(self.growth);
         fresh.limit = self.limit;
         *self = fresh;
     }
 
-    /// Sets the maximum number of bytes that the arena holds from the allocator; `None` means no
-    /// limit. Memory that it already holds stays.
+    /// Sets the maximum number of bytes that the arena may hold from the global allocator; `None`
+    /// means no limit. The arena keeps memory that it already holds.
     ///
-    /// Memory of large requests that is kept for reuse counts. A request does not free it, as in an
-    /// [`Arena`](crate::Arena); the reset after a refusal frees what served no request.
+    /// Chunks of large allocations that are kept for reuse count towards the limit. Unlike in an
+    /// [`Arena`](crate::Arena), an allocation does not free them. After the limit has refused an
+    /// allocation, the next reset frees the kept chunks that served no allocation.
     pub fn set_allocation_limit(&mut self, limit: Option<usize>) {
         self.limit = limit.unwrap_or(NO_LIMIT);
     }
 
-    /// Returns the maximum number of bytes that the arena holds from the allocator.
+    /// Returns the maximum number of bytes that the arena may hold from the global allocator, or
+    /// `None` if there is no limit.
     pub fn allocation_limit(&self) -> Option<usize> {
         (self.limit != NO_LIMIT).then_some(self.limit)
     }
 
-    /// Returns the number of bytes that were allocated since the last reset, with the padding
-    /// before aligned allocations. Walks over the chunks. While other threads allocate, the result
-    /// is that of some moment during the call, and a chunk that a thread is about to use may be
-    /// missing.
+    /// Returns the number of bytes that were allocated from the arena since the last reset,
+    /// including padding before aligned allocations. The method walks over all chunks in use. While
+    /// other threads allocate, the result is approximate.
     pub fn len(&self) -> usize {
         let shared: usize = self.shards.iter().map(Shard::len).sum();
         // SAFETY: nodes of this arena exist until `&mut self`.
@@ -193,18 +197,19 @@ impl SyncArena {
         shared + large.map(Node::used).sum::<usize>()
     }
 
-    /// Returns true if nothing was allocated since the last reset.
+    /// Returns true if nothing was allocated from the arena since the last reset.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the number of bytes held from the allocator: chunks with their headers, including
-    /// those kept for reuse.
+    /// Returns the number of bytes that the arena holds from the global allocator: its chunks with
+    /// their headers, including chunks kept for reuse.
     pub fn capacity(&self) -> usize {
         self.reserved.load(Ordering::Relaxed)
     }
 
-    /// Returns the maximum length at a [`reset`](SyncArena::reset) and now.
+    /// Returns the largest number of bytes that were allocated at any [`reset`](SyncArena::reset)
+    /// so far, or that are allocated now if they are more.
     pub fn peak(&self) -> usize {
         self.peak.max(self.len())
     }
@@ -217,17 +222,16 @@ impl SyncArena {
         lists.map(|list| unsafe { node::iterate(list) }.count()).sum()
     }
 
-    /// Returns the growth of the chunks.
+    /// Returns the [`Growth`] that determines the sizes of the arena's chunks.
     pub fn growth(&self) -> Growth {
         self.growth
     }
 
-    /// Allocates uninitialized memory for `layout`, which is valid until the arena is reset,
+    /// Allocates uninitialized memory for `layout`. The memory is valid until the arena is reset,
     /// released or dropped.
     ///
     /// # Panics
     /// If the memory is not available.
-    /// When the memory cannot be had.
     #[inline]
     #[track_caller]
     pub fn alloc_layout(&self, layout: Layout) -> NonNull<u8> {
@@ -237,7 +241,8 @@ impl SyncArena {
         }
     }
 
-    /// Allocates as [`alloc_layout`](SyncArena::alloc_layout) does.
+    /// Allocates uninitialized memory for `layout`, as [`alloc_layout`](SyncArena::alloc_layout)
+    /// does, but returns an error instead of panicking.
     ///
     /// # Errors
     /// If the memory is not available.
@@ -288,7 +293,8 @@ impl SyncArena {
         }
     }
 
-    /// Moves `shard` from the node `current` to the next one, which is made if it does not exist.
+    /// Makes the node after `current` the current node of `shard`. A shard is a chain of chunks,
+    /// which are called nodes. Allocates the next node if it does not exist.
     fn advance(
         &self,
         shard: &Shard,
@@ -312,8 +318,8 @@ impl SyncArena {
         Ok(())
     }
 
-    /// Makes a node of `wanted` bytes, or of the size that the limit leaves, or of `exact` bytes if
-    /// the allocator fails for more.
+    /// Makes a node (a chunk) of `wanted` bytes, or of fewer bytes if the arena's limit requires
+    /// it. If the allocator fails for this size, the node has `exact` bytes.
     fn make(
         &self,
         wanted: usize,
@@ -353,7 +359,7 @@ impl SyncArena {
         }
     }
 
-    /// Gives a request a node of its own, a kept one or a new one.
+    /// Gives an allocation a node (a chunk) of its own: one kept for reuse, or a new one.
     fn serve_dedicated(
         &self,
         shard: &Shard,
@@ -384,7 +390,8 @@ impl SyncArena {
         Ok(start.expect("a node made or chosen with room for the request"))
     }
 
-    /// Takes the first spare that fits among the first few that are not taken.
+    /// Takes a spare node (a chunk kept for reuse) for an allocation of `room` bytes. Tries the
+    /// first few free ones, and returns `None` if none of them fits.
     fn take_spare(&self, room: usize) -> Option<NonNull<Node>> {
         // Pointers instead of references, because the used nodes become a list of nodes that are
         // freed later.
@@ -445,5 +452,5 @@ impl fmt::Debug for SyncArena {
     }
 }
 
-/// The number of spares that are tried, as in `chunk_set.rs`.
+/// The maximum number of spare nodes (chunks kept for reuse) that are tried for an allocation.
 const SPARES_LOOKED_AT: usize = 8;

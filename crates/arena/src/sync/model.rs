@@ -1,12 +1,12 @@
-//! Models of two threads that use a `SyncArena`, which loom runs in every order with at most three
-//! preemptions: `scripts/soundness model`, or `RUSTFLAGS="--cfg loom" cargo test -p rookery-arena
-//! --lib --release`.
+//! Models of two threads that use a `SyncArena`. Loom (a model checker) runs them in every order of
+//! steps with at most three preemptions: `scripts/soundness model`, or `RUSTFLAGS="--cfg loom"
+//! cargo test -p rookery-arena --lib --release`.
 //!
-//! The bound makes the models end: three preemptions take 5 s in all, four over 30 s, and without a
-//! bound two of the models had not ended after ten minutes. `LOOM_MAX_PREEMPTIONS` sets another
-//! bound. Each atomic update of `node.rs`, `shard.rs` and `mod.rs` was once replaced by a load and
-//! a store, and a model failed each time. The one exception is the hint in `take_spare` about the
-//! beginning of the list of spares, whose loss costs only a walk.
+//! The bound keeps the run short: three preemptions take 5 s in all, four take over 30 s, and
+//! without a bound two of the models had not ended after ten minutes. `LOOM_MAX_PREEMPTIONS` sets
+//! another bound. To test the models, each atomic update of `node.rs`, `shard.rs` and `mod.rs` was
+//! once replaced by a load and a store, and a model failed each time. The one exception is the
+//! update in `take_spare` that skips spares in use, whose loss only costs time.
 
 use core::alloc::Layout;
 use core::ptr::NonNull;
@@ -20,7 +20,8 @@ use crate::layout::Growth;
 
 const CHUNK: Growth = Growth::fixed(1024);
 
-/// Runs `work` in every order with at most three preemptions.
+/// Runs `work` as a loom model: in every order of its threads' steps with at most three
+/// preemptions.
 fn model(work: impl Fn() + Send + Sync + 'static) {
     model_within(3, work);
 }
@@ -31,12 +32,14 @@ fn model_within(preemptions: usize, work: impl Fn() + Send + Sync + 'static) {
     builder.check(work);
 }
 
-/// An eighth of a chunk, which is the largest request that moves the cursor.
+/// Returns the layout of an eighth of a chunk, the largest allocation that is served from a shared
+/// chunk.
 fn block() -> Layout {
     Layout::from_size_align((Growth::asked(CHUNK.max()) - HEADER) / 8, 1).unwrap()
 }
 
-/// Allocates and writes. If another thread got the same bytes, `check` reads something else.
+/// Allocates memory, fills it with `mark`, and returns its address, its size and `mark`. If another
+/// thread got the same memory, `check` later reads another value.
 fn take(arena: &SyncArena, layout: Layout, mark: u8) -> (usize, usize, u8) {
     let start = arena.try_alloc_layout(layout).unwrap();
     // SAFETY: just allocated.
@@ -55,7 +58,7 @@ fn check(arena: &SyncArena, mut taken: Vec<(usize, usize, u8)>) {
     }
 }
 
-/// Runs `work` on two threads and returns what both have allocated.
+/// Runs `work` on two threads at once, and returns what each thread has allocated.
 fn both(
     arena: &Arc<SyncArena>,
     work: impl Fn(&SyncArena, u8) -> Vec<(usize, usize, u8)> + Send + Clone + 'static,

@@ -1,4 +1,5 @@
-//! The chunks of a `SyncArena`: a header of atomics, and the bytes that are allocated.
+//! The nodes (chunks of memory) of a `SyncArena`. A node has a header of atomics, followed by the
+//! bytes that are allocated from it.
 
 use alloc::alloc::{alloc, dealloc};
 use core::alloc::Layout;
@@ -8,24 +9,27 @@ use core::ptr::{self, NonNull};
 use crate::layout::{self, CHUNK_ALIGN};
 use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// The header at the beginning of a chunk.
+/// The header at the beginning of a node (a chunk of a `SyncArena`'s memory).
 #[repr(C, align(16))]
 pub(crate) struct Node {
-    /// The address before which no allocation begins. It is the first field, and if the allocator
-    /// aligns the chunk, alone on its cache line, because every thread writes it.
+    /// The address at which this node (a chunk of memory) allocates next. Every thread that
+    /// allocates from the node moves it.
     cursor: AtomicUsize,
-    /// The end of the chunk, from which all pointers into it are derived.
+    /// The end of this node (a chunk of memory). The pointers to all allocations in the node are
+    /// derived from this pointer.
     end: NonNull<u8>,
     next: AtomicPtr<Node>,
-    /// The number of requests that got nodes of their own in order to keep the tail of this chunk.
+    /// The number of allocations that got nodes (chunks) of their own in order to keep the unused
+    /// end of this node for smaller allocations.
     misses: AtomicUsize,
-    /// The node that came into use before this one, among those for a single request; this node
-    /// itself if it was the first; null while it serves no request.
+    /// The link of the stack of nodes that serve one large allocation each. It points to the node
+    /// that was put to use before this one, or to this node itself if it was the first. It is null
+    /// while the node serves no such allocation.
     below: AtomicPtr<Node>,
     size: usize,
 }
 
-/// Bytes of a node before the first allocation.
+/// The number of bytes before the first allocation in a node (a chunk of memory).
 pub(crate) const HEADER: usize = size_of::<Node>();
 
 const _: () = assert!(
@@ -34,7 +38,7 @@ const _: () = assert!(
 );
 
 impl Node {
-    /// Allocates by moving the cursor, if the request fits.
+    /// Allocates from this node by moving its cursor. Returns `None` if `layout` does not fit.
     #[inline]
     pub(crate) fn bump(&self, layout: Layout) -> Option<NonNull<u8>> {
         let mut cursor = self.cursor.load(Ordering::Relaxed);
@@ -65,12 +69,13 @@ impl Node {
         &self.misses
     }
 
-    /// Returns true if the node serves a single request.
+    /// Returns true if this node serves one large allocation.
     pub(crate) fn is_taken(&self) -> bool {
         !self.below.load(Ordering::Relaxed).is_null()
     }
 
-    /// Takes a spare for a request. Returns false if another thread was faster.
+    /// Takes this spare node (a chunk kept for reuse) for one large allocation. Returns false if
+    /// another thread took it first.
     pub(crate) fn take(&self) -> bool {
         let this = ptr::from_ref(self).cast_mut();
         self.below
@@ -78,22 +83,22 @@ impl Node {
             .is_ok()
     }
 
-    /// Returns the size of the node with its header.
+    /// Returns the size of the node in bytes, with its header.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// Returns the number of allocated bytes.
+    /// Returns the number of bytes that were allocated from the node.
     pub(crate) fn used(&self) -> usize {
         self.cursor.load(Ordering::Relaxed) - self.data()
     }
 
-    /// Returns the number of free bytes.
+    /// Returns the number of free bytes in the node.
     pub(crate) fn tail(&self) -> usize {
         self.end.addr().get() - self.cursor.load(Ordering::Relaxed)
     }
 
-    /// Frees all allocations of the node. No other thread may use it.
+    /// Frees all allocations in the node. No other thread may use the node at the same time.
     pub(crate) fn rewind(&self) {
         self.cursor.store(self.data(), Ordering::Relaxed);
         self.misses.store(0, Ordering::Relaxed);
@@ -105,12 +110,14 @@ impl Node {
     }
 }
 
-/// Returns the size of a node that is just large enough for `room` bytes.
+/// Returns the size of a node that is just large enough for allocations of `room` bytes, or `None`
+/// if that is too large.
 pub(crate) fn exact(room: usize) -> Option<usize> {
     layout::exact_chunk(room.checked_add(HEADER.saturating_sub(layout::HEADER))?)
 }
 
-/// Allocates a node of `size` bytes, with its header.
+/// Allocates a node of `size` bytes (including its header) from the global allocator. Returns
+/// `None` if the allocator fails.
 pub(crate) fn allocate(size: usize) -> Option<NonNull<Node>> {
     debug_assert!(size > HEADER);
     // SAFETY: the layout is not empty.
@@ -131,7 +138,7 @@ pub(crate) fn allocate(size: usize) -> Option<NonNull<Node>> {
     Some(node)
 }
 
-/// Frees a node and returns its size.
+/// Frees a node (a chunk of memory) and returns its size in bytes.
 ///
 /// # Safety
 /// - The node came from [`allocate`], and neither it nor anything in it is used any more.
@@ -146,10 +153,10 @@ pub(crate) unsafe fn free(node: NonNull<Node>) -> usize {
     size
 }
 
-/// Frees a list of nodes and returns the sum of their sizes.
+/// Frees a list of nodes (chunks of memory) and returns the sum of their sizes in bytes.
 ///
 /// # Safety
-/// - As for [`free`], for each node.
+/// - Each node came from [`allocate`], and neither it nor anything in it is used any more.
 pub(crate) unsafe fn free_list(first: *mut Node) -> usize {
     let (mut next, mut bytes) = (first, 0);
     while let Some(node) = NonNull::new(next) {
@@ -171,13 +178,15 @@ pub(crate) unsafe fn iterate<'a>(first: *mut Node) -> impl Iterator<Item = &'a N
     core::iter::successors(node(first), move |at| node(at.next.load(Ordering::Acquire)))
 }
 
-/// Pushes a node onto the stack of those made since the last reset, which are linked by `next`.
+/// Pushes a node onto the stack of the nodes that were made for one large allocation each since the
+/// last reset. The stack is linked by `next`.
 pub(crate) fn push_made(stack: &AtomicPtr<Node>, node: NonNull<Node>) {
     // SAFETY: the node is live and not in this stack yet, so its link belongs to this thread.
     push(stack, node, |first| unsafe { node.as_ref() }.next.store(first, Ordering::Relaxed));
 }
 
-/// Pushes a node onto the stack of those that serve a request, which are linked by `below`.
+/// Pushes a node onto the stack of the nodes that serve one large allocation each. The stack is
+/// linked by `below`.
 pub(crate) fn push_used(stack: &AtomicPtr<Node>, node: NonNull<Node>) {
     push(stack, node, |first| {
         let below = if first.is_null() { node.as_ptr() } else { first };
@@ -202,7 +211,8 @@ fn push(stack: &AtomicPtr<Node>, node: NonNull<Node>, link: impl Fn(*mut Node)) 
     }
 }
 
-/// Returns an iterator over the stack of nodes that serve a request, the most recent first.
+/// Returns an iterator over the stack of nodes that serve one large allocation each, the most
+/// recent first.
 ///
 /// # Safety
 /// - The nodes stay live for `'a`.
@@ -216,13 +226,14 @@ pub(crate) unsafe fn iterate_used<'a>(latest: *mut Node) -> impl Iterator<Item =
     })
 }
 
-/// Makes one list of spares: the nodes that served a request, in the order in which they came into
-/// use, and then the spares that served none. Each request of a period that repeats therefore finds
-/// the node of the period before. Returns the list and the bytes of the nodes that served.
+/// Builds the new list of spare nodes (chunks kept for reuse) at a reset. It begins with the nodes
+/// that served an allocation, in the order of their use, followed by the spares that served none.
+/// If the same allocations are repeated, each therefore finds its former node. Returns the list,
+/// and the total size of the nodes that served an allocation.
 ///
 /// # Safety
-/// - `used` is the stack of nodes that served, and each node for a single request is in it or in
-///   `spares`.
+/// - `used` is the stack of the nodes that served, and each node for one large allocation is in it
+///   or in `spares`.
 /// - Nothing else uses the nodes, and nothing in them is in use.
 pub(crate) unsafe fn recycle(used: *mut Node, spares: *mut Node) -> (*mut Node, usize) {
     let mut left = Chain::new();
@@ -250,11 +261,11 @@ pub(crate) unsafe fn recycle(used: *mut Node, spares: *mut Node) -> (*mut Node, 
     (first, bytes)
 }
 
-/// Frees the spares above the mark, according to `layout::is_surplus_dedicated`. Returns the
-/// remaining spares and the freed bytes.
+/// Frees those spare nodes (chunks kept for reuse) that exceed the high-water mark according to
+/// `layout::is_surplus_dedicated`. Returns the remaining spares and the number of freed bytes.
 ///
 /// # Safety
-/// - As for [`recycle`].
+/// - The nodes form a list, nothing else uses them, and nothing in them is in use.
 pub(crate) unsafe fn trim_spares(first: *mut Node, mark: usize) -> (*mut Node, usize) {
     let mut rest = 0;
     let mut last: Option<&Node> = None;
@@ -283,7 +294,7 @@ fn node_layout(size: usize) -> Layout {
     Layout::from_size_align(size, CHUNK_ALIGN).expect("`exact` bounds the size by isize::MAX - 16")
 }
 
-/// The two ends of a list under construction.
+/// The first and the last node of a list that is being built.
 struct Chain {
     first: *mut Node,
     last: *mut Node,
@@ -294,8 +305,10 @@ impl Chain {
         Chain { first: ptr::null_mut(), last: ptr::null_mut() }
     }
 
+    /// Appends `node` to the list.
+    ///
     /// # Safety
-    /// - The node is live and in no other list, and nothing else uses it.
+    /// - `node` is live and in no other list, and nothing else uses it.
     unsafe fn push(&mut self, node: *mut Node) {
         // SAFETY: the caller guarantees the conditions.
         unsafe { (*node).next.store(ptr::null_mut(), Ordering::Relaxed) };

@@ -1,4 +1,4 @@
-//! A shard: one of the chains of chunks over which the threads of a `SyncArena` are spread.
+//! A shard of a `SyncArena`: one of the chains of chunks over which the arena spreads its threads.
 
 use core::ptr::{self, NonNull};
 
@@ -6,16 +6,17 @@ use crate::layout::{self, Growth, Overflow};
 use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::sync::node::{self, HEADER, Node};
 
-/// The number of chains. Threads are numbered in the order of their first allocation, so up to this
-/// many threads never share a chain. Each chain costs 128 bytes in the arena.
+/// The number of shards (chains of chunks) in a `SyncArena`. Threads are assigned to the shards in
+/// turn, at their first allocation. Each shard costs 128 bytes in the arena.
 pub(crate) const SHARDS: usize = if cfg!(all(feature = "std", not(loom))) { 8 } else { 1 };
 
-/// Returns the shard of this thread.
+/// Returns the index of the shard (a chain of chunks) from which this thread allocates.
 #[cfg(all(feature = "std", not(loom)))]
 #[inline]
 pub(crate) fn index() -> usize {
     std::thread_local! {
-        /// The shard of this thread, or `SHARDS` before it has one.
+        /// The index of the shard (a chain of chunks) from which this thread allocates, or `SHARDS`
+        /// before its first allocation.
         static INDEX: core::cell::Cell<usize> = const { core::cell::Cell::new(SHARDS) };
     }
 
@@ -31,26 +32,27 @@ pub(crate) fn index() -> usize {
     if index < SHARDS { index } else { choose() }
 }
 
-/// Returns the only shard.
+/// Returns the index of the only shard (chain of chunks).
 #[cfg(not(all(feature = "std", not(loom))))]
 #[inline]
 pub(crate) fn index() -> usize {
     0
 }
 
-/// A chain of nodes and the position in it. It has two cache lines of its own, because processors
-/// fetch them in pairs.
+/// A shard of a `SyncArena`: a chain of nodes (chunks) and the position in the chain. It has two
+/// cache lines of its own, because processors fetch cache lines in pairs.
 #[repr(align(128))]
 pub(crate) struct Shard {
-    /// The node whose cursor moves; null before the first allocation.
+    /// The node (chunk) from which the shard allocates now, or null before the first allocation.
     current: AtomicPtr<Node>,
     head: AtomicPtr<Node>,
-    /// The nominal size of the next node.
+    /// The nominal size in bytes of the next node (chunk) that the shard makes.
     target: AtomicUsize,
-    /// The bytes of requests that got nodes of their own because the next node is too small, since
-    /// the cursor entered the current node.
+    /// The total size of the allocations that got nodes (chunks) of their own because the shard's
+    /// next node is too small. It returns to zero when the shard moves to another node.
     pressure: AtomicUsize,
-    /// The decayed high-water mark of the chain. It changes only through `&mut`.
+    /// The high-water mark of the chain in bytes: the memory that it recently needed between two
+    /// resets. It changes only through `&mut`.
     mark: usize,
 }
 
@@ -65,11 +67,11 @@ impl Shard {
         }
     }
 
-    /// Rewinds every node and frees those above the decayed high-water mark. Returns the freed
-    /// bytes.
+    /// Frees all allocations in the shard's nodes (chunks), and frees the nodes above the
+    /// high-water mark. Returns the number of freed bytes.
     ///
     /// # Safety
-    /// - No allocation is in use.
+    /// - No allocation from the shard is in use.
     pub(crate) unsafe fn reset(&mut self, growth: Growth) -> usize {
         let used = self.rewind();
         self.mark = layout::decayed(self.mark, used);
@@ -88,7 +90,8 @@ impl Shard {
         self.head.load(Ordering::Acquire)
     }
 
-    /// Returns the node after `current`, or the first node.
+    /// Returns the node (chunk) that follows `current` in the shard's chain, or the first node if
+    /// `current` is `None`.
     pub(crate) fn after(&self, current: Option<&Node>) -> Option<&Node> {
         // SAFETY: as in `current`.
         unsafe { self.slot(current).load(Ordering::Acquire).as_ref() }
@@ -102,8 +105,8 @@ impl Shard {
         self.target.store(nominal, Ordering::Relaxed);
     }
 
-    /// Decides about a request of `room` bytes that does not fit into the node `current`. `kept` is
-    /// the next node.
+    /// Decides which node (chunk) serves an allocation of `room` bytes that does not fit into the
+    /// node `current`. `kept` is the next node, if there is one.
     pub(crate) fn place(
         &self,
         current: Option<&Node>,
@@ -125,15 +128,16 @@ impl Shard {
         }
     }
 
-    /// Links `fresh` after `current`. Returns true if this thread has linked its node.
+    /// Links the node `fresh` after the node `current`. Returns false if another thread has linked
+    /// a node there first.
     pub(crate) fn append(&self, current: Option<&Node>, fresh: NonNull<Node>) -> bool {
         let slot = self.slot(current);
         slot.compare_exchange(ptr::null_mut(), fresh.as_ptr(), Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
     }
 
-    /// Makes the node after `current`, which must exist, the current one. The first thread does
-    /// this, and the others find it done.
+    /// Makes the node after `current` the shard's current node. That node must exist. If several
+    /// threads call this at once, the first one moves the shard.
     pub(crate) fn move_on(&self, current: Option<&Node>) {
         let next = self.slot(current).load(Ordering::Acquire);
         let current = current.map_or(ptr::null_mut(), |node| ptr::from_ref(node).cast_mut());
@@ -143,8 +147,9 @@ impl Shard {
         }
     }
 
-    /// Counts `room` bytes that got a node of their own because the next node is too small, as
-    /// `ChunkSet::add_pressure` does.
+    /// Counts `room` bytes that were allocated in a node (chunk) of their own because the shard's
+    /// next node is too small. If the counted bytes would have filled the next node, the size of
+    /// further nodes grows.
     pub(crate) fn add_pressure(&self, room: usize, is_kept: bool, growth: Growth) {
         if let Some(node) = self.current() {
             node.misses().fetch_add(1, Ordering::Relaxed);
@@ -157,7 +162,7 @@ impl Shard {
         }
     }
 
-    /// Returns the number of allocated bytes.
+    /// Returns the number of bytes that were allocated from the shard.
     pub(crate) fn len(&self) -> usize {
         let last = self.current.load(Ordering::Acquire);
         let mut len = 0;
@@ -175,8 +180,8 @@ impl Shard {
         current.map_or(&self.head, Node::next)
     }
 
-    /// Rewinds every node in use and returns the bytes up to the cursor, with headers and abandoned
-    /// tails.
+    /// Frees all allocations in the shard's nodes (chunks). Returns the number of bytes that the
+    /// nodes occupied up to the cursor, including headers and unused ends.
     fn rewind(&mut self) -> usize {
         let last = self.current.load(Ordering::Relaxed);
         let mut used = 0;
@@ -195,10 +200,11 @@ impl Shard {
         used
     }
 
-    /// Frees the nodes above the mark and returns their bytes.
+    /// Frees the shard's nodes (chunks) above the high-water mark, and returns the number of freed
+    /// bytes.
     ///
     /// # Safety
-    /// - As for [`reset`](Shard::reset).
+    /// - No allocation from the shard is in use.
     unsafe fn trim(&mut self, growth: Growth) -> usize {
         let mut kept = 0;
         let mut last = None;

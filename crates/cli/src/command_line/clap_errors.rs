@@ -1,10 +1,11 @@
-//! Error messages for a wrong command line.
+//! The error messages for a wrong command line. They replace the messages of the parser clap.
 
 use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Returns the message for an error of clap.
+/// Returns the error message of this program that replaces the message of the command-line parser
+/// clap.
 pub(super) fn error_message(error: &clap::Error) -> String {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.as_str(),

@@ -1,14 +1,14 @@
-//! Texts that `--help` and the manual page share. The generator in crates/settings includes this
-//! file, so the file depends on nothing.
+//! Texts that `--help` and the manual page share. The documentation generator in crates/settings
+//! includes this file, so this file must not import anything.
 
-/// The first paragraph of help.
+/// The first paragraph of `rookery --help`.
 pub(super) const ABOUT: &str = "\
 Serves <target>: a Shiny app, a plumber API, a folder with a _server.yml, an R Markdown document
 with Shiny, an R file whose last value is an app, or a folder with an index.html (a static site).
 Ctrl-C or SIGTERM stops the server once the requests in progress are finished; a second Ctrl-C or
 SIGTERM stops it at once.";
 
-/// The commands that help lists, each with its description.
+/// The commands that `rookery --help` lists, each with its description.
 pub(super) const COMMANDS: [(&str, &str); 8] = [
     ("serve", "Serve an app, a document or a static site"),
     ("dev", "Serve an app while you edit it: reload on changes, run R in this terminal"),
@@ -20,13 +20,13 @@ pub(super) const COMMANDS: [(&str, &str); 8] = [
     ("man", "Print the manual page; read it with: rookery man | man -l -"),
 ];
 
-/// The help of `--limit`.
+/// The one-line help of the option `--limit`.
 pub(super) const LIMIT: &str = "Set a limit by name, such as --limit header_timeout=10s";
 
-/// The exit statuses with their meanings.
+/// The exit statuses of the program, each with its meaning.
 pub(super) const STATUSES: [(&str, &str); 8] = [
     ("0", "the server was stopped and finished its work, or the app ended with status 0"),
-    ("1", "something that the settings name is not available, such as a certificate file"),
+    ("1", "something named in the settings is not available, such as a certificate file"),
     ("2", "the command line is wrong"),
     ("3", "no worker became ready, not even in the retries of --start-retries"),
     ("4", "the address is not available, or the service manager's socket cannot be used"),

@@ -1,4 +1,5 @@
-//! The command line: its grammar, its help, and the error messages for a wrong command line.
+//! The command line of `rookery`: the parser, the help, and the error messages for a wrong command
+//! line.
 
 mod clap_errors;
 mod help_text;
@@ -23,17 +24,17 @@ use options::Matches;
 pub(crate) use options::Options;
 pub(crate) use serve_args::ServeArgs;
 
-/// A parsed command line.
+/// A parsed command line of `rookery`.
 #[derive(Debug)]
 pub(crate) enum CommandLine {
-    /// Print this text and exit, as for `--help`.
+    /// Print this text and exit, for example for `--help`.
     Print(Vec<u8>),
-    /// The command `serve` or `dev`.
+    /// The command `rookery serve` or `rookery dev`.
     Serve(ServeArgs),
     Config(ServeArgs),
     Check(ServeArgs),
     New(NewArgs),
-    /// The options `--version --verbose`.
+    /// The command line `rookery --version --verbose`.
     Version,
     Status(StatusArgs),
 }
@@ -51,16 +52,17 @@ const HELP: &str = "\
 {all-args}{after-help}
 ";
 
-/// The explanation of sizes and times in help.
+/// The part of `--help` that explains how to write sizes and times.
 const UNITS: &str = "\
 Values:
   <size>   bytes, or a number with a unit: 512KB, 10MB, 1GiB
   <time>   seconds, or a number with a unit: 500ms, 30s, 2min, 12h";
 
-/// The manual page in roff, written by `make settings`.
+/// The manual page in roff format. `make settings` generates it.
 const MANUAL: &str = include_str!("rookery.1");
 
-/// Returns the definition of the command line, from which clap also makes help and completions.
+/// Defines the command line for the parser clap. The help and the shell completions are generated
+/// from the same definition.
 pub(crate) fn command() -> Clap {
     // Options are accepted before and after the command.
     Clap::new("rookery")
@@ -98,13 +100,14 @@ pub(crate) fn command() -> Clap {
         .subcommand(subcommand("version").about("Print the version").arg(verbose()).hide(true))
 }
 
-/// Returns the end of help: how values are written, and the exit statuses.
+/// Returns the end of the `--help` text, which explains how to write sizes and times, and lists the
+/// exit statuses.
 fn after_help() -> String {
     let lines = help_text::STATUSES.map(|(status, meaning)| format!("\n  {status:<9}{meaning}"));
     format!("{}\n\nExit status:{}", UNITS, lines.concat())
 }
 
-/// Returns a command that takes a target and the options of `serve`.
+/// Returns a command that takes a target and the same options as `rookery serve`.
 fn target_command(name: &'static str) -> Clap {
     subcommand(name)
         .override_usage(format!("rookery {name} <target> [options]"))
@@ -113,13 +116,13 @@ fn target_command(name: &'static str) -> Clap {
         .args(options::options())
 }
 
-/// Returns any number of arguments that are not options. The program checks their number itself,
-/// because its messages are clearer than clap's.
+/// Returns an argument that accepts any number of words that are not options. The program later
+/// checks the number itself, because its error messages are clearer than those of clap.
 fn positionals(name: &'static str) -> Arg {
     Arg::new(name).num_args(0..).value_parser(OsStringValueParser::new()).hide(true)
 }
 
-/// Returns the arguments that [`positionals`] defined under this name.
+/// Returns the words that the command line gives for the positional argument `name`.
 fn positionals_of<'a>(own: &'a ArgMatches, name: &str) -> Vec<&'a OsString> {
     own.get_many(name).unwrap_or_default().collect()
 }
@@ -128,7 +131,8 @@ fn usage_error<T>(message: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::CommandLine(message.into()))
 }
 
-/// Returns a command with the description that help lists, if it lists the command.
+/// Returns a command with its description from the list of commands in `--help`. The description is
+/// empty for a hidden command.
 fn subcommand(name: &'static str) -> Clap {
     let about =
         help_text::COMMANDS.iter().find(|(own, _)| *own == name).map_or("", |(_, about)| about);
@@ -151,7 +155,7 @@ fn verbose() -> Arg {
         .help("With --version: also print the build, the system and the R that is used")
 }
 
-/// Parses the command line, whose first word is the name of the program.
+/// Parses the words of the command line, the first of which is the name of the program.
 ///
 /// # Errors
 /// Fails with [`Failure::CommandLine`] if the command line is wrong.
@@ -210,7 +214,7 @@ pub(crate) mod tests {
         read(["rookery"].iter().chain(words).map(OsString::from))
     }
 
-    /// Returns the options of a command line with `serve`.
+    /// Parses a command line with `rookery serve` and returns its options.
     pub(crate) fn options_of(words: &[&str]) -> Options {
         match parse(words) {
             Ok(CommandLine::Serve(command)) => command.options,
@@ -218,7 +222,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Returns the settings that a command line gives without a file and without the environment.
+    /// Returns the settings that result from a command line alone, for a test: `_server.yml` and
+    /// environment variables are not read.
     pub(crate) fn served(words: &[&str]) -> ServeSettings {
         match ServeSettings::of(rookery_settings::Settings::combine(options_of(words).given), false)
         {
@@ -307,7 +312,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Returns the names of the options in a help text.
+    /// Returns the names of all options that a help text lists.
     fn listed(help: &str) -> Vec<&str> {
         let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
         let words =

@@ -1,4 +1,4 @@
-//! The options of `rookery serve`, which are made from the table of settings.
+//! The command-line options of `rookery serve`. They are generated from the table of settings.
 
 use std::ffi::OsString;
 
@@ -13,19 +13,19 @@ use rookery_settings::{
 use super::{help_text, usage_error};
 use crate::failure::Failure;
 
-/// The option that sets any limit by name.
+/// The name of the option `--limit`, which sets any limit by name.
 const LIMIT: &str = "limit";
 
-/// The settings that a command line gives.
+/// The settings that are given on the command line.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
-    /// The values, in the order of the table.
+    /// The values that the command line gives, in the order of the table of settings.
     pub(crate) given: Vec<GivenValue>,
-    /// Messages about deprecated options, to be logged.
+    /// Warnings about deprecated command-line options. The program logs them later.
     pub(crate) notes: Vec<String>,
 }
 
-/// Returns the options in the order of their groups.
+/// Returns all command-line options, in the order of the groups in the help text.
 pub(super) fn options() -> impl Iterator<Item = Arg> {
     Group::ALL.into_iter().flat_map(|group| {
         let rows = table::all().filter(move |row| row.group == group);
@@ -45,8 +45,8 @@ pub(super) fn options() -> impl Iterator<Item = Arg> {
     })
 }
 
-/// Returns the former options of a setting. Limits have none, because their former names are
-/// accepted by `--limit`.
+/// Returns the former names of a setting that were command-line options. Returns nothing for a
+/// limit, because `--limit` accepts the former names of limits.
 fn former_options(row: &'static Setting) -> impl Iterator<Item = &'static Former> {
     let is_option = |former: &&Former| former.places.has(Places::COMMAND_LINE);
     row.former.iter().filter(|_| row.section != Section::Limits).filter(is_option)
@@ -62,7 +62,8 @@ fn option(row: &'static Setting) -> Arg {
     with_value(arg, row, row.placeholder())
 }
 
-/// Returns the text that `--help` shows for a setting: its help, its paragraph and its default.
+/// Returns the text that `--help` shows for a setting: the one-line help, the details and the
+/// default.
 fn long_help(row: &Setting) -> String {
     let stop = if row.help.ends_with('.') { "" } else { "." };
     let text = wrapped(&table::with_option_names(&format!("{}{stop} {}", row.help, row.paragraph)));
@@ -75,7 +76,7 @@ fn long_help(row: &Setting) -> String {
     }
 }
 
-/// Breaks a text into lines that leave space for the indentation of help.
+/// Breaks a help text into lines that are short enough to be indented.
 fn wrapped(text: &str) -> String {
     const WIDTH: usize = 90;
     let mut lines = vec![String::new()];
@@ -91,7 +92,7 @@ fn wrapped(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Adds the value that a setting takes.
+/// Adds to an option the description of the value that it takes.
 fn with_value(arg: Arg, row: &Setting, placeholder: &'static str) -> Arg {
     let arg = arg.value_parser(OsStringValueParser::new());
     match row.kind {
@@ -113,14 +114,16 @@ fn former_option(row: &'static Setting, former: &'static Former) -> Arg {
     }
 }
 
-/// The matches of the options after the command, and of those before it.
+/// The parsed options of a command line. `own` contains the options after the command, such as
+/// `serve`, and `root` the options before it.
 pub(super) struct Matches<'a> {
     pub(super) own: &'a ArgMatches,
     pub(super) root: &'a ArgMatches,
 }
 
 impl Matches<'_> {
-    /// Returns the matches that apply to an option: those after the command, if it was given there.
+    /// Returns the parsed options that contain the option `name`. Options after the command have
+    /// precedence over options before it.
     fn of(&self, name: &str) -> Option<&ArgMatches> {
         let is_given = |at: &&ArgMatches| at.value_source(name) == Some(ValueSource::CommandLine);
         [self.own, self.root].into_iter().find(is_given)
@@ -131,10 +134,10 @@ impl Matches<'_> {
     }
 }
 
-/// Returns the settings that the command line gives.
+/// Reads the settings that the parsed command line gives.
 ///
 /// # Errors
-/// Fails with the first value that its setting does not accept.
+/// Fails if a setting does not accept its value.
 pub(super) fn read(matches: &Matches<'_>) -> Result<Options, Failure> {
     let mut options = Options::default();
     // Values of `--limit` are added first, because an option of its own overrides `--limit`.
@@ -175,7 +178,8 @@ pub(super) fn read(matches: &Matches<'_>) -> Result<Options, Failure> {
     Ok(options)
 }
 
-/// Returns the message about a former option.
+/// Returns the warning that a command-line option is deprecated and that the setting has a new
+/// name.
 fn deprecation(old: &str, row: &Setting, former: &Former) -> String {
     if !row.has_option() {
         return format!(
@@ -217,7 +221,7 @@ impl Options {
         Ok(())
     }
 
-    /// Adds the limit that `--limit name=value` sets.
+    /// Sets the limit that one option `--limit name=value` gives.
     fn limit(&mut self, text: &OsString) -> Result<(), Failure> {
         let text = text.to_string_lossy();
         let Some((name, value)) =
@@ -238,7 +242,7 @@ impl Options {
     }
 }
 
-/// Returns a suggestion of a limit whose present or former name is similar.
+/// Suggests a limit with a similar name for the error message about an unknown limit.
 fn similar_limit(name: &str) -> String {
     let limits = table::all().filter(|row| row.section == Section::Limits);
     let names = limits.flat_map(|row| {

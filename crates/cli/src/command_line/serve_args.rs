@@ -1,4 +1,4 @@
-//! The arguments of the commands that take a target, such as `rookery serve`.
+//! The arguments of the commands that take a target to serve or check, such as `rookery serve`.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use super::options::Options;
 use super::{positionals_of, usage_error};
 use crate::failure::Failure;
 
-/// The arguments of a command that takes a target.
+/// The arguments of a command that takes a target, such as `rookery serve`.
 #[derive(Debug)]
 pub(crate) struct ServeArgs {
     pub(crate) target: PathBuf,
@@ -18,7 +18,7 @@ pub(crate) struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// Reads the target and keeps the options.
+    /// Reads the target and the options from the command line.
     ///
     /// # Errors
     /// Fails unless exactly one target is given.

@@ -1,4 +1,4 @@
-//! The commands `rookery status` and `rookery new`.
+//! The command-line arguments of `rookery status` and `rookery new`.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 

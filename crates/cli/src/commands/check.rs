@@ -1,5 +1,5 @@
-//! `rookery check`: finds mistakes that would keep the server from starting, without starting it. A
-//! reload makes the same checks.
+//! The command `rookery check`, which finds mistakes that would prevent the server from starting,
+//! without starting it. A running server makes the same checks before it reloads its settings.
 
 use std::fmt::Write as _;
 use std::io;
@@ -14,7 +14,8 @@ use crate::serve::r_command;
 use crate::serve::tls;
 use crate::settings::serve_settings::ServeSettings;
 
-/// Returns the output of `rookery check`: the kind of app, and notes about addresses in use.
+/// Returns the output of `rookery check`: the kind of app, and a note for each address that is
+/// already in use.
 ///
 /// # Errors
 /// Fails with the first mistake that would keep the server from starting.
@@ -34,19 +35,20 @@ pub(crate) fn check(serve: &ServeSettings, target: &Target) -> Result<Vec<u8>, F
     Ok(text.into_bytes())
 }
 
-/// Checks that an address can be listened on, unless a service manager has opened the sockets.
-/// Returns a message if the address is in use.
+/// Checks that the server can listen on an address. Returns a message if the address is in use.
+/// Checks nothing if a service manager has already opened the server's sockets.
 ///
 /// # Errors
-/// Fails if the address could not be listened on even if it were free.
+/// Fails if the server cannot listen on the address for another reason.
 pub(crate) fn check_address(address: &Address) -> Result<Option<String>, Failure> {
     if rookery_systemd::Activation::has_sockets() { Ok(None) } else { address.check() }
 }
 
-/// Checks that the admin address can be listened on. Returns a message if the address is in use.
+/// Checks that the server can listen on the admin address (for status and metrics). Returns a
+/// message if the address is in use.
 ///
 /// # Errors
-/// Fails if the address could not be listened on even if it were free.
+/// Fails if the server cannot listen on the address for another reason.
 pub(crate) fn check_admin(at: &AdminAddress) -> Result<Option<String>, Failure> {
     let (address, value_text) = match at {
         AdminAddress::Tcp(socket) => {
@@ -65,11 +67,11 @@ pub(crate) fn check_admin(at: &AdminAddress) -> Result<Option<String>, Failure> 
     }
 }
 
-/// Checks everything that can be checked without starting R and without listening. Returns the kind
-/// of app and the address.
+/// Checks everything that can be checked without starting R and without listening on an address.
+/// Returns the kind of app and the address of the server.
 ///
 /// # Errors
-/// Fails with the first mistake.
+/// Fails with the first mistake in the settings.
 pub(crate) fn check_settings(
     serve: &ServeSettings,
     target: &Target,
@@ -83,11 +85,11 @@ pub(crate) fn check_settings(
     Ok((what, address))
 }
 
-/// Checks the address and the files that settings name. Returns the address and the target of the
-/// access log.
+/// Checks the server's address and the files that the settings name. Returns the address and the
+/// destination of the access log.
 ///
 /// # Errors
-/// Fails with the first mistake.
+/// Fails if the address or a file cannot be used.
 pub(crate) fn address_and_log(serve: &ServeSettings) -> Result<(Address, LogTarget), Failure> {
     let address = Address::parse(&serve.host, serve.port)?;
     serve.settings.check()?;

@@ -1,4 +1,5 @@
-//! `rookery config`: prints the value of each setting, and where the value comes from.
+//! The command `rookery config`, which prints the value of each setting and the source of the
+//! value.
 
 use std::fmt::Write as _;
 
@@ -7,10 +8,11 @@ use rookery_settings::{Default, GivenValue, Group, Places, Setting, Shown, Sourc
 use crate::app_detection::Target;
 use crate::settings::serve_settings::ServeSettings;
 
-/// The source of a default that the server determines when it starts.
+/// The text that `rookery config` prints instead of a default that only the starting server
+/// determines.
 const AT_START: &str = "determined at start-up";
 
-/// Returns the output of `rookery config`.
+/// Returns the output of `rookery config`: a line for each setting.
 pub(crate) fn config(serve: &ServeSettings, target: &Target) -> Vec<u8> {
     let all = &serve.settings.0;
     let mut text = format!(
@@ -33,7 +35,8 @@ pub(crate) fn config(serve: &ServeSettings, target: &Target) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Returns the columns for a setting: its name, its value, and the source of the value.
+/// Returns the three columns that `rookery config` prints for a setting: its name, its value, and
+/// the source of the value.
 fn line(row: &'static Setting, all: &rookery_settings::Settings) -> [String; 3] {
     let (value, source) = match (all.given(row.name), all.value(row.name), row.default) {
         (Some(given), _, _) => (value_text(given), source_of(given)),
@@ -45,7 +48,7 @@ fn line(row: &'static Setting, all: &rookery_settings::Settings) -> [String; 3] 
     [name, value, source]
 }
 
-/// Returns a value as text, with passwords masked, also those within URLs.
+/// Returns the value of a setting as text. Passwords are masked, also within URLs.
 fn value_text(given: &GivenValue) -> String {
     if given.setting.is_secret {
         return "(hidden)".to_owned();

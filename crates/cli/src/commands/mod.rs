@@ -1,4 +1,4 @@
-//! The commands besides `serve` and `dev`.
+//! The commands of the program except `serve` and `dev`.
 
 pub(crate) mod check;
 pub(crate) mod config;

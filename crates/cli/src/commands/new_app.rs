@@ -1,4 +1,4 @@
-//! `rookery new`: writes a small app to start from.
+//! The command `rookery new`, which writes a small app to start from.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -10,12 +10,13 @@ use crate::failure::Failure;
 use crate::terminal::startup_screen::shell_word;
 use crate::user_paths::expand_tilde;
 
-/// The files of an app, each with its path in the app's folder.
+/// The files that `rookery new` writes, each with its path in the app's folder and its content.
 type Files = &'static [(&'static str, &'static str)];
 
 const STYLE: &str = include_str!("../../templates/style.css");
-/// The JSON schema that the first line of each `_server.yml` names. It is copied next to the
-/// `_server.yml`, so that editors find the schema of this version without a network.
+/// The name and content of the JSON schema with which editors check `_server.yml`. `rookery new`
+/// writes the schema next to the `_server.yml`, so editors need no network access and use the right
+/// version.
 const SCHEMA_FILE: (&str, &str) = ("_server.schema.json", SCHEMA);
 
 const SHINY: Files = &[
@@ -38,7 +39,7 @@ const SITE: Files = &[
     ("public/style.css", STYLE),
 ];
 
-/// The kind of app to write.
+/// The kind of app that `rookery new` writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Shiny,
@@ -49,7 +50,7 @@ pub(crate) enum Kind {
 impl Kind {
     const ALL: [Kind; 3] = [Kind::Shiny, Kind::Api, Kind::Site];
 
-    /// Returns the kind with this name.
+    /// Returns the kind of app with this name: `shiny`, `api` or `site`.
     ///
     /// # Errors
     /// Fails with a message for the user if no kind has this name.
@@ -91,15 +92,15 @@ impl Kind {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NewArgs {
     pub(crate) kind: Kind,
-    /// The folder to write to, which must not exist or must be empty.
+    /// The folder for the new app. It must be empty or not exist.
     pub(crate) folder: PathBuf,
 }
 
-/// Writes the app, and returns the message for the user.
+/// Writes the files of a new app, and returns the message for the user.
 ///
 /// # Errors
-/// Fails if the folder is not empty or cannot be written to, and for a name with control
-/// characters, because neither a message nor a command to paste could show such a name.
+/// Fails if the folder is not empty or cannot be written to, or if its name contains control
+/// characters.
 pub(crate) fn write(app: &NewArgs) -> Result<String, Failure> {
     let name = app.folder.to_string_lossy();
     if name.contains(char::is_control) {
@@ -133,7 +134,8 @@ pub(crate) fn write(app: &NewArgs) -> Result<String, Failure> {
     ))
 }
 
-/// Returns the name of an entry of a folder; `None` if the folder is empty or does not exist.
+/// Returns the name of any file or subfolder in a folder, or `None` if the folder is empty or does
+/// not exist.
 fn first_entry(folder: &Path) -> io::Result<Option<String>> {
     match fs::read_dir(folder) {
         Ok(mut entries) => {
@@ -152,7 +154,8 @@ fn write_new(path: &Path, content: &str) -> io::Result<()> {
     File::create_new(path)?.write_all(content.as_bytes())
 }
 
-/// Returns a path as an argument for a shell command that is not mistaken for an option.
+/// Returns a path as a quoted argument for a shell command. The argument cannot be mistaken for an
+/// option.
 fn shell_argument(path: &Path) -> String {
     let text = path.display().to_string();
     shell_word(&if text.starts_with('-') { format!("./{text}") } else { text })

@@ -1,4 +1,5 @@
-//! `rookery status`: requests the status of running servers and prints it.
+//! The command `rookery status`, which prints the status of running servers. It requests the status
+//! from the admin listener of each server.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -18,22 +19,25 @@ use crate::user_paths::absolute;
 /// The arguments of `rookery status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StatusArgs {
-    /// The path of an app, a process id or an admin address; `None` for all servers of this user.
+    /// The selected server: the path of an app, a process id or an admin address. `None` selects
+    /// all servers of this user.
     pub(crate) which: Option<OsString>,
     pub(crate) is_json: bool,
 }
 
-/// How long a server may take to respond. A healthy server responds at once, even while R is busy.
+/// How long `rookery status` waits for the response of a server. Normally a server responds at
+/// once, even while R is busy.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The maximum size of a response, which is more than a server with a thousand workers sends.
+/// The maximum size in bytes of a server's status response. It is enough for more than a thousand
+/// workers.
 const MAX_RESPONSE_SIZE: u64 = 16 << 20;
 
-/// The status for people, and the status as JSON.
+/// The URL path at which a server returns its status as text for people.
 const TEXT: &str = "/status.txt";
 const JSON: &str = "/status";
 
-/// Returns the status of the selected servers.
+/// Returns the output of `rookery status`: the status of the selected servers.
 ///
 /// # Errors
 /// Fails if no server matches, or if a matching server does not respond.
@@ -50,8 +54,8 @@ pub(crate) fn query(args: &StatusArgs) -> Result<Vec<u8>, Failure> {
     })
 }
 
-/// Returns the status of the servers with an admin socket in a known place, or of those that
-/// `wanted` selects.
+/// Returns the status of the servers that `wanted` selects, or of all servers if it is `None`.
+/// Finds the servers by their admin sockets in the usual folders.
 fn query_found(wanted: Option<&Selector>, is_json: bool) -> Result<Vec<u8>, Failure> {
     let mut texts = Vec::new();
     let mut errors = Vec::new();
@@ -73,10 +77,11 @@ fn query_found(wanted: Option<&Selector>, is_json: bool) -> Result<Vec<u8>, Fail
     Ok(text)
 }
 
-/// Returns the status of a server; `None` if it is not selected or no longer exists.
+/// Requests the status of one server. Returns `None` if the server is not selected or no longer
+/// exists.
 ///
 /// # Errors
-/// Fails with a message if a server that is, or may be, selected does not respond.
+/// Fails if the server does not respond, unless it is certainly not selected.
 fn query_server(
     pid: u32,
     place: &AdminAddress,
@@ -122,12 +127,13 @@ fn not_found_message(wanted: Option<&Selector>, errors: &[String]) -> String {
     )
 }
 
-/// Returns true for the errors that occur if a server was killed and its socket remains.
+/// Returns true if the error of a connection means that the server was killed, so that only its
+/// socket file remains.
 fn is_stopped(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
 
-/// The servers that the user selected.
+/// The server that the user selected for `rookery status`, by its process id or its app.
 enum Selector {
     Process(u32),
     App(PathBuf),
@@ -145,7 +151,8 @@ impl Selector {
     }
 }
 
-/// Returns the admin address or the socket that the argument names; `None` for other arguments.
+/// Parses the argument of `rookery status` as an admin address or as the path of a Unix socket.
+/// Returns `None` if it is neither.
 fn parse_address(which: &OsStr) -> Option<AdminAddress> {
     if let Some(Ok(at)) = which.to_str().map(admin_address::parse) {
         return Some(at);
@@ -155,7 +162,7 @@ fn parse_address(which: &OsStr) -> Option<AdminAddress> {
     is_socket.then_some(AdminAddress::Unix(path))
 }
 
-/// Returns the admin sockets of this user's servers, by process id.
+/// Returns the admin sockets of this user's running servers, each with the server's process id.
 fn admin_sockets() -> Vec<(u32, AdminAddress)> {
     let mut parents = vec![std::env::temp_dir()];
     // Servers use /tmp if the path in `TMPDIR` would be too long for a socket.
@@ -169,7 +176,8 @@ fn admin_sockets() -> Vec<(u32, AdminAddress)> {
     places
 }
 
-/// Returns the target in the second line of a status, which is `<target> is at <address>`.
+/// Returns what a server serves, such as the path of an app. Reads it from the status text of the
+/// server, whose second line is `<target> is at <address>`.
 fn target_of(text: &[u8]) -> Option<&OsStr> {
     let line = std::str::from_utf8(text).ok()?.lines().nth(1)?;
     line.rsplit_once(" is at ").map(|(target, _)| OsStr::new(target))

@@ -1,5 +1,5 @@
-//! `rookery --version --verbose`: facts about the program and its system for bug reports. It prints
-//! no environment variables, because they may contain secrets.
+//! The command `rookery --version --verbose`, which prints facts about the program and the system
+//! for bug reports. It prints no environment variables, because they may contain secrets.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 
 use crate::serve::r_command;
 
-/// Returns the facts, one per line.
+/// Returns the output of `rookery --version --verbose`: facts about the program, R and the system,
+/// one per line.
 pub(crate) fn describe() -> Vec<u8> {
     let known = |text: &'static str| if text.is_empty() { "unknown" } else { text };
     let program = std::env::current_exe().map(|path| path.display().to_string());
@@ -43,7 +44,7 @@ pub(crate) fn describe() -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Returns the features in which builds differ.
+/// Returns the names of the features that this build of the program has.
 fn features() -> Vec<&'static str> {
     let mut features = vec!["http2", "tls", "acme", "mimalloc"];
     if cfg!(target_os = "linux") {
@@ -55,14 +56,14 @@ fn features() -> Vec<&'static str> {
     features
 }
 
-/// Returns the version of the installed R package.
+/// Returns the version of the installed R package rookery.
 fn package_version(package: &Path) -> String {
     let text = fs::read_to_string(package.join("DESCRIPTION")).unwrap_or_default();
     let version = text.lines().find_map(|line| line.strip_prefix("Version:"));
     version.map_or_else(|| "an unknown version".to_owned(), |version| version.trim().to_owned())
 }
 
-/// Returns the first line of `R --version`, which does not start R itself.
+/// Returns the first line of the output of `R --version`. This command does not start an R session.
 fn r_version(program: &Path) -> String {
     let output =
         Command::new(program).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
@@ -73,7 +74,7 @@ fn r_version(program: &Path) -> String {
     line.map_or_else(|| "an unknown version".to_owned(), |line| line.chars().take(120).collect())
 }
 
-/// Returns the name of the system, its kernel and the number of processors.
+/// Returns the name of the operating system, its kernel version and the number of processors.
 fn system() -> String {
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));

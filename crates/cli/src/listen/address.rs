@@ -1,4 +1,5 @@
-//! The address to serve on, and the error messages for an address that is not available.
+//! The address that the server listens on, and the error messages for an address that is not
+//! available.
 
 use std::fmt;
 use std::io;
@@ -12,17 +13,18 @@ use crate::failure::Failure;
 use crate::listen::port_owner::{self, port_owner};
 use crate::user_paths::{absolute, parent_folder};
 
-/// The address to serve on.
+/// The address that the server listens on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
-    /// `host` is the text that the user gave, which may include an IPv6 zone.
+    /// A TCP address. `host` is the text that the user gave, which may include the zone of an IPv6
+    /// address.
     Tcp { host: String, socket: SocketAddr },
-    /// The absolute path of a Unix socket.
+    /// The absolute path of a Unix socket to listen on.
     Unix(PathBuf),
 }
 
 impl Address {
-    /// Returns the address for `--host` and `--port`.
+    /// Returns the address to listen on for the values of `--host` and `--port`.
     ///
     /// # Errors
     /// Fails if the host is not an address of this machine, or the folder of a Unix socket does not
@@ -57,8 +59,8 @@ impl Address {
         }
     }
 
-    /// Returns the host that listens on all interfaces, for a server with a public name. It is the
-    /// IPv6 address if that also accepts IPv4.
+    /// Returns the host address with which a server listens on all network interfaces. The address
+    /// is `::` if that also accepts IPv4 connections on this system, otherwise `0.0.0.0`.
     pub(crate) fn all_interfaces() -> &'static str {
         let is_alone = std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only")
             .is_ok_and(|text| text.trim() == "1");
@@ -66,11 +68,11 @@ impl Address {
         if takes_both { "::" } else { "0.0.0.0" }
     }
 
-    /// Checks that the address can be listened on. Returns a message if the address is in use,
-    /// possibly by the very server whose settings are checked.
+    /// Checks that the server can listen on the address. Returns a message if the address is in
+    /// use, which is expected if this server is already running.
     ///
     /// # Errors
-    /// Fails if the address could not be listened on even if it were free.
+    /// Fails if the server cannot listen on the address for another reason.
     pub(crate) fn check(&self) -> Result<Option<String>, Failure> {
         match self.try_to_bind() {
             Ok(()) => Ok(None),
@@ -81,7 +83,8 @@ impl Address {
         }
     }
 
-    /// Checks that the address is free. R would report a failure less clearly.
+    /// Checks that the address is free. Called before R is started, because the error message of R
+    /// would be less clear.
     ///
     /// # Errors
     /// Fails if the address cannot be bound.
@@ -90,12 +93,12 @@ impl Address {
         self.try_to_bind().map_err(|error| self.bind_failure(&error))
     }
 
-    /// Binds a TCP port and closes it again. For a Unix socket it only checks the path, because
-    /// binding would create a file.
+    /// Checks whether the server can listen on the address. Binds a TCP port and closes it again.
+    /// For a Unix socket, only checks the path, because binding would create a file.
     ///
     /// # Errors
-    /// Fails with the error of the system. The error is [`AddrInUse`](io::ErrorKind::AddrInUse)
-    /// also if another server listens at the path.
+    /// Fails with the error of the system, which is [`AddrInUse`](io::ErrorKind::AddrInUse) if
+    /// another server uses the port or path.
     pub(crate) fn try_to_bind(&self) -> io::Result<()> {
         let path = match self {
             Address::Tcp { socket, .. } => return TcpListener::bind(socket).map(drop),
@@ -123,8 +126,8 @@ impl Address {
         }
     }
 
-    /// Returns a description of the process that uses the address, if it is a worker whose
-    /// supervisor no longer exists.
+    /// Returns a description of the process that uses the address. Returns `None` unless that
+    /// process is a worker whose supervisor no longer exists.
     #[cfg(target_os = "linux")]
     pub(crate) fn orphaned_worker(&self) -> Option<String> {
         match self {
@@ -138,7 +141,8 @@ impl Address {
         }
     }
 
-    /// Returns the address with another port, from which requests are redirected to this address.
+    /// Returns the address with the same host and another port. The listener on that port redirects
+    /// HTTP requests to this address.
     ///
     /// # Errors
     /// Fails for a Unix socket, which has no port.
@@ -154,10 +158,10 @@ impl Address {
         }
     }
 
-    /// Listens on the address.
+    /// Opens a listener on the address.
     ///
     /// # Errors
-    /// Fails if the address cannot be listened on.
+    /// Fails if the address is not available.
     pub(crate) fn listen(
         &self,
         server: &Server,
@@ -187,8 +191,8 @@ impl Address {
         })
     }
 
-    /// Returns the URL for a browser, or the path of a Unix socket. `port` is the port that the
-    /// system chose for port 0.
+    /// Returns the URL of the server for a browser, or the path of its Unix socket. `port` is the
+    /// port on which the server actually listens, which matters if the system chose it.
     pub(crate) fn url(
         &self,
         port: Option<u16>,
@@ -251,7 +255,7 @@ fn port_failure(host: &str, port: u16, error: &io::Error) -> String {
     format!("Cannot listen on {host} port {port}: {error}.{hint}")
 }
 
-/// Returns a command that may show which process uses a port.
+/// Returns a shell command with which the user can find the process that uses a TCP port.
 fn port_owner_command(port: u16) -> String {
     if cfg!(target_os = "macos") {
         format!("`sudo lsof -nP -iTCP:{port} -sTCP:LISTEN` may show it")

@@ -1,5 +1,6 @@
-//! The listeners of the server: one for the address to serve on, and optionally one that redirects
-//! plaintext HTTP requests to HTTPS. Sockets that a service manager opened replace the former.
+//! The server's listeners: one on the served address, and optionally one that redirects plaintext
+//! HTTP requests to HTTPS. If a service manager has opened sockets, the server listens on them
+//! instead of the address.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -16,27 +17,28 @@ use crate::listen::address::Address;
 use crate::settings::combined::CombinedSettings;
 use crate::stderr::{log_line, print_lines};
 
-/// The open listeners, and their addresses as text.
+/// The server's open listeners, and their addresses as text.
 #[derive(Debug)]
 pub(crate) struct Listeners {
-    /// If `has_redirect` is set, the first listener is the one that redirects plaintext HTTP
-    /// requests.
+    /// The open listeners. If `has_redirect` is set, the first one redirects plaintext HTTP
+    /// requests to HTTPS.
     open: Vec<Listener>,
     has_redirect: bool,
-    /// The URLs and paths that the start-up screen shows.
+    /// The URLs and socket paths that the start-up screen shows.
     pub(crate) addresses: String,
-    /// The URL to open in a browser; `None` if there are only Unix sockets.
+    /// The URL of the server to open in a browser, or `None` if it listens only on Unix sockets.
     pub(crate) url: Option<String>,
     scheme: &'static str,
-    /// The TCP addresses of listeners without a public name.
+    /// The TCP addresses of the listeners that have no public host name.
     ip_addresses: Vec<SocketAddr>,
 }
 
 impl Listeners {
-    /// Listens on the addresses, or on the sockets of the service manager if there are any.
+    /// Opens listeners on the server's addresses, or on the sockets that a service manager has
+    /// opened.
     ///
     /// # Errors
-    /// Fails if an address or an inherited socket cannot be listened on.
+    /// Fails if the server cannot listen on an address or an inherited socket.
     pub(crate) fn open(
         server: &Server,
         address: &Address,
@@ -108,7 +110,8 @@ impl Listeners {
         })
     }
 
-    /// Returns the URLs for other machines. `own` is the address of this machine in the network.
+    /// Returns the URLs by which other machines reach the server. `own` is the IP address of this
+    /// machine in its network.
     pub(crate) fn network_urls(&self, own: Option<IpAddr>) -> Vec<String> {
         self.ip_addresses
             .iter()
@@ -116,8 +119,9 @@ impl Listeners {
             .collect()
     }
 
-    /// Copies the sockets, for a worker to accept connections on. Returns those of the address
-    /// first, and those that redirect plaintext HTTP second.
+    /// Copies the listening sockets, so that a worker can accept connections itself. The first list
+    /// contains the sockets that serve the app. The second contains the sockets that redirect
+    /// plaintext HTTP requests to HTTPS.
     ///
     /// # Errors
     /// Fails with the error of the system.
@@ -131,17 +135,18 @@ impl Listeners {
         Ok((copies(listeners)?, copies(redirects)?))
     }
 
-    /// Starts or stops accepting connections. Workers with copies of the sockets are not affected.
+    /// Starts or stops accepting connections in this process. Workers that have copies of the
+    /// listening sockets are not affected.
     pub(crate) fn set_accepting(&self, is_on: bool) {
         self.open.iter().for_each(|listener| listener.set_accepting(is_on));
     }
 
-    /// Returns the number of connections. Waits for the I/O thread to respond.
+    /// Returns the number of open client connections. Blocks until the I/O thread responds.
     pub(crate) fn connections(&self) -> usize {
         self.open.iter().map(Listener::connections).sum()
     }
 
-    /// Stops accepting connections, and reports how many connections are still open.
+    /// Stops accepting connections, and logs how many client connections are still open.
     pub(crate) fn drain(&self) {
         self.open.iter().for_each(Listener::drain);
         let left = self.connections();

@@ -1,4 +1,5 @@
-//! The addresses and listeners of the server, and other processes that use its addresses.
+//! The addresses and listeners of the server, and ways to find out which other process uses an
+//! address.
 
 pub(crate) mod address;
 pub(crate) mod listeners;

@@ -1,5 +1,6 @@
-//! Waiting for the worker of a previous server whose supervisor was killed. That worker keeps the
-//! address until its requests are finished, and a new server must not accept connections beside it.
+//! Waits until orphaned workers have exited. If a supervisor is killed, its worker keeps listening
+//! on the address until the requests of the worker are finished. A new server must not accept
+//! connections on the address until then.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +10,15 @@ use crate::listen::address::Address;
 use crate::process::signals::Signals;
 use crate::stderr::log_line;
 
-/// How long the wait continues after the time within which such a worker exits by itself.
+/// The extra time to wait for an orphaned worker, in addition to the time after which it should
+/// exit by itself.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The interval of checks whether the worker has exited.
+/// The interval at which the program checks whether an orphaned worker has exited.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Waits for a limited time until no worker without a supervisor uses one of the addresses. A
-/// signal to stop terminates the process meanwhile.
+/// Waits until none of the addresses is used by a worker without a supervisor. The wait has a time
+/// limit. A signal to stop terminates the process during the wait.
 pub(crate) fn wait_for_orphaned_workers<'a>(
     addresses: impl IntoIterator<Item = &'a Address>,
     signals: &Signals,

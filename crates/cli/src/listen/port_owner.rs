@@ -1,46 +1,46 @@
-//! Finding the process that listens on a port or socket. It uses `/proc`, so it works on Linux
-//! only, and only for processes whose descriptors this user may see.
+//! Finds the process that listens on a TCP port or Unix socket. The search reads `/proc`, so it
+//! works only on Linux. It finds only processes whose file descriptors this user may see.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// The number of characters of a command line that a description shows.
+/// The maximum number of characters of a command line that the description of a process shows.
 const SHOWN: usize = 120;
 
-/// Returns a description of the process that listens on a port, such as "R (process 1234: its
+/// Returns a description of the process that listens on a TCP port, such as "R (process 1234: its
 /// command line, in its folder)".
 pub(crate) fn port_owner(port: u16) -> Option<String> {
     owners(&inodes_of_port(port)).next().map(|process| describe(&process))
 }
 
-/// Returns a description of the process that listens on a port, if it is a worker whose supervisor
-/// no longer exists.
+/// Returns a description of the process that listens on a TCP port. Returns `None` unless that
+/// process is a worker whose supervisor no longer exists.
 #[cfg(target_os = "linux")]
 pub(crate) fn orphaned_worker_on_port(port: u16) -> Option<String> {
     orphan(&inodes_of_port(port))
 }
 
-/// Returns a description of the process that listens at the path of a Unix socket, if it is a
-/// worker whose supervisor no longer exists.
+/// Returns a description of the process that listens at the path of a Unix socket. Returns `None`
+/// unless that process is a worker whose supervisor no longer exists.
 #[cfg(target_os = "linux")]
 pub(crate) fn orphaned_worker_on_path(path: &Path) -> Option<String> {
     orphan(&inodes_of_path(path))
 }
 
-/// Returns true if a process listens at the path of a Unix socket. It does not connect to the
-/// socket.
+/// Returns true if a process listens at the path of a Unix socket. Does not connect to the socket.
 pub(crate) fn is_listening(path: &Path) -> bool {
     !inodes_of_path(path).is_empty()
 }
 
-/// The environment variable that only workers have.
+/// The environment variable by which a process is recognized as a worker of this server.
 #[cfg(target_os = "linux")]
 const WORKER: &[u8] = b"ROOKERY_INTERNAL_CONTROL_FD=";
 
-/// Returns a description of the first process that has one of the sockets, if all such processes
-/// are workers. A supervisor keeps its listeners open while it lives, so it no longer exists then.
+/// Returns a description of a worker that has one of these sockets open and whose supervisor no
+/// longer exists. Returns `None` if any other process has one of the sockets open, such as a
+/// running supervisor.
 #[cfg(target_os = "linux")]
 fn orphan(inodes: &[String]) -> Option<String> {
     let owners: Vec<PathBuf> = owners(inodes).collect();
@@ -55,7 +55,7 @@ fn orphan(inodes: &[String]) -> Option<String> {
     }
 }
 
-/// Returns the folders in `/proc` of the processes that have one of the sockets.
+/// Returns the processes that have one of these sockets open, as their folders in `/proc`.
 fn owners(inodes: &[String]) -> impl Iterator<Item = PathBuf> {
     let wanted: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
     let is_owner = move |process: &Path| {
@@ -73,9 +73,9 @@ fn owners(inodes: &[String]) -> impl Iterator<Item = PathBuf> {
     processes.map(|entry| entry.path()).filter(move |process| is_owner(process))
 }
 
-/// Returns the inodes of the sockets that listen at the path of a Unix socket.
+/// Returns the inodes of the Unix sockets that listen at a path.
 fn inodes_of_path(path: &Path) -> Vec<String> {
-    /// The flag of a listening socket (`__SO_ACCEPTCON`).
+    /// The flag in `/proc/net/unix` of a socket that listens (`__SO_ACCEPTCON`).
     const LISTENS: &str = "00010000";
     let table = fs::read("/proc/net/unix").unwrap_or_default();
     let rows = table.split(|byte| *byte == b'\n').skip(1);
@@ -90,7 +90,7 @@ fn inodes_of_path(path: &Path) -> Vec<String> {
     .collect()
 }
 
-/// Returns the inodes of the sockets that listen on a port.
+/// Returns the inodes of the TCP sockets that listen on a port.
 fn inodes_of_port(port: u16) -> Vec<String> {
     let local = format!(":{port:04X}");
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"]

@@ -1,12 +1,12 @@
-//! The program's allocator. It returns the memory of idle connections to the system; `memory.rs` of
-//! the R package explains why.
+//! Configures the memory allocator of the program `rookery` so that it returns the memory of idle
+//! connections to the operating system. The file `memory.rs` of the R package explains why.
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Turns huge pages off in this process, because the kernel would fill returned memory again to
-/// make huge pages. A process that becomes another program must not do this, because the setting is
-/// inherited.
+/// Turns off huge pages of memory in this process. Otherwise the kernel would allocate returned
+/// memory again, in order to make huge pages. A process that is about to run another program must
+/// not call this function, because that program would inherit the setting.
 #[cfg(target_os = "linux")]
 extern "C" fn without_huge_pages() {
     // A kernel that does not know this setting has no huge pages to turn off. SAFETY: the call
@@ -16,8 +16,9 @@ extern "C" fn without_huge_pages() {
     }
 }
 
-/// Calls the function before `main`, because the memory allocated until then would otherwise take
-/// two huge pages (4 MiB) for the life of the process.
+/// Calls the function that turns off huge pages before `main`. A later call would be too late,
+/// because the memory that is already allocated would occupy two huge pages (4 MiB) for the life of
+/// the process.
 // SAFETY: the section contains pointers to functions of this type, which the C runtime calls before
 // `main`. The function does not use Rust's runtime, which is not initialised yet.
 #[cfg(target_os = "linux")]
@@ -25,7 +26,7 @@ extern "C" fn without_huge_pages() {
 #[unsafe(link_section = ".init_array.00099")]
 static BEFORE_MAIN: extern "C" fn() = without_huge_pages;
 
-/// Returns unused memory to the system: see [`rookery_server::Config::trim`].
+/// Returns unused memory to the operating system, as [`rookery_server::Config::trim`] requires.
 pub(crate) fn trim(all: bool) {
     // SAFETY: `mi_collect` may be called at any time. It only frees memory that no thread uses.
     unsafe { libmimalloc_sys::mi_collect(all) }

@@ -1,11 +1,12 @@
-//! The process that runs this program: its signals, its allocator, and its duties as PID 1.
+//! The process that runs the program `rookery`: its signals, its memory allocator, and its duties
+//! as the first process of a container (PID 1).
 
 pub(crate) mod allocator;
 #[cfg(target_os = "linux")]
 pub(crate) mod pid1;
 pub(crate) mod signals;
 
-/// Starts a thread.
+/// Starts a thread of the program.
 ///
 /// # Errors
 /// Fails if the system has no resources for another thread.

@@ -1,5 +1,6 @@
-//! The duties of PID 1, the first process of a container: it must reap orphans, it ignores signals
-//! without a handler, and its exit ends all other processes.
+//! The duties of PID 1, the first process of a container. It must reap orphaned processes, it
+//! ignores signals for which it has no handler, and its exit ends all other processes of the
+//! container.
 //!
 //! The server therefore runs in a child process without these duties. PID 1 forwards signals to the
 //! child and exits with the child's status.
@@ -11,16 +12,19 @@ use std::process::ExitCode;
 use crate::failure::Failure;
 use crate::process::signals::{block, signal_set};
 
-/// Signals that PID 1 handles itself, or that no process can handle. All others are forwarded.
+/// Signals that are not forwarded from PID 1 to the child process, because PID 1 handles them
+/// itself or no process can handle them. All other signals are forwarded.
 const NOT_FORWARDED: [libc::c_int; 3] = [libc::SIGCHLD, libc::SIGKILL, libc::SIGSTOP];
 
-/// Signals that the kernel sends to a process for its own faults. They are not forwarded, and a
-/// blocked fault signal would recur forever.
+/// Signals that the kernel sends to a process because of an error in that process, such as an
+/// invalid memory access. PID 1 neither forwards nor blocks them. If they were blocked, the error
+/// would recur forever.
 const FAULT_SIGNALS: [libc::c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT];
 
-/// In PID 1, starts a child process and waits until it exits; returns the exit status. Returns
-/// `None` in the child and in any other process. It must be called before threads are started.
+/// Starts the server in a child process if this process is PID 1, waits until the child exits, and
+/// returns its exit status. Returns `None` in the child, and in a process that is not PID 1. Must
+/// be called before any thread is started.
 ///
 /// # Errors
 /// Fails if the child process cannot be started.
@@ -53,8 +57,8 @@ pub(crate) fn run_as_pid1() -> Result<Option<ExitCode>, Failure> {
     }
 }
 
-/// Moves the child to a process group of its own and makes it the foreground group of the terminal,
-/// if there is one. Otherwise both processes would get Ctrl-C, and the child would get it twice.
+/// Makes the child process the foreground process group of the terminal, if there is a terminal.
+/// Otherwise Ctrl-C would reach the child twice: from the terminal, and forwarded by PID 1.
 fn take_terminal() {
     // SAFETY: the calls take no pointers. SIGTTOU, which `tcsetpgrp` sends to a background group,
     // is ignored meanwhile.
@@ -66,7 +70,8 @@ fn take_terminal() {
     }
 }
 
-/// Makes sockets and a watchdog that are meant for PID 1 available to the child.
+/// Changes environment variables in the child process. The child then accepts the sockets and the
+/// watchdog that a service manager has assigned to PID 1.
 fn adopt_pid_variables() {
     for name in ["LISTEN_PID", "WATCHDOG_PID"] {
         if std::env::var_os(name).is_some_and(|pid| pid == "1") {
@@ -76,8 +81,8 @@ fn adopt_pid_variables() {
     }
 }
 
-/// Forwards signals and reaps processes until the child has exited. Returns the child's exit
-/// status.
+/// Forwards signals to the child process and reaps processes until the child has exited. Returns
+/// the exit status of the child.
 fn supervise_child(child: libc::pid_t, signals: &[libc::c_int]) -> ExitCode {
     let set = signal_set(signals);
     loop {
@@ -100,8 +105,8 @@ fn supervise_child(child: libc::pid_t, signals: &[libc::c_int]) -> ExitCode {
     }
 }
 
-/// Reaps all processes that have exited, because one SIGCHLD may stand for several. Returns the
-/// exit status of `child` if it is one of them.
+/// Reaps all child processes that have exited. Returns the exit status of `child` if it is one of
+/// them.
 fn reap_children(child: libc::pid_t) -> Option<ExitCode> {
     let mut code = None;
     loop {

@@ -1,9 +1,8 @@
-//! The signals of the program: SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGTTIN and
-//! SIGTTOU.
+//! Receives the signals to which the program responds, such as SIGTERM and SIGHUP.
 //!
-//! Signals that the process was started to ignore stay ignored, as with `nohup` and in the
-//! background of a script. The exception is a SIGHUP that a process sends: it requests a reload,
-//! whereas `nohup` is meant for the SIGHUP of a terminal that is closed.
+//! A program started with `nohup`, or in the background of a script, begins with some signals
+//! ignored. These signals stay ignored, with one exception: a SIGHUP that another process sends
+//! still requests a reload, because `nohup` is meant only for the SIGHUP of a closed terminal.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -16,9 +15,7 @@ use crate::failure::Failure;
 use crate::process::start_thread;
 use crate::stderr::output_deadline;
 
-/// The signals that stop the server or request something. The kernel also sends SIGTTIN and SIGTTOU
-/// to a background process that uses its terminal. It does not do so, and lets the process write to
-/// the terminal, while the process waits for these signals.
+/// The signals that stop the server or request an action, such as a reload.
 const HANDLED_SIGNALS: [i32; 8] = [
     libc::SIGINT,
     libc::SIGTERM,
@@ -26,11 +23,14 @@ const HANDLED_SIGNALS: [i32; 8] = [
     libc::SIGHUP,
     libc::SIGUSR1,
     libc::SIGUSR2,
+    // The kernel also sends these two signals to a background process that uses its terminal. While
+    // the process waits for them, the kernel lets it write to the terminal and does not send them.
     libc::SIGTTIN,
     libc::SIGTTOU,
 ];
 
-/// Whether the sender of a signal is known, and an ignored signal can be waited for.
+/// Whether this operating system reports which process sent a signal, and lets a process wait for a
+/// signal that it ignores.
 const KNOWS_SENDER: bool = cfg!(target_os = "linux");
 
 /// A signal that the process received.
@@ -38,58 +38,60 @@ const KNOWS_SENDER: bool = cfg!(target_os = "linux");
 pub(crate) struct ReceivedSignal {
     number: i32,
     is_sent: bool,
-    /// The process that sent the signal; 0 if the kernel sent it or the sender is unknown.
+    /// The id of the process that sent the signal; 0 if the kernel sent it or if the sender is
+    /// unknown.
     sender: libc::pid_t,
-    /// Whether the process was started to ignore the signal.
+    /// Whether the process was started to ignore this signal, for example by `nohup`.
     is_ignored: bool,
 }
 
 impl ReceivedSignal {
-    /// Returns true for a SIGHUP that a process sent. The SIGHUP that the kernel sends when the
-    /// terminal is closed stops the server.
+    /// Returns true if the signal is a SIGHUP that another process sent, which requests a reload. A
+    /// SIGHUP that the kernel sends because the terminal was closed stops the server instead.
     pub(crate) fn is_reload(self) -> bool {
         self.number == libc::SIGHUP && self.is_sent
     }
 
-    /// Returns true if the signal requests that the log file is opened again.
+    /// Returns true if the signal (SIGUSR1) requests that the log file is opened again, for log
+    /// rotation.
     pub(crate) fn is_log_reopen(self) -> bool {
         self.number == libc::SIGUSR1
     }
 
-    /// Returns true for a reload request that a server without anything to reload must ignore,
-    /// because the process was started to ignore SIGHUP.
+    /// Returns true if the signal is a SIGHUP that another process sent, and this process was
+    /// started to ignore SIGHUP. A server that cannot reload ignores such a signal.
     pub(crate) fn is_ignored_reload(self) -> bool {
         self.is_reload() && self.is_ignored
     }
 
-    /// Returns true if the signal requests that workers are replaced. SIGHUP does so as well, but
-    /// unlike SIGUSR2 it stops a server without workers.
+    /// Returns true if the signal is SIGUSR2, which requests that all workers are replaced.
     pub(crate) fn is_worker_restart(self) -> bool {
         self.number == libc::SIGUSR2
     }
 
-    /// Returns true if the signal requests one more worker.
+    /// Returns true if the signal (SIGTTIN) requests one more worker.
     pub(crate) fn is_worker_increase(self) -> bool {
         self.number == libc::SIGTTIN
     }
 
-    /// Returns true if the signal requests one worker fewer.
+    /// Returns true if the signal (SIGTTOU) requests one worker fewer.
     pub(crate) fn is_worker_decrease(self) -> bool {
         self.number == libc::SIGTTOU
     }
 
-    /// Returns true if the signal only has a meaning for a server with workers.
+    /// Returns true if only a server with workers responds to the signal.
     pub(crate) fn is_for_workers_only(self) -> bool {
         self.is_worker_restart() || self.is_worker_increase() || self.is_worker_decrease()
     }
 
-    /// Returns true if the signal is the Ctrl-C of a terminal.
+    /// Returns true if the signal is a Ctrl-C that was typed at the terminal.
     #[cfg(target_os = "linux")]
     pub(crate) fn is_ctrl_c(self) -> bool {
         self.number == libc::SIGINT && !self.is_sent
     }
 
-    /// Returns true if the kernel sent the signal because a background process used its terminal.
+    /// Returns true if the kernel sent the signal because this background process used its
+    /// terminal.
     fn is_job_control(self) -> bool {
         (self.is_worker_increase() || self.is_worker_decrease()) && !self.is_sent
     }
@@ -99,7 +101,8 @@ impl ReceivedSignal {
         !self.is_log_reopen() && !self.is_reload() && !self.is_for_workers_only()
     }
 
-    /// Terminates the process by the signal, as if the program had no signal handling.
+    /// Terminates the process by this signal, so that the parent process sees that the signal ended
+    /// it.
     pub(crate) fn terminate_process(self) -> ! {
         output::flush_until(output_deadline());
         // SAFETY: `number` is a valid signal. It is raised in this thread, which does not block it,
@@ -117,12 +120,12 @@ impl ReceivedSignal {
     }
 }
 
-/// The received signals, in order.
+/// A queue of the signals that the process has received, in order.
 #[derive(Debug)]
 pub(crate) struct Signals(Receiver<ReceivedSignal>);
 
 impl Signals {
-    /// Starts to receive signals, which then no longer terminate the process. It must be called
+    /// Starts to receive signals. They no longer terminate the process from then on. Must be called
     /// before other threads are started, because threads inherit the signal mask.
     ///
     /// # Errors
@@ -150,12 +153,14 @@ impl Signals {
         Ok(Signals(receiver))
     }
 
-    /// Waits for the next signal.
+    /// Waits for the next signal to this process. Returns `None` if no further signal can be
+    /// received.
     pub(crate) fn recv(&self) -> Option<ReceivedSignal> {
         self.0.recv().ok()
     }
 
-    /// Waits for the next signal for at most `time`.
+    /// Waits at most `time` for the next signal to this process. Returns `None` if none has
+    /// arrived.
     pub(crate) fn recv_timeout(&self, time: Duration) -> Option<ReceivedSignal> {
         match self.0.recv_timeout(time) {
             Ok(signal) => Some(signal),
@@ -168,17 +173,18 @@ impl Signals {
     }
 }
 
-/// The variable with the process id of the R session that started this program for `serve(workers
-/// =)`.
+/// The environment variable with the process id of the R session that started this program for
+/// `serve(workers =)`.
 pub(crate) const PARENT_VARIABLE: &str = "ROOKERY_INTERNAL_PARENT_PID";
 
 /// Returns the process id of the R session that started this program and forwards signals to it.
+/// Returns `None` if no R session started this program.
 fn parent_session() -> Option<libc::pid_t> {
     std::env::var(PARENT_VARIABLE).ok()?.parse().ok()
 }
 
-/// A counter of the requests to stop. If an R session started this program, a signal to all
-/// processes of a service arrives twice: directly, and forwarded by the session.
+/// A counter of how often the server was requested to stop. It detects that a service manager's
+/// signal arrives twice, directly and forwarded by the R session that started this program.
 #[derive(Debug)]
 pub(crate) struct StopCounter {
     parent: Option<libc::pid_t>,
@@ -191,8 +197,8 @@ impl StopCounter {
         StopCounter { parent: parent_session(), from_parent: 0, from_others: 0 }
     }
 
-    /// Records a signal, and returns how many times the server was requested to stop. One signal
-    /// from the session and one from elsewhere count as one request.
+    /// Records a signal, and returns how many times the server was requested to stop. A signal from
+    /// the R session and one from elsewhere count as one request.
     pub(crate) fn record(&mut self, signal: ReceivedSignal) -> u32 {
         if self.parent == Some(signal.sender) {
             self.from_parent += 1;
@@ -219,7 +225,7 @@ pub(crate) fn stop_with_parent() {
     }
 }
 
-/// Returns true if this process was started to ignore the signal.
+/// Returns true if this process was started to ignore the signal, for example by `nohup`.
 pub(crate) fn is_ignored(number: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: the call only reads the action, into memory that has space for it and is valid as
@@ -230,8 +236,8 @@ pub(crate) fn is_ignored(number: i32) -> bool {
     }
 }
 
-/// Blocks signals in this thread, in threads that it starts, and in a program that replaces this
-/// one. Returns the previous mask.
+/// Blocks signals in this thread, in the threads that it starts, and in a program that replaces
+/// this one. Returns the previous signal mask.
 pub(crate) fn block(numbers: &[i32]) -> libc::sigset_t {
     let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: the new set is valid, and `before` has space for a set, which is valid as zeros.
@@ -241,7 +247,7 @@ pub(crate) fn block(numbers: &[i32]) -> libc::sigset_t {
     }
 }
 
-/// Returns a set of these signals.
+/// Converts a list of signal numbers to a signal set for the operating system.
 pub(crate) fn signal_set(numbers: &[i32]) -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: `sigemptyset` initialises the set before signals are added.
@@ -254,7 +260,7 @@ pub(crate) fn signal_set(numbers: &[i32]) -> libc::sigset_t {
     }
 }
 
-/// Waits for a signal of the set. Returns `None` if waiting is impossible.
+/// Waits for one of the signals in `set`. Returns `None` if waiting fails.
 #[cfg(target_os = "linux")]
 fn wait_for_signal(set: &libc::sigset_t) -> Option<ReceivedSignal> {
     loop {
@@ -275,7 +281,8 @@ fn wait_for_signal(set: &libc::sigset_t) -> Option<ReceivedSignal> {
     }
 }
 
-/// Waits for a signal of the set. The sender is unknown on this system.
+/// Waits for one of the signals in `set`. On this operating system, the sender of the signal is
+/// always unknown.
 #[cfg(not(target_os = "linux"))]
 fn wait_for_signal(set: &libc::sigset_t) -> Option<ReceivedSignal> {
     let mut number = 0;

@@ -1,4 +1,4 @@
-//! The access log: its target, and the open log.
+//! The destination of the access log, and the access log while it is open.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use crate::failure::Failure;
 use crate::stderr::{log_line, output_deadline};
 use crate::user_paths::{absolute, is_writable, parent_folder};
 
-/// The target of the access log.
+/// The destination of the access log, such as a file.
 #[derive(Debug, Clone)]
 pub(crate) enum LogTarget {
     Stdout,
     Nothing,
-    /// A file that the log is appended to.
+    /// The access log is appended to this file.
     File(PathBuf),
 }
 
 impl LogTarget {
-    /// Returns the target with an absolute path. Checks now whether the file can be written,
-    /// because the log is written only after the first request.
+    /// Returns the destination of the access log with an absolute path. Checks whether the file can
+    /// be written, because otherwise an error would show only after the first request.
     ///
     /// # Errors
     /// Fails if the file cannot be written.
@@ -46,7 +46,8 @@ impl LogTarget {
         Ok(LogTarget::File(path))
     }
 
-    /// Opens the log; `None` for [`Nothing`](LogTarget::Nothing).
+    /// Opens the access log. Returns `None` if the settings turn it off
+    /// ([`Nothing`](LogTarget::Nothing)).
     ///
     /// # Errors
     /// Fails if the file cannot be opened.
@@ -89,7 +90,7 @@ impl Log {
         self.reopener.clone()
     }
 
-    /// Writes the remaining lines when the program exits.
+    /// Writes the access log's remaining lines before the program exits.
     pub(crate) fn close(&self) {
         self.log.close_until(output_deadline());
     }

@@ -1,33 +1,36 @@
-//! `--reload`: detection of changes to the app's files, for development. The watcher scans the
-//! files again and again, because inotify reports no changes in folders that are shared with a
-//! container or another machine.
+//! The file watcher of `--reload`, which detects changes to an app's files during development. It
+//! scans the files periodically, because the kernel (inotify) does not report changes that another
+//! machine or the host of a container makes in a shared folder.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// The interval of scans. A scan of ten thousand files takes some tens of milliseconds.
+/// The interval at which the app's files are scanned for changes. A scan of ten thousand files
+/// takes some tens of milliseconds.
 const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The number of files that are watched. A folder with more files is not an app, but for example a
-/// home folder.
+/// The maximum number of files that are watched for changes. A folder with more files is probably
+/// not an app, but, for example, a home folder.
 const MAX_FILES: usize = 10_000;
 
-/// The extensions of files that apps consist of. Data that an app reads and writes is not watched.
+/// The extensions of the files that are watched for changes. They are those of an app's source
+/// files. Data files are not watched, because the app may write them itself.
 const EXTENSIONS: [&str; 19] = [
     "r", "rmd", "qmd", "md", "html", "htm", "css", "scss", "js", "yml", "yaml", "sql", "stan",
     "cpp", "png", "jpg", "jpeg", "gif", "svg",
 ];
 
-/// Folders with files of other projects. Hidden folders are ignored as well.
+/// Folders that are not watched for changes, because they contain files of other projects. Hidden
+/// folders are not watched either.
 const IGNORED_FOLDERS: [&str; 5] =
     ["renv", "packrat", "node_modules", "rsconnect", "shiny_bookmarks"];
 
-/// The time of a file's last change, and its size.
+/// The time of a file's last change, and the size of the file.
 type FileState = (Option<SystemTime>, u64);
 
-/// A watcher of an app's folder.
+/// A watcher that detects changes to the files in an app's folder.
 #[derive(Debug)]
 pub(crate) struct FileWatcher {
     folder: PathBuf,
@@ -35,13 +38,14 @@ pub(crate) struct FileWatcher {
 }
 
 impl FileWatcher {
-    /// Returns a watcher that detects changes from now on.
+    /// Returns a watcher of a folder. It detects changes that happen after this call.
     pub(crate) fn new(folder: &Path) -> FileWatcher {
         FileWatcher { folder: folder.into(), files: scan(folder) }
     }
 
-    /// Waits for a change, and then until files no longer change, because editors write in several
-    /// steps and tools write many files. Returns the first changed file, relative to the folder.
+    /// Waits until a file in the folder has changed and no further change follows. A single edit
+    /// may cause several changes, because editors write in several steps. Returns the first changed
+    /// file, relative to the folder.
     pub(crate) fn wait_for_change(&mut self) -> PathBuf {
         loop {
             std::thread::sleep(SCAN_INTERVAL);
@@ -64,7 +68,8 @@ impl FileWatcher {
     }
 }
 
-/// Returns a file that is new, has changed or was deleted.
+/// Compares two scans of the app's folder. Returns one file that is new, has changed or was
+/// deleted, or `None` if nothing has changed.
 fn changed_file(
     before: &BTreeMap<PathBuf, FileState>,
     now: &BTreeMap<PathBuf, FileState>,

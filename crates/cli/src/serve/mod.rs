@@ -1,4 +1,4 @@
-//! The commands `rookery serve` and `rookery dev`: they serve a static site in this process, or an
+//! The commands `rookery serve` and `rookery dev`. They serve a static site in this process, and an
 //! app in R processes.
 
 pub(crate) mod access_log;

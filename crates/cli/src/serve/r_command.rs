@@ -1,4 +1,4 @@
-//! The command that starts an R process, and the settings that it passes to R.
+//! Builds the command that starts an R process, and passes settings to that process.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -23,18 +23,18 @@ use crate::settings::r_arguments;
 use crate::settings::serve_settings::ServeSettings;
 use crate::user_paths::is_executable;
 
-/// The variable from which R reads its settings (`cli_read()` in cli.R). They are not arguments,
-/// because an app may read the arguments.
+/// The environment variable from which the R process reads its settings (`cli_read()` in cli.R).
+/// The settings are not command-line arguments, because the app may read the command line itself.
 const SETTINGS_VARIABLE: &str = "ROOKERY_INTERNAL_SETTINGS";
 
-/// The folders that are searched for R if there is no PATH.
+/// The folders in which the R program is searched if the environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Returns the command for a worker.
+/// Returns the command that starts a worker (an R process under the supervisor).
 ///
-/// Usually the supervisor accepts connections and writes the access log, so the worker only gets
-/// the settings that apply in R. A worker that may accept connections itself gets all settings;
-/// `public` is then the target of its access log.
+/// Usually the supervisor accepts connections and writes the access log. The worker then gets only
+/// the settings that apply in R. If `public` is given, the worker accepts connections itself: it
+/// gets all settings, and writes its access log to the destination `public`.
 ///
 /// # Errors
 /// Fails if R or the R package is not found.
@@ -75,8 +75,8 @@ pub(crate) fn worker_command(
     Ok(command)
 }
 
-/// Changes the command so that R runs with a prompt. R then reads commands from the terminal, so a
-/// profile starts the server, after it has run the user's profile.
+/// Changes the command so that R runs interactively, with a prompt. Because R then reads its
+/// commands from the terminal, an R profile starts the server, after the user's own profile.
 #[cfg(target_os = "linux")]
 fn make_interactive(command: &mut Command, target: &Target) -> Result<(), Failure> {
     let mut interactive = Command::new(command.get_program());
@@ -97,7 +97,7 @@ fn make_interactive(command: &mut Command, target: &Target) -> Result<(), Failur
     Ok(())
 }
 
-/// Finds R and the R package.
+/// Finds the R program and the folder of the R package rookery.
 ///
 /// # Errors
 /// Fails if one of them is not found.
@@ -113,12 +113,12 @@ pub(crate) fn find_r_and_package() -> Result<(PathBuf, PathBuf), Failure> {
     }
 }
 
-/// Returns the path of the R program; `None` if PATH contains no R.
+/// Returns the path of the R program, or `None` if no folder in `PATH` contains it.
 pub(crate) fn find_r_program() -> Option<PathBuf> {
     find_r(std::env::var_os("PATH").as_deref())
 }
 
-/// Returns the command that runs R with these settings.
+/// Returns the command that starts an R process with these settings.
 pub(crate) fn r_command(target: &Target, settings: Lines) -> Result<Command, Failure> {
     let (program, package) = find_r_and_package()?;
     let mut file = OsString::from("--file=");
@@ -142,8 +142,8 @@ pub(crate) fn r_command(target: &Target, settings: Lines) -> Result<Command, Fai
     Ok(command)
 }
 
-/// Returns the first `R` on PATH. The search is done here and relative to the current folder: if
-/// PATH is empty or contains `.`, the app's folder, in which R is started, must not supply the R
+/// Returns the first program `R` in the folders of `path`. Relative folders are relative to the
+/// current folder, because R is started in the app's folder, and the app must not supply the
 /// program.
 fn find_r(path: Option<&OsStr>) -> Option<PathBuf> {
     std::env::split_paths(path.unwrap_or(OsStr::new(DEFAULT_PATH)))
@@ -152,8 +152,8 @@ fn find_r(path: Option<&OsStr>) -> Option<PathBuf> {
         .find(|program| program.is_file() && is_executable(program))
 }
 
-/// Returns the folder of the R package that contains this program, also if the program was started
-/// through a symbolic link.
+/// Returns the folder of the R package that contains this program. Resolves a symbolic link if the
+/// program was started by one.
 pub(crate) fn package_folder() -> Result<PathBuf, Failure> {
     let program = std::env::current_exe().and_then(std::fs::canonicalize);
     let package = program.as_deref().ok().and_then(Path::parent).and_then(Path::parent);
@@ -167,9 +167,9 @@ pub(crate) fn package_folder() -> Result<PathBuf, Failure> {
     }
 }
 
-/// Returns a value of `R_LIBS` that begins with the library of rookery's own httpuv, so that it
-/// precedes the libraries of an `.Rprofile`. If the library is elsewhere, R finds it itself
-/// (`compat_library()`).
+/// Returns a value for `R_LIBS` that begins with the library of rookery's own version of httpuv. R
+/// then prefers this version to those in the libraries that an `.Rprofile` adds. Returns `None` if
+/// the library is not in its usual folder, because R then finds it itself (`compat_library()`).
 fn library_path(package: &Path) -> Option<OsString> {
     let compat = package.join("compat");
     if !compat.join("httpuv").join("DESCRIPTION").is_file() {
@@ -183,7 +183,7 @@ fn library_path(package: &Path) -> Option<OsString> {
     Some(libraries)
 }
 
-/// Adds the target and the format of the access log.
+/// Adds the destination and the format of the access log to the settings for the R process.
 pub(crate) fn add_log(serve: &ServeSettings, log: &LogTarget, lines: &mut Lines) {
     match log {
         LogTarget::Stdout => lines.line("log", b"stdout"),
@@ -196,7 +196,7 @@ pub(crate) fn add_log(serve: &ServeSettings, log: &LogTarget, lines: &mut Lines)
     lines.line("log_format", if serve.format == Format::Json { b"json" } else { b"common" });
 }
 
-/// Returns lines with the target and the address.
+/// Returns lines that pass the target to serve and the address to the R process.
 pub(crate) fn target_lines(target: &Target, address: &Address) -> Lines {
     let mut lines = Lines::default();
     lines.line("target", target.path.as_os_str().as_bytes());

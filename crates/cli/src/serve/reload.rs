@@ -1,5 +1,6 @@
-//! A reload reads the settings again. A mistake in the settings cancels the reload. Changes that
-//! the new workers can use are applied, and the log names the changed settings that need a restart.
+//! The reload of a running server, which reads the settings again. A mistake in the settings
+//! cancels the reload. Otherwise the changed settings apply to new workers. The log names the
+//! changed settings that need a restart of the server.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,7 +19,7 @@ use crate::settings::serve_settings::ServeSettings;
 use crate::settings::sources::{LoadedSettings, Sources};
 use crate::stderr::log_line;
 
-/// The settings of a running server, and what is needed to read them again.
+/// The settings of the running server, and the sources from which a reload reads them again.
 pub(crate) struct Reload {
     pub(crate) sources: Sources,
     pub(crate) target: Target,
@@ -27,13 +28,13 @@ pub(crate) struct Reload {
     pub(crate) builder: ConfigBuilder,
     pub(crate) status: Arc<SupervisorStatus>,
     pub(crate) tls: Option<Tls>,
-    /// The messages about settings that have been logged already.
+    /// The warnings about settings that have already been logged. A reload does not repeat them.
     pub(crate) notes: Mutex<Vec<String>>,
 }
 
 impl Reload {
-    /// Reads and checks the settings, applies those of HTTPS, and returns the command for the
-    /// supervisor.
+    /// Reads and checks the settings again and applies the HTTPS settings. Returns the command that
+    /// makes the supervisor apply the other settings, or report the failure.
     pub(crate) fn request(&self) -> SupervisorCommand {
         match self.read() {
             Ok(serve) => SupervisorCommand::Change(Box::new(self.builder.build(&serve, None))),
@@ -61,8 +62,8 @@ impl Reload {
         Ok(serve)
     }
 
-    /// Checks the addresses if they have changed, because a mistake would make the later restart
-    /// fail.
+    /// Checks the server's addresses if they have changed. A wrong address has no effect now, but
+    /// would make the next start of the server fail.
     fn check_addresses(&self, serve: &ServeSettings, address: &Address) -> Result<(), Failure> {
         if (&serve.host, serve.port) != (&self.start.host, self.start.port) {
             check::check_address(address)?;
@@ -74,7 +75,8 @@ impl Reload {
         Ok(())
     }
 
-    /// Logs new messages about the settings, and the changed settings that need a restart.
+    /// Logs the new warnings about settings, and the names of the changed settings that need a
+    /// restart of the server.
     fn report(&self, notes: Vec<String>, differ: &[&Setting]) {
         let mut before = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         notes.iter().filter(|note| !before.contains(note)).for_each(|note| log_line(note));
@@ -90,8 +92,9 @@ impl Reload {
     }
 }
 
-/// Returns true if a change of the setting in `now` takes effect only after a restart of a server
-/// that was started with `start`.
+/// Returns true if a setting has changed and the change needs a restart of the server. `start`
+/// contains the settings with which the server was started, and `now` those that the reload has
+/// read.
 fn needs_restart(row: &Setting, start: &ServeSettings, now: &ServeSettings) -> bool {
     // A terminal is shared with a single worker.
     let is_bound_to_terminal = row.name == "workers" && start.workers.is_interactive;
@@ -104,7 +107,7 @@ fn needs_restart(row: &Setting, start: &ServeSettings, now: &ServeSettings) -> b
         }
 }
 
-/// Returns true if HTTPS uses certificates from files.
+/// Returns true if the HTTPS certificates come from files, which a reload reads again.
 fn has_files(serve: &ServeSettings) -> bool {
     serve.settings.https() == Some(Https::Files)
 }

@@ -1,5 +1,5 @@
-//! Serving on systems other than Linux, which have no supervisor: the program becomes the R
-//! process. Its process id, signals and exit status are then those of the app.
+//! Serves an app on operating systems other than Linux. There is no supervisor: the program
+//! replaces itself by the R process, which keeps its process id.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -18,7 +18,7 @@ use crate::serve::tls;
 use crate::settings::serve_settings::ServeSettings;
 use crate::settings::workers::Workers;
 
-/// Serves with one R process. Returns only if that fails.
+/// Serves an app with one R process, which replaces this process. Returns only if that fails.
 ///
 /// # Errors
 /// Fails if the address or a certificate is not available, or if R is not found.
@@ -42,7 +42,7 @@ pub(crate) fn serve(
     Err(exec_r(serve, target, address, log))
 }
 
-/// Replaces this process by R. Returns only if that fails, with the reason.
+/// Replaces this process by the R process. If that fails, returns the reason.
 fn exec_r(serve: &ServeSettings, target: &Target, address: &Address, log: &LogTarget) -> Failure {
     let mut command = match r_command(target, settings_for_r(serve, target, address, log)) {
         Ok(command) => command,
@@ -94,7 +94,7 @@ mod tests {
         served(&[&["serve", "."], args].concat())
     }
 
-    /// Returns the settings that R gets, in the folder of these tests.
+    /// Returns the settings that an R process gets for these command-line arguments, for a test.
     fn lines_for_r(args: &[&str]) -> String {
         let serve = settings(args);
         let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };

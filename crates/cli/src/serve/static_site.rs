@@ -1,4 +1,4 @@
-//! Serving a static site, a folder with `index.html`, in this process and without R.
+//! Serves a static site (a folder with an `index.html`) in this process, without R.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,13 +21,13 @@ use crate::stderr::{log_line, print_lines};
 use crate::terminal::browser;
 use crate::terminal::startup_screen::{StartupScreen, is_coloured};
 
-/// How long responses may take to finish after the first signal to stop. `docker stop` kills the
-/// process after 10 s, and stopping takes about a second.
+/// How long unfinished responses may continue after the first signal to stop. The time is less than
+/// 10 s, because `docker stop` kills the process after 10 s.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(8500);
-/// The interval of checks whether the responses are finished.
+/// The interval at which the stopping program checks whether all responses are finished.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Serves until a signal stops the server.
+/// Serves the static site until a signal stops the server.
 ///
 /// # Errors
 /// Fails if the address is not available, or if a file that a setting names cannot be used.
@@ -96,8 +96,8 @@ pub(crate) fn serve(
     Ok(())
 }
 
-/// Waits for the signal that stops the server. Until then, SIGHUP reads the certificates again, and
-/// SIGUSR1 opens the log file again.
+/// Waits for the signal that stops the server. Meanwhile, SIGHUP makes the server read the
+/// certificates again, and SIGUSR1 makes it open the log file again.
 fn run_until_stopped(
     signals: &Signals,
     tls: Option<&Tls>,
@@ -136,8 +136,8 @@ fn run_until_stopped(
     }
 }
 
-/// Waits until all responses are finished or the time is over. A second signal terminates the
-/// process.
+/// Waits until all responses are finished or the time limit has passed. A second signal to stop
+/// terminates the process.
 fn drain(
     listeners: &Listeners,
     signals: &Signals,

@@ -1,4 +1,5 @@
-//! Serving an app in R processes, with this process as their front end and supervisor.
+//! Serves an app in R processes (workers). This process accepts the connections and supervises the
+//! workers.
 
 use std::sync::{Arc, Mutex};
 
@@ -29,7 +30,7 @@ use crate::stderr::log_line;
 use crate::terminal::r_prompt::PromptWatcher;
 use crate::terminal::startup_screen::{StartupScreen, is_coloured};
 
-/// Serves until a signal stops the server.
+/// Serves the app until a signal stops the server.
 ///
 /// # Errors
 /// Fails if the address is not available, if a file that a setting names cannot be used, or if no
@@ -147,7 +148,8 @@ pub(crate) fn serve(
     }
 }
 
-/// Returns the result of the program. `failure` is the app's message from the last failed start.
+/// Returns the result of the program after the supervisor has ended. `failure` is the app's error
+/// message from the last failed start of a worker.
 fn result_of(outcome: Outcome, failure: Option<String>) -> Result<(), Failure> {
     match outcome {
         Outcome::Stopped | Outcome::Ended(Exit::Status(0)) => Ok(()),

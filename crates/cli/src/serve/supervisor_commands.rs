@@ -1,4 +1,4 @@
-//! The commands that signals and changed files of the app send to the supervisor.
+//! The commands that are sent to the supervisor when a signal arrives or a file of the app changes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,15 +14,15 @@ use crate::serve::reload::Reload;
 use crate::stderr::log_line;
 use crate::terminal::r_prompt::PromptWatcher;
 
-/// The second signal to stop, by which the process is terminated in the end.
+/// The second signal to stop. The program ends by terminating itself with this signal.
 static SECOND_STOP: OnceLock<ReceivedSignal> = OnceLock::new();
 
-/// Returns the second signal to stop, if there was one.
+/// Returns the second signal to stop, if one has arrived.
 pub(crate) fn second_stop() -> Option<ReceivedSignal> {
     SECOND_STOP.get().copied()
 }
 
-/// Starts the thread that requests a reload when a file of the app has changed.
+/// Starts the thread that requests a reload whenever a file of the app has changed.
 pub(crate) fn watch_files(
     reload: Arc<Reload>,
     commands: UnboundedSender<SupervisorCommand>,
@@ -38,7 +38,7 @@ pub(crate) fn watch_files(
     })
 }
 
-/// Starts the thread that turns signals into commands.
+/// Starts the thread that turns signals into commands for the supervisor.
 ///
 /// # Errors
 /// Fails if the thread cannot be started.
@@ -54,11 +54,11 @@ pub(crate) fn send_commands(
     })
 }
 
-/// Turns signals into commands until the supervisor stops.
+/// Turns signals into commands for the supervisor until the supervisor stops.
 ///
-/// SIGUSR2, and a SIGHUP that a process sent, request a reload. SIGUSR1 opens the log file again.
-/// SIGTTIN and SIGTTOU change the number of workers. Other signals stop the server, except Ctrl-C
-/// while R is at a prompt.
+/// SIGUSR2 requests a reload, and so does SIGHUP unless it comes from a closed terminal. SIGUSR1
+/// opens the log file again. SIGTTIN and SIGTTOU change the number of workers. Other signals stop
+/// the server, except Ctrl-C while R shows a prompt.
 fn forward_signals(
     signals: &Signals,
     reload: &Reload,

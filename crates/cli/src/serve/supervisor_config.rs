@@ -1,4 +1,4 @@
-//! The configuration of the supervisor and of its pool, made from the settings.
+//! The configuration of the supervisor and of its workers, made from the settings.
 
 use std::os::fd::AsFd as _;
 
@@ -19,7 +19,8 @@ use crate::settings::serve_settings::ServeSettings;
 use crate::settings::workers::{self, MaxMemory, Workers};
 use crate::stderr::log_line;
 
-/// The parts of the configuration that are not settings or do not change at a reload.
+/// What the configuration of the supervisor needs in addition to the settings. It does not change
+/// at a reload.
 pub(crate) struct ConfigBuilder {
     pub(crate) target: Target,
     pub(crate) address: Address,
@@ -28,7 +29,7 @@ pub(crate) struct ConfigBuilder {
 }
 
 impl ConfigBuilder {
-    /// Returns the supervisor's configuration for these settings.
+    /// Returns the configuration of the supervisor for these settings.
     pub(crate) fn build(
         &self,
         serve: &ServeSettings,
@@ -106,12 +107,13 @@ pub(crate) fn pool_limits(
     }
 }
 
-/// Returns the conditions under which the server is ready.
+/// Returns how many workers must be ready before the server reports that it is ready, and the
+/// response status of the readiness probe during shutdown.
 pub(crate) fn readiness(workers: &Workers) -> ReadinessPolicy {
     ReadinessPolicy { min_ready: workers.min_ready, drain_status: workers.drain_status }
 }
 
-/// Copies the listeners for workers to accept connections on.
+/// Copies the listening sockets, so that workers can accept connections themselves.
 pub(crate) fn public_listeners(
     listeners: &Listeners,
     log: &LogTarget,
@@ -128,7 +130,8 @@ pub(crate) fn public_listeners(
     Ok(PublicListeners { sockets, redirects, log })
 }
 
-/// Returns the format of the access log. With several workers, each line also names the worker.
+/// Returns the format of the access log. With several workers, each line also names the worker that
+/// responded.
 pub(crate) fn log_format(format: Format, workers: &Workers) -> Format {
     match format {
         // With a single worker, its number would always be the same.
@@ -137,8 +140,8 @@ pub(crate) fn log_format(format: Format, workers: &Workers) -> Format {
     }
 }
 
-/// Returns the memory limit of each worker. `limit` is that of the control group. A limit that is
-/// derived from it is logged.
+/// Returns the memory limit of each worker. The limit may be derived from `limit`, the memory limit
+/// of the control group. In that case it is logged.
 fn worker_memory_limit(workers: &Workers, limit: Option<u64>) -> Option<MemoryLimit> {
     let group = match (workers.max_memory, limit) {
         (MaxMemory::Bytes(bytes), _) => return Some(MemoryLimit::Each(bytes)),

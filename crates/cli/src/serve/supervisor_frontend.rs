@@ -1,5 +1,5 @@
-//! The front end of the supervisor: its listeners, the start-up screen, and the notifications for
-//! the service manager.
+//! Connects the supervisor with its surroundings: the listeners, the start-up screen, and the
+//! notifications to the service manager.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -15,29 +15,30 @@ use crate::listen::listeners::Listeners;
 use crate::stderr::{log_line, print_lines};
 use crate::terminal::browser;
 
-/// The listeners of clients and of the admin, and everything that is notified of the server's
-/// state.
+/// The listeners for clients and for the admin address. The supervisor notifies this object of
+/// changes of its state, which are passed on to the service manager.
 pub(crate) struct SupervisorFrontend {
     listeners: Listeners,
-    /// The start-up screen, with colour if standard error is a terminal.
+    /// The text of the start-up screen, with colour codes if standard error is a terminal.
     screen: String,
     opens_browser: bool,
     admin: AdminListener,
     manager: ServiceManager,
-    /// The state that was last reported to the service manager.
+    /// The state of the server that was last reported to the service manager.
     state: Cell<(Phase, WorkerCounts)>,
-    /// The app's own message from the last failed start.
+    /// The app's own error message from the last failed start of a worker.
     failure: RefCell<Option<String>>,
 }
 
-/// The numbers that were last reported to the service manager.
+/// The numbers of ready workers and of failures that were last reported to the service manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct WorkerCounts {
     ready: usize,
     failures: usize,
 }
 
-/// The number of failures within a minute from which on failures are reported.
+/// The number of worker failures within a minute that is high enough to be reported to the service
+/// manager.
 const REPORTED_FAILURES: usize = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +50,8 @@ enum Phase {
 }
 
 impl SupervisorFrontend {
-    /// Starts the admin listener. `screen` is the text of the start-up screen.
+    /// Starts the admin listener, which serves status and metrics. `screen` is the text of the
+    /// start-up screen.
     ///
     /// # Errors
     /// Fails if the admin address is not available.
@@ -74,12 +76,12 @@ impl SupervisorFrontend {
         })
     }
 
-    /// Returns the app's own message from the last failed start.
+    /// Removes and returns the app's own error message from the last failed start of a worker.
     pub(crate) fn take_failure(&self) -> Option<String> {
         self.failure.take()
     }
 
-    /// Closes the listeners.
+    /// Closes the listeners for clients and for the admin address.
     pub(crate) fn stop(self) {
         self.listeners.stop();
     }
@@ -93,7 +95,7 @@ impl SupervisorFrontend {
     }
 }
 
-/// Returns the status line for the service manager.
+/// Returns the line of text that the service manager shows as the status of the server.
 fn status_line(doing: String, counts: WorkerCounts, workers: usize) -> String {
     let mut parts = vec![doing];
     if workers > 1 || counts.ready == 0 {

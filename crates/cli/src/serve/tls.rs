@@ -1,4 +1,4 @@
-//! Certificates and settings of HTTPS.
+//! Loads and reloads the certificates and settings for HTTPS.
 
 use std::path::{Path, PathBuf};
 
@@ -14,19 +14,19 @@ use crate::settings::combined::{self, CombinedSettings, Https};
 use crate::stderr::log_line;
 use crate::user_paths::absolute;
 
-/// The TLS configuration, and the source of its certificates.
+/// The TLS configuration of the server, and the source of its certificates.
 #[derive(Debug)]
 pub(crate) struct TlsSetup {
     pub(crate) tls: Tls,
-    /// The development certificate, if that is used.
+    /// The self-signed development certificate, if the server uses it.
     pub(crate) development: Option<DevelopmentCertificate>,
     acme: Option<(Acme, Vec<Challenge>)>,
 }
 
 impl TlsSetup {
-    /// Starts the thread that orders and renews the certificate, if an ACME authority issues it.
-    /// The thread stops when the returned value is dropped. The server must be listening already,
-    /// so that it can respond to challenges.
+    /// Starts the thread that orders and renews the certificate. Returns `None` if the certificate
+    /// does not come from an ACME authority. Dropping the returned value stops the thread. The
+    /// server must already be listening, so that it can respond to the authority's challenges.
     ///
     /// # Errors
     /// Fails if the thread cannot be started.
@@ -41,9 +41,8 @@ impl TlsSetup {
     }
 }
 
-/// Reads the certificates and keys; `None` without HTTPS. The development certificate is created if
-/// necessary. The start-up screen shows its fingerprint, so that users can compare it with the one
-/// that the browser shows.
+/// Reads the certificates and keys. Creates the self-signed development certificate if the settings
+/// ask for it. Returns `None` if the server does not use HTTPS.
 ///
 /// # Errors
 /// Fails if a file cannot be read, or if a certificate and its key do not match.
@@ -57,7 +56,7 @@ pub(crate) fn load(settings: &CombinedSettings) -> Result<Option<TlsSetup>, Fail
     Ok(Some(TlsSetup { tls, development: Some(made), acme: None }))
 }
 
-/// Reads the certificates and keys again, and logs the result.
+/// Reads the certificates and keys again from their files, and logs the result.
 pub(crate) fn reload(tls: &Tls) {
     match tls.reload() {
         Ok(()) => log_line("TLS: the certificates have been read again"),
@@ -67,7 +66,8 @@ pub(crate) fn reload(tls: &Tls) {
     }
 }
 
-/// Reads the certificates and keys from the files that the settings now name, and logs that.
+/// Reads the certificates and keys from the files that the changed settings name, and logs the
+/// change.
 ///
 /// # Errors
 /// Fails if the files cannot be used. The previous certificates stay in use.
@@ -83,8 +83,8 @@ pub(crate) fn apply(tls: &Tls, settings: &CombinedSettings) -> Result<(), Failur
     Ok(())
 }
 
-/// Checks the files of HTTPS. A worker that accepts connections reads them as well, but only after
-/// R has started, which takes a while.
+/// Checks the certificate and key files. Called before R is started, because a worker would report
+/// a wrong file only after R has started, which takes a while.
 ///
 /// # Errors
 /// Fails if a file cannot be used.
@@ -95,7 +95,7 @@ pub(crate) fn check(settings: &CombinedSettings) -> Result<(), Failure> {
     load_files(settings, |_| ()).map(drop)
 }
 
-/// Returns the development certificate, which is created if necessary.
+/// Returns the self-signed development certificate. Creates it if necessary.
 ///
 /// # Errors
 /// Fails if the certificate cannot be stored.
@@ -141,7 +141,8 @@ fn hsts(value: &Value) -> Option<Hsts> {
     })
 }
 
-/// Reads certificates other than the development certificate. Returns `None` without HTTPS.
+/// Reads the certificates and keys, except the development certificate. Returns `None` if the
+/// server does not use HTTPS.
 fn load_files(settings: &CombinedSettings, notice: fn(&str)) -> Result<Option<TlsSetup>, Failure> {
     let mut requested = tls_settings(&settings.0);
     let setup = |tls, acme| Ok(Some(TlsSetup { tls, development: None, acme }));
@@ -183,7 +184,8 @@ fn acme_settings(all: &rookery_settings::Settings) -> rookery_acme::Settings {
     }
 }
 
-/// Returns the failure for a wrong ACME setting, with the option that corrects it.
+/// Returns the failure for a wrong ACME setting. Its message names the option that corrects the
+/// setting.
 fn acme_failure(error: &BadSettings) -> Failure {
     match error {
         BadSettings::Terms(_) => {
@@ -208,7 +210,7 @@ fn new_tls(settings: TlsSettings, notice: fn(&str)) -> Result<Tls, Failure> {
     Tls::new(settings, notice).map_err(|error| Failure::Unavailable(format!("{error}")))
 }
 
-/// Returns the folder of `tools::R_user_dir("rookery", "data")` in R.
+/// Returns the folder for the user's data, which is `tools::R_user_dir("rookery", "data")` in R.
 fn data_folder() -> PathBuf {
     let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let usual = if cfg!(target_os = "macos") {

@@ -1,4 +1,4 @@
-//! The address of the admin listener.
+//! The address of the admin listener, which serves status and metrics.
 
 use std::path::Path;
 
@@ -7,7 +7,8 @@ use rookery_status::AdminAddress;
 use crate::failure::Failure;
 use crate::user_paths::absolute;
 
-/// Parses the value of `--admin`. A relative socket path becomes absolute.
+/// Parses the value of `--admin`, the address for status and metrics. A relative path of a Unix
+/// socket becomes absolute.
 ///
 /// # Errors
 /// Fails if the text is not an address.

@@ -1,4 +1,5 @@
-//! The combined settings of all sources, and the values that the server uses.
+//! The settings after all sources (command line, environment, `_server.yml`) are combined, and the
+//! values that the server uses.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,10 +11,10 @@ use crate::failure::Failure;
 use crate::process::allocator;
 use crate::user_paths::{absolute, is_executable, is_writable};
 
-/// The origin of the certificates for HTTPS.
+/// The origin of the server's HTTPS certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Https {
-    /// A self-signed certificate for this machine.
+    /// The self-signed development certificate for this machine.
     Development,
     Files,
     Authority,
@@ -23,16 +24,17 @@ pub(crate) fn path(all: &rookery_settings::Settings, name: &str) -> Option<PathB
     all.value(name)?.path().map(absolute)
 }
 
-/// Returns a time; `None` if it is unlimited or has no value.
+/// Returns the value of a setting that is a time. Returns `None` if the time is unlimited or not
+/// set.
 pub(crate) fn time(all: &rookery_settings::Settings, name: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(all.number(name)?).ok()
 }
 
-/// The combined settings of all sources.
+/// The settings of the server, combined from all sources.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CombinedSettings(pub(crate) rookery_settings::Settings);
 
-/// The settings of a server in this process.
+/// The settings of a server that runs in this process instead of an R process.
 #[derive(Debug)]
 pub(crate) struct ServerSettings {
     pub(crate) config: Config,
@@ -42,7 +44,7 @@ pub(crate) struct ServerSettings {
 }
 
 impl CombinedSettings {
-    /// Checks the proxies and the folder of spooled bodies, before R is started.
+    /// Checks the trusted proxies and the folder for large request bodies before R is started.
     ///
     /// # Errors
     /// Fails if one of them cannot be used.
@@ -67,10 +69,10 @@ impl CombinedSettings {
             .map_err(|error| Failure::Unavailable(format!("`trusted_proxies`: {error}.")))
     }
 
-    /// Returns the settings of a server in this process.
+    /// Returns the settings for a server that runs in this process instead of an R process.
     ///
     /// # Errors
-    /// Fails if the proxies cannot be used.
+    /// Fails if the list of trusted proxies is not valid.
     pub(crate) fn server_settings(&self) -> Result<ServerSettings, Failure> {
         Ok(ServerSettings {
             config: self.config(),
@@ -80,7 +82,7 @@ impl CombinedSettings {
         })
     }
 
-    /// Returns the limits of the server, with its defaults for limits that are not given.
+    /// Returns the limits of the server. Limits that are not given have the server's defaults.
     fn config(&self) -> Config {
         let mut config = Config { trim: Some(allocator::trim), ..Config::default() };
         for given in self.0.all() {
@@ -91,32 +93,34 @@ impl CombinedSettings {
         config
     }
 
-    /// Returns the folder for large request bodies.
+    /// Returns the folder for temporary files with large request bodies.
     fn spool_folder(&self) -> PathBuf {
         path(&self.0, "spool_dir").unwrap_or_else(std::env::temp_dir)
     }
 
-    /// Returns the origin of the certificates; `None` without HTTPS.
+    /// Returns the origin of the HTTPS certificates, or `None` if the server does not use HTTPS.
     pub(crate) fn https(&self) -> Option<Https> {
         [("tls", Https::Development), ("domain", Https::Authority), ("tls_cert", Https::Files)]
             .into_iter()
             .find_map(|(name, https)| self.0.is_given(name).then_some(https))
     }
 
-    /// Returns the port whose plaintext HTTP requests are redirected.
+    /// Returns the port from which plaintext HTTP requests are redirected to HTTPS, if there is
+    /// one.
     #[expect(clippy::cast_sign_loss, reason = "a port is from 1 to 65535")]
     pub(crate) fn redirect_from(&self) -> Option<u16> {
         self.0.number("redirect_from").map(|port| port as u16)
     }
 
-    /// Returns true if responses contain the id of their request.
+    /// Returns true if each response contains the id of its request as a header.
     #[cfg(target_os = "linux")]
     pub(crate) fn sends_request_id(&self) -> bool {
         self.0.given("request_id_header").and_then(|given| given.value.flag()).unwrap_or(true)
     }
 }
 
-/// Returns the limit of the server that a setting sets.
+/// Returns the limit of the server that a setting controls, or `None` if the setting is not a
+/// limit.
 fn limit_of(setting: &Setting) -> Option<&'static NamedLimit> {
     if setting.section != Section::Limits {
         return None;

@@ -1,4 +1,5 @@
-//! The settings of all sources, and the values that the program and R processes use.
+//! The settings combined from all sources, and the values that this program and the R processes
+//! use.
 
 pub(crate) mod admin_address;
 pub(crate) mod combined;
@@ -9,7 +10,7 @@ pub(crate) mod server_yml;
 pub(crate) mod sources;
 pub(crate) mod workers;
 
-/// Returns the settings with these sources, names and values, for a test.
+/// Returns settings for a test. Each given setting has a source, a name and a value.
 #[cfg(test)]
 fn settings_from(given: &[(rookery_settings::Source, &str, &str)]) -> combined::CombinedSettings {
     use rookery_settings::{GivenValue, Raw, table};

@@ -1,4 +1,4 @@
-//! The settings that are passed to R processes when they are started.
+//! The settings that are passed to an R process when it is started.
 
 use rookery_settings::key_value_lines::Lines;
 use rookery_settings::{Places, Section, Setting, Source, Value, table};
@@ -6,8 +6,9 @@ use rookery_settings::{Places, Section, Setting, Source, Value, table};
 use crate::settings::combined::CombinedSettings;
 use crate::user_paths::absolute;
 
-/// The settings that apply in a worker behind the front end. Most limits apply in the supervisor,
-/// but WebSockets are forwarded unchanged.
+/// The settings that a worker gets if the supervisor accepts the connections. The supervisor
+/// applies most other settings itself. The worker applies the limits of WebSockets, because the
+/// supervisor forwards their bytes unchanged.
 #[cfg(target_os = "linux")]
 const WORKER_SETTINGS: [&str; 17] = [
     "spool_dir",
@@ -31,19 +32,21 @@ const WORKER_SETTINGS: [&str; 17] = [
 ];
 
 impl CombinedSettings {
-    /// Adds all given settings that are also options of R.
+    /// Adds the settings that R also has as options to the lines for the R process. Only settings
+    /// that are given are added.
     pub(crate) fn pass_to_r(&self, lines: &mut Lines) {
         self.pass_rows(lines, |row| row.places.has(Places::OPTION));
     }
 
-    /// Adds the given settings that apply in a worker behind the front end.
+    /// Adds the settings that a worker needs if the supervisor accepts its connections. Only
+    /// settings that are given are added.
     #[cfg(target_os = "linux")]
     pub(crate) fn pass_to_worker(&self, lines: &mut Lines) {
         self.pass_rows(lines, |row| WORKER_SETTINGS.contains(&row.name));
     }
 
-    /// Adds the given settings that `is_included` accepts, each with its source as a prefix of the
-    /// name.
+    /// Adds the given settings that `is_included` accepts to the lines for the R process. The key
+    /// of each line begins with the source of the setting.
     fn pass_rows(&self, lines: &mut Lines, is_included: impl Fn(&Setting) -> bool) {
         for given in
             table::all().filter(|row| is_included(row)).filter_map(|row| self.0.given(row.name))
@@ -57,7 +60,8 @@ impl CombinedSettings {
         }
     }
 
-    /// Adds the settings of HTTPS that `is_included` accepts, with their defaults.
+    /// Adds the HTTPS settings that `is_included` accepts to the lines for the R process. Settings
+    /// that are not given get their defaults.
     pub(crate) fn pass_https(&self, lines: &mut Lines, is_included: impl Fn(&Setting) -> bool) {
         if self.https().is_none() {
             return;
@@ -73,7 +77,8 @@ impl CombinedSettings {
     }
 }
 
-/// Makes the paths in a value absolute, because R is started in another folder.
+/// Makes the paths in a setting's value absolute, because the R process is started in another
+/// folder.
 fn with_absolute_paths(value: Value) -> Value {
     match value {
         Value::Path(path) => Value::Path(absolute(&path)),
@@ -118,8 +123,9 @@ mod tests {
         );
     }
 
-    /// A setting that only the worker uses applies at a reload. A setting that the accepting
-    /// process uses as well applies at a reload only if the worker accepts connections.
+    /// Tests which settings can change at a reload. A setting that only the worker uses can change.
+    /// A setting of the process that accepts connections can change only if that process is the
+    /// worker.
     #[cfg(target_os = "linux")]
     #[test]
     fn settings_that_workers_get_apply_at_a_reload() {

@@ -1,12 +1,14 @@
-//! The arguments of `serve()` in R, which R passes to the program in an environment variable.
+//! Reads the arguments of the R function `serve()`, which R passes to this program in an
+//! environment variable.
 
 use rookery_settings::{GivenValue, Setting, Source, key_value_lines, table};
 
-/// The variable with one line `name=value` for each argument. Options of the R session have the
-/// prefix `option:`. Workers must not inherit the variable.
+/// The environment variable with the arguments of R's `serve()`, one per line as `name=value`.
+/// Options of the R session have the prefix `option:`. Workers must not inherit the variable.
 pub(crate) const VARIABLE: &str = "ROOKERY_INTERNAL_ARGUMENTS";
 
-/// Reads the arguments; empty if R did not start the program.
+/// Reads the arguments of R's `serve()` from the environment. Returns an empty list if R did not
+/// start this program.
 ///
 /// # Errors
 /// Fails with a message if an argument is wrong.

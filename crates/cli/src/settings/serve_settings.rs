@@ -21,21 +21,23 @@ pub(crate) struct ServeSettings {
     pub(crate) port: u16,
     pub(crate) settings: CombinedSettings,
     pub(crate) workers: Workers,
-    /// The address of the admin listener, besides the socket that every server has in its own
-    /// folder.
+    /// The additional address of the admin listener that the user gave, if any. Every server also
+    /// has an admin socket in its own folder.
     pub(crate) admin: Option<AdminAddress>,
     /// Whether pages of other sites may show the app in a frame.
     pub(crate) is_embedded: bool,
-    /// How long the server keeps serving as not ready after a signal to stop.
+    /// How long the server still accepts requests after a signal to stop. During this time it
+    /// already reports that it is not ready.
     pub(crate) shutdown_delay: Duration,
-    /// Whether a browser is opened once the server is ready.
+    /// Whether the app is opened in a browser once the server is ready.
     pub(crate) opens_browser: bool,
     pub(crate) log: LogTarget,
     pub(crate) format: Format,
 }
 
 impl ServeSettings {
-    /// Checks the settings for conflicts, and converts them.
+    /// Checks the combined settings for conflicts, and converts them to the values that the program
+    /// uses.
     ///
     /// # Errors
     /// Fails with the first conflict.
@@ -75,15 +77,15 @@ impl ServeSettings {
         })
     }
 
-    /// Returns true if a single worker may accept connections itself. Otherwise the front end
-    /// accepts them, because only it can respond to ACME challenges and apply the settings of
-    /// [`Workers::needs_front_end`].
+    /// Returns true if a single worker may accept connections itself. Otherwise the supervisor
+    /// accepts them, because some features need it: responses to ACME challenges, and the settings
+    /// of [`Workers::needs_front_end`].
     #[cfg(target_os = "linux")]
     pub(crate) fn may_accept(&self) -> bool {
         self.settings.https() != Some(Https::Authority) && !self.workers.needs_front_end
     }
 
-    /// Returns messages about settings without an effect, to be logged.
+    /// Returns warnings about settings that have no effect. The program logs them later.
     pub(crate) fn notes(&self) -> Vec<String> {
         let all = &self.settings.0;
         let mut notes = all.notes();

@@ -1,4 +1,4 @@
-//! Finding and reading the `_server.yml` of the target.
+//! Finds and reads the file `_server.yml` of the app to serve.
 
 use std::path::{Path, PathBuf};
 
@@ -8,11 +8,11 @@ use rookery_settings::server_yml::{self, ServerFile};
 use crate::app_detection::Target;
 use crate::failure::Failure;
 
-/// The names of the file, which are compared without case.
+/// The file names that are accepted for `_server.yml`. They are compared without regard to case.
 const NAMES: [&str; 2] = ["_server.yml", "_server.yaml"];
 
-/// Reads the `_server.yml` of the target. Returns `None` if there is no such file, or if it is
-/// meant for another engine.
+/// Reads the file `_server.yml` of the target. Returns `None` if there is no such file, or if the
+/// file is meant for a server other than Rookery.
 ///
 /// # Errors
 /// Fails if the file contains a mistake, or if its `app:` does not exist.

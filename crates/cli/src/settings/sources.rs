@@ -1,4 +1,5 @@
-//! The sources of settings, and their combination.
+//! The sources of settings (command line, arguments of R, environment, `_server.yml`), and their
+//! combination.
 
 use rookery_settings::{GivenValue, Settings, environment};
 
@@ -9,8 +10,8 @@ use crate::settings::r_arguments;
 use crate::settings::serve_settings::ServeSettings;
 use crate::settings::server_yml;
 
-/// The command line and the arguments of R. The environment and `_server.yml` are read at each
-/// reload.
+/// The sources of settings that stay the same while the server runs: the command line and the
+/// arguments of R. A reload reads only the environment and `_server.yml` again.
 #[derive(Debug)]
 pub(crate) struct Sources {
     options: Options,
@@ -18,7 +19,8 @@ pub(crate) struct Sources {
     is_dev: bool,
 }
 
-/// The combined settings, and messages about them to be logged.
+/// The settings combined from all sources. Also contains warnings about them, which are logged
+/// later.
 #[derive(Debug)]
 pub(crate) struct LoadedSettings {
     pub(crate) serve: ServeSettings,
@@ -26,7 +28,7 @@ pub(crate) struct LoadedSettings {
 }
 
 impl Sources {
-    /// Reads the arguments of R, and finds the target.
+    /// Reads the arguments of R's `serve()`, and finds the target to serve.
     ///
     /// # Errors
     /// Fails if an argument is wrong or the target does not exist.
@@ -37,8 +39,8 @@ impl Sources {
         Ok((Sources { options, arguments, is_dev }, target))
     }
 
-    /// Reads the environment and the target's `_server.yml`, and combines the settings of all
-    /// sources.
+    /// Reads the environment and the target's `_server.yml`, and combines their settings with those
+    /// of the other sources.
     ///
     /// # Errors
     /// Fails if a setting is wrong, or if settings conflict.
@@ -55,7 +57,7 @@ impl Sources {
         Ok(LoadedSettings { serve, notes })
     }
 
-    /// Converts settings that were read by a reload, of which some keep their old values.
+    /// Converts the combined settings to the values that the program uses.
     ///
     /// # Errors
     /// Fails if settings conflict.

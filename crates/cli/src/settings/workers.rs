@@ -1,4 +1,4 @@
-//! The settings of workers.
+//! The settings of workers (R processes), such as their number and their memory limit.
 
 use std::time::Duration;
 
@@ -7,68 +7,73 @@ use rookery_settings::{Settings, Value};
 use crate::failure::Failure;
 use crate::settings::combined;
 
-/// The settings of workers.
+/// The settings of workers (R processes), such as their number and their memory limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
 pub(crate) struct Workers {
     pub(crate) count: u32,
-    /// Whether the worker shares the terminal, so that R can prompt.
+    /// Whether the only worker shares the terminal with this program, so that R can show its prompt
+    /// there.
     pub(crate) is_interactive: bool,
-    /// Whether a worker that ended is restarted.
+    /// Whether a worker that has ended is restarted.
     pub(crate) restarts: bool,
-    /// The number of started workers held in reserve.
+    /// The number of spare workers, which are started and held in reserve.
     pub(crate) spares: u32,
-    /// The number of extra workers while a worker is replaced. With 0, the old worker stops first.
+    /// The number of extra workers that may run while workers are replaced. With 0, an old worker
+    /// stops before the new one starts.
     pub(crate) surge: u32,
-    /// The paths that are requested from a new worker before it gets traffic.
+    /// The URL paths that are requested from a new worker before it gets traffic.
     pub(crate) warmup: Vec<String>,
     pub(crate) max_sessions: Option<u64>,
-    /// The number of requests that a worker may have started and not yet responded to.
+    /// The maximum number of requests that may be in progress in a worker at the same time.
     pub(crate) max_in_flight: usize,
     pub(crate) max_requests: Option<u64>,
     pub(crate) max_age: Option<Duration>,
     pub(crate) max_memory: MaxMemory,
-    /// How long a request may wait for a worker.
+    /// The maximum time for which a request may wait for a worker.
     pub(crate) queue_timeout: Duration,
     pub(crate) worker_timeout: Option<Duration>,
     pub(crate) start_timeout: Duration,
-    /// How many times a failed start is retried until a worker has been ready.
+    /// How many times a failed start of a worker is retried if no worker has been ready yet.
     pub(crate) start_retries: u32,
     pub(crate) drain: Duration,
-    /// The drain time of WebSockets; `None` if it is the same as `drain`.
+    /// How long the WebSockets of a replaced worker may stay open. `None` means the same time as
+    /// `drain`.
     pub(crate) drain_sessions: Option<Duration>,
     pub(crate) sticky: Sticky,
-    /// The suffix of the session cookie's name; `None` to derive it from the app's path and
-    /// address.
+    /// The suffix of the session cookie's name; `None` if it is derived from the app's path and the
+    /// server's address.
     pub(crate) cookie_suffix: Option<String>,
     /// Whether workers are replaced when a file of the app changes.
     pub(crate) reload: bool,
     /// Whether the program exits when all workers keep crashing.
     pub(crate) fail_fast: bool,
-    /// The number of ready workers that the server needs in order to be ready.
+    /// The number of ready workers from which on the server reports that it is ready.
     pub(crate) min_ready: u32,
-    /// The response status of the readiness probe during shutdown.
+    /// The response status of the readiness probe (`/-/ready`) during shutdown.
     pub(crate) drain_status: u16,
-    /// Whether a GET request that a crashed worker had started is sent to another worker.
+    /// Whether a request that crashed its worker is sent to another worker, if its method is safe,
+    /// such as GET.
     pub(crate) retry_safe_methods: bool,
-    /// Whether a setting is given that only the front end can apply.
+    /// Whether the settings include one that only the supervisor can apply. A worker then cannot
+    /// accept connections itself.
     pub(crate) needs_front_end: bool,
-    /// Whether a client that half-closes its connection while its request waits still gets a
-    /// response.
+    /// Whether a waiting request still gets a response if its client half-closes the connection.
     pub(crate) keep_half_closed: bool,
 }
 
-/// The limit of a worker's memory.
+/// The memory limit of a worker. A worker that uses more is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MaxMemory {
-    /// A share of the control group's limit, if it has one.
+    /// A share of the memory limit of the control group. Without such a limit, workers have none
+    /// either.
     Share,
     Bytes(u64),
-    /// No limit.
+    /// Workers have no memory limit.
     Any,
 }
 
-/// Whether a client's requests go to the same worker.
+/// Whether all requests of a client are sent to the same worker (session affinity).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sticky {
     Auto,
@@ -77,7 +82,8 @@ pub(crate) enum Sticky {
 }
 
 impl Workers {
-    /// Returns the settings of workers. With `is_dev`, a single worker shares the terminal.
+    /// Returns the settings of workers from the combined settings. With `is_dev`, there is a single
+    /// worker, which shares the terminal.
     ///
     /// # Errors
     /// Fails if several workers would share a terminal.
@@ -145,32 +151,34 @@ impl Workers {
         })
     }
 
-    /// Returns true if there is one worker and no spare.
+    /// Returns true if there is exactly one worker and no spare worker.
     #[cfg(target_os = "linux")]
     pub(crate) fn is_single(&self) -> bool {
         self.count == 1 && self.spares == 0
     }
 }
 
-/// Returns true if both standard input and standard error are a terminal.
+/// Returns true if standard input and standard error are both a terminal.
 fn is_at_terminal() -> bool {
     use std::io::IsTerminal as _;
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// Returns a whole number, or its default if there is one.
+/// Returns the value of a setting that is a whole number. Returns `None` if the setting has neither
+/// a value nor a default.
 #[expect(clippy::cast_sign_loss, reason = "no setting is negative")]
 fn whole(all: &Settings, name: &str) -> Option<u64> {
     all.number(name).map(|number| number as u64)
 }
 
-/// Returns a whole number of at most 1000 that always has a value.
+/// Returns the value of a setting that is a whole number of at most 1000. The setting must have a
+/// default.
 fn small(all: &Settings, name: &str) -> u32 {
     whole(all, name).and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
 }
 
-/// Returns the number in `WEB_CONCURRENCY`, or the number of processors that the control group and
-/// the CPU affinity of the process allow.
+/// Returns the number of workers for `auto`: the number in `WEB_CONCURRENCY`, or else the number of
+/// processors that the control group and the CPU affinity of this process allow.
 fn processors() -> u32 {
     const MOST: u32 = 1000;
     let count = std::env::var("WEB_CONCURRENCY").ok().and_then(|text| text.parse().ok());

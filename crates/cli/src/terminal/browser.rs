@@ -1,12 +1,12 @@
-//! `--open`: opens the served address in the user's browser.
+//! The option `--open`, which opens the served address in the user's browser.
 
 use std::process::{Command, Stdio};
 
 use crate::process::start_thread;
 use crate::stderr::log_line;
 
-/// Opens the URL in a browser without waiting for the browser. The start-up screen shows the
-/// address as well, so a failure is only logged.
+/// Opens the URL of the server in a browser without waiting for the browser. A failure is only
+/// logged, because the start-up screen shows the URL as well.
 pub(crate) fn open(url: Option<&str>) {
     let Some(url) = url else {
         return log_line(
@@ -39,7 +39,8 @@ pub(crate) fn open(url: Option<&str>) {
     }
 }
 
-/// Keeps Ctrl-C and the settings of this program from the browser, which may outlive the server.
+/// Detaches the browser from this program: Ctrl-C at the terminal does not stop the browser, and
+/// the browser does not inherit this program's environment variables.
 fn detach(command: &mut Command) {
     use std::os::unix::process::CommandExt as _;
     command.process_group(0);
@@ -51,7 +52,8 @@ fn detach(command: &mut Command) {
     }
 }
 
-/// Returns the reason why no browser is opened, as the continuation of "`--open`".
+/// Returns the reason why no browser can be opened. The text continues a message that begins with
+/// "`--open`".
 fn reason_not_to_open(has: impl Fn(&str) -> bool) -> Option<&'static str> {
     if has("DISPLAY") || has("WAYLAND_DISPLAY") {
         return None;

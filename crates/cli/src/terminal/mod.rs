@@ -1,4 +1,4 @@
-//! The terminal and desktop of the person who started the server.
+//! The user's terminal and browser: the start-up screen, the R prompt, and the option `--open`.
 
 pub(crate) mod browser;
 #[cfg(target_os = "linux")]

@@ -1,16 +1,16 @@
-//! The prompt of R in a shared terminal (`--interactive`): whether R waits at a prompt, and the
-//! terminal settings from before R changed them.
+//! Watches the terminal that R shares with this program (`--interactive`). Detects whether R shows
+//! a prompt, and restores the terminal settings that R has changed.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The interval of checks whether R is at a prompt. A check after Ctrl-C would be too late, because
-/// R leaves the prompt at once.
+/// The interval at which the program checks whether R shows a prompt. A check at the moment of
+/// Ctrl-C would be too late, because Ctrl-C ends the prompt.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A thread that watches the terminal of standard input for a prompt of R.
+/// A thread that watches the terminal to find out whether R is at a prompt.
 #[derive(Debug, Clone)]
 pub(crate) struct PromptWatcher {
     was_prompting: Arc<AtomicBool>,
@@ -18,7 +18,8 @@ pub(crate) struct PromptWatcher {
 }
 
 impl PromptWatcher {
-    /// Starts to watch the terminal. Returns `None` if standard input is not a terminal.
+    /// Starts to watch the terminal for a prompt of R. Returns `None` if standard input is not a
+    /// terminal.
     pub(crate) fn start() -> Option<PromptWatcher> {
         let before = terminal_state()?;
         let was_prompting = Arc::new(AtomicBool::new(false));
@@ -39,14 +40,16 @@ impl PromptWatcher {
         self.was_prompting.load(Ordering::Relaxed) || is_at_prompt(&self.before)
     }
 
-    /// Restores the settings of the terminal, because R may have been killed at a prompt.
+    /// Restores the terminal settings from before R was started. Necessary because R may have been
+    /// killed while it showed a prompt.
     pub(crate) fn restore(&self) {
         // SAFETY: `before` was read from the same descriptor.
         unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &raw const self.before) };
     }
 }
 
-/// Returns true if the terminal sends single keys, as GNU readline requests for R's prompt.
+/// Returns true if R shows a prompt. R then reads single keys (GNU readline), which the terminal
+/// settings reveal. `before` contains the settings from before R was started.
 fn is_at_prompt(before: &libc::termios) -> bool {
     before.c_lflag & libc::ICANON != 0
         && terminal_state().is_some_and(|now| now.c_lflag & libc::ICANON == 0)

@@ -1,4 +1,4 @@
-//! The start-up screen: what is served, where, and how to stop the server.
+//! The start-up screen, which shows what is served, at which address, and how to stop the server.
 
 use std::io::IsTerminal as _;
 
@@ -9,29 +9,29 @@ use rookery_status::{AdminAddress, format_count};
 use crate::app_detection::Target;
 use crate::listen::listeners::Listeners;
 
-/// The content of the start-up screen.
+/// The content of the start-up screen, which shows what is served and at which address.
 ///
-/// The line that begins with `Serving on` is also meant for programs: its third word is the
-/// address. On a terminal, colour codes surround the address.
+/// Programs may read the address from the third word of the line that begins with `Serving on`. On
+/// a terminal, colour codes surround the address.
 #[derive(Debug, Clone)]
 pub(crate) struct StartupScreen<'a> {
     /// The kind of app, such as `Shiny app (app.R)`, and its folder.
     pub(crate) what: String,
-    /// The number of workers; `None` for a static site.
+    /// The number of workers (R processes); `None` for a static site.
     pub(crate) workers: Option<u32>,
-    /// The URL or path of the server.
+    /// The URL of the server, or the path of its Unix socket.
     pub(crate) address: &'a str,
-    /// The URLs for other machines.
+    /// The URLs by which other machines reach the server.
     pub(crate) network: Vec<String>,
-    /// The certificate of `--tls dev`.
+    /// The self-signed certificate of `--tls dev`, if the server uses it.
     pub(crate) development: Option<&'a DevelopmentCertificate>,
     pub(crate) admin: Option<&'a AdminAddress>,
-    /// Whether a change of a file restarts the workers.
+    /// Whether the workers are restarted when a file of the app changes.
     pub(crate) reloads: bool,
 }
 
 impl<'a> StartupScreen<'a> {
-    /// Returns the screen for a target that is served by these listeners.
+    /// Returns the content of the start-up screen for a target and the listeners that serve it.
     pub(crate) fn of(target: &Target, listeners: &'a Listeners) -> StartupScreen<'a> {
         StartupScreen {
             what: format!("{} in {}", target.label(), target.folder.display()),
@@ -44,7 +44,7 @@ impl<'a> StartupScreen<'a> {
         }
     }
 
-    /// Returns the lines, with escape sequences for colour if `is_coloured`.
+    /// Returns the text of the start-up screen, with escape sequences for colour if `is_coloured`.
     pub(crate) fn text(&self, is_coloured: bool) -> String {
         let pen = Pen { is_coloured };
         let workers =
@@ -72,7 +72,7 @@ impl<'a> StartupScreen<'a> {
         }
         if let Some(made) = self.development {
             let file = made.file.display().to_string();
-            let what = if made.is_new { "Made a certificate" } else { "The certificate" };
+            let what = if made.is_new { "Created a certificate" } else { "The certificate" };
             detail("HTTPS", &format!("{what} for localhost: {file}"));
             detail(
                 "",
@@ -99,7 +99,7 @@ impl<'a> StartupScreen<'a> {
     }
 }
 
-/// Returns instructions for trusting the development certificate.
+/// Returns instructions for the user to make browsers trust the development certificate.
 fn trust(file: &str) -> [String; 3] {
     let file = shell_word(file);
     let browsers = if cfg!(target_os = "macos") {
@@ -115,14 +115,14 @@ fn trust(file: &str) -> [String; 3] {
     ]
 }
 
-/// Quotes a text for a shell if necessary.
+/// Returns a text as one word for a shell. Quotes it if necessary.
 pub(crate) fn shell_word(text: &str) -> String {
     let is_plain =
         text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte));
     if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
-/// Returns a fingerprint in the form that browsers show, `AB:CD:...`.
+/// Returns a certificate's fingerprint in the form that browsers show, `AB:CD:...`.
 fn with_colons(fingerprint: &str) -> String {
     let upper = fingerprint.to_uppercase();
     let pairs: Vec<&str> =
@@ -130,7 +130,7 @@ fn with_colons(fingerprint: &str) -> String {
     pairs.join(":")
 }
 
-/// A writer of text with or without colour.
+/// A writer that adds colour codes to text for the terminal, unless colour is turned off.
 #[derive(Debug, Clone, Copy)]
 struct Pen {
     is_coloured: bool,
@@ -154,8 +154,9 @@ impl Pen {
     }
 }
 
-/// Returns true if text on standard error should have colour: on a terminal unless `NO_COLOR` is
-/// set, and always with `CLICOLOR_FORCE`.
+/// Returns true if text on standard error should have colour. `NO_COLOR` turns colour off, and
+/// otherwise `CLICOLOR_FORCE` turns it on. Without these variables, text has colour if standard
+/// error is a terminal.
 pub(crate) fn is_coloured() -> bool {
     is_coloured_in(|name| std::env::var(name).ok(), std::io::stderr().is_terminal())
 }

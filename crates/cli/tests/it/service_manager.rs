@@ -270,10 +270,13 @@ fn reports_a_busy_admin_address_with_a_remedy() {
     for (at, says) in [
         (
             "unix:file",
-            "That file is no socket, and is left as it is: choose another path, or move it away.",
+            "That file is not a socket and is not replaced: choose another path, or move the file.",
         ),
-        ("unix:socket", "Another server answers there: choose another path, or end that server."),
-        (port.as_str(), "Another process has this port: choose another one."),
+        (
+            "unix:socket",
+            "Another server is listening there: choose another path, or stop that server.",
+        ),
+        (port.as_str(), "Another process is using this port: choose another port."),
     ] {
         let mut command = Command::new(installed.program());
         command.args(["serve", ".", "--workers", "2", "--port", "0", "--no-log", "--admin", at]);

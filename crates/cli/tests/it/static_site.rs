@@ -208,7 +208,7 @@ fn sighup_reads_certificates_again() {
     );
     let port = it.port();
     assert!(it.stderr.contains(&format!("Serving on https://127.0.0.1:{port} ")), "{}", it.stderr);
-    it.await_line("Made a certificate for localhost: ");
+    it.await_line("Created a certificate for localhost: ");
     let certificate = data.path().join("R/rookery/tls/localhost.pem");
     // The response to plaintext HTTP shows that the port uses TLS.
     assert!(get(port, "/").starts_with("HTTP/1.1 400 "));

@@ -1,4 +1,5 @@
-//! Futures and streams that keep their error hook.
+//! Wrappers for futures and streams, which keep the error hook that was current when they were
+//! made.
 
 #![allow(unsafe_code)]
 
@@ -16,23 +17,23 @@ macro_rules! hooked {
         #[must_use]
         pub struct $name<$what> {
             hook: Option<Arc<dyn ErrorHook>>,
-            /// Structurally pinned, unlike `hook`. There is no `Drop`, and the compiler derives
-            /// `Unpin`.
+            /// The wrapped future or stream. It is structurally pinned, unlike `hook`; this is
+            /// sound because there is no `Drop` and the compiler derives `Unpin`.
             inner: $what,
         }
 
         impl<$what> $name<$what> {
-            /// Captures the current hook, if any.
+            /// Wraps `inner`, and captures the thread's current error hook, if any.
             pub fn new(inner: $what) -> Self {
                 Self::with_hook(current_hook(), inner)
             }
 
-            /// Uses `hook` instead of the current one.
+            /// Wraps `inner` with the error hook `hook` instead of the current one.
             pub fn with_hook(hook: Option<Arc<dyn ErrorHook>>, inner: $what) -> Self {
                 Self { hook, inner }
             }
 
-            /// Returns the captured hook.
+            /// Returns the captured error hook, if any.
             pub fn hook(&self) -> Option<&Arc<dyn ErrorHook>> {
                 self.hook.as_ref()
             }
@@ -59,14 +60,16 @@ macro_rules! hooked {
 }
 
 hooked! {
-    /// A future that makes its captured hook current during each of its polls, on any thread.
+    /// A future that captures an error hook, and makes it current during each of its polls, on any
+    /// thread.
     ///
-    /// The captured hook replaces the thread's hook, also if the captured hook is `None`. The
-    /// thread's hook is restored after the poll, also after a panic. A poll changes no reference
-    /// count and allocates nothing, because the hook is lent.
+    /// The captured hook replaces the thread's hook even if it is `None`. The thread's hook is
+    /// restored after the poll, even after a panic. A poll lends the hook to the thread, so it
+    /// changes no reference count and allocates nothing.
     ///
     /// # Cancel safety
-    /// That of the inner future. Its destructor runs under the hook of the code that drops it.
+    /// The wrapper is cancel-safe if the inner future is. While the inner future is dropped, the
+    /// hook of the dropping code is current.
     ErrorHookFuture, F
 }
 
@@ -82,7 +85,7 @@ impl<F: Future> Future for ErrorHookFuture<F> {
 
 #[cfg(feature = "stream")]
 hooked! {
-    /// A stream that makes its captured hook current during each of its polls, as
+    /// A stream that captures an error hook, and makes it current during each of its polls, as
     /// [`ErrorHookFuture`] does.
     ErrorHookStream, S
 }

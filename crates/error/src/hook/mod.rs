@@ -1,4 +1,4 @@
-//! Error hooks, and the scopes in which they are current.
+//! Error hooks (receivers of errors), and functions that make a hook current for a scope.
 
 mod future;
 mod stack;
@@ -13,20 +13,23 @@ pub use future::ErrorHookFuture;
 pub use future::ErrorHookStream;
 pub use stack::HookGuard;
 
-/// A receiver of errors.
+/// An error hook: a receiver of the errors that code passes to [`throw`].
 ///
-/// A hook may do anything in its methods: make other hooks current, throw to them, and even throw
-/// to itself. The hook stays current meanwhile, so the hook itself has to avoid endless recursion.
-/// A hook that passes errors on calls [`current_hook`] when it is made.
+/// In its methods, a hook may make other hooks current, and may throw errors to them or to itself.
+/// It stays current during a call of its methods, so it has to avoid endless recursion. To pass
+/// errors on to the hook that was current before, a hook calls [`current_hook`] when it is made.
 pub trait ErrorHook: Send + Sync {
-    /// Receives an error, and returns the id with which it can be withdrawn.
+    /// Receives an error, and returns an id by which the error can be withdrawn with
+    /// [`clear`](ErrorHook::clear).
     fn throw(&self, error: Error) -> ErrorId;
 
-    /// Withdraws an error, for instance when a user has corrected the input.
+    /// Withdraws an error that this hook has received, for instance when a user has corrected the
+    /// input.
     fn clear(&self, id: &ErrorId);
 }
 
-/// The id of an error in its hook. The default, 0, is what [`throw`] returns without a hook.
+/// The id that an error hook gave to an error. [`throw`] returns the default id, 0, if there is no
+/// hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ErrorId(usize);
 
@@ -48,15 +51,16 @@ impl fmt::Display for ErrorId {
     }
 }
 
-/// Passes `error` to the current hook of this thread. Without a hook, drops it unconverted.
+/// Passes `error` to the current error hook of this thread. If there is no hook, drops the error
+/// without converting it.
 ///
 /// # Allocation
-/// The allocations of the conversion (none for an [`Error`]) and of the hook.
+/// Those of the conversion to [`Error`] (none for an [`Error`]) and those of the hook.
 pub fn throw(error: impl Into<Error>) -> ErrorId {
     stack::visit(|hook| hook.map(|hook| hook.throw(error.into()))).unwrap_or_default()
 }
 
-/// Notifies the current hook of this thread that the error no longer applies.
+/// Tells the current error hook of this thread that the error with this id no longer applies.
 pub fn clear(id: &ErrorId) {
     stack::visit(|hook| {
         if let Some(hook) = hook {
@@ -65,7 +69,7 @@ pub fn clear(id: &ErrorId) {
     });
 }
 
-/// Returns the current hook of this thread.
+/// Returns the current error hook of this thread, if any.
 ///
 /// ```
 /// assert!(rookery_error::current_hook().is_none());
@@ -74,8 +78,8 @@ pub fn current_hook() -> Option<Arc<dyn ErrorHook>> {
     stack::visit(|hook| hook.map(Arc::clone))
 }
 
-/// Calls `run` with `hook` as the current hook. The previous hook is restored afterwards, also
-/// after a panic, and also if guards made by `run` still exist.
+/// Calls `run` while `hook` is the thread's current error hook. Afterwards the previous hook is
+/// restored, even after a panic, and even if guards that `run` made still exist.
 ///
 /// # Stackful coroutines
 /// The hook belongs to the thread and does not follow a stackful coroutine: `run` must not switch
@@ -83,21 +87,21 @@ pub fn current_hook() -> Option<Arc<dyn ErrorHook>> {
 /// [`ErrorHookFuture`] sets its hook for each poll.
 ///
 /// # Allocation
-/// No allocation, and no reference count changes, because the hook is lent.
+/// None. No reference count changes, because the hook is lent to the thread.
 pub fn with_hook<R>(hook: &Arc<dyn ErrorHook>, run: impl FnOnce() -> R) -> R {
     stack::lend(Some(hook), run)
 }
 
-/// Calls `run` with `hook` as the current hook, as [`with_hook`] does. With `None` there is no
-/// current hook.
+/// Calls `run` while `hook` is the thread's current error hook, as [`with_hook`] does. If `hook` is
+/// `None`, there is no current hook during the call.
 pub fn with_hook_option<R>(hook: Option<&Arc<dyn ErrorHook>>, run: impl FnOnce() -> R) -> R {
     stack::lend(hook, run)
 }
 
-/// Makes `hook` current until the guard is dropped.
+/// Makes `hook` the thread's current error hook until the returned guard is dropped.
 ///
-/// Prefer [`with_hook`], which costs nothing, and [`ErrorHookFuture`] in async code. A guard that
-/// is held across an `.await` applies to everything that runs on this thread until then.
+/// Prefer [`with_hook`], which allocates nothing, or [`ErrorHookFuture`] in async code. While a
+/// guard is held across an `.await`, its hook applies to everything that runs on this thread.
 ///
 /// # Allocation
 /// One allocation.

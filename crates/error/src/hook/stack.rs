@@ -1,9 +1,9 @@
-//! The hooks of a thread: a list of scopes, innermost first.
+//! The error hooks of a thread: a list of scopes, each with a hook, the innermost first.
 //!
 //! A scope is a [`Node`]. The node of [`lend`] is in its stack frame and refers to an `Arc` that
 //! the caller keeps. The node of a [`HookGuard`] is on the heap beside an `Arc` of its own. The
-//! most frequent use, a poll, is therefore one read and two writes of the thread's cell, and
-//! changes no reference count.
+//! most frequent use is the poll of a future by [`lend`]. It costs one read and two writes of the
+//! thread's cell, and changes no reference count.
 //!
 //! # Ground rules
 //! Only the thread that made a node reads or writes it, and every node that can be reached from
@@ -14,10 +14,9 @@
 //!   followed again.
 //! - A guard that is dropped removes its own node wherever it is. If the node is not found, a
 //!   `lend` has removed it.
-//! - A forgotten guard leaks its node and its `Arc`, which are therefore alive wherever they can
-//!   still be reached.
-//! - A hook is called under a reference that nothing in the hook can end: the scope of a `lend`
-//!   encloses the call, and of a guard's `Arc` a clone is held.
+//! - A forgotten guard leaks its node and its `Arc`, which therefore stay alive.
+//! - A hook cannot be freed while it is called: the scope of a `lend` encloses the call, and for a
+//!   guard the call holds a clone of the `Arc`.
 //! - Code that jumps over the frame of a `lend` without unwinding it (C's `longjmp`) leaves a dead
 //!   node behind. Such a jump is undefined behaviour for frames with destructors anyway. Where C
 //!   can jump, as in R, call Rust from C and not the other way round.
@@ -44,24 +43,27 @@ thread_local! {
     static INNERMOST: Cell<Option<NonNull<Node>>> = const { Cell::new(None) };
 }
 
-/// A scope.
+/// A scope on this thread, in which an error hook is current. The scopes of a thread form a linked
+/// list.
 struct Node {
-    /// The hook; `None` if there is no current hook in this scope, whatever the outer scopes have.
+    /// The error hook of this scope. If it is `None`, no hook is current in this scope, even if an
+    /// outer scope has one.
     hook: Option<NonNull<Arc<dyn ErrorHook>>>,
     owner: Owner,
     outside: Cell<Option<NonNull<Node>>>,
 }
 
-/// The owner that keeps the hook of a scope alive.
+/// The owner that keeps the error hook of a scope alive.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
-    /// The caller of `lend`, until that ends.
+    /// The caller of `lend` owns the hook, and keeps it alive until `lend` returns.
     Caller,
-    /// A guard, which the hook itself may drop.
+    /// A guard owns the hook. The hook itself may drop the guard.
     Guard,
 }
 
-/// Calls `run` with `hook` as the current hook, and restores the previous one.
+/// Calls `run` while `hook` is the thread's current error hook, and then restores the previous
+/// hook.
 #[inline]
 pub(super) fn lend<R>(hook: Option<&Arc<dyn ErrorHook>>, run: impl FnOnce() -> R) -> R {
     let node = Node {
@@ -85,7 +87,7 @@ impl Drop for Restore<'_> {
     }
 }
 
-/// Calls `visitor` with the current hook.
+/// Calls `visitor` with the current error hook of this thread, if any.
 pub(super) fn visit<R>(visitor: impl FnOnce(Option<&Arc<dyn ErrorHook>>) -> R) -> R {
     let Some(node) = INNERMOST.get() else { return visitor(None) };
     // SAFETY: a node that can be reached is alive (ground rules). The reference ends with this
@@ -107,7 +109,7 @@ pub(super) fn visit<R>(visitor: impl FnOnce(Option<&Arc<dyn ErrorHook>>) -> R) -
     }
 }
 
-/// A guard that keeps a hook current on this thread until it is dropped.
+/// A guard that keeps an error hook current on this thread until it is dropped.
 /// [`set_hook`](super::set_hook) makes one.
 ///
 /// The guard owns its hook and cannot leave its thread:
@@ -125,8 +127,8 @@ pub(super) fn visit<R>(visitor: impl FnOnce(Option<&Arc<dyn ErrorHook>>) -> R) -
 /// [`with_hook`](super::with_hook) or poll ends.
 #[must_use = "the hook is in force only as long as the guard lives"]
 pub struct HookGuard {
-    /// A pointer from a box. Being a raw pointer, it also makes the guard neither `Send` nor
-    /// `Sync`.
+    /// The scope of the guard's error hook. The pointer comes from a box. Being raw, it also keeps
+    /// the guard from being `Send` or `Sync`.
     scope: NonNull<GuardScope>,
 }
 
@@ -150,7 +152,8 @@ impl HookGuard {
         HookGuard { scope }
     }
 
-    /// Returns true if the guard's hook is still in the list, whether it is current or not.
+    /// Returns true if the scope of this guard is still in the thread's list of scopes, whether its
+    /// hook is current or not.
     fn is_listed(&self) -> bool {
         scopes().any(|node| node == self.scope.cast())
     }
@@ -190,7 +193,7 @@ fn take_out(node: NonNull<Node>, outside: Option<NonNull<Node>>) {
     }
 }
 
-/// Returns an iterator over the nodes of this thread, innermost first.
+/// Returns an iterator over this thread's scopes (each with an error hook), the innermost first.
 fn scopes() -> impl Iterator<Item = NonNull<Node>> {
     // SAFETY: a node that can be reached is alive (ground rules).
     std::iter::successors(INNERMOST.get(), |node| unsafe { node.as_ref() }.outside.get())

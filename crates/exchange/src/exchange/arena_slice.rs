@@ -1,14 +1,16 @@
-//! References to bytes in an exchange's arena that are stored beside the arena itself.
+//! Slices of bytes in an exchange's arena, the memory that is freed all at once at the end of a
+//! request. The exchange stores these slices next to the arena itself.
 //!
 //! # Ground rules
-//! An [`ArenaSlice`] refers to memory of the arena in the same [`Exchange`](crate::Exchange) (or to
-//! `'static` data) and is only read through a borrow of that exchange. The arena never moves
-//! allocated memory until it is reset, even if the exchange itself is moved. `Exchange::reset`
-//! clears all slices before it resets the arena. Slices never leave this crate.
+//! An [`ArenaSlice`] refers to memory of the arena in the same [`Exchange`](crate::Exchange) or to
+//! `'static` data. It is only read while that exchange is borrowed. The arena never moves allocated
+//! memory until it is reset, even if the exchange itself is moved. `Exchange::reset` clears all
+//! slices before it resets the arena. Slices never leave this crate.
 
 use std::ptr::NonNull;
 
-/// A slice of bytes in the arena of the exchange that contains this value.
+/// A slice of bytes in the arena of an [`Exchange`](crate::Exchange), stored in a field of the same
+/// exchange.
 #[derive(Clone, Copy)]
 pub(crate) struct ArenaSlice {
     start: NonNull<u8>,
@@ -22,38 +24,38 @@ unsafe impl Send for ArenaSlice {}
 unsafe impl Sync for ArenaSlice {}
 
 impl ArenaSlice {
-    /// The slice without bytes.
+    /// An empty slice of the arena.
     pub(crate) const EMPTY: ArenaSlice = ArenaSlice { start: NonNull::dangling(), len: 0 };
 
-    /// Creates a slice of `bytes`, which must be in the arena of the same exchange or `'static`.
+    /// Creates an arena slice that refers to `bytes`. They must be in the arena of the exchange
+    /// that will store the slice, or be `'static`.
     pub(crate) fn of(bytes: &[u8]) -> ArenaSlice {
         ArenaSlice { start: NonNull::from(bytes).cast(), len: bytes.len() }
     }
 
-    /// Creates a slice of `len` bytes at `start`, which the arena of the same exchange has
-    /// allocated for them.
+    /// Creates an arena slice of `len` bytes at `start`. The arena of the exchange that will store
+    /// the slice must have allocated these bytes.
     pub(crate) fn at(start: NonNull<u8>, len: usize) -> ArenaSlice {
         ArenaSlice { start, len }
     }
 
-    /// Extends this slice by `next` if the bytes of `next` directly follow, and returns whether
-    /// they do.
+    /// Extends this slice by `next` if the bytes of `next` directly follow it in memory. Returns
+    /// false, and leaves this slice unchanged, if they do not.
     ///
-    /// Both slices must come from [`at`](Self::at), whose pointers are valid for a whole chunk of
-    /// the arena. Slices in different chunks are never adjacent, because each chunk begins with a
-    /// header.
+    /// Both slices must have been created by [`at`](Self::at), because its pointers are valid for a
+    /// whole chunk of the arena.
     pub(crate) fn extend(&mut self, next: ArenaSlice) -> bool {
         let is_behind = self.start.addr().get() + self.len == next.start.addr().get();
         self.len += if is_behind { next.len } else { 0 };
         is_behind
     }
 
-    /// Returns the number of bytes.
+    /// Returns the length of the slice in bytes.
     pub(crate) fn len(self) -> usize {
         self.len
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes of the arena to which this slice refers.
     ///
     /// # Safety
     /// - The arena that the slice refers to has not been reset or dropped since the slice was

@@ -1,14 +1,14 @@
-//! Contiguous memory for a large body, which the application can use without copying.
+//! Buffers in contiguous memory for large request bodies, which the application can use without
+//! copying.
 //!
-//! Turning a body of 1 MB into an R vector by copying costs a new memory mapping, 250 page faults
-//! and the copy. A [`BodyBuffer`] is lent to the application instead, so that the vector uses the
-//! bytes in place. Returned buffers are used again.
+//! Copying a body of 1 MB into an R vector would cost a memory mapping, 250 page faults and the
+//! copy. Instead, a [`BodyBuffer`] is lent to the application, and the R vector uses its bytes in
+//! place. Returned buffers are reused.
 //!
 //! # Ground rules
-//! - The bytes of a buffer are written only while the buffer has a single owner, and never again
-//!   once it has been lent.
-//! - A buffer returns to its [`BodyBufferPool`] when the exchange has dropped it and the borrower
-//!   has returned it. Either may happen last, on any thread.
+//! - The bytes of a buffer are written only before the buffer is lent to the application.
+//! - A buffer returns to its [`BodyBufferPool`] once the exchange has dropped it and the
+//!   application has given it back, in either order and on any thread.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::fmt;
@@ -16,24 +16,25 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
-/// The maximum number of bytes in unused buffers that a pool keeps. R returns all unused vectors at
-/// once when it collects garbage, and this is the amount that may accumulate between two
-/// collections just after R has started (the initial `R_VSize`).
+/// The maximum number of bytes in unused body buffers that a pool keeps. R returns all unused
+/// vectors at once when it collects garbage. The value is the amount of vectors that R may create
+/// before its first collection (the initial `R_VSize`).
 const KEPT_BYTES: usize = 64 << 20;
 
-/// The granularity of buffer capacities in bytes, so that bodies of similar lengths can use the
-/// same buffers.
+/// The unit in bytes to which the capacity of a body buffer is rounded up, so that bodies of
+/// similar lengths can use the same buffers.
 const GRAIN: usize = 64 << 10;
 
 const ALIGN: usize = 64;
 
-/// The offset of the data from the start of the allocation. The header fits in front of it, and the
-/// data is aligned like the allocation.
+/// The offset of a buffer's data from the start of its allocation. It is large enough for the
+/// header in front of the data, and it keeps the data aligned.
 const DATA: usize = ALIGN;
 
-/// The header at the start of each allocation.
+/// The header at the start of the allocation of a body buffer.
 struct Head {
-    /// The number of owners: the exchange, and the borrower while the buffer is lent.
+    /// The number of owners of the buffer. The exchange is one owner, and the application is
+    /// another while the buffer is lent to it.
     owners: AtomicUsize,
     is_lent: AtomicBool,
     capacity: usize,
@@ -42,12 +43,11 @@ struct Head {
 
 const _: () = assert!(size_of::<Head>() <= DATA);
 
-/// The pool of body buffers of one server.
+/// The pool in which one server keeps unused buffers for request bodies.
 ///
 /// # Limits
-/// The pool keeps at most as many bytes as were taken between the last two times that buffers were
-/// returned, and never more than 64 MiB. The memory of a burst is therefore freed when the next
-/// buffers are returned.
+/// The pool keeps about as many bytes as requests have recently taken from it, and never more than
+/// 64 MiB. After a burst of large bodies, it frees the memory that is no longer needed.
 #[derive(Default)]
 pub struct BodyBufferPool {
     free_list: Mutex<FreeList>,
@@ -57,23 +57,25 @@ pub struct BodyBufferPool {
 struct FreeList {
     free: Vec<(usize, Allocation)>,
     bytes: usize,
-    /// The number of bytes taken since buffers were last returned.
+    /// The total capacity in bytes of the body buffers that were taken from the pool since buffers
+    /// were last returned.
     taken: usize,
-    /// The number of bytes taken between the two previous times that buffers were returned.
+    /// The total capacity in bytes of the body buffers that were taken from the pool between the
+    /// last two times that buffers were returned.
     taken_before: usize,
-    /// Whether buffers have been returned since the last one was taken.
+    /// Whether a buffer has been returned to the pool since the last one was taken from it.
     is_returning: bool,
 }
 
-/// An unused allocation, whose header is not initialized.
+/// An unused allocation for a body buffer, whose header is not initialized.
 struct Allocation(NonNull<u8>);
 
 // SAFETY: the value is the address of plain memory with one owner.
 unsafe impl Send for Allocation {}
 
 impl BodyBufferPool {
-    /// Takes a buffer with a capacity of at least `len` bytes from the pool or allocates one.
-    /// Returns `None` if there is no memory.
+    /// Takes a body buffer with a capacity of at least `len` bytes from the pool, or allocates one.
+    /// Returns `None` if memory is exhausted.
     pub fn take(self: &Arc<Self>, len: usize) -> Option<BodyBuffer> {
         let capacity = len.max(1).checked_next_multiple_of(GRAIN)?;
         let (capacity, start) = match self.reuse(capacity) {
@@ -114,7 +116,8 @@ impl BodyBufferPool {
         Some(found)
     }
 
-    /// Adds an allocation to the free list or frees the allocation.
+    /// Adds the allocation of a body buffer to the pool's free list. If the pool is full, frees the
+    /// allocation.
     fn put_back(&self, capacity: usize, allocation: Allocation) {
         if let Ok(mut free_list) = self.free_list.try_lock() {
             free_list.is_returning = true;
@@ -133,7 +136,7 @@ impl BodyBufferPool {
         free(capacity, allocation);
     }
 
-    /// Returns the number of bytes in unused buffers.
+    /// Returns the total capacity in bytes of the unused buffers in the pool.
     pub fn kept(&self) -> usize {
         self.free_list.lock().map_or(0, |free_list| free_list.bytes)
     }
@@ -166,7 +169,7 @@ fn free(capacity: usize, Allocation(start): Allocation) {
     }
 }
 
-/// The memory of a body, owned by the exchange.
+/// A buffer for the body of a request. The exchange (the request with its response) owns it.
 pub struct BodyBuffer {
     head: NonNull<Head>,
     len: usize,
@@ -178,8 +181,8 @@ unsafe impl Send for BodyBuffer {}
 unsafe impl Sync for BodyBuffer {}
 
 impl BodyBuffer {
-    /// Appends `bytes`. Returns false, and changes nothing, if the capacity is exceeded or the
-    /// buffer has been lent.
+    /// Appends bytes to the body in this buffer. Returns false and changes nothing if the bytes do
+    /// not fit or if the buffer has been lent.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         let head = self.head();
         let fits = bytes.len() <= head.capacity - self.len;
@@ -196,25 +199,26 @@ impl BodyBuffer {
         true
     }
 
-    /// Returns the capacity in bytes.
+    /// Returns the capacity of the buffer in bytes.
     pub fn capacity(&self) -> usize {
         self.head().capacity
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes of the body in this buffer.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `len` bytes have been written, and nothing writes to them while the buffer is
         // borrowed.
         unsafe { std::slice::from_raw_parts(data(self.head).as_ptr(), self.len) }
     }
 
-    /// Returns true if the buffer has not been lent before.
+    /// Returns true if the buffer can still be lent to the application. A buffer can be lent only
+    /// once.
     pub fn is_lendable(&self) -> bool {
         !self.head().is_lent.load(Ordering::Relaxed)
     }
 
-    /// Lends the bytes, which must not be written to, until [`BodyBuffer::give_back`]. A buffer can
-    /// be lent once; later calls return `None`.
+    /// Lends the bytes of the body to the application until [`BodyBuffer::give_back`]. The
+    /// application must not write to them. Returns `None` if the buffer has been lent before.
     pub fn lend(&self) -> Option<NonNull<u8>> {
         let head = self.head();
         if head.is_lent.swap(true, Ordering::Relaxed) {
@@ -224,7 +228,7 @@ impl BodyBuffer {
         Some(data(self.head))
     }
 
-    /// Ends the loan that [`lend`](Self::lend) began.
+    /// Ends the loan of a body buffer that [`lend`](Self::lend) began.
     ///
     /// # Safety
     /// - `start` was returned by `lend`, is passed to this function once, and is not used
@@ -260,7 +264,8 @@ fn data(head: NonNull<Head>) -> NonNull<u8> {
     unsafe { head.cast::<u8>().add(DATA) }
 }
 
-/// Decrements the number of owners, and returns the buffer to its pool after the last one.
+/// Decrements the number of owners of a body buffer. If no owner remains, returns the buffer to its
+/// pool.
 ///
 /// # Safety
 /// - The caller is one of the owners that the header counts, and gives up its ownership.

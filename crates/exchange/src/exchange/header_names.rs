@@ -1,36 +1,39 @@
-//! The names of request headers in the two forms that applications use: in lower case, and in CGI
-//! form (`HTTP_X_FOO`).
+//! The names of request headers in the two forms that applications use: in lower case (`x-foo`),
+//! and in CGI form (`HTTP_X_FOO`).
 //!
-//! A table contains the names that clients commonly send, so that neither side hashes or builds
-//! them. The server looks up each name once, and the application keeps one object for each index.
+//! A table contains the names that clients commonly send. The server looks up each name once, and
+//! the application can keep one R object for each index of the table.
 
 use super::arena_slice::ArenaSlice;
 
-/// A header of a request. Several lines with the same name have been joined.
+/// A header of a request. If the request has several lines with this name, their values have been
+/// joined.
 #[derive(Debug, Clone, Copy)]
 pub struct HeaderLine<'a> {
-    /// The name in lower case, as in `HEADERS`.
+    /// The name of the request header in lower case.
     pub name: &'a [u8],
-    /// The name in CGI form: `HTTP_` and the name in upper case with `_` for `-` (RFC 3875,
-    /// 4.1.18).
+    /// The name of the request header in CGI form: `HTTP_` and the name in upper case with `_` for
+    /// `-` (RFC 3875, 4.1.18).
     pub cgi: &'a [u8],
-    /// The value. The values of several lines are joined with `,` (RFC 9110, 5.2), those of
-    /// `Cookie` with `; ` (RFC 6265, 5.4).
+    /// The value of the request header. The values of several lines with the same name are joined
+    /// with `,` (RFC 9110, 5.2), those of `Cookie` with `; ` (RFC 6265, 5.4).
     pub value: &'a [u8],
-    /// The index of the name in [`KNOWN_HEADERS`], if the table contains it.
+    /// The index of the header's name in the table of common names ([`KNOWN_HEADERS`]), or `None`
+    /// for any other name.
     pub known: Option<u8>,
 }
 
 /// A header name in the table of common names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownHeader {
-    /// The name in lower case.
+    /// The header name in lower case.
     pub name: &'static str,
-    /// The name in CGI form.
+    /// The header name in CGI form, such as `HTTP_USER_AGENT`.
     pub cgi: &'static str,
 }
 
-/// A header as an exchange stores it.
+/// A request header as an exchange stores it. Its name and value are slices of the exchange's
+/// arena.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoredHeader {
     pub(crate) name: ArenaSlice,
@@ -39,15 +42,16 @@ pub(crate) struct StoredHeader {
     pub(crate) known: u8,
 }
 
-/// The value of [`StoredHeader::known`] for a name that is not in the table.
+/// The value of [`StoredHeader::known`] for a header name that is not in the table of common names.
 pub(crate) const UNKNOWN: u8 = u8::MAX;
 
 macro_rules! known_headers {
     ($($index:literal $name:literal $cgi:literal)*) => {
-        /// The header names that clients commonly send.
+        /// The table of the header names that clients commonly send.
         pub const KNOWN_HEADERS: &[KnownHeader] = &[$(KnownHeader { name: $name, cgi: $cgi }),*];
 
-        /// Returns the index of a lower-case name in [`KNOWN_HEADERS`].
+        /// Returns the index of a lower-case header name in [`KNOWN_HEADERS`], or `None` if the
+        /// name is not common.
         pub fn known_header(name: &[u8]) -> Option<u8> {
             // The compiler turns these comparisons into a switch on the length and one comparison.
             const fn bytes(s: &str) -> &[u8] { s.as_bytes() }
@@ -107,8 +111,8 @@ known_headers! {
     46 "date" "HTTP_DATE"
 }
 
-/// Writes a name in CGI form to `out`: `HTTP_` and `name` in upper case with `_` for `-`. Other
-/// bytes are copied.
+/// Writes a header name in CGI form to `out`: `HTTP_`, followed by `name` in upper case and with
+/// `_` for `-`. Other bytes are copied.
 pub(crate) fn write_cgi(name: &[u8], out: &mut [u8]) {
     out[..PREFIX.len()].copy_from_slice(PREFIX);
     for (to, from) in out[PREFIX.len()..].iter_mut().zip(name) {

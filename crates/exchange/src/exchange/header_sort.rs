@@ -1,16 +1,16 @@
-//! Sorting the headers of a request by name, and joining those with the same name.
+//! Functions that sort the headers of a request by name and join headers with the same name.
 
 use rookery_arena::Arena;
 
 use super::arena_slice::ArenaSlice;
 use super::header_names::StoredHeader;
 
-/// The maximum number of headers that are sorted by insertion. Insertion sort moves at most n²/4
-/// headers, which is 256 for 32.
+/// The maximum number of request headers that are sorted by insertion. With 32 headers, insertion
+/// sort moves an entry about 256 times on average.
 const INSERTION_SORT_MAX: usize = 32;
 
-/// Sorts headers by name and joins those with the same name. Called only for the rare head whose
-/// headers are not already sorted with distinct names.
+/// Sorts request headers by name and joins those with the same name. Not needed if the headers
+/// arrived sorted and with distinct names.
 pub(super) fn sort_and_join(headers: &mut Vec<StoredHeader>, arena: &Arena) {
     // SAFETY: the slices belong to this exchange (or are static), and nothing is reset during the
     // call.
@@ -45,7 +45,8 @@ pub(super) fn sort_and_join(headers: &mut Vec<StoredHeader>, arena: &Arena) {
     headers.truncate(kept);
 }
 
-/// Joins the values of headers with the same name, and omits empty values.
+/// Joins the values of request headers with the same name, leaving out empty values. `is_cookie`
+/// selects the separator `; ` instead of `,`.
 fn join(arena: &Arena, lines: &[StoredHeader], is_cookie: bool) -> ArenaSlice {
     let separator: &[u8] = if is_cookie { b"; " } else { b"," };
     let filled = || lines.iter().filter(|line| line.value.len() > 0);

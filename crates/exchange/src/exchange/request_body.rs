@@ -1,4 +1,5 @@
-//! The body of a request, stored in the exchange's arena, in one buffer, or in a temporary file.
+//! The body of a request, which is stored in the exchange's arena, in one buffer, or in a temporary
+//! file.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +7,7 @@ use std::io;
 use super::arena_slice::ArenaSlice;
 use super::body_buffer::BodyBuffer;
 
-/// The body of a request, which is complete before the application receives it.
+/// The body of a request. It is complete before the application receives it.
 #[derive(Debug, Default)]
 pub struct RequestBody {
     segments: Vec<ArenaSlice>,
@@ -15,29 +16,29 @@ pub struct RequestBody {
     len: u64,
 }
 
-/// The place where a body is stored.
+/// The place where the body of a request is stored.
 #[derive(Debug)]
 pub enum BodySource<'a> {
-    /// The body is empty.
+    /// The request body is empty.
     Empty,
-    /// The body is in the exchange's arena or in a body buffer.
+    /// The request body is in memory.
     Memory,
-    /// The body is in a temporary file without a name.
+    /// The request body is in a temporary file, which has no name in the file system.
     File(&'a File),
 }
 
 impl RequestBody {
-    /// Returns the length of the body in bytes.
+    /// Returns the length of the request body in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Returns true if the body is empty.
+    /// Returns true if the request body is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Returns where the body is stored.
+    /// Returns where the request body is stored: in memory or in a file.
     pub fn source(&self) -> BodySource<'_> {
         match &self.file {
             Some(file) => BodySource::File(file),
@@ -46,7 +47,7 @@ impl RequestBody {
         }
     }
 
-    /// Returns the parts of a body in memory, in order.
+    /// Returns the segments of a request body in memory, in the order of their bytes.
     pub fn segments(&self) -> impl Iterator<Item = &[u8]> {
         // SAFETY: the slices belong to the exchange that contains this body and that is borrowed
         // with it. A body is only accessible through its exchange, whose `reset` clears the body
@@ -55,13 +56,14 @@ impl RequestBody {
         self.block.iter().map(BodyBuffer::bytes).chain(behind)
     }
 
-    /// Returns the body buffer if it contains the whole body.
+    /// Returns the [`BodyBuffer`] that contains the whole request body, or `None` if the body is in
+    /// the arena or in a file.
     pub fn block(&self) -> Option<&BodyBuffer> {
         self.block.as_ref().filter(|_| self.segments.is_empty())
     }
 
-    /// Moves the body that is in memory into `block`, which also receives further bytes until its
-    /// capacity is exhausted.
+    /// Moves the request body from the arena into one buffer. Further bytes of the body are also
+    /// stored in the buffer until its capacity is exhausted.
     pub fn use_block(&mut self, mut block: BodyBuffer) {
         if self.block.is_none() && self.segments().all(|segment| block.push(segment)) {
             self.segments.clear();
@@ -69,7 +71,7 @@ impl RequestBody {
         }
     }
 
-    /// Replaces the body by the contents of a file, whose length is `len`.
+    /// Replaces the request body by the contents of a file of `len` bytes.
     pub fn set_file(&mut self, file: File, len: u64) {
         self.segments.clear();
         self.block = None;
@@ -77,14 +79,14 @@ impl RequestBody {
         self.len = len;
     }
 
-    /// Removes the file of a body that nobody will read any more, so that the caller can close the
-    /// file on a thread that may block.
+    /// Removes and returns the temporary file of a request body that is no longer needed. The
+    /// caller can then close the file on a thread that may block.
     pub fn take_file(&mut self) -> Option<File> {
         self.file.take()
     }
 
-    /// Copies bytes of the body from `offset` on into `out` and returns their number, which is 0 at
-    /// the end.
+    /// Copies bytes of the request body, beginning at `offset`, into `out`. Returns the number of
+    /// copied bytes, which is 0 at the end of the body.
     ///
     /// # Errors
     /// Returns the error of reading the file.
@@ -110,14 +112,14 @@ impl RequestBody {
         Ok(done)
     }
 
-    /// Returns the number of bytes of memory that the body occupies outside the arena.
+    /// Returns the number of bytes of memory that the request body occupies outside the arena.
     pub(crate) fn capacity(&self) -> usize {
         self.segments.capacity() * size_of::<ArenaSlice>()
             + self.block.as_ref().map_or(0, BodyBuffer::capacity)
     }
 
-    /// Appends bytes to the body buffer. Returns false if there is no buffer or its capacity is
-    /// exceeded.
+    /// Appends bytes to the buffer of the request body. Returns false if there is no buffer or its
+    /// capacity would be exceeded.
     pub(crate) fn push_to_block(&mut self, bytes: &[u8]) -> bool {
         let is_in = self.block.as_mut().is_some_and(|block| block.push(bytes));
         self.len += if is_in { bytes.len() as u64 } else { 0 };
@@ -146,8 +148,8 @@ impl RequestBody {
     }
 }
 
-/// The capacity of the table of slices that is kept between requests, which occupies at most 1 KiB.
-/// A body of 1 MiB arrives in about 64 reads of 16 KiB, which occupy about ten chunks of the arena.
+/// The maximum capacity that the table of body segments keeps from one request to the next, in
+/// segments. It occupies at most 1 KiB. A body of 1 MiB needs about ten segments.
 const KEPT_SEGMENTS: usize = 64;
 
 #[cfg(test)]

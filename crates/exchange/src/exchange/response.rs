@@ -1,4 +1,4 @@
-//! The response in an exchange, as the application produced it.
+//! The application's response to a request, as an exchange stores it.
 
 use std::fmt;
 use std::fs::File;
@@ -7,8 +7,8 @@ use super::arena_slice::ArenaSlice;
 use crate::payload::Lease;
 use crate::streamed_body::StreamedBody;
 
-/// The application's response. The server adds everything that concerns framing (Content-Length,
-/// Date, and the rules for HEAD, 204 and 304).
+/// The application's response to a request. It need not contain `Content-Length` or `Date`, which
+/// the server adds.
 #[derive(Debug, Default)]
 pub struct Response {
     status: u16,
@@ -19,91 +19,97 @@ pub struct Response {
     compression: Option<WebSocketCompression>,
 }
 
-/// The compression of a WebSocket's messages (RFC 7692), which is used if the client supports it.
+/// The settings for compressing the messages of a WebSocket (RFC 7692). Compression is used if the
+/// client supports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WebSocketCompression {
-    /// The compression level from 1 (fastest) to 9 (smallest).
+    /// The level of WebSocket compression, from 1 (fastest) to 9 (smallest).
     pub level: u8,
-    /// The minimum length in bytes of messages that are compressed.
+    /// The minimum length in bytes at which a WebSocket message is compressed.
     pub threshold: usize,
-    /// Whether either side may keep its compression window from one message to the next (context
-    /// takeover).
+    /// Whether client and server may reuse the data of earlier WebSocket messages to compress later
+    /// ones (context takeover). This compresses better but needs more memory.
     pub keeps_window: bool,
 }
 
 /// The body of a response.
 #[derive(Debug, Default)]
 pub enum ResponseBody {
-    /// The application has set no body.
+    /// No body, because the application has set none for the response.
     #[default]
     None,
-    /// The body was copied into the exchange
+    /// A response body that was copied into the exchange
     /// ([`Exchange::response_copy`](crate::Exchange::response_copy)).
     Copied,
-    /// Memory that the application has lent, and that is returned after the response has been sent.
+    /// A response body in memory that the application has lent. The memory is returned after the
+    /// response has been sent.
     Lent(Lease),
-    /// The first `len` bytes of a file.
+    /// A response body that consists of the first `len` bytes of a file.
     File {
-        /// The file, which is open for reading.
+        /// The file whose contents are the response body, open for reading.
         file: File,
-        /// The length of the file when it was opened.
+        /// The length in bytes that the file had when it was opened.
         len: u64,
     },
-    /// A stream, whose chunks follow after the head.
+    /// A streamed response body, whose chunks are sent after the head.
     Stream(StreamedBody),
 }
 
-/// The reason why a response header is rejected. Such a header would allow response splitting or
-/// would not be a valid header.
+/// The reason why the server rejects a response header. Sending such an invalid header could allow
+/// response splitting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// The name is empty or contains a byte that is not allowed in a token (RFC 9110, 5.1).
+    /// The name of the response header is empty or contains a byte that is not allowed in a token
+    /// (RFC 9110, 5.1).
     Name,
-    /// The value contains CR, LF, NUL or another control character (RFC 9110, 5.5).
+    /// The value of the response header contains CR, LF, NUL or another control character (RFC
+    /// 9110, 5.5).
     Value,
 }
 
 impl Response {
-    /// Returns the status code; 101 accepts a WebSocket.
+    /// Returns the status code of the response. For an opening handshake, status 101 accepts the
+    /// WebSocket.
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// Returns true if the response stands for a failure of the application
-    /// ([`set_failure`](Self::set_failure)).
+    /// Returns true if the response was [marked](Self::set_failure) as the result of an error in
+    /// the application.
     pub fn is_failure(&self) -> bool {
         self.is_failure
     }
 
-    /// Marks the response as a failure of the application, which the server reports to the hook of
-    /// the request.
+    /// Marks the response as the result of an error in the application, so that the server reports
+    /// the error.
     pub fn set_failure(&mut self) {
         self.is_failure = true;
     }
 
-    /// Returns the compression for the messages of the accepted WebSocket, or `None` if they are
-    /// not compressed.
+    /// Returns the compression settings for the messages of the WebSocket that this response
+    /// accepts, or `None` if the messages are not compressed.
     pub fn compression(&self) -> Option<WebSocketCompression> {
         self.compression
     }
 
-    /// Enables compression for the messages of the accepted WebSocket.
+    /// Enables compression for the messages of the WebSocket that this response accepts.
     pub fn set_compression(&mut self, compression: WebSocketCompression) {
         self.compression = Some(compression);
     }
 
-    /// Returns the body.
+    /// Returns the body of the response.
     pub fn body(&self) -> &ResponseBody {
         &self.body
     }
 
-    /// Removes the body and returns it.
+    /// Removes and returns the body of the response.
     pub fn take_body(&mut self) -> ResponseBody {
         std::mem::take(&mut self.body)
     }
 
-    /// Sets a body that has not been copied into the exchange.
+    /// Sets the body of the response to one that is not copied into the exchange, such as a file or
+    /// a stream.
     pub fn set_body(&mut self, body: ResponseBody) {
         self.copied = None;
         self.body = body;
@@ -130,7 +136,7 @@ impl Response {
         &self.headers
     }
 
-    /// Returns the number of bytes of memory that the table of headers occupies.
+    /// Returns the number of bytes of memory that the table of response headers occupies.
     pub(crate) fn capacity(&self) -> usize {
         self.headers.capacity() * size_of::<(ArenaSlice, ArenaSlice)>()
     }
@@ -169,8 +175,8 @@ impl fmt::Display for HeaderError {
 
 impl std::error::Error for HeaderError {}
 
-/// The capacity of the table of headers that is kept between requests. Applications rarely set more
-/// than a few headers; 64 entries occupy 2 KiB.
+/// The maximum capacity that the table of response headers keeps from one request to the next, in
+/// headers. The table then occupies 2 KiB.
 const KEPT_HEADERS: usize = 64;
 
 #[cfg(test)]

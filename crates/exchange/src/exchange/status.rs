@@ -1,4 +1,5 @@
-//! The part of an exchange's state that both sides can read and change at any time.
+//! The part of an exchange's state that the server and the application can both read and change at
+//! any time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,21 +7,20 @@ use std::time::Instant;
 
 use super::upstream_log::UpstreamLog;
 
-/// The state of an exchange that is shared by its current owner and the other side: whether the
-/// client has disconnected, whether the request is waiting, and what happened at workers. The
-/// status is created with its exchange and reused with it.
+/// The state of a request that the server and the application share: whether the client has
+/// disconnected, whether the request is waiting, and what the access log will show about its
+/// workers.
 #[derive(Debug, Default)]
 pub struct ExchangeStatus {
     is_disconnected: AtomicBool,
     is_waiting: AtomicBool,
-    /// The record of what happened to the request at workers, if the request is logged and the
-    /// application has workers. In that case both sides run on one thread, so the lock is never
-    /// contended.
+    /// What the access log will show about this request's workers; `None` unless the request is
+    /// logged and the application has workers.
     upstream_log: Mutex<Option<UpstreamLog>>,
 }
 
 impl ExchangeStatus {
-    /// Records that the client has disconnected, so that nobody will read a response.
+    /// Records that the client has disconnected, so that a response would have no reader.
     pub fn set_disconnected(&self) {
         self.is_disconnected.store(true, Ordering::Release);
     }
@@ -30,8 +30,8 @@ impl ExchangeStatus {
         self.is_disconnected.load(Ordering::Acquire)
     }
 
-    /// Returns true if the request is waiting for a worker or for the application, which has not
-    /// received any part of the request yet.
+    /// Returns true if the request is still waiting for a worker or for the application, so that
+    /// the application has received no part of it yet.
     pub fn is_waiting(&self) -> bool {
         self.is_waiting.load(Ordering::Acquire)
     }
@@ -40,8 +40,8 @@ impl ExchangeStatus {
         self.is_waiting.store(is_waiting, Ordering::Release);
     }
 
-    /// Returns the record of what happened to the request at workers until now, including a current
-    /// wait. Returns `None` if the application has no workers.
+    /// Returns what the access log will show about this request's workers. A wait for a worker that
+    /// has not ended is included. Returns `None` if the application has no workers.
     pub fn upstream_log(&self) -> Option<UpstreamLog> {
         let mut upstream = *self.lock();
         if let Some(upstream) = &mut upstream {
@@ -54,7 +54,7 @@ impl ExchangeStatus {
         note(self.lock().get_or_insert_default());
     }
 
-    /// Clears the record for the next request.
+    /// Clears the record of a request's workers, so that the next request can use this object.
     pub(crate) fn clear_upstream_log(&self) {
         *self.lock() = None;
     }

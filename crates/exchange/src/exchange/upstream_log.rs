@@ -1,36 +1,38 @@
-//! The record of what happened to a request at the workers behind an application, for the access
-//! log.
+//! What the access log shows about a request's workers: attempts, times and the reason of a
+//! failure.
 
 use std::time::{Duration, Instant};
 
 /// A worker process to which a request was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UpstreamWorker {
-    /// The number of the worker's slot, which its replacement takes over.
+    /// The number of the worker's slot. When a worker is replaced, the new worker takes over the
+    /// slot.
     pub slot: u32,
-    /// The process id.
+    /// The process id of the worker.
     pub pid: u32,
-    /// The number of this start among all starts of workers.
+    /// The serial number of this worker process among all worker processes that the supervisor has
+    /// started.
     pub epoch: u64,
 }
 
-/// The cause of the end of a request that was not completed normally, with a letter as in
-/// `HAProxy`'s log.
+/// The reason why a request was not completed normally. The access log shows it as a letter, as
+/// HAProxy does in its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TerminationState {
     /// The request was rejected because the queue was full, because it waited too long in the
     /// queue, or because the maximum number of sessions was reached.
     Queue,
-    /// The worker process ended.
+    /// The worker process ended before it had completed the response.
     WorkerDied,
-    /// The request exceeded its timeout.
+    /// The request exceeded its time limit.
     Timeout,
     /// The client disconnected or did not read the response.
     ClientDisconnected,
 }
 
 impl TerminationState {
-    /// Returns the letter for the access log.
+    /// Returns the letter by which the access log shows the reason.
     pub fn letter(self) -> char {
         match self {
             TerminationState::Queue => 'Q',
@@ -41,7 +43,7 @@ impl TerminationState {
     }
 }
 
-/// The record of what happened to a request at workers. The application updates the record while
+/// What the access log will show about the workers of one request. The application updates it while
 /// the request is processed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UpstreamLog {
@@ -51,37 +53,40 @@ pub struct UpstreamLog {
     pub attempts: u32,
     /// The total time that the request has waited for workers.
     pub queued: Duration,
-    /// The time since which the request has been waiting for a worker, if it is waiting.
+    /// The start of the request's current wait for a worker; `None` if the request is not waiting.
     pub queued_since: Option<Instant>,
-    /// The time from sending the request to the worker until the head of the response.
+    /// The time from sending the request to the worker until the head of the response arrived.
     pub response_time: Option<Duration>,
-    /// The cause of the request's end, if the application knows the cause.
+    /// The reason why the request was not completed normally, if the application knows it.
     pub termination_state: Option<TerminationState>,
-    /// A number that is the same for all requests of a session. The session's cookie cannot be
-    /// derived from this number.
+    /// A number that identifies the session of the request in the access log. The session's cookie
+    /// cannot be derived from this number.
     pub session: Option<u64>,
 }
 
 impl UpstreamLog {
-    /// Records that the request waits for a worker.
+    /// Records that the request has begun to wait for a worker.
     pub fn on_queued(&mut self, since: Instant) {
         self.queued_since = Some(since);
     }
 
-    /// Records that the request is sent to a worker.
+    /// Records that the request is being sent to a worker at the time `now`. This ends the
+    /// request's wait for a worker.
     pub fn on_assigned(&mut self, worker: UpstreamWorker, now: Instant) {
         self.stop_waiting(now);
         self.worker = Some(worker);
         self.attempts += 1;
     }
 
-    /// Records that the application responded in place of a worker.
+    /// Records that the request got its response from the application itself instead of a worker.
+    /// `termination_state` is the reason.
     pub fn on_terminated(&mut self, termination_state: Option<TerminationState>, now: Instant) {
         self.stop_waiting(now);
         self.termination_state = termination_state;
     }
 
-    /// Returns the number of times the request was sent again, after the first attempt.
+    /// Returns the number of attempts after the first one, that is, how often the request was sent
+    /// to a worker again.
     pub fn retries(&self) -> u32 {
         self.attempts.saturating_sub(1)
     }

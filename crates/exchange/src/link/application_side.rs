@@ -1,4 +1,5 @@
-//! The methods of [`Link`] that the application calls.
+//! The methods of [`Link`] that the application calls. The link connects the application to the
+//! server.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -10,36 +11,36 @@ use crate::event::Event;
 use crate::payload::ReleaseQueue;
 use crate::streamed_body::{StreamOptions, StreamedBody};
 
-/// The time for which a waiting application busy-polls after its last event. Polling yields the
-/// processor: if the application and the server share a core, they alternate without a system call
-/// that wakes the other.
+/// The time for which a waiting application busy-polls for the next event before it sleeps. The
+/// application yields the processor between two polls, so that a server on the same core can run.
 const BUSY_POLL: Duration = Duration::from_micros(50);
 
-/// The time for which an application with [long busy-polling](Link::enable_long_busy_poll) polls,
-/// provided that its previous event arrived within this time. Events of such an application pass
-/// through another process, which takes longer than `BUSY_POLL`, and waking the application would
-/// be the largest part of the cost. Rarer events do not justify long polling.
+/// The longer time for which an application busy-polls for the next event. It applies if [long
+/// busy-polling](Link::enable_long_busy_poll) is enabled and the previous event arrived within this
+/// time. It suits events that come through another process, which takes longer than `BUSY_POLL`.
 const LONG_BUSY_POLL: Duration = Duration::from_micros(200);
 
-/// The time for which a command may wait for others, so that one wake-up of the server delivers all
-/// of them.
+/// The time for which a command for the server may wait for further commands, so that one wake-up
+/// of the server delivers all of them.
 pub(super) const COALESCE: Duration = Duration::from_micros(100);
 
-/// The maximum time for which a command may wait if it is neither flushed nor followed by another.
-/// Setting the timer is a system call, which this value limits to one per half millisecond.
-/// Commands must be delivered within a millisecond.
+/// The maximum time from sending a command until the server is woken for it, if the application
+/// neither flushes the command nor sends another one. The timer for this delay costs one system
+/// call.
 pub(super) const MAX_DELAY: Duration = Duration::from_micros(500);
 
 /// The time by which the server should take a command.
 enum Due {
-    /// No deadline: the server takes the command when it next looks into the queue or is flushed.
+    /// There is no deadline: the server takes the command when it next looks into the queue or when
+    /// the application flushes the queue.
     Whenever,
     Within(Duration),
     Now,
 }
 
 impl Link {
-    /// Takes the next event. If the queue is empty, flushes the commands that were sent.
+    /// Takes the next event from the server. If there is none, flushes the commands that the
+    /// application has sent.
     pub fn next(&self) -> Option<Event> {
         let event = self.pop();
         if event.is_none() {
@@ -48,27 +49,28 @@ impl Link {
         event
     }
 
-    /// Returns true if no event is waiting.
+    /// Returns true if no event is waiting for the application.
     pub fn is_empty(&self) -> bool {
         lock(&self.up).events.is_empty()
     }
 
-    /// Returns true if the server's thread has ended because of a failure. Costs one load of an
-    /// atomic.
+    /// Returns true if the server's thread has ended because of a failure. The check costs only one
+    /// atomic load.
     pub fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Returns the reason for which the server's thread has failed, but only once. The connections
-    /// and listeners of that server are closed.
+    /// Returns the reason why the server's thread has failed, or `None` if it has not failed.
+    /// Further calls also return `None`. All connections and listeners of a failed server are
+    /// closed.
     pub fn take_failure(&self) -> Option<String> {
         let reason = lock(&self.up).failure.take();
         self.has_failed.store(false, Ordering::SeqCst);
         reason
     }
 
-    /// Waits at most `timeout` until an event arrives or the server fails, and returns true if an
-    /// event has arrived.
+    /// Waits until an event arrives or the server fails, but at most for `timeout`. Returns true if
+    /// an event has arrived.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.flush();
         if !self.is_long_busy_poll_enabled.load(Ordering::Relaxed) {
@@ -112,7 +114,9 @@ impl Link {
         !up.events.is_empty()
     }
 
-    /// Polls the queue for at most `most` without sleeping. Polls only once after each event.
+    /// Polls for an event without sleeping, for at most `most` and at most `timeout`. Returns true
+    /// if an event is waiting. If polling was in vain, it is not repeated until the application has
+    /// taken another event.
     fn busy_poll(&self, timeout: Duration, most: Duration) -> bool {
         let taken = self.taken();
         let has_come = || self.put.load(Ordering::SeqCst) != taken;
@@ -132,9 +136,9 @@ impl Link {
         has_come()
     }
 
-    /// Declares that the application begins a wait of its own, unless an event is waiting or the
-    /// server has failed, in which case the method returns false and the application must not wait.
-    /// The wait ends with [`resume`](Self::resume).
+    /// Announces that the application begins a wait outside this link, which ends with
+    /// [`resume`](Self::resume). Returns false if an event is already waiting or the server has
+    /// failed. The application must then not wait.
     pub fn try_park(&self) -> bool {
         self.flush();
         self.app_state.store(AppState::Parked as u8, Ordering::SeqCst);
@@ -149,20 +153,18 @@ impl Link {
         false
     }
 
-    /// Declares that the application has returned from its own wait.
+    /// Announces the end of a wait outside this link, which began with
+    /// [`try_park`](Self::try_park).
     pub fn resume(&self) {
         self.app_state.store(AppState::Busy as u8, Ordering::SeqCst);
     }
 
     /// Sends a command to the server. The command is delivered at the next [`flush`](Self::flush),
-    /// and after half a millisecond at the latest whatever the application does next.
+    /// or after half a millisecond if the application does not call `flush` before.
     ///
-    /// Two mechanisms limit the delay, because neither suits all senders. A sender of many commands
-    /// checks the age of the oldest command each time and wakes the server when that exceeds
-    /// `COALESCE`, so that the server writes while the sender works; this needs no timer. A sender
-    /// that then works for a long time relies on the timer alone. If the timer expired after
-    /// `COALESCE` instead of `MAX_DELAY`, the system call that sets the timer would be made five
-    /// times as often.
+    /// Two mechanisms limit the delay. Each call of this method wakes the server if the oldest
+    /// command has waited for `COALESCE`. For an application that sends no further command, a timer
+    /// wakes the server after `MAX_DELAY`.
     pub fn send(&self, command: Command) {
         let due = {
             let mut down = lock(&self.down);
@@ -196,7 +198,7 @@ impl Link {
         }
     }
 
-    /// Wakes the server if it sleeps and commands are waiting.
+    /// Wakes the server if it sleeps and commands are waiting for it.
     pub fn flush(&self) {
         if self.io_state.load(Ordering::SeqCst) != IoState::Awake as u8
             && !lock(&self.down).commands.is_empty()
@@ -205,7 +207,7 @@ impl Link {
         }
     }
 
-    /// Wakes the server in any case.
+    /// Wakes the server even if no command is waiting for it.
     pub fn wake_io(&self) {
         self.io_state.store(IoState::Awake as u8, Ordering::SeqCst);
         if let Some(waker) = &*lock(&self.io_waker) {
@@ -213,12 +215,13 @@ impl Link {
         }
     }
 
-    /// Creates a streamed body for a response.
+    /// Creates the body of a streamed response, whose number of waiting bytes is limited by the
+    /// link's [`QueueLimits::max_stream_queue_size`](super::QueueLimits::max_stream_queue_size).
     pub fn stream(&self, rules: StreamOptions) -> StreamedBody {
         StreamedBody::new(rules, self.limits.max_stream_queue_size)
     }
 
-    /// Returns the queue of the tokens of ended leases.
+    /// Returns the queue of tokens that tell the application which lent memory it may free.
     pub fn releases(&self) -> &Arc<ReleaseQueue> {
         &self.releases
     }

@@ -1,22 +1,22 @@
-//! The pool of message buffers that are kept for reuse.
+//! The pool of buffers for messages, which keeps empty buffers for reuse.
 
-/// The maximum number of buffers in the pool. Kept buffers are not charged to any client.
+/// The maximum number of unused message buffers in the pool.
 pub(super) const KEPT_BUFFERS: usize = 256;
-/// The capacity in bytes of the largest buffer that is kept.
+/// The capacity in bytes of the largest message buffer that the pool keeps.
 pub(super) const KEPT_BUFFER_BYTES: usize = 64 << 10;
-/// The maximum sum of the capacities of all buffers in the pool, in bytes.
+/// The maximum total capacity of all message buffers in the pool, in bytes.
 pub(super) const KEPT_BYTES: usize = 2 << 20;
 
-/// Returns true if the capacity of a buffer is suitable for the pool.
+/// Returns true if the pool may keep a buffer of this capacity.
 pub(super) fn is_kept(buffer: &Vec<u8>) -> bool {
     (1..=KEPT_BUFFER_BYTES).contains(&buffer.capacity())
 }
 
-/// A pool of empty buffers.
+/// A pool of empty message buffers, which are kept for reuse.
 #[derive(Default)]
 pub(super) struct BufferPool {
     kept: Vec<Vec<u8>>,
-    /// The sum of the buffers' capacities.
+    /// The total capacity of the buffers in the pool, in bytes.
     bytes: usize,
 }
 
@@ -27,7 +27,7 @@ impl BufferPool {
         buffer
     }
 
-    /// Adds a buffer to the pool unless the pool is full.
+    /// Clears a buffer and adds it to the pool. The buffer is dropped if the pool is full.
     pub(super) fn give(&mut self, mut buffer: Vec<u8>) {
         let bytes = self.bytes + buffer.capacity();
         if self.kept.len() < KEPT_BUFFERS && bytes <= KEPT_BYTES {

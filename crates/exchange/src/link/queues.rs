@@ -1,4 +1,5 @@
-//! The two queues of a link.
+//! The two queues between server and application: events for the application and commands for the
+//! server.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -6,39 +7,40 @@ use std::time::Instant;
 use crate::command::Command;
 use crate::event::Event;
 
-/// The number of bytes in the queue of commands above which the server is woken at once.
+/// The number of queued bytes above which the server is woken at once to take the commands from the
+/// queue.
 pub(super) const MANY_BYTES: usize = 1 << 20;
 
-/// The events that wait for the application, and the counts to which limits apply.
+/// The queue of events for the application. It counts the requests, messages and bytes in it, so
+/// that their numbers can be limited.
 #[derive(Default)]
 pub(super) struct EventQueue {
     pub(super) events: VecDeque<Event>,
     pub(super) requests: usize,
     pub(super) messages: usize,
     pub(super) message_bytes: usize,
-    /// The reason for which the server's thread has ended.
+    /// The reason why the server's thread has failed, or `None`.
     pub(super) failure: Option<String>,
 }
 
-/// The commands that wait for the server.
+/// The queue of commands for the server.
 #[derive(Default)]
 pub(super) struct CommandQueue {
     pub(super) commands: VecDeque<Command>,
-    /// The time at which the oldest command was sent since the server last took the commands, while
-    /// the server sleeps.
+    /// The time at which the oldest queued command was sent while the server was asleep; `None` if
+    /// no such command is queued.
     pub(super) oldest: Option<Instant>,
-    /// The time at which the timer expires that was set last.
+    /// The time at which the timer that wakes the server was last set to expire.
     pub(super) alarm: Option<Instant>,
-    /// The number of bytes that the commands occupy.
+    /// The number of bytes that the messages and chunks in the queue of commands occupy.
     pub(super) bytes: usize,
-    /// Whether the server has been woken because of these bytes.
+    /// Whether the server has been woken because the commands in the queue occupy many bytes.
     pub(super) is_heavy: bool,
 }
 
 impl CommandQueue {
-    /// Counts the bytes of a command. Returns true if the server should take the commands now, even
-    /// if it is busy: commands in the queue are not charged to any client, and a server that never
-    /// sleeps does not look into the queue by itself.
+    /// Adds a command to the byte count of the queue. Returns true once when the queue has grown so
+    /// much that even a busy server should take the commands now.
     pub(super) fn count_command(&mut self, command: &Command) -> bool {
         let (Command::Send { payload, .. } | Command::Chunk { payload, .. }) = command else {
             return false;

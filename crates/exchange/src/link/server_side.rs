@@ -1,4 +1,4 @@
-//! The methods of [`Link`] that the server calls.
+//! The methods of [`Link`] that the server calls. The link connects the server to the application.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use crate::command::Command;
 use crate::event::Event;
 use crate::wakers::IoWaker;
 
-/// The number of queued events at which a waiting application is woken without
-/// [`Link::wake_waiting`]. Without this limit, an application with a core of its own would wait
-/// until the server has read the last of a thousand connections. With 8 instead of 32, throughput
-/// at ten connections is 3 % lower.
+/// The number of queued events at which a waiting application is woken before the server has read
+/// all ready connections. The application then works while the server reads on. With 8 instead of
+/// 32, throughput at ten connections is 3 % lower.
 pub(super) const WAKE_BATCH: usize = 32;
 
 impl Link {
-    /// Sets the waker of the server, or `None` when the server's thread has ended.
+    /// Sets the waker with which the application wakes the server's thread. `None` means that the
+    /// thread has ended.
     pub fn set_io_waker(&self, waker: Option<Arc<dyn IoWaker>>) {
         if waker.is_none() {
             // Either of the two swapped buffers may remain here; free it, because an idle link
@@ -29,8 +29,8 @@ impl Link {
         self.io_state.store(IoState::Awake as u8, Ordering::SeqCst);
     }
 
-    /// Reports to the application that the server's thread has failed, and why. Wakes the
-    /// application wherever it waits. The application gets the reason from
+    /// Reports to the application that the server's thread has failed. Wakes the application
+    /// wherever it waits. The application reads the reason with
     /// [`take_failure`](Self::take_failure).
     pub fn fail(&self, reason: &str) {
         lock(&self.up).failure = Some(reason.to_owned());
@@ -40,8 +40,9 @@ impl Link {
         self.app_waker.wake();
     }
 
-    /// Adds an event to the queue. Messages and ends of WebSockets are always accepted; call
-    /// [`poll_capacity`](Self::poll_capacity) before reading more from a WebSocket.
+    /// Adds an event to the queue for the application. Only requests are rejected when the queue is
+    /// full. Before the server reads from a WebSocket, it must therefore call
+    /// [`poll_capacity`](Self::poll_capacity).
     ///
     /// # Errors
     /// Returns [`PushError::Full`] with the exchange if
@@ -88,9 +89,8 @@ impl Link {
         })
     }
 
-    /// Wakes a waiting application after [`push`](Self::push) has returned [`WakeUp::AfterBatch`].
-    /// Further calls do nothing until the application waits again, because each wake-up is a system
-    /// call.
+    /// Wakes the waiting application. Call this method after [`push`](Self::push) has returned
+    /// [`WakeUp::AfterBatch`]. Further calls do nothing until the application waits again.
     pub fn wake_waiting(&self) {
         let (waiting, busy) = (AppState::Waiting as u8, AppState::Busy as u8);
         if self
@@ -102,8 +102,9 @@ impl Link {
         }
     }
 
-    /// Returns true if the server may read more from WebSockets. After false, the server is woken
-    /// once there is capacity again.
+    /// Returns true if the server may read more from WebSockets, that is, the queue of events is
+    /// below its limits. After this method has returned false, the server is woken once the queue
+    /// has capacity again.
     pub fn poll_capacity(&self) -> bool {
         let has_capacity = |up: &EventQueue| {
             up.messages < self.limits.ws_max_receive_queue_messages
@@ -118,9 +119,9 @@ impl Link {
         has_capacity(&lock(&self.up))
     }
 
-    /// Wakes a busy application if it has taken no event since the count was `seen`. Returns the
-    /// current count, to be passed to the next call, or `None` if no event is waiting and no
-    /// further call is necessary. The first call is passed [`taken`](Self::taken).
+    /// Wakes a busy application if it has taken no event since the last call. `seen` is the result
+    /// of the last call, or of [`taken`](Self::taken) before the first call. Returns `None` if no
+    /// event is waiting, so that no further call is necessary.
     pub fn wake_if_stalled(&self, seen: u64) -> Option<u64> {
         if lock(&self.up).events.is_empty() {
             return None;
@@ -132,21 +133,20 @@ impl Link {
         Some(taken)
     }
 
-    /// Returns the total number of events that the application has taken.
+    /// Returns the total number of events that the application has taken from the queue.
     pub fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Returns true if events are waiting for the application. Does not lock the mutex, so the
-    /// result may be slightly out of date.
+    /// Returns true if events are waiting for the application. The result may be slightly out of
+    /// date, because the queue is not locked.
     pub fn has_events(&self) -> bool {
         self.put.load(Ordering::Relaxed) != self.taken()
     }
 
-    /// Declares that the server is about to sleep, unless commands are waiting, in which case the
-    /// method returns false and the server must not sleep. `is_app_slow` states that the
-    /// application has kept the server waiting for a millisecond; its next command then wakes the
-    /// server at once.
+    /// Announces that the server is about to sleep. Returns false if commands are already waiting;
+    /// the server must then not sleep. If `is_app_slow` is true, the next command wakes the server
+    /// at once.
     pub fn prepare_sleep(&self, is_app_slow: bool) -> bool {
         let state = if is_app_slow { IoState::Immediate } else { IoState::Coalesce };
         self.io_state.store(state as u8, Ordering::SeqCst);
@@ -157,12 +157,12 @@ impl Link {
         false
     }
 
-    /// Declares that the server is awake.
+    /// Announces that the server is awake, so that commands need not wake it.
     pub fn set_awake(&self) {
         self.io_state.store(IoState::Awake as u8, Ordering::SeqCst);
     }
 
-    /// Takes all commands into `out`, which must be empty, by swapping the two buffers.
+    /// Moves all commands that wait for the server to `out`, which must be empty.
     pub fn take_commands(&self, out: &mut VecDeque<Command>) {
         debug_assert!(out.is_empty());
         let mut down = lock(&self.down);

@@ -33,7 +33,7 @@ impl IoWaker for Ring {
     fn wake_within(&self, _delay: Duration) {}
 }
 
-/// A waker that counts how often the timer is set.
+/// A waker of the server that only counts how often its timer is set.
 #[derive(Default)]
 struct Alarms(AtomicU64);
 impl IoWaker for Alarms {
@@ -196,8 +196,8 @@ fn only_the_first_command_of_a_group_sets_the_timer() {
     assert_eq!(alarms.0.load(Ordering::SeqCst), set + 1, "the last is over");
 }
 
-/// A server and an application that sleep whenever possible pass a request back and forth. A lost
-/// wake-up makes the test time out.
+/// Checks that no wake-up is lost: a server and an application that sleep whenever possible pass a
+/// request back and forth. A lost wake-up makes the test time out.
 #[test]
 fn no_wake_up_is_lost() {
     no_wake_up_is_lost_by(|_| {});

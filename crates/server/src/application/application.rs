@@ -1,4 +1,5 @@
-//! The interface between the server and an application.
+//! The interface between the server and an application: the [`Application`] trait, through which
+//! the I/O thread passes requests and WebSocket messages to the application.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,119 +8,127 @@ use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp, Web
 
 use crate::net::unix_stream::UnixStream;
 
-/// Makes an application on the I/O thread, inside its runtime, each time that the thread starts. A
-/// thread that adds a command for [`Application::take_commands`] must wake the I/O thread by the
-/// waker.
+/// A function that makes the [`Application`]. The I/O thread calls it once when the thread starts.
+/// The argument is a handle that wakes the I/O thread. Another thread must use the handle after it
+/// has added a command for [`Application::take_commands`].
 pub type MakeApplication = Arc<dyn Fn(Arc<dyn IoWaker>) -> Box<dyn Application> + Send + Sync>;
 
-/// A process that continues an accepted WebSocket as its server side.
+/// A connection to the process that serves an accepted WebSocket. The server forwards bytes between
+/// this process and the client.
 #[derive(Debug)]
 pub struct Upstream {
-    /// The socket connected to the process.
+    /// The socket that is connected to the process that serves the WebSocket.
     pub socket: UnixStream,
-    /// The bytes that were already read from the socket.
+    /// The bytes that were read from the socket before forwarding starts. They are forwarded to the
+    /// client first.
     pub read: Vec<u8>,
 }
 
-/// An application, which responds to requests and handles the messages of WebSockets, as the I/O
-/// thread sees it. The value stays on that thread.
+/// The I/O thread's interface to an application, which responds to requests and to WebSocket
+/// messages.
 ///
 /// # Requirements
-/// - No function blocks, and all are called on the I/O thread. An application that works on another
-///   thread passes events on by a queue, and wakes the I/O thread when it has sent a command
-///   ([`IoWaker`]).
-/// - Each [`Event::Request`] and [`Event::Head`] that was [accepted](Self::handle_event) is
-///   returned once, as [`Command::Respond`] or [`Command::ReadBody`] with the same exchange, even
-///   if the client has disconnected.
+/// - All functions are called on the I/O thread and must not block. An application that works on
+///   another thread passes events to it through a queue, and wakes the I/O thread ([`IoWaker`])
+///   when it has sent a command.
+/// - The application answers each [`Event::Request`] and [`Event::Head`] that it has
+///   [accepted](Self::handle_event) exactly once, by a [`Command::Respond`] or
+///   [`Command::ReadBody`] that contains the same exchange, even if the client has disconnected.
 /// - The events of a connection are handled in order, and so are the commands of a WebSocket.
 /// - Commands for a closed WebSocket are ignored.
-/// - The queue of an application is bounded: it refuses requests, and stops messages by
-///   [`poll_capacity`](Self::poll_capacity).
+/// - The application's queue is bounded. If it is full, the application refuses requests, and stops
+///   further WebSocket messages by returning false from [`poll_capacity`](Self::poll_capacity).
 pub trait Application {
-    /// Handles an event.
+    /// Passes an event, such as a request or a WebSocket message, to the application. Returns what
+    /// the I/O thread still has to do to wake the application.
     ///
     /// # Errors
-    /// Returns a request if too many requests are queued. All other events are accepted.
+    /// Returns the request if too many requests are queued. All other events are always accepted.
     fn handle_event(&self, event: Event) -> Result<WakeUp, PushError>;
 
     /// Returns true if the application wants to see the head of this request before the body is
-    /// read. Called for listeners that [show heads](crate::ListenerConfig::sees_heads).
+    /// read. This function is called only for listeners whose
+    /// [`sees_heads`](crate::ListenerConfig::sees_heads) is true.
     fn wants_head(&self, exchange: &Exchange) -> bool {
         !exchange.is_head_seen()
     }
 
-    /// Returns true if a client that has sent a FIN after its request counts as disconnected while
-    /// the request [waits](rookery_exchange::Exchange::set_waiting) for the application. Otherwise
-    /// such a client gets its response.
+    /// Returns true if a client that half-closes its connection (FIN) counts as disconnected while
+    /// its request [waits](rookery_exchange::Exchange::set_waiting) for the application. If false,
+    /// the client still gets its response.
     fn drops_half_closed(&self) -> bool {
         false
     }
 
-    /// Notifies the application that a client has disconnected whose request
+    /// Notifies the application that a client has disconnected while its request still
     /// [waits](rookery_exchange::Exchange::set_waiting) for the application.
     fn on_client_disconnect(&self) {}
 
-    /// Moves the commands that the application has sent to `commands`, which is empty.
+    /// Moves all commands that the application has sent into `commands`, which is empty before the
+    /// call.
     fn take_commands(&self, commands: &mut VecDeque<Command>);
 
-    /// Returns true if the application accepts messages. After false, the application wakes the I/O
-    /// thread once it accepts messages again.
+    /// Returns true if the application can accept more WebSocket messages. If it returns false, the
+    /// application wakes the I/O thread as soon as it accepts messages again.
     fn poll_capacity(&self) -> bool;
 
-    /// Returns true if the application accepts messages of this WebSocket. Only applications that
-    /// limit each WebSocket separately implement this function;
-    /// [`poll_capacity`](Self::poll_capacity) applies to all.
+    /// Returns true if the application can accept more messages of this WebSocket. Only
+    /// applications that limit each WebSocket separately implement this function.
+    /// [`poll_capacity`](Self::poll_capacity) applies to the messages of all WebSockets together.
     fn has_capacity_for(&self, _socket: WebSocketId) -> bool {
         true
     }
 
-    /// Returns the process that continues a WebSocket which the application has accepted, if there
-    /// is one. Bytes are then forwarded in both directions, and the application gets no messages of
-    /// the WebSocket. Called once for each WebSocket.
+    /// Returns the process to which an accepted WebSocket is forwarded, or `None` if the
+    /// application serves the WebSocket itself. If there is such a process, bytes are forwarded in
+    /// both directions, and the application gets no messages of the WebSocket. Called once for each
+    /// WebSocket.
     fn take_upstream(&self, _socket: WebSocketId) -> Option<Upstream> {
         None
     }
 
-    /// Returns an empty buffer for a message to the application.
+    /// Returns an empty buffer, into which the I/O thread writes a WebSocket message for the
+    /// application.
     fn take_buffer(&self) -> Vec<u8>;
 
-    /// Takes back the buffer of a message that the application has sent.
+    /// Takes back a buffer for reuse, after the WebSocket message in it was sent to the client.
     fn recycle_buffer(&self, buffer: Vec<u8>);
 
-    /// Wakes the application if [`handle_event`](Self::handle_event) has deferred that
-    /// ([`WakeUp::AfterBatch`]).
+    /// Wakes the application, if [`handle_event`](Self::handle_event) has deferred the wake-up
+    /// until the current batch of events is complete ([`WakeUp::AfterBatch`]).
     fn wake_deferred(&self);
 
-    /// Returns true if the application runs on another thread of this process. The I/O thread then
-    /// yields the processor before it sleeps, because the application may respond meanwhile, and
-    /// watches a busy application ([`wake_if_stalled`](Self::wake_if_stalled)).
+    /// Returns true if the application runs on another thread of this process. In that case the I/O
+    /// thread yields the processor before it sleeps, because the application may respond meanwhile.
+    /// The I/O thread also checks periodically whether a busy application takes its queued events
+    /// ([`wake_if_stalled`](Self::wake_if_stalled)).
     fn has_thread(&self) -> bool {
         false
     }
 
     /// Returns true if the application has forwarded data to another process since the last call.
-    /// The I/O thread then yields the processor before it sleeps, because a response may arrive
-    /// meanwhile.
+    /// In that case the I/O thread yields the processor before it sleeps, because a response may
+    /// arrive meanwhile.
     fn take_has_forwarded(&self) -> bool {
         false
     }
 
-    /// Returns the number of events that the application has taken so far.
+    /// Returns the number of events that the application has taken from its queue so far.
     fn events_taken(&self) -> u64;
 
-    /// Returns true if there are events that the application has not taken.
+    /// Returns true if events are queued that the application has not taken yet.
     fn has_unread_events(&self) -> bool;
 
     /// Wakes the application if it has taken no event since [`events_taken`](Self::events_taken)
-    /// returned `seen`. Returns the current number of taken events, or `None` if no event is
-    /// waiting.
+    /// returned `seen`. Returns the number of events that the application has taken by now, or
+    /// `None` if no event is queued.
     fn wake_if_stalled(&self, seen: u64) -> Option<u64>;
 
-    /// Tells the application that the I/O thread is about to sleep. Returns false if there are
-    /// commands, so that the thread must not sleep. `is_slow` is true if the application needs more
-    /// than a millisecond to take events.
+    /// Notifies the application that the I/O thread is about to sleep. Returns false if the
+    /// application has sent commands, in which case the thread must not sleep. `is_slow` is true if
+    /// the application needs more than a millisecond to take events.
     fn prepare_sleep(&self, is_slow: bool) -> bool;
 
-    /// Tells the application that the I/O thread is awake.
+    /// Notifies the application that the I/O thread is awake.
     fn on_wake(&self);
 }

@@ -1,5 +1,5 @@
-//! An application that is a closure called on the I/O thread. It is used for servers of static
-//! files, for measurements of the server without a second thread, and in tests.
+//! An application that responds to requests by calling a closure on the I/O thread. It is used for
+//! servers of static files, for measurements of the server without a second thread, and in tests.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -9,20 +9,21 @@ use rookery_exchange::{Command, Event, Exchange, PushError, WakeUp};
 
 use super::application::Application;
 
-/// The maximum number of message buffers kept for reuse.
+/// The maximum number of empty WebSocket message buffers that are kept for reuse.
 const MAX_KEPT_BUFFERS: usize = 64;
 
-/// The configuration of a [`ClosureApplication`].
+/// The configuration of a [`ClosureApplication`], an application that calls a closure for each
+/// request.
 #[derive(Clone)]
 pub(crate) struct ClosureConfig {
-    /// Writes the response to a request.
+    /// The closure that writes the response to a request into its exchange.
     pub(crate) respond: Arc<dyn Fn(&mut Exchange) + Send + Sync>,
-    /// If true, every WebSocket is accepted and each message is echoed. Otherwise handshakes are
-    /// passed to `respond`.
+    /// True if every WebSocket is accepted and each of its messages is echoed. If false, WebSocket
+    /// handshakes are passed to `respond` as requests.
     pub(crate) is_echo: bool,
 }
 
-/// An application that responds to each request by a closure.
+/// An application that responds to each request by calling a closure on the I/O thread.
 pub(crate) struct ClosureApplication {
     config: ClosureConfig,
     commands: RefCell<VecDeque<Command>>,
@@ -66,8 +67,8 @@ impl Application for ClosureApplication {
         std::mem::swap(&mut *self.commands.borrow_mut(), commands);
     }
 
-    /// Always returns true, because an echoed message waits in the send queue of its WebSocket,
-    /// which has a limit of its own.
+    /// Returns true, because this application echoes each WebSocket message at once and queues
+    /// none.
     fn poll_capacity(&self) -> bool {
         true
     }

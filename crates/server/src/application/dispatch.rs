@@ -1,5 +1,5 @@
-//! The calls from the I/O thread's tasks to the application, and the requests and commands in
-//! flight between them.
+//! The functions by which the I/O thread passes requests to the application and executes the
+//! application's commands.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -20,30 +20,33 @@ use super::exchange_pool::ExchangePool;
 pub(crate) use super::in_flight::AppDecision;
 use super::in_flight::InFlightTable;
 
-/// The next id of an exchange. Ids are unique in the process, so that a WebSocket of an earlier
-/// server is not mistaken for one of a later server.
+/// The id of the next exchange (a request with its response). Ids are unique within the process,
+/// even if it runs several servers one after the other.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// The application, with the requests that are in flight to it.
+/// The application, together with the requests that it has received and not answered yet.
 pub(crate) struct Dispatch {
     pub(crate) application: Box<dyn Application>,
     in_flight: InFlightTable,
     pool: ExchangePool,
     commands: RefCell<VecDeque<Command>>,
-    /// Requests waking the application once the tasks that are ready now have run.
+    /// Notified to wake the application after all tasks of the I/O thread that are ready now have
+    /// run.
     pub(crate) wake_requested: Notify,
-    /// Requests periodic checks whether a busy application takes its events.
+    /// Notified when the I/O thread must start to check periodically whether a busy application
+    /// takes its events.
     pub(crate) watch_requested: Notify,
     is_watched: Cell<bool>,
-    /// True if a tunnel has forwarded data to another process since the I/O thread was last about
-    /// to sleep.
+    /// True if a tunnel (a WebSocket whose bytes are forwarded unchanged) has passed data to
+    /// another process since the I/O thread last prepared to sleep.
     pub(crate) has_forwarded: Cell<bool>,
-    /// The scoreboard in which the supervisor reads the application's work.
+    /// The scoreboard: the shared memory in which the supervisor reads how many requests the
+    /// application has received.
     pub(crate) scoreboard: Option<Arc<SharedScoreboard>>,
-    /// True if the time at which a request is queued for the application is stored in its exchange
+    /// True if each exchange stores the time at which its request was queued for the application
     /// ([`Exchange::queue_and_start_times`]).
     is_timed: bool,
-    /// True if the application needs more than a millisecond to take events.
+    /// True if the application needs more than a millisecond to take events from its queue.
     pub(crate) is_app_slow: Cell<bool>,
 }
 
@@ -70,15 +73,16 @@ impl Dispatch {
         })
     }
 
-    /// Returns a new id of an exchange.
+    /// Returns a new, unused id for an exchange (a request with its response).
     pub(crate) fn next_id() -> ExchangeId {
         NEXT_ID.fetch_add(1, Ordering::Relaxed)
     }
 
     // ---- requests ----
 
-    /// Returns an exchange for a request of the connection with this
-    /// [key](crate::connections::table::Slot::key), and opens an in-flight slot for it.
+    /// Makes an exchange for a request and adds it to the table of requests in flight. `waiter` is
+    /// the [key](crate::connections::table::Slot::key) of the connection that waits for the
+    /// response.
     pub(crate) fn begin(
         &self,
         id: ExchangeId,
@@ -90,7 +94,8 @@ impl Dispatch {
         exchange
     }
 
-    /// Passes an event to the application.
+    /// Passes an event to the application, and wakes the application if necessary. Fails only for a
+    /// request, if too many requests are queued.
     pub(crate) fn push(&self, event: Event) -> Result<(), PushError> {
         match self.hand_over(event)? {
             WakeUp::NotNeeded => {}
@@ -115,13 +120,14 @@ impl Dispatch {
         self.application.handle_event(event).inspect_err(|_| scoreboard.uncount_handed())
     }
 
-    /// Returns the application's decision on a request, if it has been made.
+    /// Takes the application's decision on the request in this slot of the in-flight table, or
+    /// returns `None` if the application has not decided yet.
     pub(crate) fn take_decision(&self, slot: u32) -> Option<AppDecision> {
         self.in_flight.take_decision(slot)
     }
 
-    /// Closes the slot of a request that no connection waits for any more. Returns the exchange if
-    /// the application has returned it.
+    /// Closes the slot of a request in the in-flight table, because no connection waits for its
+    /// response any more. Returns the exchange if the application has already given it back.
     pub(crate) fn abandon(&self, slot: u32) -> Option<Box<Exchange>> {
         let (id, decision) = self.in_flight.close(slot);
         match decision? {
@@ -133,15 +139,15 @@ impl Dispatch {
         }
     }
 
-    /// Ends an exchange: closes its slot and returns the exchange to the pool.
+    /// Ends an exchange after its response: closes its slot in the in-flight table and puts the
+    /// exchange back into the pool.
     pub(crate) fn finish(&self, exchange: Box<Exchange>) {
         self.in_flight.close(exchange.slot());
         self.pool.put_back(exchange);
     }
 
-    /// Returns the exchange of a disconnected client to the pool. If its response opened a
-    /// WebSocket or a stream, the application is notified that it has ended, because each one that
-    /// was opened must end once.
+    /// Puts the exchange of a disconnected client back into the pool. If the response has opened a
+    /// WebSocket or a stream, the application is notified that it has ended.
     pub(crate) fn discard_exchange(&self, exchange: Box<Exchange>) {
         if is_accepted(&exchange) {
             let (socket, listener) = (exchange.id(), exchange.listener());
@@ -163,20 +169,22 @@ impl Dispatch {
         self.pool.put_back(exchange);
     }
 
-    /// Returns the number of requests in flight.
+    /// Returns the number of requests that the application has received and not answered yet.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
     // ---- WebSockets ----
 
-    /// Passes an event other than a request to the application. Such events are never refused.
+    /// Passes an event to the application that is not a request. Unlike requests, these events are
+    /// never refused.
     pub(crate) fn notify(&self, event: Event) {
         // Only requests are refused.
         let _ = self.push(event);
     }
 
-    /// Takes back the buffer of a message that cannot be sent.
+    /// Gives the buffer of a WebSocket message that cannot be sent back to the application for
+    /// reuse.
     pub(crate) fn recycle_payload(&self, payload: Payload) {
         if let Payload::Pooled(buffer) = payload {
             self.application.recycle_buffer(buffer);
@@ -185,7 +193,7 @@ impl Dispatch {
 
     // ---- commands of the application ----
 
-    /// Takes the application's commands and calls `execute` for each. Returns true if there were
+    /// Calls `execute` for each command that the application has sent. Returns true if there were
     /// any.
     pub(crate) fn run_commands(&self, mut execute: impl FnMut(Command)) -> bool {
         let mut commands = self.commands.take();
@@ -196,13 +204,13 @@ impl Dispatch {
         was_any
     }
 
-    /// Returns true if a connection still waits for this exchange.
+    /// Returns true if a connection still waits for the response of this exchange.
     pub(crate) fn is_awaited(&self, exchange: &Exchange) -> bool {
         self.in_flight.is_awaited(exchange)
     }
 
     /// Stores the application's decision on a request. Returns the key of the waiting connection,
-    /// which has to be woken, or `None` if no connection waits any more.
+    /// which the caller must wake, or `None` if no connection waits any more.
     pub(crate) fn resolve(&self, decision: AppDecision) -> Option<usize> {
         let (slot, id) = decision.exchange().map(|exchange| (exchange.slot(), exchange.id()))?;
         match self.in_flight.resolve(slot, id, decision) {
@@ -221,9 +229,9 @@ impl Dispatch {
         }
     }
 
-    /// Stores the decision that the application keeps the exchange and wants the body streamed.
-    /// Returns the key of the waiting connection, which has to be woken, or `None` if no connection
-    /// waits any more.
+    /// Stores the application's decision to keep the exchange and to receive the request body as a
+    /// stream. Returns the key of the waiting connection, which the caller must wake, or `None` if
+    /// no connection waits any more.
     pub(crate) fn stream_body(
         &self,
         slot: u32,
@@ -243,19 +251,20 @@ impl Dispatch {
 
     // ---- waking ----
 
-    /// Requests a check, in a millisecond, whether the application takes its events.
+    /// Requests a check, a millisecond from now, whether the application takes its queued events.
     pub(crate) fn watch_progress(&self) {
         if !self.is_watched.replace(true) {
             self.watch_requested.notify_one();
         }
     }
 
-    /// Returns true if data have been forwarded to another process since the last call.
+    /// Returns true if this process has forwarded data to another process since the last call.
     pub(crate) fn take_has_forwarded(&self) -> bool {
         self.has_forwarded.take() | self.application.take_has_forwarded()
     }
 
-    /// Ends the checks, because the application has taken its events.
+    /// Ends the periodic checks whether the application takes its queued events, because it has
+    /// taken them.
     pub(crate) fn end_watch(&self) {
         self.is_watched.set(false);
     }
@@ -267,12 +276,13 @@ impl fmt::Debug for Dispatch {
     }
 }
 
-/// Returns true if the exchange is a handshake that the application has accepted.
+/// Returns true if the exchange is a WebSocket handshake that the application has accepted.
 pub(crate) fn is_accepted(exchange: &Exchange) -> bool {
     exchange.is_upgrade() && exchange.response().status() == 101
 }
 
-/// Returns true if the response is streamed.
+/// Returns true if the exchange has a streamed response, whose body is produced and sent chunk by
+/// chunk.
 pub(crate) fn is_streamed(exchange: &Exchange) -> bool {
     matches!(exchange.response().body(), ResponseBody::Stream(_))
 }

@@ -1,4 +1,5 @@
-//! The pool of exchanges kept for reuse.
+//! The pool of unused exchanges. An exchange holds the memory of one request and its response, and
+//! is reused for later requests.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -7,25 +8,29 @@ use rookery_exchange::{Budget, Exchange, Share};
 
 use crate::blocking::unnamed_file::UnnamedFile;
 
-/// The maximum number of pooled exchanges, which is as many as the default queue holds. Their bytes
-/// have a limit of their own, [`Limits::pool_bytes`](crate::Limits::pool_bytes).
+/// The maximum number of pooled exchanges. It equals the default maximum of queued requests. The
+/// memory of the pooled exchanges has a separate limit,
+/// [`Limits::pool_bytes`](crate::Limits::pool_bytes).
 const MAX_POOLED: usize = 1024;
 
-/// The pool of exchanges kept for reuse.
+/// The pool of unused exchanges. An exchange holds the memory of one request and its response, and
+/// is reused for later requests.
 #[derive(Debug)]
 pub(super) struct ExchangePool {
     pooled: RefCell<Vec<PooledExchange>>,
-    /// The bytes of the pooled exchanges, and their maximum.
+    /// The memory of all pooled exchanges, in bytes.
     bytes: Cell<usize>,
+    /// The maximum of `bytes`.
     max_bytes: usize,
     budget: Arc<Budget>,
 }
 
-/// An exchange kept for reuse.
+/// An unused exchange (the memory of a request and its response) in the pool.
 #[derive(Debug)]
 struct PooledExchange {
     exchange: Box<Exchange>,
-    /// The bytes that the exchange holds, measured when it was put back.
+    /// The memory that the exchange holds, in bytes. It was measured when the exchange was put into
+    /// the pool.
     bytes: usize,
 }
 
@@ -41,7 +46,7 @@ impl ExchangePool {
         })
     }
 
-    /// Takes back an exchange whose response was sent or is not wanted.
+    /// Puts an exchange back into the pool, after its response was sent or discarded.
     pub(super) fn put_back(&self, mut exchange: Box<Exchange>) {
         if let Some(spool) = exchange.body_mut().take_file() {
             drop(UnnamedFile::new(spool));

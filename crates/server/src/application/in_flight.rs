@@ -1,10 +1,11 @@
-//! The table of requests in flight to the application.
+//! The table of requests that were passed to the application and not answered yet.
 
 use std::cell::RefCell;
 
 use rookery_exchange::{Exchange, ExchangeId, ListenerId};
 
-/// The table of requests in flight. Each exchange carries the number of its slot.
+/// The table of requests that were passed to the application and not answered yet. Each request
+/// occupies one slot, whose number is stored in the request's exchange.
 #[derive(Debug, Default)]
 pub(super) struct InFlightTable {
     slots: RefCell<Slots>,
@@ -16,8 +17,10 @@ struct Slots {
     free: Vec<u32>,
 }
 
-/// The slot of one request. The waiting connection is found by its key and not by a waker, because
-/// a waker stored here would keep the memory of an ended task alive, and an idle WebSocket with it.
+/// The entry of one request in the in-flight table. It stores the key of the connection that waits
+/// for the response.
+// It stores no task waker, because a waker would keep the memory of an ended task, and of an idle
+// WebSocket, allocated.
 #[derive(Debug, Default)]
 struct Slot {
     id: ExchangeId,
@@ -25,14 +28,16 @@ struct Slot {
     decision: Option<AppDecision>,
 }
 
-/// The application's decision on a request.
+/// The application's decision on a request: to respond, to have the server read the whole body
+/// first, or to receive the body as a stream.
 #[derive(Debug)]
 pub(crate) enum AppDecision {
     /// The application has written the response.
     Respond(Box<Exchange>),
-    /// The application has seen the head, and wants the body to be read.
+    /// The application has seen the head of the request, and wants the server to read the whole
+    /// body.
     ReadBody(Box<Exchange>),
-    /// The application keeps the exchange, and wants the body to be streamed.
+    /// The application keeps the exchange, and wants to receive the request body as a stream.
     StreamBody(ListenerId),
 }
 
@@ -46,8 +51,8 @@ impl AppDecision {
 }
 
 impl InFlightTable {
-    /// Opens a slot for an exchange of the connection with this
-    /// [key](crate::connections::table::Slot::key).
+    /// Opens a slot in the table for an exchange, and returns the slot's number. `waiter` is the
+    /// [key](crate::connections::table::Slot::key) of the connection that waits for the response.
     pub(super) fn open(&self, id: ExchangeId, waiter: usize) -> u32 {
         let mut slots = self.slots.borrow_mut();
         let slot = match slots.free.pop() {
@@ -62,7 +67,8 @@ impl InFlightTable {
         slot
     }
 
-    /// Closes a slot. Returns the id of its exchange, and the decision that was not taken yet.
+    /// Closes the slot of a request. Returns the id of its exchange, and the application's decision
+    /// if no connection has taken it yet.
     pub(super) fn close(&self, slot: u32) -> (ExchangeId, Option<AppDecision>) {
         let mut slots = self.slots.borrow_mut();
         let entry = &mut slots.all[slot as usize];
@@ -72,17 +78,17 @@ impl InFlightTable {
         (id, decision)
     }
 
-    /// Returns true if a connection waits for this exchange.
+    /// Returns true if a connection still waits for the response of this exchange.
     pub(super) fn is_awaited(&self, exchange: &Exchange) -> bool {
         let slots = self.slots.borrow();
         slots.all.get(exchange.slot() as usize).is_some_and(|entry| entry.id == exchange.id())
     }
 
-    /// Stores a decision. Returns the key of the waiting connection and the previous decision, if
-    /// that was not taken yet.
+    /// Stores the application's decision on a request. Returns the key of the waiting connection,
+    /// and the previous decision on the request if no connection has taken it yet.
     ///
     /// # Errors
-    /// Returns the decision if no connection waits for it any more.
+    /// Returns `decision` if no connection waits for it any more.
     pub(super) fn resolve(
         &self,
         slot: u32,
@@ -96,12 +102,13 @@ impl InFlightTable {
         }
     }
 
-    /// Takes the decision of a slot, if it has been made.
+    /// Takes the application's decision on the request in this slot, or returns `None` if the
+    /// application has not decided yet.
     pub(super) fn take_decision(&self, slot: u32) -> Option<AppDecision> {
         self.slots.borrow_mut().all[slot as usize].decision.take()
     }
 
-    /// Returns the number of requests in flight.
+    /// Returns the number of requests that were passed to the application and not answered yet.
     pub(super) fn len(&self) -> usize {
         let slots = self.slots.borrow();
         slots.all.len() - slots.free.len()

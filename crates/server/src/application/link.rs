@@ -1,4 +1,5 @@
-//! The application on another thread, behind a [`Link`].
+//! The implementation of [`Application`] for an application that runs on another thread. A
+//! [`Link`], which contains queues for events and commands, connects it to the I/O thread.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! Tasks on threads that may block: file operations, spooling and compression.
+//! Tasks that may block, such as file operations, spooling and compression. They run on a few
+//! separate threads.
 //!
-//! There are few such threads. If a disk does not respond, tasks wait for long, and their clients
-//! may disconnect meanwhile. The memory that a task holds therefore remains charged: the task owns
-//! the [`Charge`](rookery_exchange::Charge), which is dropped when the task has run or has been
-//! cancelled.
+//! If a disk does not respond, a task may exist for much longer than its client's connection. Each
+//! task therefore owns the [`Charge`](rookery_exchange::Charge) that counts its memory against the
+//! memory budget.
 
 use std::io;
 use std::pin::Pin;
@@ -11,7 +11,8 @@ use std::task::{Context, Poll};
 
 use tokio::task::JoinHandle;
 
-/// A task that was passed to a thread. Dropping it cancels the task if it has not started.
+/// A handle to a task that runs on a thread that may block. Dropping the handle cancels the task if
+/// it has not started.
 #[derive(Debug)]
 pub(crate) struct BlockingTask<T>(JoinHandle<io::Result<T>>);
 

@@ -1,22 +1,23 @@
-//! The attributes of a file that show whether it has changed.
+//! The attributes of a file by which the server detects that the file has changed.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The error of an operation that would have to wait, or that cannot be tried without waiting.
+/// The error of a file operation that was not performed because it might have to wait for a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WouldBlock;
 
-/// The attributes of a file that change with its content. Writing to the file, renaming another
-/// file over it and setting its times all change the state, unless two changes take place within
-/// one step of the system's clock.
+/// The attributes of a file that show whether the file has changed. They change when the file is
+/// written to, when another file is renamed over it, and when its times are set. Two changes within
+/// one step of the system's clock may be missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileState {
     pub(crate) device: u64,
     pub(super) inode: u64,
     pub(crate) len: u64,
     pub(super) modified: Stamp,
-    /// The time of the last change of any attribute, which programs cannot set.
+    /// The time of the last change of the file's content or attributes (ctime), which programs
+    /// cannot set.
     pub(super) changed: Stamp,
 }
 
@@ -26,12 +27,12 @@ pub(super) struct Stamp {
     pub(super) nanos: u32,
 }
 
-/// The kind of a file.
+/// The kind of a file: a regular file, a folder or another kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Regular,
     Directory,
-    /// A FIFO, a socket or a device.
+    /// A file that is neither regular nor a folder: a FIFO, a socket or a device.
     Other,
 }
 
@@ -47,12 +48,14 @@ impl FileState {
         }
     }
 
-    /// Returns the time at which the content was last modified, as the file system reports it.
+    /// Returns the time at which the file's content was last modified, as the file system reports
+    /// it.
     pub(crate) fn modified(&self) -> SystemTime {
         self.modified.time()
     }
 
-    /// Returns true if neither the content nor the attributes have changed for `time`.
+    /// Returns true if, at the time `now`, the content and the attributes of the file have not
+    /// changed for at least `time`.
     pub(crate) fn is_older_than(&self, time: Duration, now: SystemTime) -> bool {
         let is_old = |stamp: Stamp| now.duration_since(stamp.time()).is_ok_and(|age| age >= time);
         is_old(self.modified) && is_old(self.changed)
@@ -60,7 +63,8 @@ impl FileState {
 }
 
 impl Stamp {
-    /// Converts the time stamp. A time that cannot be represented becomes 1970.
+    /// Converts the time stamp to a `SystemTime`. A time that cannot be represented becomes the
+    /// start of 1970.
     fn time(self) -> SystemTime {
         let seconds = Duration::from_secs(self.seconds.unsigned_abs());
         let whole = match self.seconds {
@@ -73,11 +77,12 @@ impl Stamp {
     }
 }
 
-/// Returns true if an error means that a path names no file.
+/// Returns true if an error number (`errno`) means that a path names no existing file.
 ///
-/// This includes a file in the place of a directory, and names that are too long for the file
-/// system. httpuv responds to these with 500 and never passes such requests on to the application,
-/// so that apps with static files at `/` never get long paths (httpuv's issue 267).
+/// This includes paths that have a file in place of a directory, and names that are too long for
+/// the file system.
 pub(crate) fn is_missing(error: i32) -> bool {
+    // httpuv responds to both with 500, so that apps with static files at `/` never get requests
+    // with long paths (httpuv's issue 267).
     matches!(error, libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG)
 }

@@ -1,5 +1,5 @@
-//! Operations that may block, and that therefore never run on the I/O thread, and variants of file
-//! operations that do not block.
+//! Operations that may block and therefore run on threads other than the I/O thread, and variants
+//! of file operations that never block.
 
 pub(crate) mod blocking_task;
 pub(crate) mod file_state;

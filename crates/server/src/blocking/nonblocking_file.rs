@@ -1,13 +1,13 @@
-//! File operations that never wait for a disk: each operation uses what the kernel has in memory,
-//! or fails with [`WouldBlock`].
+//! File operations that never wait for a disk. Each operation uses data that the kernel has in
+//! memory, and otherwise fails with [`WouldBlock`].
 //!
 //! The I/O thread calls these functions, and passes operations that would block to another thread.
-//! A kernel without one of these system calls, or a sandbox that forbids it, therefore costs only
-//! time.
+//! If the kernel lacks a system call that is needed here, or a sandbox forbids it, the server still
+//! works, but more slowly.
 //!
-//! A lookup never waits, whatever the file system. Opening a file does wait if a daemon or another
-//! machine provides the file system (FUSE, NFS), whatever the flags. [`open`] is therefore only for
-//! devices for which [`is_local`] has returned true on a thread that may block.
+//! Looking up a file never waits on any file system. Opening a file may wait if a daemon or another
+//! machine provides the file system (FUSE, NFS). [`open`] must therefore only be used on a device
+//! for which [`is_local`] has returned true, on a thread that may block.
 
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -19,8 +19,9 @@ use rustix::io::ReadWriteFlags;
 
 use super::file_state::{FileState, Kind, Stamp, WouldBlock, is_missing};
 
-/// Whether `openat2` and its flag exist. Linux has them since version 5.12, and some sandboxes do
-/// not allow them.
+/// True if the system call `openat2` is available with the flag that prevents waiting
+/// (`RESOLVE_CACHED`). Linux has had this flag since version 5.12, and some sandboxes forbid the
+/// call.
 static IS_KNOWN: LazyLock<bool> = LazyLock::new(|| {
     rustix::fs::openat2(
         CWD,
@@ -32,14 +33,15 @@ static IS_KNOWN: LazyLock<bool> = LazyLock::new(|| {
     .is_ok()
 });
 
-/// Returns the kind and the state of the file at a path, without opening it, or `None` if there is
-/// no such file. Follows symbolic links.
+/// Returns the kind of the file at a path and its attributes, without opening it or waiting for a
+/// disk, or `None` if there is no such file. Follows symbolic links.
 pub(crate) fn look(path: &[u8]) -> Result<Option<(Kind, FileState)>, WouldBlock> {
     let Some(found) = open_known(path, OFlags::PATH)? else { return Ok(None) };
     state(&found).map(Some)
 }
 
-/// Opens a file if it exists. The file may be another one than that which [`look`] has found.
+/// Opens a file without waiting for a disk, or returns `None` if there is no such file. If the file
+/// was replaced since [`look`] found it, this function opens the new file.
 pub(crate) fn open(path: &[u8]) -> Result<Option<(File, Kind, FileState)>, WouldBlock> {
     // `NONBLOCK` prevents that opening a FIFO blocks the thread.
     let Some(file) = open_known(path, OFlags::NONBLOCK | OFlags::NOCTTY)? else { return Ok(None) };
@@ -86,7 +88,8 @@ fn state_of(found: &Statx) -> FileState {
     }
 }
 
-/// Fills `buffer` from an offset of a file if all of these bytes are in the page cache.
+/// Fills `buffer` with the bytes of a file from offset `at`. Fails if not all of these bytes are in
+/// the page cache.
 pub(crate) fn read(file: &File, buffer: &mut [u8], at: u64) -> Result<(), WouldBlock> {
     if buffer.is_empty() {
         return Ok(());
@@ -98,9 +101,9 @@ pub(crate) fn read(file: &File, buffer: &mut [u8], at: u64) -> Result<(), WouldB
     }
 }
 
-/// Returns true if a part of a local file is in the page cache, so that sending it does not wait
-/// for a disk. The system reports this since Linux 6.5, and only to the owner of a file and to
-/// those who may write to it.
+/// Returns true if a range of a local file is in the page cache, so that sending it does not wait
+/// for a disk. Fails if the system does not report this. Linux reports it since version 6.5, and
+/// only to the owner of the file and to users who may write to it.
 pub(crate) fn is_resident(file: &File, at: u64, len: usize) -> Result<bool, WouldBlock> {
     #[repr(C)]
     struct Part {
@@ -127,15 +130,16 @@ pub(crate) fn is_resident(file: &File, at: u64, len: usize) -> Result<bool, Woul
     }
     let page = rustix::param::page_size() as u64;
     let last = at + (len as u64).saturating_sub(1);
+    // The kernel counts a page as cached as soon as it starts to read it. Because it reads ahead in
+    // runs of pages, only the first or the last page of the range can be incomplete.
     Ok(counts.cached > last / page - at / page
         && !is_arriving(file, at)
         && !is_arriving(file, last))
 }
 
-/// Returns true if a page is still being read. The system counts a page as cached as soon as it
-/// starts to read it. It reads ahead in runs, so that within a part only the first or the last page
-/// can be incomplete. Returns false on file systems without this information, such as tmpfs, whose
-/// cached pages are complete.
+/// Returns true if the kernel is still reading the page at offset `at` of a file from disk,
+/// although it already counts the page as cached. Returns false on file systems that do not report
+/// this, such as tmpfs, whose cached pages are always complete.
 fn is_arriving(file: &File, at: u64) -> bool {
     let mut byte = [0];
     let read =
@@ -143,20 +147,19 @@ fn is_arriving(file: &File, at: u64) -> bool {
     read == Err(rustix::io::Errno::AGAIN)
 }
 
-/// The number of the system call `cachestat`. It is the same on all architectures of Rust's
-/// standard library except Alpha and MIPS, where the call fails.
+/// The number of the Linux system call `cachestat`. It is the same on all architectures that Rust's
+/// standard library supports, except Alpha and MIPS, where the call fails.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// Returns true if only this machine provides the file system of a file, so that looking up and
-/// opening its files does not wait for another machine or process. Asking the file system may
-/// block.
+/// opening its files does not wait for another machine or process. This function may block.
 pub(crate) fn is_local(file: &File) -> bool {
     rustix::fs::fstatfs(file)
         .is_ok_and(|found| u64::try_from(found.f_type).is_ok_and(|kind| LOCAL.contains(&kind)))
 }
 
-/// The magic numbers of ext2 to ext4, XFS, Btrfs, F2FS, tmpfs, ramfs, and overlayfs, which
-/// containers use.
+/// The magic numbers of file systems that only the local machine provides: ext2 to ext4, XFS,
+/// Btrfs, F2FS, tmpfs, ramfs, and overlayfs, which containers use.
 const LOCAL: [u64; 7] =
     [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_1994, 0x8584_58F6, 0x794C_7630];
 

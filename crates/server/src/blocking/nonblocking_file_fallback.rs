@@ -1,5 +1,5 @@
-//! The file operations of `nonblocking_file` for systems that cannot avoid waiting for a disk. All
-//! of them fail with [`WouldBlock`].
+//! A substitute for the file operations of `nonblocking_file` on operating systems that cannot read
+//! files without waiting for a disk. Every operation fails with [`WouldBlock`].
 
 use std::fs::File;
 

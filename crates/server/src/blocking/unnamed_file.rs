@@ -1,10 +1,10 @@
-//! Temporary files without a name. The last close of such a file frees its disk space, which takes
-//! a considerable part of a second for gigabytes, and therefore happens on another thread.
+//! Temporary files without a name. Closing such a file frees its disk space. For gigabytes this
+//! takes a large part of a second, so the file is closed on a thread that may block.
 
 use std::fs::File;
 use std::ops::Deref;
 
-/// An open file that no longer has a name.
+/// An open temporary file whose name was removed. Its disk space is freed when it is closed.
 #[derive(Debug)]
 pub(crate) struct UnnamedFile(Option<File>);
 
@@ -13,7 +13,7 @@ impl UnnamedFile {
         UnnamedFile(Some(file))
     }
 
-    /// Closes the file on this thread.
+    /// Closes the file on the current thread, and waits until its disk space is free.
     pub(crate) fn close(&mut self) {
         self.0 = None;
     }

@@ -1,13 +1,13 @@
-//! The limits as a table of names, for the programs that let users set limits, which are the R
-//! package and the command line.
+//! A table of all limits by name, for programs that let users set limits: the R package and the
+//! command line.
 
 use std::ffi::CStr;
 use std::time::Duration;
 
 use super::Config;
 
-/// A limit of [`Config`] that is set by its name. Its value is an `f64`, in which infinity means no
-/// limit, and NaN means that the server determines the value.
+/// A limit of [`Config`] that programs read and set by its name. Its value is an `f64`. Infinity
+/// means no limit, and NaN means that the server chooses the value.
 pub struct NamedLimit {
     name: &'static CStr,
     kind: LimitKind,
@@ -19,48 +19,48 @@ pub struct NamedLimit {
 /// The unit and range of a limit's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitKind {
-    /// A whole number, or infinity.
+    /// A limit that is a whole number, or infinity.
     Count,
-    /// A number of bytes, or infinity.
+    /// A limit in bytes, or infinity.
     Bytes,
-    /// A number of seconds, or infinity.
+    /// A limit in seconds, or infinity.
     Seconds,
-    /// A number of bytes per second.
+    /// A rate in bytes per second.
     Rate,
-    /// A percentage from 1 to 100.
+    /// A limit in percent, from 1 to 100.
     Percent,
 }
 
 impl NamedLimit {
-    /// Returns all limits, in the order of the fields of [`Limits`](super::Limits), followed by
-    /// those of the queues to the application.
+    /// Returns all limits that can be set by name. The fields of [`Limits`](super::Limits) come
+    /// first, in their order, followed by the limits of the queues to the application.
     pub fn all() -> &'static [NamedLimit] {
         NAMED
     }
 
-    /// Returns the name, which is that of the argument in R's `server_limits()`. For a share of the
-    /// memory, it is the name of the field after `share_`.
+    /// Returns the name of the limit, which is that of its argument in R's `server_limits()`. For a
+    /// share of the client memory, the name is `share_` followed by the name of the field.
     pub fn name(&self) -> &'static CStr {
         self.name
     }
 
-    /// Returns the unit and range of the value.
+    /// Returns the unit and range of the limit's value.
     pub fn kind(&self) -> LimitKind {
         self.kind
     }
 
-    /// Returns the smallest value with which a server can work.
+    /// Returns the smallest value of the limit with which a server can work.
     pub fn least(&self) -> f64 {
         self.least
     }
 
-    /// Returns the value in `config`.
+    /// Returns the value of this limit in `config`.
     pub fn get(&self, config: &Config) -> f64 {
         (self.get)(config)
     }
 
-    /// Sets the value in `config`. A value that the field cannot represent becomes the largest that
-    /// it can.
+    /// Sets this limit in `config`. A value that is too large for the field's type becomes the
+    /// largest value of the type.
     pub fn set(&self, config: &mut Config, value: f64) {
         (self.set)(config, value);
     }
@@ -87,7 +87,7 @@ impl std::fmt::Debug for NamedLimit {
     }
 }
 
-/// The type of a field that stores a limit.
+/// A type of number in which a field of the configuration stores a limit.
 trait Number: Copy {
     fn to_f64(self) -> f64;
     fn of(value: f64) -> Self;

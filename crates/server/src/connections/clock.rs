@@ -1,5 +1,6 @@
-//! The clock of an I/O thread. It advances by coarse ticks, so that noting progress costs one write
-//! to a cell, and the sweep compares the noted ticks with the limits.
+//! The clock of an I/O thread, which counts coarse ticks (at most a second each). A connection
+//! records progress by storing the current tick, which costs one write. A periodic pass over all
+//! connections compares the stored ticks with the time limits.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use super::rate::{Rate, ticks};
 use crate::config::Limits;
 
-/// The time limits of [`Limits`], in ticks of the sweep.
+/// The time limits of [`Limits`], converted to ticks of the I/O thread's clock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TimeLimits {
     pub(crate) length: Duration,
@@ -26,7 +27,8 @@ pub(crate) struct TimeLimits {
 }
 
 impl TimeLimits {
-    /// Converts the limits. A tick lasts a second, or a fourth of the shortest limit.
+    /// Converts time limits to ticks of the clock. A tick lasts a quarter of the shortest limit,
+    /// but at most a second.
     pub(crate) fn of(limits: &Limits) -> TimeLimits {
         let all = [
             limits.tls_handshake_timeout,
@@ -60,7 +62,7 @@ impl TimeLimits {
     }
 }
 
-/// The current tick of an I/O thread, which the sweep advances.
+/// The current time of an I/O thread in ticks. The periodic pass over all connections advances it.
 #[derive(Debug)]
 pub(crate) struct Clock {
     now: Cell<u32>,
@@ -72,12 +74,13 @@ impl Clock {
         Clock { now: Cell::new(0), ticks: TimeLimits::of(limits) }
     }
 
-    /// Returns the current tick. It wraps around, so that only differences are meaningful.
+    /// Returns the number of the current tick. It wraps around, so that only differences of ticks
+    /// are meaningful.
     pub(crate) fn now(&self) -> u32 {
         self.now.get()
     }
 
-    /// Advances to the next tick, and returns it.
+    /// Advances the clock by a tick, and returns the number of the new tick.
     pub(crate) fn advance(&self) -> u32 {
         self.now.set(self.now.get().wrapping_add(1));
         self.now.get()

@@ -1,17 +1,18 @@
-//! Eviction from a full table: the slowest connection is closed to admit a new one.
+//! Eviction when the connection table is full: the slowest connection is closed to admit a new one.
 
 use std::cmp::Reverse;
 
 use super::eviction_candidates::Candidate;
 use super::table::ConnectionTable;
 
-/// The number of candidates that one search over all connections finds. A server that is attacked
-/// while its table is full therefore searches once per 64 new connections.
+/// The maximum number of slow connections that one search over all connections returns as
+/// candidates for eviction. During an attack on a server whose table is full, there is therefore
+/// one search for every 64 new connections.
 const CANDIDATES: usize = 64;
 
 impl ConnectionTable {
-    /// Evicts the slowest connection, so that a new one can be admitted. Returns false if all
-    /// connections are being served.
+    /// Evicts the slowest connection, so that a new one can be admitted. Returns false if every
+    /// connection is being served, so that none can be evicted.
     pub(crate) fn free_slot(&self) -> bool {
         let now = self.clock.now();
         let mut candidates = self.eviction_candidates.0.borrow_mut();

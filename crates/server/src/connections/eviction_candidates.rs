@@ -1,14 +1,16 @@
-//! The connections that were found to be slow, and would be evicted first.
+//! The list of slow connections from which the next connection to be evicted is taken.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
 
-/// The slowest connections that the last search found, with the slowest at the end.
+/// The slowest connections that the last search over all connections found, with the slowest at the
+/// end.
 #[derive(Debug, Default)]
 pub(super) struct EvictionCandidates(pub(super) RefCell<Vec<Candidate>>);
 
-/// A connection that makes no progress. The order of the fields is the order of eviction: the
-/// connection that has made no progress for longest is evicted first, and of equals the oldest.
+/// A connection that may be evicted because it makes no progress. The derived order is the order of
+/// eviction: the greatest candidate is the one that has made no progress for longest and, among
+/// equals, the oldest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Candidate {
     pub(super) slowness: u32,

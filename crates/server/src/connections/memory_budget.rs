@@ -1,4 +1,4 @@
-//! The memory budget of a server: how much memory the process may use, and how much of it clients
+//! The memory budget of a server: how much memory the process may use, and how much of that clients
 //! may use.
 
 use std::fs;
@@ -9,7 +9,7 @@ use rookery_exchange::{Budget, Share};
 
 use crate::config::Limits;
 
-/// Makes the budget of a server, which is [`Limits::max_client_memory`] divided by
+/// Makes the memory budget of a server by dividing [`Limits::max_client_memory`] according to
 /// [`Limits::shares`].
 pub(crate) fn budget(limits: &Limits) -> Arc<Budget> {
     let shares = &limits.shares;
@@ -27,7 +27,7 @@ pub(crate) fn budget(limits: &Limits) -> Arc<Budget> {
     Budget::new(bytes)
 }
 
-/// Returns the bytes of WebSocket messages that may wait for the application.
+/// Returns the maximum total size in bytes of the WebSocket messages that wait for the application.
 pub(crate) fn message_queue_bytes(limits: &Limits) -> usize {
     part(total(limits), limits.shares.waiting)
 }
@@ -40,15 +40,16 @@ fn total(limits: &Limits) -> usize {
     limits.max_client_memory.unwrap_or_else(|| (usable() / PART).max(LEAST))
 }
 
-/// The divisor of the memory that the process may use. Clients get a quarter, because the
-/// application, its data and R's garbage collector need the rest.
+/// The divisor by which the memory that the process may use is divided to get the default memory
+/// budget of clients. The other three quarters are for the application, its data and R's garbage
+/// collector.
 const PART: usize = 4;
 
-/// The minimum of the budget, below which a server is of no use.
+/// The minimum of the default memory budget of clients, in bytes.
 const LEAST: usize = 32 << 20;
 
-/// Returns the minimum of the machine's memory, the limits of the process's control groups, and its
-/// limit of address space.
+/// Returns the memory in bytes that this process may use: the least of the machine's memory, the
+/// limits of the process's control groups, and the limit on its address space.
 fn usable() -> usize {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limits = [physical(), group_limit(Path::new("/sys/fs/cgroup"), &groups), address_space()];
@@ -56,7 +57,7 @@ fn usable() -> usize {
     usize::try_from(least).unwrap_or(usize::MAX)
 }
 
-/// The memory that is assumed if the system reports no limit.
+/// The memory in bytes that the process is assumed to have if the system reports no limit.
 const FALLBACK: u64 = 1 << 30;
 
 fn physical() -> Option<u64> {
@@ -74,11 +75,13 @@ fn address_space() -> Option<u64> {
     (told == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-/// Returns the smallest memory limit of the control groups in `groups`, which has the format of
-/// `/proc/self/cgroup`, and of the groups above them, all below `root`.
+/// Returns the smallest memory limit of the process's control groups and their parent groups.
+/// `groups` lists the process's groups in the format of `/proc/self/cgroup`, and `root` is the
+/// folder of all groups.
 ///
-/// In a container the paths are often those of the host and do not exist. Then the groups above
-/// that exist count, at least the root, which is the container's own group.
+/// In a container, the listed paths are often those of the host and do not exist in the container.
+/// The limits of those parent groups that exist are then used, up to `root`, which is the
+/// container's own group.
 fn group_limit(root: &Path, groups: &str) -> Option<u64> {
     let limits = groups.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);

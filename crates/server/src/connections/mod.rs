@@ -1,6 +1,6 @@
-//! The table of the connections of an I/O thread, and the rules that apply to all of them, which
-//! are deadlines, minimum rates, the memory budget, eviction when the table or the budget is full,
-//! and the return of free memory to the system.
+//! The table of an I/O thread's connections, and the rules that apply to all of them: deadlines,
+//! minimum rates, the memory budget, eviction when the table or the budget is full, and the return
+//! of free memory to the system.
 
 pub(crate) mod admission;
 pub(crate) mod clock;

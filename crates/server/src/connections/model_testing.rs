@@ -1,17 +1,17 @@
-//! Random sequences of operations for tests that compare code with a model. The seeds are fixed, so
-//! that failures can be reproduced.
+//! A generator of random sequences of operations, for tests that compare code with a simple model
+//! of it. The seeds are fixed, so that failures can be reproduced.
 
 /// A generator of pseudo-random numbers (xorshift).
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// Makes a generator. Equal seeds give equal numbers.
+    /// Makes a generator of pseudo-random numbers. Equal seeds give equal numbers.
     pub(crate) fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    /// Returns a number below `below`.
+    /// Returns a pseudo-random number from 0 to `below` - 1.
     pub(crate) fn below(&mut self, below: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -20,9 +20,9 @@ impl Random {
     }
 }
 
-/// Calls `holds` with 2,000 sequences of up to `longest` operations, each of which is a number
-/// below `kinds`. Panics if `holds` fails, with a sequence from which no operation can be removed
-/// without success.
+/// Tests `holds` with 2,000 random sequences of up to `longest` operations, each of which is a
+/// number below `kinds`. If `holds` fails, this function panics with a failing sequence from which
+/// no operation can be left out.
 pub(crate) fn for_all_sequences(
     kinds: usize,
     longest: usize,

@@ -1,11 +1,11 @@
-//! The bytes of evicted connections that are not free yet.
+//! The count of bytes that evicted connections still hold, and will release soon.
 
 use std::cell::Cell;
 
 use rookery_exchange::Share;
 
-/// The bytes, for each share of the budget, that evicted connections still hold and will release
-/// soon. The budget still counts these bytes.
+/// The bytes that evicted connections still hold and will release soon, for each share of the
+/// memory budget. The budget still counts these bytes as used.
 #[derive(Debug, Default)]
 pub(super) struct PendingRelease([Cell<usize>; Share::COUNT]);
 

@@ -1,52 +1,55 @@
-//! The minimum rate at which a client must send or read.
+//! The check that a client sends or reads at a minimum rate.
 //!
 //! A deadline alone is not enough, because a client can meet it by moving one byte at a time. A
-//! client that is expected to send or to read must therefore keep a rate, and may fall behind by as
-//! many bytes as the rate brings within the grace. A client that makes no progress can use all of
-//! the grace, a client that is too slow lasts a little longer, and a client that keeps the rate may
-//! take any time. A client cannot save up bytes for later by being faster.
+//! client that is expected to send or to read must therefore keep a rate, but may fall behind. The
+//! grace is the time for which it may make no progress: a client is too slow once it is behind by
+//! more bytes than the rate demands in that time. A client that sends some bytes, but too few, is
+//! tolerated a little longer. A client that keeps the rate may take any time. A client that is
+//! faster for a while gains no reserve for later.
 
 use std::cell::Cell;
 use std::time::Duration;
 
-/// A minimum rate and its grace, in ticks of the sweep.
+/// The minimum rate at which a client must send or read, and the grace for which it may fall
+/// behind, counted in ticks of the clock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rate {
-    /// The bytes that the client must move in each tick.
+    /// The number of bytes that the client must send or read in each tick of the clock.
     tick: u64,
     grace: u32,
 }
 
 impl Rate {
-    /// Converts a rate in bytes per second. A rate of 0 demands nothing. Any other rate demands at
-    /// least one byte per tick.
+    /// Converts a minimum rate in bytes per second to one per tick of the clock. A rate of 0
+    /// requires nothing. Any other rate requires at least one byte per tick.
     pub(crate) fn new(rate: u32, grace: Duration, tick: Duration) -> Rate {
         let bytes = u64::from(rate) * tick.as_nanos() as u64 / 1_000_000_000;
         Rate { tick: if rate == 0 { 0 } else { bytes.max(1) }, grace: ticks(grace, tick) }
     }
 }
 
-/// Converts a duration to ticks, and rounds down.
+/// Converts a duration to a number of clock ticks, rounded down. `tick` is the duration of a tick.
 pub(crate) fn ticks(time: Duration, tick: Duration) -> u32 {
     // The clock wraps around, so that a limit of more ticks would be exceeded at once.
     u32::try_from(time.as_nanos() / tick.as_nanos())
         .map_or(u32::MAX / 2, |ticks| ticks.min(u32::MAX / 2))
 }
 
-/// The measurement of how far a client is behind its rate. Counting costs one addition for each
-/// read or write; the sweep does the rest.
+/// A meter of how many bytes a client is behind its minimum rate. Counting costs one addition for
+/// each read or write. A periodic pass over all connections compares the count with the rate.
 #[derive(Debug, Default)]
 pub(crate) struct RateMeter {
-    /// The bytes moved since the last tick.
+    /// The number of bytes that the client has sent or read since the last tick of the clock.
     moved: Cell<u32>,
-    /// The bytes that the client should have moved and has not moved.
+    /// The number of bytes by which the client is behind its minimum rate.
     behind: Cell<u64>,
-    /// The bytes that were in the socket's send buffer at the last tick.
+    /// The number of bytes that were in the socket's send buffer at the last tick of the clock.
     unsent: Cell<u32>,
 }
 
 impl RateMeter {
-    /// Starts a measurement, because the client is expected to send or to read from now on.
+    /// Starts to measure the client's rate, because the client is expected to send or to read from
+    /// now on.
     pub(crate) fn start(&self) {
         self.moved.set(0);
         self.behind.set(0);
@@ -57,32 +60,32 @@ impl RateMeter {
         self.moved.set(self.moved.get().saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX)));
     }
 
-    /// Returns the bytes counted since the last tick, and resets the count.
+    /// Returns the number of bytes that were counted since the last tick of the clock, and resets
+    /// the count.
     pub(crate) fn take(&self) -> u64 {
         u64::from(self.moved.take())
     }
 
-    /// Returns the bytes that the client has read since the last tick, where `unsent` is the number
-    /// of bytes in the socket's send buffer.
-    ///
-    /// The bytes written to the socket are no measure: the system accepts more only when a third of
-    /// the send buffer is free, which is a megabyte, and takes minutes at a few kilobytes per
-    /// second.
+    /// Returns the number of bytes that the client has read since the last tick of the clock.
+    /// `unsent` is the number of bytes in the socket's send buffer now.
     pub(crate) fn taken(&self, unsent: Option<u32>) -> u64 {
+        // The number of bytes written to the socket alone would be misleading, because the system
+        // accepts more only when a third of the send buffer is free. That can be a megabyte, which
+        // a client that reads a few kilobytes per second frees only after minutes.
         let written = self.take();
         let Some(unsent) = unsent else { return written };
         (u64::from(self.unsent.replace(unsent)) + written).saturating_sub(u64::from(unsent))
     }
 
-    /// Ends a tick in which `moved` bytes were moved. Returns true if the client is further behind
-    /// than the grace allows.
+    /// Ends a tick of the clock in which the client sent or read `moved` bytes. Returns true if the
+    /// client is now further behind its minimum rate than the grace allows.
     pub(crate) fn tick(&self, rate: Rate, moved: u64) -> bool {
         let behind = (self.behind.get() + rate.tick).saturating_sub(moved);
         self.behind.set(behind);
         behind > rate.tick.saturating_mul(u64::from(rate.grace))
     }
 
-    /// Returns the number of ticks by which the client is behind.
+    /// Returns the number of clock ticks by which the client is behind its minimum rate.
     pub(crate) fn lag(&self, rate: Rate) -> u32 {
         self.behind
             .get()
@@ -95,8 +98,9 @@ impl RateMeter {
 mod tests {
     use super::*;
 
-    /// Returns the tick at which a client that moves this many bytes in each tick is too far
-    /// behind.
+    /// Simulates a client that sends or reads `moved(n)` bytes in the tick with the number n.
+    /// Returns the tick at which the client is too far behind its minimum rate, or `None` if that
+    /// never happens.
     fn ends(rate: Rate, moved: impl Fn(u32) -> u64) -> Option<u32> {
         let pace = RateMeter::default();
         (1..10_000).find(|at| pace.tick(rate, moved(*at)))

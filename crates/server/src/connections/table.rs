@@ -1,5 +1,4 @@
-//! The table of the connections and WebSockets of an I/O thread, and of the streams of its HTTP/2
-//! connections.
+//! The table of an I/O thread's connections, WebSockets and HTTP/2 streams.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -16,51 +15,56 @@ use super::pending_release::PendingRelease;
 use super::trim::Trim;
 use crate::config::Limits;
 
-/// The number of table entries for which memory is kept when the table becomes empty.
+/// The number of entries for which an empty connection table keeps memory allocated.
 const KEPT_ENTRIES: usize = 1024;
 
-/// A connection, a WebSocket or a stream of an HTTP/2 connection, as the table sees it.
+/// The interface of a connection, a WebSocket or an HTTP/2 stream to the connection table.
 pub(crate) trait TableEntry: fmt::Debug {
-    /// The listener that accepted the connection.
+    /// Returns the id of the listener that accepted the connection.
     fn listener(&self) -> ListenerId;
 
-    /// The number of the connection. An older connection has a lower number.
+    /// Returns the serial number of the connection. An older connection has a lower number.
     fn serial(&self) -> u64;
 
-    /// Enforces the deadlines. Called at each tick.
+    /// Closes the connection if it has missed a deadline. Called at each tick of the I/O thread's
+    /// clock.
     fn sweep(&self, now: u32);
 
-    /// Returns the number of ticks without progress by the client, or `None` while the connection
-    /// is being served.
+    /// Returns the number of clock ticks for which the client has made no progress, or `None` while
+    /// the connection is being served and cannot be evicted.
     fn slowness(&self, now: u32) -> Option<u32>;
 
-    /// Returns the bytes of a share that the connection would release if it were evicted.
+    /// Returns the number of bytes of a memory share that the connection would release if it were
+    /// evicted.
     fn held(&self, share: Share) -> usize;
 
-    /// Closes the connection because others need the `held` bytes that it holds of a share.
+    /// Closes the connection because other connections need the `held` bytes of a memory share that
+    /// it holds.
     fn evict_for_memory(&self, share: Share, held: usize);
 
-    /// Closes the connection because a new connection needs its slot.
+    /// Closes the connection because a new connection needs its slot in the connection table.
     fn evict_for_slot(&self);
 
-    /// Closes the connection gracefully: an idle one at once, a busy one after its response, and a
-    /// WebSocket with close code 1001.
+    /// Closes the connection gracefully: an idle connection at once, a busy one after its response,
+    /// and a WebSocket with close code 1001.
     fn stop(&self);
 
-    /// Closes the connection at once.
+    /// Closes the connection at once, without waiting for a response that is being sent.
     fn abort(&self);
 
     /// Returns true if the connection waits for the application's response. Stopping a listener
-    /// does not wait for such connections.
+    /// closes such a connection without waiting for the response.
     fn is_awaiting_response(&self) -> bool;
 
-    /// Returns true if stopping closes the connection at once. This is the case within a streamed
-    /// response and, over HTTP/2, within a request body or without open streams.
+    /// Returns true if [`stop`](Self::stop) closes the connection at once. This is the case while
+    /// it sends a streamed response, if it is an HTTP/2 stream that receives a request body, and if
+    /// it is an HTTP/2 connection without open streams.
     fn is_cut_by_stop(&self) -> bool {
         false
     }
 
-    /// Returns true for a stream within another connection, which occupies no slot of its own.
+    /// Returns true for an HTTP/2 stream, which belongs to a connection and does not count as a
+    /// connection itself.
     fn is_substream(&self) -> bool {
         false
     }
@@ -76,40 +80,41 @@ pub(crate) trait TableEntry: fmt::Debug {
         false
     }
 
-    /// Closes the connection with its next response. A second call closes it at once if it has had
-    /// no request since the first. WebSockets stay open.
+    /// Makes the connection close after its next response. A second call closes it at once if it
+    /// has had no request since the first call. WebSockets stay open.
     fn drain(&self) {}
 
-    /// Closes a WebSocket because its server restarts.
+    /// Closes a WebSocket because the server that it belongs to restarts.
     fn close_for_restart(&self) {}
 
-    /// Returns true for a WebSocket.
+    /// Returns true if this table entry is a WebSocket.
     fn is_websocket(&self) -> bool {
         false
     }
 }
 
-/// The connections of one I/O thread, and the state that they share.
+/// The table of one I/O thread's connections, with their limits, clock and memory budget.
 #[derive(Debug)]
 pub(crate) struct ConnectionTable {
     pub(crate) limits: Limits,
     pub(crate) clock: Clock,
-    /// The memory that all connections together may hold.
+    /// The memory budget of all connections together.
     pub(crate) budget: Arc<Budget>,
     pub(super) pending_release: PendingRelease,
     pub(super) eviction_candidates: EvictionCandidates,
     pub(crate) trim: Trim,
     entries: RefCell<Vec<Option<Rc<dyn TableEntry>>>>,
     free: RefCell<Vec<usize>>,
-    /// The number of entries in use, including substreams.
+    /// The number of table entries in use, including HTTP/2 streams.
     occupied: Cell<usize>,
     substreams: Cell<usize>,
-    /// The number of connections so far.
+    /// The number of connections that were accepted so far, which gives each connection its serial
+    /// number.
     serial: Cell<u64>,
-    /// Notified whenever an entry has been removed.
+    /// Notified whenever an entry has been removed from the table.
     pub(crate) removed: Notify,
-    /// The listener whose clients are counted for the supervisor, and the scoreboard that shows
-    /// their number.
+    /// The public listener, whose clients are counted for the supervisor, and the scoreboard
+    /// (shared memory) that shows their number. `None` if there is no such listener.
     public: RefCell<Option<(ListenerId, Arc<SharedScoreboard>)>>,
 }
 
@@ -136,7 +141,7 @@ impl ConnectionTable {
         })
     }
 
-    /// Starts to count the clients of a listener for the supervisor. `None` stops the count.
+    /// Starts to count the clients of a listener for the supervisor. `None` stops counting.
     pub(crate) fn set_public_listener(&self, public: Option<(ListenerId, Arc<SharedScoreboard>)>) {
         self.public.replace(public);
     }
@@ -146,7 +151,7 @@ impl ConnectionTable {
         self.public.borrow().as_ref().map(|(listener, _)| *listener)
     }
 
-    /// Returns the connections of the public listener, except those of the supervisor.
+    /// Returns the connections of the public listener. Connections of the supervisor are left out.
     pub(crate) fn public_clients(&self) -> Vec<Rc<dyn TableEntry>> {
         let Some(listener) = self.public_listener() else { return Vec::new() };
         let mut clients = self.of_listener(listener);
@@ -154,13 +159,14 @@ impl ConnectionTable {
         clients
     }
 
-    /// Returns a number for the next connection.
+    /// Returns the serial number for the next connection.
     pub(crate) fn next_serial(&self) -> u64 {
         self.serial.set(self.serial.get() + 1);
         self.serial.get()
     }
 
-    /// Adds an entry. The entry is removed when the returned slot is dropped.
+    /// Adds a connection, WebSocket or stream to the table. It is removed when the returned slot is
+    /// dropped.
     pub(crate) fn insert(self: &Rc<Self>, entry: Rc<dyn TableEntry>) -> Slot {
         let is_substream = entry.is_substream();
         self.occupied.set(self.occupied.get() + 1);
@@ -187,7 +193,8 @@ impl ConnectionTable {
         Slot { connections: Rc::clone(self), key, is_substream, counted }
     }
 
-    /// Removes an entry.
+    /// Removes the entry with this key from the table, and notifies the tasks that wait for a
+    /// removal.
     fn remove(&self, key: usize, is_substream: bool) {
         let removed = self.entries.borrow_mut()[key].take();
         self.free.borrow_mut().push(key);
@@ -206,25 +213,25 @@ impl ConnectionTable {
         self.removed.notify_waiters();
     }
 
-    /// Returns the entry with this key, if it exists.
+    /// Returns the table entry with this key, if it exists.
     pub(crate) fn get(&self, key: usize) -> Option<Rc<dyn TableEntry>> {
         self.entries.borrow().get(key).cloned().flatten()
     }
 
-    /// Wakes the task of the entry with this key.
+    /// Wakes the task of the connection, WebSocket or stream with this key.
     pub(crate) fn wake(&self, key: usize) {
         if let Some(Some(entry)) = self.entries.borrow().get(key) {
             entry.wake();
         }
     }
 
-    /// Returns the number of connections. Streams within a connection do not count, not even a
+    /// Returns the number of connections in the table. HTTP/2 streams do not count, not even a
     /// stream that outlives its connection.
     pub(crate) fn len(&self) -> usize {
         self.occupied.get() - self.substreams.get()
     }
 
-    /// Returns true if there are neither connections nor streams.
+    /// Returns true if the table contains neither connections nor streams.
     pub(crate) fn is_empty(&self) -> bool {
         self.occupied.get() == 0
     }
@@ -239,7 +246,7 @@ impl ConnectionTable {
             .count()
     }
 
-    /// Returns the connections and streams of a listener.
+    /// Returns the connections and HTTP/2 streams of a listener.
     pub(crate) fn of_listener(&self, listener: ListenerId) -> Vec<Rc<dyn TableEntry>> {
         self.entries
             .borrow()
@@ -250,8 +257,8 @@ impl ConnectionTable {
             .collect()
     }
 
-    /// Advances the clock by a tick, enforces all deadlines and trims memory. Called periodically
-    /// while the thread runs.
+    /// Advances the clock by a tick, enforces the deadlines of all connections, and returns free
+    /// memory to the system. Called periodically while the I/O thread runs.
     pub(crate) fn sweep(&self) {
         let now = self.clock.advance();
         self.for_each(|_, entry| entry.sweep(now));
@@ -262,8 +269,8 @@ impl ConnectionTable {
         }
     }
 
-    /// Calls `visit` with the key of each entry and the entry. `visit` must not add or remove
-    /// entries, because the table is borrowed meanwhile.
+    /// Calls `visit` with the key of each table entry and the entry itself. `visit` must not add or
+    /// remove entries, because the table is borrowed during the call.
     pub(super) fn for_each(&self, mut visit: impl FnMut(usize, &Rc<dyn TableEntry>)) {
         for (key, entry) in self.entries.borrow().iter().enumerate() {
             if let Some(entry) = entry {
@@ -273,15 +280,16 @@ impl ConnectionTable {
     }
 }
 
-/// The place of an entry in the table. Dropping the value frees the place, even if the task of the
-/// entry panics or is dropped with its thread.
+/// The place of a connection, WebSocket or stream in the connection table. Dropping this value
+/// frees the place, even if the connection's task panics or is dropped with its thread.
 #[derive(Debug)]
 pub(crate) struct Slot {
     connections: Rc<ConnectionTable>,
     key: usize,
-    /// True if the entry is a stream within another connection.
+    /// True if the table entry is an HTTP/2 stream within a connection.
     is_substream: bool,
-    /// The scoreboard that counts the connection, if it is counted for the supervisor.
+    /// The scoreboard (shared memory) that counts this connection for the supervisor, or `None` if
+    /// the connection is not counted.
     counted: Option<Arc<SharedScoreboard>>,
 }
 
@@ -290,13 +298,14 @@ impl Slot {
         self.key
     }
 
-    /// Drops the entry, and keeps its place for another one.
+    /// Removes the entry from this place of the table, and keeps the place for another entry.
     pub(crate) fn clear(&self) {
         let removed = self.connections.entries.borrow_mut()[self.key].take();
         drop(removed);
     }
 
-    /// Puts another entry in this place, such as the WebSocket that a connection has become.
+    /// Puts another entry into this place of the table, such as the WebSocket that a connection has
+    /// become.
     pub(crate) fn replace(&self, entry: Rc<dyn TableEntry>) {
         let before = self.connections.entries.borrow_mut()[self.key].replace(entry);
         drop(before);

@@ -1,35 +1,39 @@
-//! The return of free memory to the system.
+//! The schedule for returning free memory to the operating system.
 
 use std::cell::Cell;
 
-/// The number of ticks in which no connection released memory, after which all free memory is
-/// returned.
+/// The number of clock ticks from the last release of memory by a connection until all free memory
+/// is returned to the system.
 const QUIET_TICKS: u32 = 2;
 
-/// The schedule by which the allocator is made to return free memory to the system. Allocators
-/// return memory only when they are used, and a server whose clients have disconnected does not use
-/// its allocator.
+/// The schedule by which the allocator is made to return free memory to the operating system. It is
+/// needed because allocators return memory only when they are used, and a server whose clients have
+/// disconnected does not use its allocator.
 #[derive(Debug, Default)]
 pub(crate) struct Trim {
     trim: Option<fn(bool)>,
-    /// The number of ticks until all free memory is returned, or 0 if nothing is scheduled.
+    /// The number of clock ticks until all free memory is returned to the system, or 0 if no return
+    /// is scheduled.
     ticks_left: Cell<u32>,
 }
 
 impl Trim {
-    /// Makes a schedule that calls `trim`. The argument of `trim` is true if all free memory is to
-    /// be returned, and false if only memory that can be returned at little cost is.
+    /// Makes a schedule for returning free memory, which calls `trim`. The argument of `trim` is
+    /// true if all free memory is to be returned, and false if only the memory that can be returned
+    /// at little cost.
     pub(super) fn new(trim: Option<fn(bool)>) -> Trim {
         Trim { trim, ..Trim::default() }
     }
 
-    /// Schedules a trim, because a connection was closed or has freed its buffers.
+    /// Schedules the return of free memory to the system, because a connection was closed or has
+    /// freed its buffers.
     pub(crate) fn schedule(&self) {
         self.ticks_left.set(QUIET_TICKS);
     }
 
-    /// Trims if a trim is scheduled. While connections keep releasing memory, only cheap trims are
-    /// made. The last trim returns all free memory.
+    /// Returns free memory to the system if that is scheduled. Called at each clock tick. While
+    /// connections keep releasing memory, it returns only memory that costs little to return. The
+    /// last scheduled call returns all free memory.
     pub(super) fn on_tick(&self) {
         if let (Some(trim), left @ 1..) = (self.trim, self.ticks_left.get()) {
             self.ticks_left.set(left - 1);
@@ -37,8 +41,8 @@ impl Trim {
         }
     }
 
-    /// Returns all free memory if a trim is scheduled, without waiting for the quiet ticks. Called
-    /// at each tick while there are no connections.
+    /// Returns all free memory to the system at once, if a return is scheduled. Called at each
+    /// clock tick while there are no connections.
     pub(super) fn on_tick_without_connections(&self) {
         if let (Some(trim), 1..) = (self.trim, self.ticks_left.take()) {
             trim(true);

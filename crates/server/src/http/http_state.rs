@@ -28,31 +28,33 @@ pub(crate) struct HttpState {
     pub(crate) connections: Rc<ConnectionTable>,
     pub(crate) dispatch: Rc<Dispatch>,
     pub(crate) websockets: Rc<WebSocketRegistry>,
-    /// The number of TLS handshakes under way.
+    /// The limit on the TLS handshakes that use CPU time at once on the I/O thread.
     pub(crate) handshake_limit: HandshakeLimit,
-    /// The open streamed responses.
+    /// The open streamed responses of the I/O thread.
     pub(crate) response_streams: ResponseStreams,
     /// The request bodies that are being passed to the application chunk by chunk.
     pub(crate) request_streams: RequestStreams,
-    /// The destination of access log records; there may be none.
+    /// The access log that records are written to, if it is enabled.
     pub(crate) log: Arc<CurrentLog>,
-    /// The destination of errors.
+    /// The destination of error reports.
     reports: Arc<Reports<Rejection>>,
-    /// The buffer that closing connections read into and whose contents are discarded.
+    /// The scratch buffer that a closing connection reads its client's last bytes into. Its
+    /// contents are discarded.
     pub(crate) scratch: Rc<Scratch>,
-    /// The memory blocks for large request bodies that stay in memory.
+    /// The pool of memory blocks for request bodies that are large but still kept in memory.
     pub(crate) blocks: Arc<BodyBufferPool>,
-    /// The compressor for small bodies. It takes 300 KiB and is created when first needed.
+    /// The gzip compressor for small response bodies. It is created when first needed, because it
+    /// takes several hundred KiB.
     pub(crate) gzip: RefCell<Option<Gzip>>,
     pub(crate) header_names: HeaderNameCache,
-    /// The small files that are cached in memory.
+    /// The cache of small static files in memory.
     pub(crate) file_cache: RefCell<FileCache>,
     context_pool: ContextPool,
-    /// The time of the last notice that was caused by client input.
+    /// The time of the last notice to the operator that was caused by client input.
     last_notice: Cell<Option<Instant>>,
 }
 
-/// The minimum time between two notices that are caused by client input.
+/// The minimum time between two notices to the operator that are caused by client input.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(60);
 
 impl HttpState {
@@ -81,17 +83,18 @@ impl HttpState {
         })
     }
 
-    /// Takes the parts of a new request context from the pool.
+    /// Takes reusable parts for a new request context from the pool.
     pub(crate) fn take_context_parts(&self) -> Box<ContextParts> {
         self.context_pool.take(&self.reports, &self.connections.budget)
     }
 
-    /// Writes the access log record of a request and returns the parts of its context to the pool.
+    /// Writes the access log record of a request, and returns the parts of its request context to
+    /// the pool.
     pub(crate) fn recycle(&self, parts: Box<ContextParts>) {
         self.context_pool.put_back(parts);
     }
 
-    /// Reports an error that belongs to no request.
+    /// Reports an error that does not belong to any request.
     pub(crate) fn report(&self, rejection: Rejection) {
         let hook = self.reports.hook();
         // No head was read, so no id was assigned yet.
@@ -99,13 +102,13 @@ impl HttpState {
         hook.throw(rejection.error());
     }
 
-    /// Opens the streamed response of an exchange.
+    /// Opens the streamed response that the application has begun for a request.
     pub(crate) fn open_response_stream(&self, exchange: &Exchange) {
         self.response_streams.open(&self.connections, &self.dispatch, exchange);
     }
 
-    /// Returns true if a notice may be written, and notes the time. Notices are rate-limited
-    /// because clients cause them.
+    /// Returns true if a notice to the operator may be written now, and records the time. Notices
+    /// are rate-limited because clients can cause them.
     pub(crate) fn claim_notice(&self) -> bool {
         let now = Instant::now();
         let may =
@@ -116,8 +119,8 @@ impl HttpState {
         may
     }
 
-    /// Discards an exchange whose client disconnected, together with its WebSocket or streamed
-    /// response.
+    /// Discards the request and response of a client that disconnected, together with its WebSocket
+    /// or streamed response.
     pub(crate) fn discard_exchange(&self, exchange: Box<Exchange>) {
         if is_accepted(&exchange) {
             self.websockets.remove(exchange.id());

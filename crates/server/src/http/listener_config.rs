@@ -1,4 +1,4 @@
-//! The configuration of a listener.
+//! The configuration of a listener (a socket that accepts connections).
 
 use std::sync::Arc;
 
@@ -10,78 +10,85 @@ use crate::net::tls::certificate_store::Tls;
 use crate::net::trusted_proxies::TrustedProxies;
 use crate::static_files::StaticFiles;
 
-/// The configuration of a listener: what it serves, and how.
+/// The configuration of a listener: the static files that it serves, its TLS settings, the proxies
+/// that it trusts, and similar settings.
 #[derive(Debug, Clone, Default)]
 pub struct ListenerConfig {
-    /// The files that are served without the application. They may be changed while the listener
-    /// runs.
+    /// The static files that the listener serves without calling the application. They may be
+    /// changed while the listener runs.
     pub files: StaticFiles,
     /// True if the application receives the head of a request before the body is read
     /// ([`Event::Head`](rookery_exchange::Event::Head)).
     pub sees_heads: bool,
-    /// The folder for bodies that are too large to stay in memory.
+    /// The folder for temporary files that hold request bodies which are too large for memory.
     pub spool: Arc<SpoolFolder>,
-    /// The TLS configuration; `None` for plaintext HTTP.
+    /// The TLS configuration of the listener, or `None` if it serves plaintext HTTP.
     pub tls: Option<Tls>,
-    /// The HTTPS server that all requests are redirected to by a 308 response with the same path
-    /// and query. `None` if the listener serves requests itself.
+    /// The HTTPS server that the listener redirects all requests to, by a 308 response with the
+    /// same path and query. `None` if the listener serves requests itself.
     pub redirect: Option<Arc<Redirect>>,
-    /// The proxies whose `X-Forwarded-Proto` header is used.
+    /// The trusted proxies, whose `X-Forwarded-Proto` header tells whether the client used HTTPS.
     pub proxies: TrustedProxies,
-    /// True if every connection begins with a PROXY protocol header (version 1 or 2), which
-    /// contains the client's address. If there are trusted [`proxies`](Self::proxies), only they
-    /// may send it. Without trusted proxies, any client that can reach the listener can claim any
-    /// address.
+    /// True if every connection to the listener begins with a PROXY protocol header (version 1 or
+    /// 2), which contains the client's address. If there are trusted [`proxies`](Self::proxies),
+    /// only they may send the header. Without trusted proxies, any client that can reach the
+    /// listener can pretend to have any address.
     pub proxy_protocol: bool,
-    /// The origins of pages that may open WebSockets. Pages of other origins get a 403 response,
-    /// and the application is not called. `None` allows all origins.
+    /// The origins of web pages that may open WebSockets. Pages of other origins get a 403
+    /// response, and the application is not called. `None` allows all origins.
     pub origins: Option<OriginPolicy>,
-    /// True if responses of the application contain the request's id in an `X-Request-Id` header.
+    /// True if the server adds the request id to the application's responses, in an `X-Request-Id`
+    /// header.
     pub sends_request_id: bool,
-    /// The session cookie by which the supervisor of this process routes a client to the same
-    /// worker, if the application keeps state for each client.
+    /// The session cookie that this process, as a worker, sets so that the supervisor routes a
+    /// client to the same worker again. `None` unless the application keeps state for each client.
     pub session_cookie: Option<Arc<SessionCookie>>,
-    /// The kind of program that connects to the listener.
+    /// The kind of program that connects to the listener: clients, or the supervisor of this
+    /// process.
     pub downstream: Downstream,
-    /// The function that receives notices for the person who operates the server.
+    /// The function that receives notices for the operator of the server.
     pub notice: Notice,
 }
 
 /// The kind of program that connects to a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Downstream {
-    /// Clients, and proxies that forward their requests.
+    /// The listener accepts connections from clients, and from proxies that forward the requests of
+    /// clients.
     #[default]
     Clients,
-    /// The supervisor of this process. It adds a worker header to each request, and its connections
-    /// are not closed for being idle or slow. No other program may connect.
-    /// [`Server::listen_supervised`](crate::Server::listen_supervised) sets this value.
+    /// The listener accepts connections only from the supervisor of this process. The supervisor
+    /// adds a worker header to each request, and its connections are not closed for being idle or
+    /// slow. [`Server::listen_supervised`](crate::Server::listen_supervised) sets this value.
     Supervisor,
 }
 
 /// The HTTPS server that plaintext requests are redirected to.
 #[derive(Debug)]
 pub struct Redirect {
-    /// The TLS configuration of the HTTPS server. Requests get a 421 response if their host is
-    /// neither covered by a certificate nor the address that the client connected to.
+    /// The TLS configuration of the HTTPS server. A plaintext request is redirected only if its
+    /// host is covered by a certificate or is the address that the client connected to. Otherwise
+    /// it gets a 421 response.
     pub tls: Tls,
-    /// The port of the HTTPS server.
+    /// The TCP port of the HTTPS server that requests are redirected to.
     pub port: u16,
 }
 
 impl ListenerConfig {
-    /// Returns true if only the supervisor of this process connects.
+    /// Returns true if only the supervisor of this process may connect to the listener.
     pub(crate) fn is_supervised(&self) -> bool {
         self.downstream == Downstream::Supervisor
     }
 
-    /// Returns true if a TLS handshake or a PROXY protocol header precedes the first request.
+    /// Returns true if each connection to the listener begins with a TLS handshake or a PROXY
+    /// protocol header.
     pub(crate) fn has_handshake(&self) -> bool {
         self.tls.is_some() || self.proxy_protocol
     }
 }
 
-/// A function that is called on the I/O thread with one line of text. The default does nothing.
+/// A function that receives notices to the operator, each as one line of text. It is called on the
+/// I/O thread. The default function does nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Notice(pub fn(&str));
 

@@ -1,9 +1,10 @@
-//! HTTP/1.1 and HTTP/2: connections, requests and responses. A connection drives hyper (HTTP/1.1)
-//! or h2 (HTTP/2, with one `HttpConnection` per stream). Each request has a request context, from
-//! the end of its head until its response has been made.
+//! HTTP/1.1 and HTTP/2: connections, requests and responses. The hyper library drives an HTTP/1.1
+//! connection. The h2 library drives an HTTP/2 connection, which has one `HttpConnection` per
+//! stream. Each request has a request context from the time when its head is complete until its
+//! response is complete.
 //!
-//! This module contains deadlines, limits, bodies, compression and rejections. It knows neither
-//! what the application is nor what kind of socket a transport is.
+//! This module implements deadlines, limits, bodies, compression and error responses. It depends
+//! neither on the kind of application nor on the kind of socket.
 
 pub(crate) mod connection;
 pub(crate) mod http2;

@@ -1,7 +1,7 @@
 //! The access log, which has one record for each request.
 //!
-//! Records are either written as lines through a [`LineWriter`], so that a blocked output does not
-//! block the server, or read one by one by the application, without formatting.
+//! The records are either written to an output as lines, or read one by one by the application.
+//! Lines are written through a [`LineWriter`], so that a blocked output does not block the server.
 
 mod file;
 pub(crate) mod pending_record;
@@ -19,11 +19,12 @@ pub use self::record::{Format, OwnedRecord, Protocol, Record};
 use super::line_writer::LineWriter;
 use super::output;
 
-/// The maximum number of records that wait for an application to read them. With paths of ordinary
-/// length, they use about 1 MiB.
+/// The maximum number of access-log records that wait for the application to read them. With paths
+/// of ordinary length, they use about 1 MiB.
 pub const QUEUE_RECORDS: usize = 4096;
 
-/// An access log, which either is written to an output or is read by the application.
+/// An access log, which is either written to an output as lines, or read by the application record
+/// by record.
 #[derive(Debug)]
 pub struct AccessLog {
     kind: Kind,
@@ -36,7 +37,7 @@ enum Kind {
 }
 
 impl AccessLog {
-    /// Makes a log whose lines a thread of its own writes to `out`.
+    /// Makes an access log that is written to `out` by a thread of its own.
     ///
     /// # Errors
     /// Fails if the thread cannot be started.
@@ -44,21 +45,22 @@ impl AccessLog {
         Ok(AccessLog::to(LineWriter::start(out, "# ")?, format))
     }
 
-    /// Makes a log whose lines are written to an output that other code may also write to.
+    /// Makes an access log that is written through `writer`, to whose output other code may write
+    /// as well.
     pub fn to(writer: LineWriter, format: Format) -> AccessLog {
         AccessLog { kind: Kind::Written { writer, format, is_closed: AtomicBool::new(false) } }
     }
 
-    /// Makes a log that the application reads with [`take`](Self::take).
+    /// Makes an access log whose records the application reads with [`take`](Self::take).
     pub fn read() -> AccessLog {
         AccessLog { kind: Kind::Read(Mutex::default()) }
     }
 
-    /// Adds a record to the log. Never waits for the output.
+    /// Adds the record of a request to the access log. Never waits for the output.
     ///
     /// # Allocation
-    /// A written log does not allocate once its buffers have grown. A log that is read copies the
-    /// record.
+    /// A log that is written to an output does not allocate once its buffers have grown. A log that
+    /// the application reads allocates a copy of the record.
     pub fn record(&self, record: &Record<'_>) {
         match &self.kind {
             Kind::Written { writer, format, is_closed } => {
@@ -77,14 +79,14 @@ impl AccessLog {
         }
     }
 
-    /// Closes a written log after its queued lines have been written, or after
-    /// [`FLUSH_TIME`](output::FLUSH_TIME). Later records are lost.
+    /// Closes the output of the access log after its queued lines have been written, but at the
+    /// latest after [`FLUSH_TIME`](output::FLUSH_TIME). Later records are lost.
     pub fn close(&self) {
         self.close_until(Instant::now() + output::FLUSH_TIME);
     }
 
-    /// Closes a written log after its queued lines have been written, or at a deadline that all
-    /// outputs of the process share. Later records are lost.
+    /// Closes the output of the access log after its queued lines have been written, but at the
+    /// latest at `deadline`, which all outputs of the process share. Later records are lost.
     pub fn close_until(&self, deadline: Instant) {
         if let Kind::Written { writer, is_closed, .. } = &self.kind {
             is_closed.store(true, Ordering::Relaxed);
@@ -92,7 +94,8 @@ impl AccessLog {
         }
     }
 
-    /// Returns the number of lines of a written log that were lost since it was opened.
+    /// Returns the number of lines that could not be written to the log's output since the log was
+    /// opened.
     pub fn lines_lost(&self) -> u64 {
         match &self.kind {
             Kind::Written { writer, .. } => writer.lines_lost(),
@@ -100,8 +103,8 @@ impl AccessLog {
         }
     }
 
-    /// Returns the next record of a log that is [read](Self::read) by the application, or `None` if
-    /// there are no more records.
+    /// Returns the next record of an access log that the application [reads](Self::read), or `None`
+    /// if no record is waiting.
     pub fn take(&self) -> Option<OwnedRecord> {
         match &self.kind {
             Kind::Read(queue) => lock(queue).records.pop_front(),
@@ -109,8 +112,8 @@ impl AccessLog {
         }
     }
 
-    /// Returns the number of records that were lost since the last call because the application did
-    /// not read them fast enough.
+    /// Returns the number of access-log records that were lost since the last call, because the
+    /// application did not read them fast enough.
     pub fn take_lost(&self) -> u64 {
         match &self.kind {
             Kind::Read(queue) => std::mem::take(&mut lock(queue).lost),

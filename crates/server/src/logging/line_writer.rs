@@ -1,10 +1,10 @@
 //! A writer of lines to a file, pipe or terminal that may stop accepting data.
 //!
-//! A call that writes a line only appends it to a buffer in memory, and a thread of the writer
-//! writes the buffer to the output. If a disk hangs, a terminal is stopped with Ctrl-S, or no
-//! process reads a pipe, only that thread blocks. Lines are dropped when more than [`BUFFER_BYTES`]
-//! are buffered, or when the output refuses them, as a full disk does. Dropped lines are counted,
-//! and their number is written once the output accepts lines again.
+//! A call that writes a line only appends it to a buffer in memory. A separate thread writes this
+//! buffer to the output. If a disk hangs, a terminal is stopped with Ctrl-S, or no process reads a
+//! pipe, only that thread blocks. Lines are dropped when more than [`BUFFER_BYTES`] are buffered,
+//! or when the output refuses them, as a full disk does. Dropped lines are counted, and their
+//! number is written once the output accepts lines again.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,29 +14,30 @@ use std::{io, thread};
 
 use rookery_system::signals::with_signals_blocked;
 
-/// The maximum size of the buffer. It holds about 10,000 lines, those of a tenth of a second under
-/// full load.
+/// The maximum number of bytes that a [`LineWriter`] buffers. This is enough for about 10,000
+/// lines, which a server under full load logs in a tenth of a second.
 pub(crate) const BUFFER_BYTES: usize = 1 << 20;
-/// The time for which the writer collects lines before it writes again, which limits the number of
-/// writes and wake-ups to 100 per second.
+/// The time for which a [`LineWriter`] collects lines between two writes to its output. It limits
+/// the number of writes and wake-ups to 100 per second.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// The number of lines that all writers of this process have dropped.
+/// The number of log lines that all [`LineWriter`]s of this process have dropped.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// Returns the number of lines that all writers of this process have dropped.
+/// Returns the number of log lines that all [`LineWriter`]s of this process have dropped.
 pub fn lines_lost() -> u64 {
     LOST.load(Ordering::Relaxed)
 }
 
-/// A bounded buffer of lines with the thread that writes them. Clones share the buffer and the
-/// thread. When the last clone is dropped, the thread writes the remaining lines and ends.
+/// A writer with a bounded buffer of lines and a thread that writes them to an output. Clones share
+/// the buffer and the thread. When the last clone is dropped, the thread writes the remaining lines
+/// and ends.
 #[derive(Debug, Clone)]
 pub struct LineWriter(Arc<Handle>);
 
 impl LineWriter {
-    /// Starts the thread that writes to `out`. `prefix` is the beginning of the line that reports
-    /// the number of dropped lines.
+    /// Starts the thread that writes to `out`. If lines have been dropped, a line that begins with
+    /// `prefix` reports their number.
     ///
     /// # Errors
     /// Fails if the thread cannot be started.
@@ -57,17 +58,19 @@ impl LineWriter {
         LineWriter(Arc::new(Handle(Arc::new(shared))))
     }
 
-    /// Queues complete lines, each with its line feed. Never blocks on the output.
+    /// Queues complete lines for writing. Each line ends in a line feed. Never blocks on the
+    /// output.
     pub fn write(&self, lines: &[u8]) {
         if !self.push(|buffer| buffer.extend_from_slice(lines)) {
             self.lose(lines.split(|byte| *byte == b'\n').count() as u64 - 1);
         }
     }
 
-    /// Queues one line, which `write` appends to the buffer. Never blocks on the output.
+    /// Queues one line for writing. `write` appends the line to the buffer. Never blocks on the
+    /// output.
     ///
     /// # Allocation
-    /// None once the buffers have grown.
+    /// No memory is allocated once the buffers have grown.
     pub fn write_line(&self, write: impl FnOnce(&mut Vec<u8>)) {
         if !self.push(write) {
             self.lose(1);
@@ -95,7 +98,7 @@ impl LineWriter {
     }
 
     /// Waits until the output has accepted or refused all lines that were queued before this call,
-    /// but no longer than `within`. Returns true if that happened in time.
+    /// but no longer than `within`. Returns false if the time was not enough.
     pub fn flush(&self, within: Duration) -> bool {
         let shared = &self.0.0;
         let deadline = Instant::now() + within;
@@ -124,19 +127,20 @@ impl LineWriter {
     }
 }
 
-/// The owner of the buffer, which clones of a writer share. Dropping it closes the buffer.
+/// The handle that all clones of a [`LineWriter`] share. When the last clone is dropped, this
+/// handle closes the buffer.
 #[derive(Debug)]
 struct Handle(Arc<Shared>);
 
 impl Drop for Handle {
-    /// Makes the thread write the buffered lines and end, without waiting for the thread.
+    /// Makes the writer's thread write the buffered lines and end, without waiting for the thread.
     fn drop(&mut self) {
         lock(&self.0.state).is_closed = true;
         self.0.changed.notify_all();
     }
 }
 
-/// The buffer, which the callers and the thread of the writer share.
+/// The state that the callers of a [`LineWriter`] share with its thread, including the buffer.
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
@@ -155,20 +159,21 @@ impl Shared {
 #[derive(Debug, Default)]
 struct State {
     lines: Vec<u8>,
-    /// The number of dropped lines that the thread has not read from this field yet.
+    /// The number of lines that were dropped since the writer's thread last read this number.
     lost: u64,
-    /// The number of calls that queued lines, and the number of those whose lines were written.
+    /// The number of calls that have queued lines so far.
     pushed: u64,
+    /// The number of calls whose queued lines the output has accepted or refused.
     written: u64,
-    /// The number of waiting calls of `flush`.
+    /// The number of calls of `flush` that are waiting now.
     flushing: u32,
     is_closed: bool,
-    /// True if the thread sleeps until it is notified. While it writes or collects lines, it needs
-    /// no wake-up.
+    /// True if the writer's thread sleeps until it is notified. While it writes or collects lines,
+    /// it needs no wake-up.
     is_idle: bool,
 }
 
-/// Runs the thread of a writer.
+/// Runs the thread of a [`LineWriter`], which writes queued lines to `out`.
 fn write_lines(shared: &Shared, mut out: impl Write, prefix: &str) {
     let mut lines = Vec::new();
     // The number of dropped lines that have not been reported in the output yet.
@@ -191,7 +196,7 @@ fn write_lines(shared: &Shared, mut out: impl Write, prefix: &str) {
         if missing > 0 {
             let _ = writeln!(
                 lines,
-                "{prefix}{missing} lines were lost: the log could not be written, or not fast enough"
+                "{prefix}{missing} lines were lost: the output failed or was too slow"
             );
         }
         is_cut = is_cut && write_some(&mut out, b"\n") == 0;
@@ -224,7 +229,7 @@ fn write_lines(shared: &Shared, mut out: impl Write, prefix: &str) {
     }
 }
 
-/// Writes `lines`, and returns the number of bytes that the output accepted.
+/// Writes `lines` to the output, and returns the number of bytes that the output accepted.
 fn write_some(out: &mut impl Write, lines: &[u8]) -> usize {
     let mut written = 0;
     while written < lines.len() {
@@ -251,8 +256,8 @@ mod tests {
 
     use super::*;
 
-    /// An output that sends the bytes of each write to the test, and returns from the write when
-    /// the test allows it.
+    /// An output for tests. Each write sends its bytes to the test, and returns when the test
+    /// allows it.
     struct Gate {
         written: mpsc::Sender<Vec<u8>>,
         go_on: mpsc::Receiver<()>,
@@ -293,9 +298,7 @@ mod tests {
         assert!(writer.flush(Duration::from_secs(60)));
         let rest: Vec<u8> = reads.try_iter().flatten().collect();
         assert!(rest.starts_with(&kilobyte));
-        assert!(rest.ends_with(
-            b"\ntold: 2 lines were lost: the log could not be written, or not fast enough\n"
-        ));
+        assert!(rest.ends_with(b"\ntold: 2 lines were lost: the output failed or was too slow\n"));
         assert_eq!(rest.len() / kilobyte.len(), BUFFER_BYTES / kilobyte.len());
     }
 

@@ -1,4 +1,4 @@
-//! The outputs for logs, and the access log.
+//! The access log, and the writers for log outputs such as standard error.
 
 pub mod access_log;
 pub(crate) mod line_writer;

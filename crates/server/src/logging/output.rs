@@ -1,6 +1,6 @@
-//! The writers of the standard output and the standard error of this process. Because the readers
-//! of these streams may stop reading, this process writes to each stream only through one
-//! [`LineWriter`].
+//! The writers of this process's standard output and standard error. The programs that read these
+//! streams may stop reading. Each stream is therefore written only through a [`LineWriter`], which
+//! never blocks its callers.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -8,36 +8,37 @@ use std::time::{Duration, Instant};
 
 pub use super::line_writer::{LineWriter, lines_lost};
 
-/// The time for which a process waits at its end for outputs to accept the remaining lines.
+/// The maximum time for which an ending process waits until its log outputs have accepted the
+/// remaining lines.
 pub const FLUSH_TIME: Duration = Duration::from_secs(1);
-/// The minimum time for each output after a shared deadline, which is enough for an output that
-/// accepts data.
+/// The minimum time that each log output gets to accept its remaining lines. It applies even after
+/// the deadline that all outputs share has passed.
 const LEAST_TIME: Duration = Duration::from_millis(50);
-/// The time for which a panicking thread waits until its message is written, because the process
-/// may be aborted afterwards.
+/// The maximum time for which a panicking thread waits until its panic message is written. It waits
+/// because the process may be aborted afterwards.
 const PANIC_TIME: Duration = Duration::from_millis(200);
 
 static STDOUT: Stream = Stream::new(libc::STDOUT_FILENO, "# ");
 static STDERR: Stream = Stream::new(libc::STDERR_FILENO, "rookery: ");
 
-/// Returns the writer of the standard output.
+/// Returns the line writer of the process's standard output.
 pub fn stdout() -> &'static LineWriter {
     STDOUT.writer()
 }
 
-/// Returns the writer of the standard error.
+/// Returns the line writer of the process's standard error.
 pub fn stderr() -> &'static LineWriter {
     STDERR.writer()
 }
 
-/// Waits until both streams have accepted all lines, but at most one second in total. Must be
-/// called before the process ends or executes another program.
+/// Waits until standard output and standard error have accepted all lines, but at most one second
+/// in total. Must be called before the process ends or executes another program.
 pub fn flush() {
     flush_until(Instant::now() + FLUSH_TIME);
 }
 
-/// Waits until both streams have accepted all lines, but at most until a deadline that all outputs
-/// of the process share.
+/// Waits until standard output and standard error have accepted all lines, but at most until a
+/// deadline that all outputs of the process share.
 pub fn flush_until(deadline: Instant) {
     for stream in [&STDOUT, &STDERR] {
         if let Some(writer) = stream.started() {
@@ -46,14 +47,15 @@ pub fn flush_until(deadline: Instant) {
     }
 }
 
-/// Returns the time left until a deadline that several outputs share. An output that accepts no
-/// data uses up all of the time, and therefore each output gets at least [`LEAST_TIME`].
+/// Returns the time that remains for a log output until a deadline that several outputs share. It
+/// is at least [`LEAST_TIME`], because an earlier output that accepts no data may have used up all
+/// of the time.
 pub(super) fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now()).max(LEAST_TIME)
 }
 
-/// Installs a panic hook that writes messages through [`stderr`], so that a panic does not block on
-/// its message.
+/// Installs a panic hook that writes panic messages through [`stderr`], so that a panicking thread
+/// does not block if standard error accepts no data.
 pub fn write_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
@@ -67,18 +69,18 @@ pub fn write_panics() {
     }));
 }
 
-/// One of the standard streams. Its writer is started when it is first used.
+/// Standard output or standard error. Its line writer is started when it is first used.
 struct Stream {
     descriptor: libc::c_int,
     prefix: &'static str,
     current: AtomicPtr<Started>,
 }
 
-/// A writer with the id of the process that started its thread. A process forked from this one has
-/// the memory, but not the thread.
+/// A line writer with the id of the process that started its thread. The id is needed because a
+/// forked process inherits the writer's memory, but not its thread.
 struct Started {
     process: u32,
-    /// False if the thread could not be started, so that the writer drops every line.
+    /// False if the writer's thread could not be started, so that the writer drops every line.
     has_thread: bool,
     writer: LineWriter,
 }
@@ -88,8 +90,8 @@ impl Stream {
         Stream { descriptor, prefix, current: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Returns the writer of this process, with or without a thread. A writer inherited from a
-    /// parent process does not count.
+    /// Returns the stream's line writer if this process has made it, even if its thread could not
+    /// be started. A writer inherited from a parent process does not count.
     fn current(&self) -> Option<&'static Started> {
         // SAFETY: the pointer is null or from a box that `writer_from` has leaked and that is never
         // freed.
@@ -97,7 +99,7 @@ impl Stream {
         (started.process == std::process::id()).then_some(started)
     }
 
-    /// Returns the writer that this process has started, if any.
+    /// Returns the stream's line writer if this process has started its thread.
     fn started(&self) -> Option<&'static LineWriter> {
         self.current().filter(|started| started.has_thread).map(|started| &started.writer)
     }
@@ -106,8 +108,8 @@ impl Stream {
         self.writer_from(|| LineWriter::start(Descriptor(self.descriptor), self.prefix))
     }
 
-    /// Returns the writer of this process, and starts it first if necessary. If the thread cannot
-    /// be started, lines are dropped, and the next use tries again.
+    /// Returns the stream's line writer, and starts it with `start` if necessary. If its thread
+    /// cannot be started, lines are dropped, and the next call tries again.
     fn writer_from(&self, start: impl Fn() -> io::Result<LineWriter>) -> &'static LineWriter {
         loop {
             let before = self.current.load(Ordering::Acquire);
@@ -136,7 +138,7 @@ impl Stream {
     }
 }
 
-/// A file descriptor for writing that is not closed on drop.
+/// A file descriptor for writing that is not closed when this value is dropped.
 struct Descriptor(libc::c_int);
 
 impl Write for Descriptor {
@@ -171,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// An output that sends the written lines to the test.
+    /// An output for tests, which sends the written lines to the test.
     struct Lines(std::sync::mpsc::Sender<Vec<u8>>);
 
     impl Write for Lines {

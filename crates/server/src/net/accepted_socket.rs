@@ -1,4 +1,4 @@
-//! Accepted connections that are not served yet.
+//! Connections that a listener has accepted and that are not served yet.
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use super::tls::stream::TlsStream;
 use super::transport::{Channel, Transport};
 use super::unix_stream::UnixStream;
 
-/// An accepted connection that is not served yet.
+/// A connection that a listener has accepted and that is not served yet.
 #[derive(Debug)]
 pub(crate) enum AcceptedSocket {
     Tcp(std::net::TcpStream, SocketAddr),
@@ -21,7 +21,7 @@ pub(crate) enum AcceptedSocket {
 }
 
 impl AcceptedSocket {
-    /// Returns the client's address, or `None` on a Unix socket.
+    /// Returns the client's address, or `None` if the client is connected over a Unix socket.
     pub(crate) fn remote(&self) -> Option<SocketAddr> {
         match self {
             AcceptedSocket::Tcp(_, remote) => Some(*remote),
@@ -29,7 +29,7 @@ impl AcceptedSocket {
         }
     }
 
-    /// Returns true if the client may be the supervisor of this process.
+    /// Returns true if the connection may come from the supervisor of this process.
     pub(crate) fn is_from_supervisor(&self) -> bool {
         match self {
             AcceptedSocket::Tcp(..) => false,
@@ -39,8 +39,9 @@ impl AcceptedSocket {
         }
     }
 
-    /// Makes a transport of the connection, over plaintext or TLS. `counted` is the connection's
-    /// place in the count of its IP address. An error means that the client has disconnected.
+    /// Converts the accepted socket to a transport, over plaintext or TLS. `counted` is the guard
+    /// that counts the connection for its IP address. An error means that the client has
+    /// disconnected.
     pub(crate) fn into_transport(
         self,
         counted: Option<CountedConnection>,
@@ -78,8 +79,8 @@ impl AcceptedSocket {
         Ok((Transport::new(channel, close_in_child, counted), addresses))
     }
 
-    /// Writes a response without reading a request, and closes the connection. An error means that
-    /// the client has disconnected.
+    /// Writes a response to the new connection without reading a request, and closes the
+    /// connection. An error means that the client has disconnected.
     pub(crate) fn reject(self, response: &[u8]) -> io::Result<()> {
         match self {
             AcceptedSocket::Tcp(mut socket, _) => {

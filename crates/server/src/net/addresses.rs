@@ -1,8 +1,9 @@
-//! The addresses of the two sides of a connection.
+//! The IP addresses and ports of a connection's client and server.
 
 use std::net::SocketAddr;
 
-/// The addresses of the two sides of a connection. A Unix socket has no addresses.
+/// The IP addresses and ports of a connection's client and server. A connection over a Unix socket
+/// has neither.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ConnectionAddresses {
     pub(crate) remote: Option<SocketAddr>,
@@ -10,13 +11,15 @@ pub(crate) struct ConnectionAddresses {
 }
 
 impl ConnectionAddresses {
-    /// Returns the addresses of a TCP connection.
+    /// Makes the addresses of a TCP connection from those of the client (`remote`) and of the
+    /// server (`local`).
     pub(crate) fn of(remote: SocketAddr, local: SocketAddr) -> ConnectionAddresses {
         ConnectionAddresses { remote: Some(canonical(remote)), local: Some(canonical(local)) }
     }
 }
 
-/// Converts the IPv4-mapped address of a client of a dual-stack listener to IPv4.
+/// Converts an IPv4-mapped IPv6 address to IPv4. A listener for both IP versions reports such
+/// addresses for IPv4 clients.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

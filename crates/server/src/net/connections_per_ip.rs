@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 
-/// The number of connections of each IP address. The map is empty if they are not limited.
+/// The number of connections of each IP address. The map is empty if this number is not limited.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionsPerIp(RefCell<HashMap<IpAddr, usize>>);
 
-/// A guard that counts a connection of an IP address until it is dropped.
+/// A guard that counts a connection for its IP address until the guard is dropped.
 #[derive(Debug)]
 pub(crate) struct CountedConnection {
     addresses: Rc<ConnectionsPerIp>,
@@ -18,8 +18,8 @@ pub(crate) struct CountedConnection {
 }
 
 impl ConnectionsPerIp {
-    /// Counts a connection of `address`. Returns `None` if the address already has `limit`
-    /// connections.
+    /// Counts a new connection from `address` until the returned guard is dropped. Returns `None`
+    /// if the address already has `limit` connections.
     pub(crate) fn admit(
         self: &Rc<Self>,
         address: IpAddr,
@@ -52,8 +52,8 @@ impl Drop for CountedConnection {
     }
 }
 
-/// Returns the address under which a client is counted. An IPv6 client usually has a /64 network of
-/// its own (RFC 6177), which is counted as one.
+/// Returns the address under which a client's connections are counted. For IPv6 it is the /64
+/// network of the client, because an IPv6 client usually has such a network of its own (RFC 6177).
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

@@ -1,22 +1,23 @@
-//! File descriptors: the limit on their number, their range, and their closing in a forked child.
+//! The management of file descriptors: raising their maximum number, moving them to high numbers,
+//! and closing them in a forked child.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use rookery_system::fork::{CloseInChild, ForkRegistry};
 
-/// The first descriptor that `select()` cannot watch. R waits with `select()`, so the descriptors
-/// below are left to R.
+/// The lowest file descriptor number that `select()` cannot watch. The server uses descriptors from
+/// this number on, and leaves the lower ones to R, which waits with `select()`.
 const SELECT_LIMIT: i32 = 1024;
 
-/// The number of descriptors for the server itself, and for files that are being sent or spooled
-/// while all connections are in use. Only four threads open files, but an open file waits for its
-/// client.
+/// The number of file descriptors that are needed in addition to those of connections: for the
+/// server itself, and for files that are being sent or spooled while all connections are in use.
+// Only four threads open files, but a file stays open while its client is slow.
 const SPARE_DESCRIPTORS: u64 = 256;
 
-/// Raises the process's limit on open descriptors to what `connections` need, and no further,
-/// because R's child processes inherit the limit and some programs close every descriptor up to it.
-/// Each connection may need a file beside its socket.
+/// Raises the process's limit on open file descriptors to the number that `connections` connections
+/// need, with a socket and a file each. The limit is raised no further, because R's child processes
+/// inherit it, and some programs close every descriptor up to the limit.
 pub(crate) fn raise_limit(connections: usize) {
     let wanted = (connections as u64)
         .saturating_mul(2)
@@ -32,7 +33,8 @@ pub(crate) fn raise_limit(connections: usize) {
     }
 }
 
-/// Moves a descriptor to 1,024 or above. Returns the original descriptor if that fails.
+/// Moves a file descriptor to a number of 1,024 or above. Returns the original descriptor if that
+/// fails.
 pub(crate) fn move_above_select_limit(fd: OwnedFd) -> OwnedFd {
     if fd.as_raw_fd() >= SELECT_LIMIT {
         return fd;
@@ -46,23 +48,24 @@ pub(crate) fn move_above_select_limit(fd: OwnedFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(moved) }
 }
 
-/// Returns true if accepting failed because descriptors or memory have run out. An immediate retry
-/// would fail again and waste processor time.
+/// Returns true if a connection could not be accepted because file descriptors or memory have run
+/// out. An immediate retry would fail again and waste processor time.
 pub(crate) fn is_exhausted(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
-/// The descriptors of listeners and connections, for [`close_inherited`].
+/// The file descriptors of listeners and connections, which a forked child closes by
+/// [`close_inherited`].
 static SERVED: ForkRegistry = ForkRegistry::new();
 
-/// Marks a descriptor as one that a forked child closes, until the returned guard is dropped. Drop
-/// the guard before closing the descriptor.
+/// Registers a file descriptor to be closed in a forked child. It is registered until the returned
+/// guard is dropped, which must happen before the descriptor is closed.
 pub fn close_in_child(fd: &impl AsFd) -> CloseInChild {
     SERVED.mark(fd)
 }
 
-/// Closes, in a forked child, the descriptors of the parent's listeners and connections. Takes no
-/// lock and allocates nothing.
+/// Closes, in a forked child process, the descriptors of the parent's listeners and connections.
+/// Takes no lock and allocates no memory.
 pub(crate) fn close_inherited() {
     SERVED.close_all();
 }

@@ -1,4 +1,5 @@
-//! Listening sockets that another process, such as a service manager, has opened and passed on.
+//! Listening sockets that another process, such as a service manager, has opened and passed to this
+//! process.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -10,8 +11,8 @@ use rookery_system::fork::CloseInChild;
 use super::descriptor::close_in_child;
 use super::listen::ListeningSocket;
 
-/// Listening sockets that another process has passed on. They stay open as long as this value
-/// exists, so that successive listeners can use them.
+/// Listening sockets that another process has opened and passed to this process. They stay open as
+/// long as this value exists, so that successive listeners can use them.
 #[derive(Debug, Default)]
 pub struct InheritedSockets {
     // Dropped before the sockets, because another thread may reuse the number of a closed
@@ -20,22 +21,22 @@ pub struct InheritedSockets {
     sockets: Vec<ListeningSocket>,
 }
 
-/// The address of an inherited socket.
+/// The address of a listening socket that another process has passed to this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InheritedAddress {
-    /// An IP address and a port.
+    /// The IP address and port of a TCP socket.
     Tcp(SocketAddr),
-    /// The path of a Unix socket, or `None` for an abstract name.
+    /// The path of a Unix socket, or `None` for a socket with an abstract name.
     Unix(Option<PathBuf>),
 }
 
 impl InheritedSockets {
-    /// Adds a TCP socket.
+    /// Adds a listening TCP socket that another process has passed to this process.
     pub fn push_tcp(&mut self, socket: TcpListener) {
         self.push(ListeningSocket::Tcp(socket));
     }
 
-    /// Adds a Unix socket.
+    /// Adds a listening Unix socket that another process has passed to this process.
     pub fn push_unix(&mut self, socket: UnixListener) {
         self.push(ListeningSocket::Unix(socket));
     }
@@ -45,12 +46,12 @@ impl InheritedSockets {
         self.sockets.push(socket);
     }
 
-    /// Returns true if there are no sockets.
+    /// Returns true if no listening sockets were inherited.
     pub fn is_empty(&self) -> bool {
         self.sockets.is_empty()
     }
 
-    /// Returns the addresses of the sockets.
+    /// Returns the addresses of the inherited listening sockets.
     pub fn addresses(&self) -> Vec<InheritedAddress> {
         let address_of = |bound: &ListeningSocket| match bound {
             ListeningSocket::Tcp(socket) => socket.local_addr().map(InheritedAddress::Tcp).ok(),
@@ -62,8 +63,8 @@ impl InheritedSockets {
         self.sockets.iter().filter_map(address_of).collect()
     }
 
-    /// Returns copies of the sockets on which connections can be accepted, and the address of the
-    /// first TCP socket.
+    /// Returns copies of the inherited listening sockets, and the address of the first TCP socket
+    /// among them.
     pub(crate) fn copies(&self) -> io::Result<(Vec<ListeningSocket>, Option<SocketAddr>)> {
         let copy = |bound: &ListeningSocket| {
             match bound {

@@ -1,4 +1,4 @@
-//! Listening sockets: binding them, and accepting connections on them.
+//! Listening sockets: binding them to addresses, and accepting connections on them.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -13,11 +13,11 @@ use rookery_system::fork::CloseInChild;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// The maximum number of connections that wait to be accepted. The kernel limits it to
-/// `net.core.somaxconn`.
+/// The maximum number of connections that wait in the queue of a listening socket. The kernel
+/// limits it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// A listening socket.
+/// A listening TCP or Unix socket.
 #[derive(Debug)]
 pub(crate) enum ListeningSocket {
     Tcp(TcpListener),
@@ -25,7 +25,7 @@ pub(crate) enum ListeningSocket {
 }
 
 impl ListeningSocket {
-    /// Makes the value from a descriptor of a listening TCP or Unix socket.
+    /// Makes a [`ListeningSocket`] from the descriptor of a listening TCP or Unix socket.
     pub(crate) fn from_fd(socket: OwnedFd) -> ListeningSocket {
         let tcp = TcpListener::from(socket);
         // The standard library fails for addresses of other families.
@@ -36,7 +36,7 @@ impl ListeningSocket {
         }
     }
 
-    /// Returns a copy of the socket, with a descriptor of its own.
+    /// Returns a copy of the listening socket, which has a descriptor of its own.
     pub(crate) fn try_clone(&self) -> io::Result<ListeningSocket> {
         match self {
             ListeningSocket::Tcp(socket) => socket.try_clone().map(ListeningSocket::Tcp),
@@ -44,7 +44,7 @@ impl ListeningSocket {
         }
     }
 
-    /// Returns the port of a TCP socket.
+    /// Returns the port of a TCP socket, or `None` for a Unix socket.
     pub(crate) fn port(&self) -> Option<u16> {
         match self {
             ListeningSocket::Tcp(socket) => socket.local_addr().ok().map(|address| address.port()),
@@ -68,7 +68,8 @@ impl AsRawFd for ListeningSocket {
     }
 }
 
-/// A listening socket that is registered with the runtime.
+/// A listening socket that is registered with the async runtime, so that new connections wake the
+/// I/O thread.
 #[derive(Debug)]
 pub(crate) struct WatchedSocket {
     // Dropped before the socket, because another thread may reuse the number of a closed
@@ -77,8 +78,8 @@ pub(crate) struct WatchedSocket {
     bound: AsyncFd<Rc<ListeningSocket>>,
 }
 
-/// A listening socket that is not registered with the runtime. New connections wait in its queue
-/// without waking this process.
+/// A listening socket that is not registered with the async runtime. New connections wait in the
+/// socket's queue without waking this process.
 #[derive(Debug)]
 pub(crate) struct PausedSocket {
     // Dropped before the socket, as above.
@@ -87,21 +88,22 @@ pub(crate) struct PausedSocket {
 }
 
 impl WatchedSocket {
-    /// Registers a socket with the current runtime.
+    /// Registers a listening socket with the current async runtime.
     pub(crate) fn new(bound: Rc<ListeningSocket>) -> io::Result<WatchedSocket> {
         let close_in_child = close_in_child(&bound);
         PausedSocket { close_in_child, bound }.resume().map_err(|(_, error)| error)
     }
 
-    /// Unregisters the socket from the runtime.
+    /// Unregisters the listening socket from the async runtime, so that new connections do not wake
+    /// this process.
     pub(crate) fn pause(self) -> PausedSocket {
         PausedSocket { close_in_child: self.close_in_child, bound: self.bound.into_inner() }
     }
 
-    /// Accepts the next connection.
+    /// Waits for the next connection and accepts it.
     ///
     /// # Cancel safety
-    /// No connection is lost when the future is dropped.
+    /// No connection is lost if the future is dropped.
     pub(crate) async fn accept(&self) -> io::Result<AcceptedSocket> {
         let accept = |bound: &Rc<ListeningSocket>| match &**bound {
             ListeningSocket::Tcp(socket) => {
@@ -116,11 +118,11 @@ impl WatchedSocket {
 }
 
 impl PausedSocket {
-    /// Registers the socket with the current runtime again. Connections that arrived meanwhile are
-    /// accepted next.
+    /// Registers the paused socket with the current async runtime again. Connections that arrived
+    /// during the pause are accepted next.
     ///
     /// # Errors
-    /// Fails if the runtime cannot register the socket, and returns the socket with the error.
+    /// Returns the socket together with the error if the runtime cannot register it.
     pub(crate) fn resume(self) -> Result<WatchedSocket, (PausedSocket, io::Error)> {
         let PausedSocket { close_in_child, bound } = self;
         // SAFETY: the socket owns its descriptor, which stays open and unchanged until the last
@@ -135,7 +137,8 @@ impl PausedSocket {
     }
 }
 
-/// Binds a TCP address and listens.
+/// Binds a TCP socket to an address and starts listening on it. Returns the socket and its actual
+/// address.
 pub(crate) fn bind_tcp(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let socket = TcpListener::bind(address)?;
     socket.set_nonblocking(true)?;
@@ -144,7 +147,8 @@ pub(crate) fn bind_tcp(address: SocketAddr) -> io::Result<(TcpListener, SocketAd
     Ok((socket, local))
 }
 
-/// Listens, with a longer queue than the standard library's default.
+/// Starts listening on a bound socket, with a longer queue of connections than the standard
+/// library's default.
 pub(super) fn listen(socket: &impl AsRawFd) -> io::Result<()> {
     // SAFETY: the descriptor is that of an open, bound socket.
     if unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) } == 0 {

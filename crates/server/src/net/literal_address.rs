@@ -1,4 +1,4 @@
-//! Parsing of literal IP addresses.
+//! The parsing of literal IP addresses, which need no name resolution.
 
 use std::ffi::CString;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};

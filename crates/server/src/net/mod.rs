@@ -1,5 +1,5 @@
-//! Sockets and transports: listening and connected sockets, TLS, and file descriptors. Other layers
-//! never see a descriptor.
+//! Sockets and transports: listening and connected sockets, TLS, and file descriptors. Code in
+//! other folders does not use file descriptors.
 
 pub(crate) mod accepted_socket;
 pub(crate) mod addresses;

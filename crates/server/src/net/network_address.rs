@@ -1,9 +1,10 @@
-//! The address of this machine in its network.
+//! The detection of this machine's IP address in its local network.
 
 use std::net::{IpAddr, UdpSocket};
 
-/// Returns the address that this machine has in its network. It is the source address that the
-/// system would use for a packet to another network; no packet is sent.
+/// Returns the IP address of this machine in its local network, or `None` if it has no network. The
+/// address is the one from which the system would send a packet to another network. No packet is
+/// sent.
 pub fn network_address() -> Option<IpAddr> {
     let route = |from: &str, to: &str| {
         let socket = UdpSocket::bind(from).ok()?;

@@ -1,41 +1,42 @@
-//! The header of the PROXY protocol (`HAProxy`'s specification, versions 1 and 2), in which a proxy
-//! that forwards bytes sends the client's address. A listener either requires the header on each
-//! connection or does not accept it, because the specification forbids guessing.
+//! The parser of the PROXY protocol header (`HAProxy`'s specification, versions 1 and 2). A proxy
+//! that forwards bytes sends this header first on each connection, to pass on the client's address.
+//! A listener either requires the header on every connection or does not accept it, because the
+//! specification forbids guessing whether it is present.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The maximum size of a header. A header of version 2 contains its length, which has no limit in
-/// the specification.
+/// The maximum size of a PROXY protocol header that the server accepts, in bytes. The specification
+/// allows about 64 KiB for version 2.
 pub const MAX_HEADER_SIZE: usize = 4 << 10;
 
-/// The maximum length of a version 1 line, including its CR and LF.
+/// The maximum length of a version 1 header line of the PROXY protocol, including its CR and LF.
 const MAX_LINE_SIZE: usize = 107;
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// A complete header.
+/// A complete PROXY protocol header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// The length of the header in bytes.
+    /// The length of the PROXY protocol header in bytes.
     pub len: usize,
-    /// The address of the client, and the address that it connected to. `None` if the proxy made
-    /// the connection for itself, or does not know them.
+    /// The address of the client, and the address to which the client has connected. `None` if the
+    /// proxy made the connection for itself or does not know the addresses.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
 }
 
-/// The result of parsing the first bytes of a connection.
+/// The result of parsing a PROXY protocol header from the first bytes of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParseResult {
-    /// The beginning of a header.
+    /// The bytes are the beginning of a PROXY protocol header, and more bytes are needed.
     Incomplete,
-    /// A complete header, possibly followed by more bytes.
+    /// The bytes begin with a complete PROXY protocol header. More bytes may follow it.
     Complete(Header),
-    /// Bytes that are not a header.
+    /// The bytes are not a PROXY protocol header.
     Invalid,
 }
 
-/// Parses all bytes that have arrived. More bytes do not change the result once it is complete or
-/// invalid. Allocates no memory.
+/// Parses a PROXY protocol header from all bytes that have arrived so far. Once the result is
+/// complete or invalid, further bytes do not change it. Allocates no memory.
 pub fn parse(bytes: &[u8]) -> ParseResult {
     let starts_with = |with: &[u8]| bytes.iter().zip(with).all(|(a, b)| a == b);
     if starts_with(SIGNATURE) {
@@ -135,7 +136,7 @@ mod tests {
         (from.parse().unwrap(), to.parse().unwrap())
     }
 
-    /// Returns a header of version 2.
+    /// Returns a PROXY protocol header of version 2.
     fn version_2(command: u8, family: u8, content: &[u8]) -> Vec<u8> {
         let len = u16::try_from(content.len()).unwrap().to_be_bytes();
         [&SIGNATURE[..], &[command, family], &len, content].concat()

@@ -1,4 +1,4 @@
-//! A connected TCP or Unix socket, and its system calls.
+//! A connected TCP or Unix socket, and the system calls that the server makes on it.
 
 use std::fs::File;
 use std::io;
@@ -12,18 +12,20 @@ use tokio::net::TcpStream;
 
 use super::unix_stream::UnixStream;
 
-/// The maximum number of bytes of a streamed response that the system buffers without having sent
-/// them. With a larger buffer, bytes would count as written long before they leave.
+/// The maximum number of unsent bytes of a streamed response that the system buffers for a socket.
+/// With a larger buffer, bytes would count as written long before they are sent.
 #[cfg(target_os = "linux")]
 const UNSENT_LIMIT: libc::c_int = 128 << 10;
 
-/// The state of the peer's side of a connection, as far as it can be determined without reading.
+/// Whether the peer has closed or half-closed a connection, as far as this can be determined
+/// without reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeerState {
     Open,
-    /// The peer has half-closed the connection. Earlier input may still be unread.
+    /// The peer has closed its direction of the connection (FIN). Input that it sent before may
+    /// still be unread.
     HalfClosed,
-    /// The connection is closed in both directions.
+    /// The connection is closed in both directions, so that nothing can be sent or received.
     Closed,
 }
 
@@ -42,8 +44,8 @@ impl Socket {
         }
     }
 
-    /// Reads into `buffer`. After a read that does not fill `buffer`, the socket counts as empty
-    /// without another system call.
+    /// Reads from the socket into `buffer`. If a read does not fill `buffer`, the socket is assumed
+    /// to be empty, which saves a system call.
     pub(crate) fn poll_read_buf(
         &mut self,
         cx: &mut Context<'_>,
@@ -73,11 +75,13 @@ impl Socket {
         }
     }
 
-    /// Sends a part of a file by `sendfile`, which copies no bytes to this process. Returns 0 at
-    /// the end of the file. Blocks on the disk if the part is not in the system's page cache.
+    /// Sends a range of a file by `sendfile`, which copies no bytes to this process. Returns the
+    /// number of bytes sent, which is 0 at the end of the file. Blocks on the disk if the range is
+    /// not in the page cache.
     ///
     /// # Errors
-    /// Fails with `Unsupported` or an error of `sendfile` if the file cannot be sent in this way.
+    /// Fails with `Unsupported` or an error of `sendfile` if the file cannot be sent without
+    /// copying.
     pub(crate) fn poll_send_file(
         &self,
         cx: &mut Context<'_>,
@@ -105,10 +109,12 @@ impl Socket {
         }
     }
 
-    /// Checks whether the socket's buffer is full, so that the next write waits. Without the check,
-    /// the next `sendfile` would collect pages before it fails, which costs ten times as much; and
-    /// after a `sendfile` that ended at the end of the file, the next write must not wait.
+    /// Checks whether the socket's send buffer is full. If so, marks the socket as not writable, so
+    /// that the next write waits.
     fn detect_full_buffer(&self) {
+        // Without this check, the next `sendfile` would collect pages before it fails, which costs
+        // ten times as much. A short `sendfile` does not show that the buffer is full, because the
+        // file may have ended.
         let fd = self.fd();
         let ask = || {
             let mut poll = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
@@ -123,7 +129,7 @@ impl Socket {
         };
     }
 
-    /// Returns the next byte without consuming it, or `None` after a FIN.
+    /// Returns the next byte of input without consuming it, or `None` after a FIN.
     pub(crate) fn try_peek(&self) -> io::Result<Option<u8>> {
         let fd = self.fd();
         let peek = || {
@@ -145,11 +151,11 @@ impl Socket {
         }
     }
 
-    /// Waits until `judge` returns a value for the bytes that have arrived, at most as many as
-    /// `buffer` holds. The bytes are not consumed.
+    /// Waits until `judge` returns a value, and returns that value. `judge` is called with the
+    /// input that has arrived, up to the size of `buffer`. The input is not consumed.
     ///
     /// # Errors
-    /// Fails if the peer half-closes the connection before.
+    /// Fails if the peer half-closes the connection before `judge` returns a value.
     pub(crate) fn poll_peek<T>(
         &self,
         cx: &mut Context<'_>,
@@ -175,8 +181,8 @@ impl Socket {
         }
     }
 
-    /// Reads and consumes exactly as many bytes as `buffer` holds, which have been peeked at
-    /// before.
+    /// Reads and consumes exactly as many bytes as `buffer` holds. The caller must have peeked at
+    /// these bytes before.
     pub(crate) fn consume(&self, buffer: &mut [u8]) -> io::Result<()> {
         let len = buffer.len();
         self.receive(buffer, 0, |taken| {
@@ -204,9 +210,9 @@ impl Socket {
         }
     }
 
-    /// Returns the number of bytes in the socket's buffer that the peer has not acknowledged, or on
-    /// a Unix socket not read. Returns `None` if the system does not report it. Makes a system
-    /// call.
+    /// Returns the number of bytes in the socket's send buffer that the peer has not acknowledged
+    /// (over a Unix socket: not read). Returns `None` if the system does not report it. Makes a
+    /// system call.
     pub(crate) fn unsent(&self) -> Option<u32> {
         let mut bytes: libc::c_int = 0;
         // SAFETY: TIOCOUTQ writes one int.
@@ -214,8 +220,8 @@ impl Socket {
         u32::try_from(bytes).ok().filter(|_| status == 0)
     }
 
-    /// Returns true if the connection is closed in both directions: after a reset, and after the
-    /// peer of a Unix socket has closed it. Makes a system call.
+    /// Returns true if the connection is closed in both directions. This is the case after a reset,
+    /// and after the peer of a Unix socket has closed it. Makes a system call.
     pub(crate) fn is_hung_up(&self) -> bool {
         let mut poll = libc::pollfd { fd: self.fd(), events: 0, revents: 0 };
         // SAFETY: the call reads and writes one pollfd, and does not block.
@@ -223,8 +229,9 @@ impl Socket {
         found > 0 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
     }
 
-    /// Returns the state of the peer's side without reading. A Unix socket whose peer has closed it
-    /// may still have input, so it counts as half-closed. Makes a system call.
+    /// Returns whether the peer has closed or half-closed the connection, without reading. If the
+    /// peer of a Unix socket has closed it, there may still be input, so it counts as half-closed.
+    /// Makes a system call.
     pub(crate) fn peer_state(&self) -> PeerState {
         #[cfg(target_os = "linux")]
         const SHUT: libc::c_short = libc::POLLRDHUP;
@@ -244,8 +251,8 @@ impl Socket {
         }
     }
 
-    /// Enables TCP keepalive probes, which detect a peer that has vanished, after each `interval`
-    /// without traffic.
+    /// Enables TCP keepalive probes after each `interval` without traffic. They detect a peer that
+    /// has vanished.
     pub(crate) fn enable_tcp_keepalive(&self, interval: Duration) {
         let Socket::Tcp(socket) = self else { return };
         let set = |level, option, value: libc::c_int| {
@@ -263,8 +270,8 @@ impl Socket {
         set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
     }
 
-    /// Returns true if the peer has sent a FIN, even if earlier input is unread. Makes a system
-    /// call.
+    /// Returns true if the peer has sent a FIN, even if input from before the FIN is unread. Makes
+    /// a system call.
     pub(crate) fn has_peer_half_closed(&self) -> bool {
         #[cfg(target_os = "linux")]
         const SHUT: libc::c_short = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
@@ -276,8 +283,8 @@ impl Socket {
         found > 0 && poll.revents & SHUT != 0
     }
 
-    /// Configures a TCP socket for a streamed response: limits the bytes that the system buffers,
-    /// and detects within `timeout` that a peer has vanished, even if the peer sends nothing.
+    /// Configures a TCP socket for a streamed response. The system then buffers only few bytes, and
+    /// detects within `timeout` that a peer has vanished.
     pub(crate) fn set_for_streaming(&self, timeout: Duration) {
         #[cfg(target_os = "linux")]
         if let Socket::Tcp(socket) = self {
@@ -307,15 +314,15 @@ impl Socket {
         }
     }
 
-    /// Sends a FIN.
+    /// Sends a FIN, which ends this side's direction of the connection.
     pub(crate) fn shut_down(&self) {
         let fd = self.fd();
         // SAFETY: `fd` is open. A failure means that the peer has disconnected.
         unsafe { libc::shutdown(fd, libc::SHUT_WR) };
     }
 
-    /// Makes a later close reset the connection, so that the system keeps no bytes for a peer that
-    /// does not read.
+    /// Configures the socket so that closing it resets the connection. The system then keeps no
+    /// bytes for a peer that does not read.
     pub(crate) fn reset_on_close(&self) {
         if let Socket::Tcp(socket) = self {
             // If the call fails, the close is an ordinary one.

@@ -1,4 +1,4 @@
-//! The file of a Unix socket: its creation with permissions, and its removal.
+//! The file of a Unix socket: the functions that create it with given permissions and remove it.
 
 use std::fs::Metadata;
 use std::io;
@@ -12,9 +12,9 @@ use tokio::net::UnixSocket;
 
 use super::listen::listen;
 
-/// Binds a Unix socket and listens. A socket file without a listening process is replaced. With a
-/// `mask`, the file never has more permissions than `0777 & !mask`, from its creation on, whatever
-/// the umask of the process is.
+/// Binds a Unix socket to a path and listens. An existing socket file on which no process listens
+/// is replaced. If `mask` is given, the file has at most the permissions `0777 & !mask` from its
+/// creation on, whatever the umask of the process is.
 pub(crate) fn bind(path: &Path, mask: Option<u32>) -> io::Result<(UnixListener, SocketFile)> {
     remove_stale(path)?;
     let socket = UnixSocket::new_stream()?;
@@ -48,7 +48,8 @@ fn mode(mask: u32) -> libc::mode_t {
 /// The file of a bound Unix socket.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
-    /// The absolute path, because the working directory may change.
+    /// The absolute path of the socket file. It is absolute because the working directory may
+    /// change.
     path: PathBuf,
     metadata: Metadata,
 }
@@ -63,7 +64,7 @@ impl SocketFile {
         &self.path
     }
 
-    /// Removes the file, unless another file has taken its place.
+    /// Removes the socket file, unless another file has taken its place.
     pub(crate) fn remove(&self) {
         // The system reuses inode numbers, so the creation time is compared as well, if the file
         // system has one.
@@ -77,7 +78,7 @@ impl SocketFile {
     }
 }
 
-/// Removes a socket file without a listening process. Other files are kept, and binding then fails.
+/// Removes a socket file on which no process listens. Other files are kept, and binding then fails.
 fn remove_stale(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(metadata) if metadata.file_type().is_socket() && has_no_listener(path)? => {

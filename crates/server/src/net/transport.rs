@@ -1,5 +1,5 @@
-//! The transport of a connection: a socket with or without TLS, or a stream within another
-//! connection.
+//! The transport of a connection, which reads and writes its bytes: a socket with or without TLS,
+//! or a stream within another connection, such as an HTTP/2 stream.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -19,12 +19,12 @@ pub(crate) use super::socket::PeerState;
 use super::socket::Socket;
 use super::tls::stream::{HandshakeResult, TlsStream};
 
-/// The size of the shared read buffer. It is about what a loopback or 10 Gbit/s socket delivers per
-/// wake-up.
+/// The size in bytes of the read buffer that connections share. It is about what a loopback or 10
+/// Gbit/s socket delivers per wake-up.
 const SCRATCH_BYTES: usize = 64 << 10;
 
-/// A read buffer that all connections without a buffer of their own share: idle WebSockets, and
-/// connections that are being closed.
+/// The read buffer that all connections without a buffer of their own share. These are idle
+/// WebSockets, and connections that are being closed.
 #[derive(Debug)]
 pub(crate) struct Scratch(pub(crate) RefCell<Box<[u8]>>);
 
@@ -34,8 +34,8 @@ impl Scratch {
     }
 }
 
-/// The transport of a connection. Its bytes are those of the application protocol, with or without
-/// TLS.
+/// The transport of a connection: a socket with or without TLS, or a stream within another
+/// connection. Its functions read and write the unencrypted bytes of HTTP or of a WebSocket.
 #[derive(Debug)]
 pub(crate) struct Transport {
     // Dropped before the socket, because another thread may reuse the number of a closed
@@ -50,9 +50,10 @@ pub(super) enum Channel {
     Plain(Socket),
     // Boxed to keep transports without TLS small.
     Tls(Box<TlsStream>),
-    /// The transport of an HTTP/2 stream whose connection reads and writes for it.
+    /// A transport that reads and writes no bytes. It stands for an HTTP/2 stream whose connection
+    /// reads and writes for it.
     Placeholder,
-    /// A stream of bytes within another connection.
+    /// A stream of bytes within another connection, such as an HTTP/2 stream.
     Multiplexed(Box<dyn MultiplexedStream>),
 }
 
@@ -68,21 +69,22 @@ pub(crate) trait MultiplexedStream: fmt::Debug {
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>>;
 
-    /// Declares that all bytes to be sent have been written.
+    /// Notifies the stream that no more bytes are waiting to be written, so that other streams can
+    /// use its unused flow-control capacity.
     fn flush(&mut self);
 
-    /// Buffers input that has arrived and is not to be read yet. Returns the number of buffered
-    /// bytes.
+    /// Moves input that has arrived on the stream into a buffer, because the reader does not want
+    /// it yet. Returns the number of buffered bytes.
     fn buffer_unread(&mut self, cx: &mut Context<'_>) -> usize;
 
-    /// Returns the state of the peer's side, as found by the last read or
-    /// [`buffer_unread`](Self::buffer_unread).
+    /// Returns whether the peer has closed or half-closed the stream, as far as the last read or
+    /// [`buffer_unread`](Self::buffer_unread) has shown.
     fn peer_state(&self) -> PeerState;
 
-    /// Discards the buffered input.
+    /// Discards the buffered input of the stream.
     fn discard_unread(&mut self);
 
-    /// Ends this side of the stream.
+    /// Ends this side's direction of the stream, so that the peer receives no more data.
     fn shut_down(&mut self);
 
     fn reset(&mut self);
@@ -97,18 +99,18 @@ impl Transport {
         Transport { _close_in_child: Some(close_in_child), _counted: counted, channel }
     }
 
-    /// Makes the transport of a stream whose connection reads and writes for it. This transport has
-    /// no input, and writing fails.
+    /// Makes the transport of an HTTP/2 stream whose connection reads and writes for it. This
+    /// transport has no input, and writing to it fails.
     pub(crate) fn placeholder() -> Transport {
         Transport { _close_in_child: None, _counted: None, channel: Channel::Placeholder }
     }
 
-    /// Makes the transport of a stream within another connection.
+    /// Makes the transport of a stream within another connection, such as an HTTP/2 stream.
     pub(crate) fn multiplexed(stream: Box<dyn MultiplexedStream>) -> Transport {
         Transport { _close_in_child: None, _counted: None, channel: Channel::Multiplexed(stream) }
     }
 
-    /// Returns the TLS layer, if there is one.
+    /// Returns the connection's TLS stream, or `None` without TLS.
     pub(crate) fn tls(&mut self) -> Option<&mut TlsStream> {
         match &mut self.channel {
             Channel::Plain(_) | Channel::Placeholder | Channel::Multiplexed(_) => None,
@@ -116,7 +118,7 @@ impl Transport {
         }
     }
 
-    /// Returns true if written bytes are encrypted, which copies them.
+    /// Returns true if the transport encrypts written bytes, which requires a copy of them.
     pub(crate) fn is_encrypted(&self) -> bool {
         matches!(self.channel, Channel::Tls(_))
     }
@@ -129,11 +131,13 @@ impl Transport {
         }
     }
 
-    /// Waits for the header of the PROXY protocol and consumes it. Returns the addresses of the
-    /// client and of the server, or `None` if the proxy made the connection for itself.
+    /// Waits for the PROXY protocol header of a new connection and consumes it. Returns the
+    /// addresses of the client and of the server, or `None` if the proxy made the connection for
+    /// itself.
     ///
     /// # Errors
-    /// Fails with `InvalidData` if the first bytes are not a header, and if the peer disconnects.
+    /// Fails with `InvalidData` if the first bytes are not such a header, and with another error if
+    /// the peer disconnects.
     pub(crate) fn poll_proxy_header(
         &self,
         cx: &mut Context<'_>,
@@ -153,7 +157,8 @@ impl Transport {
         Poll::Ready(Ok(header.addresses))
     }
 
-    /// Drives the TLS handshake to its end. Returns at once if there is no TLS.
+    /// Performs the TLS handshake of the connection until it is complete or fails. Returns at once
+    /// if there is no TLS.
     pub(crate) fn poll_handshake(
         &mut self,
         cx: &mut Context<'_>,
@@ -174,8 +179,8 @@ impl Transport {
         }
     }
 
-    /// Reads into `buffer`. After a read that does not fill `buffer`, the socket counts as empty
-    /// without another system call.
+    /// Reads from the transport into `buffer`. If a read does not fill `buffer`, the socket is
+    /// assumed to be empty, which saves a system call.
     pub(crate) fn poll_read_buf(
         &mut self,
         cx: &mut Context<'_>,
@@ -189,7 +194,8 @@ impl Transport {
         }
     }
 
-    /// Reads into initialized memory, like [`poll_read_buf`](Self::poll_read_buf).
+    /// Reads from the transport into `buffer`, and returns the number of bytes read. If a read does
+    /// not fill `buffer`, the socket is assumed to be empty, which saves a system call.
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -200,7 +206,7 @@ impl Transport {
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
-    /// Writes bytes. Over TLS, accepted bytes may stay in this process until
+    /// Writes bytes to the transport. Over TLS, written bytes may stay in this process until
     /// [`poll_flush`](Self::poll_flush) has completed.
     pub(crate) fn poll_write_vectored(
         &mut self,
@@ -215,8 +221,8 @@ impl Transport {
         }
     }
 
-    /// Writes a chunk of a large body. Over TLS, the whole chunk is accepted at once, which may use
-    /// as much memory again as the chunk.
+    /// Writes a chunk of a large body to the transport. Over TLS, the whole chunk is accepted and
+    /// encrypted at once, which may need as much additional memory as the chunk itself.
     pub(crate) fn poll_write_chunk(
         &mut self,
         cx: &mut Context<'_>,
@@ -228,7 +234,7 @@ impl Transport {
         }
     }
 
-    /// Waits until the system has accepted all written bytes.
+    /// Waits until the operating system has accepted all bytes that were written to the transport.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.channel {
             Channel::Plain(_) | Channel::Placeholder => Poll::Ready(Ok(())),
@@ -240,9 +246,9 @@ impl Transport {
         }
     }
 
-    /// Buffers unread input of a stream within another connection, for an owner that does not read.
-    /// Returns the number of buffered bytes. A socket buffers its input in the system, so 0 is
-    /// returned.
+    /// Moves unread input of a stream within another connection into a buffer, while the stream's
+    /// owner does not read. Returns the number of buffered bytes. For a socket it returns 0,
+    /// because the system buffers the input.
     pub(crate) fn buffer_unread(&mut self, cx: &mut Context<'_>) -> usize {
         if let Channel::Multiplexed(stream) = &mut self.channel {
             stream.buffer_unread(cx)
@@ -251,8 +257,8 @@ impl Transport {
         }
     }
 
-    /// Returns the state of the peer's side, for an owner that does not read. Makes a system call
-    /// if there is a socket.
+    /// Returns whether the peer has closed or half-closed the connection, without reading. Makes a
+    /// system call if the transport has a socket.
     pub(crate) fn peer_state(&self) -> PeerState {
         match &self.channel {
             Channel::Plain(socket) => socket.peer_state(),
@@ -262,7 +268,7 @@ impl Transport {
         }
     }
 
-    /// Discards the input buffered by [`buffer_unread`](Self::buffer_unread).
+    /// Discards the input that [`buffer_unread`](Self::buffer_unread) has buffered.
     pub(crate) fn discard_unread(&mut self) {
         if let Channel::Multiplexed(stream) = &mut self.channel {
             stream.discard_unread();
@@ -279,12 +285,13 @@ impl Transport {
         }
     }
 
-    /// Sends a part of a file by `sendfile`, which copies no bytes to this process. Returns 0 at
-    /// the end of the file. Blocks on the disk if the part is not in the system's page cache.
+    /// Sends a range of a file by `sendfile`, which copies no bytes to this process. Returns the
+    /// number of bytes sent, which is 0 at the end of the file. Blocks on the disk if the range is
+    /// not in the page cache.
     ///
     /// # Errors
-    /// Fails with `Unsupported` over TLS, and with that or an error of `sendfile` if the file
-    /// cannot be sent in this way.
+    /// Fails with `Unsupported` over TLS, and with `Unsupported` or an error of `sendfile` if the
+    /// system cannot send the file without copying.
     pub(crate) fn poll_send_file(
         &self,
         cx: &mut Context<'_>,
@@ -300,8 +307,9 @@ impl Transport {
         }
     }
 
-    /// Checks whether there is input, without consuming it. Returns 0 after a FIN. Over TLS,
-    /// records are decrypted until one contains data.
+    /// Checks whether there is input, without consuming it. Returns 0 after a FIN, a positive
+    /// number if there is input, and otherwise the error `WouldBlock`. Over TLS, records are
+    /// decrypted until one contains data.
     pub(crate) fn try_peek(&mut self, cx: &mut Context<'_>) -> io::Result<usize> {
         match &mut self.channel {
             Channel::Plain(socket) => socket.try_peek().map(|byte| usize::from(byte.is_some())),
@@ -310,9 +318,9 @@ impl Transport {
         }
     }
 
-    /// Returns the number of bytes in the socket's buffer that the peer has not acknowledged, or on
-    /// a Unix socket not read, plus those that wait in this process. Returns `None` if the system
-    /// does not report it. Makes a system call.
+    /// Returns the number of bytes that the peer has not acknowledged (over a Unix socket: not
+    /// read), including those that wait in this process. Returns `None` if the system does not
+    /// report it. Makes a system call.
     pub(crate) fn unsent(&self) -> Option<u32> {
         match &self.channel {
             Channel::Plain(socket) => socket.unsent(),
@@ -321,43 +329,44 @@ impl Transport {
         }
     }
 
-    /// Returns true if the connection is closed in both directions: after a reset, and after the
-    /// peer of a Unix socket has closed it. Makes a system call.
+    /// Returns true if the connection is closed in both directions. This is the case after a reset,
+    /// and after the peer of a Unix socket has closed it. Makes a system call.
     pub(crate) fn is_hung_up(&self) -> bool {
         self.socket().is_some_and(Socket::is_hung_up)
     }
 
-    /// Enables TCP keepalive probes, which detect a peer that has vanished, after each `interval`
-    /// without traffic.
+    /// Enables TCP keepalive probes after each `interval` without traffic. They detect a peer that
+    /// has vanished.
     pub(crate) fn enable_tcp_keepalive(&self, interval: Duration) {
         if let Some(socket) = self.socket() {
             socket.enable_tcp_keepalive(interval);
         }
     }
 
-    /// Returns true if the peer has sent a FIN, even if earlier input is unread. Makes a system
-    /// call.
+    /// Returns true if the peer has sent a FIN, even if input from before the FIN is unread. Makes
+    /// a system call.
     pub(crate) fn has_peer_half_closed(&self) -> bool {
         self.socket().is_some_and(Socket::has_peer_half_closed)
     }
 
-    /// Configures a TCP socket for a streamed response: limits the bytes that the system buffers,
-    /// and detects within `timeout` that a peer has vanished, even if the peer sends nothing.
+    /// Configures a TCP socket for a streamed response. The system then buffers only few bytes, and
+    /// detects within `timeout` that a peer has vanished.
     pub(crate) fn set_for_streaming(&self, timeout: Duration) {
         if let Some(socket) = self.socket() {
             socket.set_for_streaming(timeout);
         }
     }
 
-    /// Sends written bytes that have not left, as many as the socket accepts without waiting.
+    /// Sends the bytes that were written to the transport and not sent yet, as far as the socket
+    /// accepts them without waiting.
     pub(crate) fn try_flush(&mut self) {
         if let Channel::Tls(tls) = &mut self.channel {
             tls.try_flush();
         }
     }
 
-    /// Ends this side of the connection by a FIN, preceded by `close_notify` over TLS (RFC 8446,
-    /// 6.1).
+    /// Ends this side's direction of the connection by a FIN. Over TLS, the alert `close_notify` is
+    /// sent before (RFC 8446, 6.1).
     pub(crate) fn shut_down(&mut self) {
         match &mut self.channel {
             Channel::Tls(tls) => tls.send_close_notify(),
@@ -369,8 +378,8 @@ impl Transport {
         }
     }
 
-    /// Makes a later close reset the connection, so that the system keeps no bytes for a peer that
-    /// does not read.
+    /// Configures the transport so that closing it resets the connection. The system then keeps no
+    /// bytes for a peer that does not read.
     pub(crate) fn reset_on_close(&mut self) {
         if let Channel::Multiplexed(stream) = &mut self.channel {
             stream.reset();

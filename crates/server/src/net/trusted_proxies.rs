@@ -1,12 +1,13 @@
-//! The trusted proxies of a listener, whose forwarding headers are used.
+//! The trusted proxies of a listener. The server uses the forwarding headers (such as
+//! `X-Forwarded-For`) of requests from these proxies.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The trusted proxies of a listener, whose forwarding headers are used. They are given as
-/// addresses, networks, and `unix` for all clients of a Unix socket. By default there are none,
-/// because any client can send such headers.
+/// The trusted proxies of a listener, whose forwarding headers (such as `X-Forwarded-For`) the
+/// server uses. Each is an IP address, a network, or `unix` for all clients of a Unix socket. By
+/// default there are none, because any client can send forwarding headers.
 #[derive(Debug, Clone, Default)]
 pub struct TrustedProxies(Option<Arc<[TrustedProxy]>>);
 
@@ -16,7 +17,7 @@ enum TrustedProxy {
     Unix,
 }
 
-/// The error of a text that is not a proxy.
+/// The error for a text that does not describe a trusted proxy.
 #[derive(Debug, PartialEq, Eq)]
 pub struct InvalidProxy(String);
 
@@ -34,10 +35,10 @@ impl fmt::Display for InvalidProxy {
 impl std::error::Error for InvalidProxy {}
 
 impl TrustedProxies {
-    /// Parses texts such as `192.0.2.1`, `2001:db8::/32` and `unix`.
+    /// Parses the trusted proxies from texts such as `192.0.2.1`, `2001:db8::/32` and `unix`.
     ///
     /// # Errors
-    /// Returns the first text that has none of these forms.
+    /// Returns the first text that is neither an address, nor a network, nor `unix`.
     pub fn parse<'a>(
         texts: impl IntoIterator<Item = &'a str>,
     ) -> Result<TrustedProxies, InvalidProxy> {
@@ -81,7 +82,7 @@ impl TrustedProxy {
     }
 }
 
-/// Returns true if the first `bits` bits of the address are those of the network.
+/// Returns true if the first `bits` bits of `address` are equal to those of `network`.
 fn is_in_network(address: IpAddr, network: IpAddr, bits: u8) -> bool {
     // `checked_shr` returns `None` if the shift has the full width, which means that no bits are
     // compared.

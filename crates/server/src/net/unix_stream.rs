@@ -1,8 +1,9 @@
-//! A connected Unix socket that is registered for write readiness only while a write has to wait.
+//! A connected Unix socket that is registered for write readiness only after a write had to wait.
 //!
 //! For a Unix socket, the system reports write readiness each time that the peer has read, even if
-//! the buffer had space before (for TCP, only after a write was refused). Between a supervisor and
-//! its workers that would wake a thread without need on each side of each request.
+//! the buffer was not full. (For TCP, it reports this only after a write was refused.) Without this
+//! module, each request between a supervisor and a worker would wake a thread on each side
+//! unnecessarily.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -14,17 +15,17 @@ use std::task::{Context, Poll, ready};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-/// A connected Unix socket that is registered for write readiness only once a write had to wait.
+/// A connected Unix socket that is registered for write readiness only after a write had to wait.
 #[derive(Debug)]
 pub struct UnixStream {
     socket: AsyncFd<StdUnixStream>,
-    /// A copy of the descriptor, registered for write readiness since the first write that had to
-    /// wait.
+    /// A copy of the socket's descriptor for write readiness. It is made and registered with the
+    /// runtime when a write has to wait for the first time.
     writable: OnceLock<AsyncFd<OwnedFd>>,
 }
 
 impl UnixStream {
-    /// Makes the value from a connected, non-blocking socket.
+    /// Registers a connected, non-blocking Unix socket with the runtime.
     ///
     /// # Errors
     /// Fails if the runtime cannot register the socket.
@@ -40,7 +41,7 @@ impl UnixStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Waits until a write may succeed.
+    /// Waits until a write to the socket may succeed.
     pub(crate) fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(writable) = self.writable.get() else { return Poll::Ready(Ok(())) };
         let mut guard = ready!(writable.poll_write_ready(cx))?;
@@ -48,13 +49,14 @@ impl UnixStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads by the given function. If it returns `WouldBlock`, the socket counts as empty.
+    /// Reads from the socket by calling `read`. If `read` returns `WouldBlock`, the socket is
+    /// assumed to be empty until new input arrives.
     pub(crate) fn try_read_with<T>(&self, read: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         self.socket.try_io(Interest::READABLE, |_| read())
     }
 
-    /// Writes by the given function. If it returns `WouldBlock`, the socket counts as full, and is
-    /// registered for write readiness.
+    /// Writes to the socket by calling `write`. If `write` returns `WouldBlock`, the socket is
+    /// assumed to be full, and is registered for write readiness.
     pub(crate) fn try_write_with<T>(&self, write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         if let Some(writable) = self.writable.get() {
             return writable.try_io(Interest::WRITABLE, |_| write());
@@ -105,8 +107,8 @@ impl std::os::fd::AsFd for UnixStream {
 }
 
 impl AsyncRead for UnixStream {
-    /// After a read that does not fill `buffer`, the socket counts as empty without another system
-    /// call.
+    /// Reads from the socket into `buffer`. If a read does not fill `buffer`, the socket is assumed
+    /// to be empty, which saves a system call.
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -1,7 +1,8 @@
-//! Busy-polling of a worker's I/O thread while the application handles a request.
+//! Busy-polling: a worker's I/O thread polls for a short time instead of sleeping while the
+//! application handles a request.
 //!
 //! A sleeping thread needs 30 to 50 us to wake up. If the application responds faster than that,
-//! polling for a short time is quicker than sleeping.
+//! polling is quicker than sleeping.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -10,25 +11,26 @@ use tokio::sync::Notify;
 
 use crate::application::dispatch::Dispatch;
 
-/// The maximum time of one poll. A handler that is faster than a thread's wake-up (30 to 50 us on
-/// an idle machine) has responded by then.
+/// The maximum time for which the I/O thread polls instead of sleeping. A longer poll would not pay
+/// off, because a sleeping thread wakes up in 30 to 50 us on an idle machine.
 const POLL_TIME: Duration = Duration::from_micros(50);
 
-/// The maximum number of sleeps in a row before the thread polls again to find out whether polling
-/// has become useful. A useless poll costs [`POLL_TIME`] of processor time, which other threads
-/// could have used, although the thread yields to them first.
+/// The maximum number of times that the I/O thread sleeps before it polls again, to find out
+/// whether polling has become useful. A useless poll costs [`POLL_TIME`] of processor time.
 const MAX_SLEEPS: u32 = 64;
 
-/// The decision whether the I/O thread polls instead of going to sleep. After each useless poll the
-/// number of sleeps until the next poll doubles; a useful poll resets it.
+/// The policy that decides whether the I/O thread polls for a short time instead of going to sleep.
+/// After each useless poll, the number of sleeps until the next poll doubles. A useful poll sets it
+/// back to 0.
 #[derive(Debug)]
 pub(super) struct BusyPoll {
-    /// True in a worker. In other processes the thread also waits for clients, and each of their
-    /// events wakes the application.
+    /// True if the process has a scoreboard, as every worker of a supervisor has. In other
+    /// processes, the I/O thread never polls.
+    // There it also waits for clients, and each event of a client wakes the application.
     is_enabled: bool,
-    /// The number of sleeps until the next poll.
+    /// The number of times that the I/O thread still sleeps before it polls again.
     sleeps: Cell<u32>,
-    /// The value to which [`sleeps`](Self::sleeps) was set after the last poll.
+    /// The number of sleeps to which the result of the last poll has set [`sleeps`](Self::sleeps).
     penalty: Cell<u32>,
     started: Notify,
 }
@@ -38,8 +40,9 @@ impl BusyPoll {
         BusyPoll { is_enabled, sleeps: Cell::new(0), penalty: Cell::new(0), started: Notify::new() }
     }
 
-    /// Starts a poll if one is due, instead of the sleep that the thread is about to begin. Returns
-    /// true if it did; the runtime then has a task to run. Otherwise the sleep is counted.
+    /// Starts a poll instead of the sleep that the I/O thread is about to begin, if a poll is due.
+    /// Returns true if a poll was started, in which case the runtime has a task to run and does not
+    /// sleep. Otherwise, the sleep is counted.
     pub(super) fn start_if_due(&self) -> bool {
         if !self.is_enabled {
             return false;
@@ -52,8 +55,9 @@ impl BusyPoll {
         sleeps == 0
     }
 
-    /// Notes whether the last poll was useful. After a useless poll the thread sleeps twice as
-    /// often as after the previous one.
+    /// Records whether the last poll was useful. After a useful poll, the I/O thread does not sleep
+    /// before the next one. With each useless poll in a row, the number of sleeps before the next
+    /// poll doubles.
     fn record_result(&self, was_useful: bool) {
         let penalty = if was_useful { 0 } else { (self.penalty.get() * 2).clamp(1, MAX_SLEEPS) };
         self.penalty.set(penalty);
@@ -61,9 +65,10 @@ impl BusyPoll {
     }
 }
 
-/// Runs each poll that was started: yields the processor to other threads, checks the sockets, and
-/// calls `run_app_commands` until that or the end of all requests makes the poll useful, or
-/// [`POLL_TIME`] is over.
+/// Runs the polls of the I/O thread. Each poll repeatedly yields the processor to other threads,
+/// checks the sockets, and calls `run_app_commands`. A poll was useful if the application has sent
+/// a command, or if no request is in flight any more. It then ends at once, and otherwise after
+/// [`POLL_TIME`].
 pub(super) async fn run(
     busy_poll: &BusyPoll,
     dispatch: &Dispatch,
@@ -92,8 +97,8 @@ pub(super) async fn run(
 mod tests {
     use super::*;
 
-    /// Returns the number of sleeps before each of a series of polls, given whether each poll was
-    /// useful.
+    /// Runs one poll for each element of `useful`, and records the element as the result of the
+    /// poll. Returns the number of sleeps before each poll.
     fn sleeps_before(busy_poll: &BusyPoll, useful: &[bool]) -> Vec<u32> {
         let sleeps = |was_useful: &bool| {
             let mut sleeps = 0;

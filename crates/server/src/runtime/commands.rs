@@ -1,4 +1,4 @@
-//! Commands to the I/O thread, and the queue that carries them.
+//! The commands that other threads send to the I/O thread, and the queue that carries them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,38 +11,39 @@ use tokio::sync::Notify;
 use super::listening::socket_group::SocketGroup;
 use super::supervised::supervision::Supervision;
 
-/// A command to the I/O thread. The thread sends the result to `done`, or drops `done` if
-/// the thread ends before.
+/// A command that another thread sends to the I/O thread. The I/O thread sends the result to
+/// `done`, or drops `done` if it ends before it has executed the command.
 #[derive(Debug)]
 pub(super) enum IoCommand {
-    /// Start a listener.
+    /// Starts a listener on sockets that are already bound.
     Listen {
         listener: ListenerId,
-        /// The supervision of a worker whose socket is among `groups`, possibly with public
-        /// listeners.
+        /// The connection of this worker to its supervisor, if the worker's own socket is among
+        /// `groups`, and otherwise `None`.
         inherited: Option<Arc<Supervision>>,
-        /// All sockets of the listener.
+        /// All sockets of the listener that is to be started, grouped by their configuration.
         groups: Vec<SocketGroup>,
         done: mpsc::Sender<io::Result<()>>,
     },
-    /// Start or stop accepting connections. While the listener does not accept, other processes
-    /// that have the sockets may accept.
+    /// Makes a listener start or stop accepting connections. While it does not accept, other
+    /// processes that have the same sockets may accept.
     SetAccepting { listener: ListenerId, is_on: bool, done: mpsc::Sender<()> },
-    /// Return copies of a listener's sockets.
+    /// Requests copies of a listener's sockets.
     CopySockets { listener: ListenerId, done: mpsc::Sender<io::Result<Vec<OwnedFd>>> },
-    /// Receive messages of the supervisor, unless the thread already does.
+    /// Makes the I/O thread receive the supervisor's messages, unless it already does.
     WatchSupervisor { supervision: Arc<Supervision>, done: mpsc::Sender<io::Result<()>> },
-    /// Stop receiving messages of the supervisor.
+    /// Makes the I/O thread stop receiving the supervisor's messages.
     UnwatchSupervisor { done: mpsc::Sender<()> },
-    /// Stop accepting and close each connection after its current response.
+    /// Makes a listener stop accepting, and close each of its connections after the current
+    /// response.
     Drain { listener: ListenerId, done: mpsc::Sender<()> },
-    /// Return the number of a listener's connections.
+    /// Requests the number of open connections of a listener.
     CountConnections { listener: ListenerId, done: mpsc::Sender<usize> },
-    /// Stop a listener, and wait for its connections to end.
+    /// Stops a listener, and waits for its connections to end.
     Stop { listener: ListenerId, done: mpsc::Sender<()> },
-    /// Close everything and end the thread.
+    /// Closes all listeners and connections, and ends the I/O thread.
     ShutDown { done: mpsc::Sender<()> },
-    /// Panic, for tests.
+    /// Makes the I/O thread panic, for tests.
     Panic { done: mpsc::Sender<()> },
 }
 
@@ -56,17 +57,17 @@ pub(super) struct CommandQueue {
 #[derive(Debug, Default)]
 struct QueueState {
     pending: VecDeque<IoCommand>,
-    /// True once the thread has decided to end and takes no more commands.
+    /// True once the I/O thread has decided to end and takes no more commands.
     is_closed: bool,
-    /// The error that ended the thread, if it did not end by its own decision.
+    /// The error that ended the I/O thread, if the thread did not end by its own decision.
     failure: Option<io::Error>,
 }
 
 impl CommandQueue {
-    /// Queues a command.
+    /// Queues a command for the I/O thread.
     ///
     /// # Errors
-    /// Returns the command if the thread has ended.
+    /// Returns the command if the I/O thread has ended.
     pub(super) fn push(&self, command: IoCommand) -> Result<(), IoCommand> {
         let mut state = self.state();
         if state.is_closed {
@@ -86,8 +87,8 @@ impl CommandQueue {
         self.state().pending.pop_front()
     }
 
-    /// Closes the queue if no command is pending, and returns whether the queue is closed. The
-    /// thread has to execute pending commands before it may end.
+    /// Closes the command queue if it is empty. Returns true if the queue is now closed, so that
+    /// the I/O thread may end. If false, the thread must first execute the pending commands.
     #[must_use = "if this returns false, a command is still pending, and the thread must not end"]
     pub(super) fn close_if_empty(&self) -> bool {
         let mut state = self.state();
@@ -95,8 +96,8 @@ impl CommandQueue {
         state.is_closed
     }
 
-    /// Closes the queue and drops pending commands, so that each sender learns that its command is
-    /// not executed.
+    /// Closes the command queue and drops the pending commands. Dropping a command notifies its
+    /// sender that the command is not executed.
     pub(super) fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
@@ -105,13 +106,14 @@ impl CommandQueue {
         drop(dropped);
     }
 
-    /// Closes the queue, and keeps the error for [`take_failure`](Self::take_failure).
+    /// Closes the command queue, and keeps the error that ended the I/O thread for
+    /// [`take_failure`](Self::take_failure).
     pub(super) fn fail(&self, failure: io::Error) {
         self.state().failure = Some(failure);
         self.close();
     }
 
-    /// Returns the error that ended the thread.
+    /// Returns the error that ended the I/O thread.
     pub(super) fn take_failure(&self) -> io::Error {
         self.state().failure.take().unwrap_or_else(|| io::Error::other("the I/O thread has ended"))
     }
@@ -121,8 +123,8 @@ impl CommandQueue {
     }
 }
 
-/// Closes a [`CommandQueue`] when dropped. The thread holds such a guard, so that no command stays
-/// pending however the thread ends.
+/// A guard that closes a [`CommandQueue`] when it is dropped. The I/O thread holds it, so that no
+/// command stays pending, however the thread ends.
 #[derive(Debug)]
 pub(super) struct CloseOnDrop<'a>(pub(super) &'a CommandQueue);
 
@@ -136,7 +138,7 @@ impl Drop for CloseOnDrop<'_> {
 mod tests {
     use super::*;
 
-    /// Queues a command, and returns the receiver of its result.
+    /// Queues a command that counts connections, and returns the receiver of its result.
     fn push(commands: &CommandQueue) -> mpsc::Receiver<usize> {
         let (done, wait) = mpsc::channel();
         commands.push(IoCommand::CountConnections { listener: 1, done }).unwrap();

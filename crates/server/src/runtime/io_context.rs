@@ -1,5 +1,5 @@
-//! The state that the tasks of an I/O thread share, and the execution of the application's
-//! commands.
+//! The state that the tasks of an I/O thread share, and the function that executes the
+//! application's commands.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,7 +22,8 @@ use crate::rejection::Rejection;
 use crate::websocket::context::WebSocketContext;
 use crate::websocket::registry::{OpenWebSocket, WebSocketRegistry};
 
-/// The state that the tasks of an I/O thread share.
+/// The state that the tasks of an I/O thread share, such as the connection table and the
+/// application.
 #[derive(Debug)]
 pub(super) struct IoContext {
     pub(super) connections: Rc<ConnectionTable>,

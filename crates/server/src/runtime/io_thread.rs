@@ -1,4 +1,5 @@
-//! The I/O thread: its runtime, its hooks around sleeping, and the execution of commands.
+//! The I/O thread: it starts the async runtime and the server's tasks, wakes the application before
+//! sleeping, and executes commands from other threads.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -33,14 +34,14 @@ use crate::connections::table::ConnectionTable;
 use crate::logging::access_log::pending_record::CurrentLog;
 use crate::rejection::Rejection;
 
-/// The number of threads for blocking calls on files. More threads would only wait for the same
-/// disk.
+/// The number of threads that perform blocking calls on files. More threads would only wait for the
+/// same disk.
 const BLOCKING_THREADS: usize = 4;
 
-/// The time after which an idle thread for blocking calls ends.
+/// The time after which a thread for blocking calls on files ends if it has nothing to do.
 const BLOCKING_IDLE: Duration = Duration::from_secs(2);
 
-/// Wakes the I/O thread when the application has sent commands.
+/// The waker that an application uses to wake the I/O thread after it has sent commands.
 struct ThreadWaker {
     commands_available: Arc<Notify>,
     wake_timer: WakeTimer,
@@ -59,16 +60,16 @@ impl IoWaker for ThreadWaker {
 }
 
 thread_local! {
-    /// The thread's context for the hooks of the runtime. The hooks must be `Send`, so they cannot
-    /// hold the context themselves.
+    /// The context of this I/O thread, for the functions that the runtime calls before and after
+    /// sleeping. These functions must be `Send`, so they cannot hold the context themselves.
     static IO_CONTEXT: RefCell<Option<(Rc<IoContext>, Arc<Notify>)>> = const { RefCell::new(None) };
 }
 
-/// The configuration of an I/O thread.
+/// The configuration with which an I/O thread is started.
 pub(super) struct IoThreadConfig {
     pub(super) link: Arc<Link>,
-    /// Makes an application that runs on the I/O thread and replaces the one at the other side of
-    /// the link.
+    /// The function that makes an application on the I/O thread. If `None`, the application runs on
+    /// another thread and is connected by the link.
     pub(super) application: Option<MakeApplication>,
     pub(super) limits: Limits,
     pub(super) trim: Option<fn(bool)>,
@@ -76,13 +77,14 @@ pub(super) struct IoThreadConfig {
     pub(super) reports: Arc<Reports<Rejection>>,
     pub(super) budget: Arc<Budget>,
     pub(super) supervision: Option<Arc<Supervision>>,
-    /// The scoreboard of a process without a supervisor.
+    /// The scoreboard (shared memory with the application's counters), if this process has no
+    /// supervisor.
     pub(super) own_scoreboard: Option<Arc<SharedScoreboard>>,
 }
 
-/// Runs the I/O thread until there is no listener and no connection left. After a panic all
-/// connections are closed, senders of commands get an error, and the application is notified by
-/// [`Link::fail`].
+/// Runs the I/O thread until there is no listener and no connection left. If a task panics, all
+/// connections are closed, threads that wait for a command get an error, and the application is
+/// notified by [`Link::fail`].
 pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
     // Also closes the queue when the code below panics, because a thread that has sent a command
     // must not wait forever.
@@ -158,7 +160,7 @@ pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
     link.wake_waiting();
 }
 
-/// Returns the message of a panic.
+/// Returns the message of a panic as text.
 fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
@@ -166,9 +168,9 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
         .to_owned()
 }
 
-/// Runs before the thread sleeps: executes the application's commands, and tells the application
-/// that the thread sleeps from now on. Returns early if there is something to do, so that the
-/// runtime does not sleep.
+/// Prepares the I/O thread for sleeping. Executes the application's commands, and notifies the
+/// application that the thread sleeps from now on. Returns early if a task has become ready, so
+/// that the runtime does not sleep.
 fn before_sleep() {
     IO_CONTEXT.with_borrow(|context| {
         let Some((context, commands_available)) = context else { return };
@@ -336,7 +338,7 @@ fn spawn_supervisor_task(context: &Rc<IoContext>, supervision: Arc<Supervision>)
     ))
 }
 
-/// Starts the tasks that all other work depends on.
+/// Starts the tasks that run as long as the I/O thread and on which all other tasks depend.
 fn start_essential_tasks(
     context: &Rc<IoContext>,
     commands_available: &Arc<Notify>,
@@ -377,7 +379,8 @@ fn start_essential_tasks(
     ]
 }
 
-/// Returns true if the thread has nothing to do and nothing to wait for.
+/// Returns true if the I/O thread may end, because there is no supervisor, no listener and no
+/// connection.
 fn is_idle(
     supervisor_task: Option<&JoinHandle<()>>,
     listeners: &HashMap<ListenerId, ActiveListener>,
@@ -386,8 +389,8 @@ fn is_idle(
     supervisor_task.is_none() && listeners.is_empty() && connections.is_empty()
 }
 
-/// Waits until one of the permanent tasks panics, and returns the panic. Clears `supervisor_task`
-/// when that task ends.
+/// Waits until one of the I/O thread's permanent tasks panics, and returns the panic. Sets
+/// `supervisor_task` to `None` when that task ends.
 async fn wait_for_panic(
     essential: &mut [JoinHandle<()>],
     supervisor_task: &mut Option<JoinHandle<()>>,

@@ -1,23 +1,23 @@
-//! Errors of starting a listener.
+//! The errors that can occur when a listener is started.
 
 use std::fmt;
 use std::io;
 
 use crate::net::descriptor;
 
-/// An error of starting a listener.
+/// An error that occurred when a listener was started.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// The address could not be bound, for example because it is in use, does not belong to this
-    /// machine, or is not permitted.
+    /// The address of the listener could not be bound, for example because it is in use, does not
+    /// belong to this machine, or is not permitted.
     Bind {
-        /// The address, or a description of the sockets.
+        /// The address that could not be bound, or a description of the sockets.
         address: String,
-        /// The system's error.
+        /// The error that the operating system returned.
         source: io::Error,
     },
-    /// The I/O thread could not be started, or ended before it listened.
+    /// The I/O thread could not be started, or ended before the listener was started.
     Thread(io::Error),
 }
 

@@ -1,4 +1,4 @@
-//! Listeners, as an application holds them.
+//! The handle by which an application controls a running listener.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use super::commands::IoCommand;
 use super::server_state::ServerState;
 use crate::net::socket_file::SocketFile;
 
-/// A listener on one or several sockets. The listener stops when it is dropped.
+/// A running listener on one or several sockets. It stops when this value is dropped.
 #[derive(Debug)]
 pub struct Listener {
     state: Arc<ServerState>,
@@ -32,40 +32,41 @@ impl Listener {
         Listener { state: Arc::clone(state), id, local, file, is_stopped: false }
     }
 
-    /// Returns the id of the listener, which its events carry.
+    /// Returns the id of the listener. The events of its connections carry this id.
     pub fn id(&self) -> ListenerId {
         self.id
     }
 
-    /// Returns the bound address, or `None` for a Unix socket.
+    /// Returns the address to which the listener is bound, or `None` for a Unix socket.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.local
     }
 
-    /// Returns the path of a Unix socket.
+    /// Returns the path of the listener's Unix socket, or `None` for other sockets.
     pub fn path(&self) -> Option<&Path> {
         self.file.as_ref().map(SocketFile::path)
     }
 
-    /// Stops accepting connections and closes each open connection after its current response. Idle
-    /// connections are closed now, and WebSockets are closed with code 1001. Does not wait for the
-    /// connections to end.
+    /// Stops accepting connections, and closes each open connection after its current response.
+    /// Idle connections are closed at once, and WebSockets are closed with code 1001. This function
+    /// does not wait for the connections to end.
     pub fn drain(&self) {
         self.state.execute(|done| IoCommand::Drain { listener: self.id, done });
     }
 
     /// Starts or stops accepting connections. While the listener does not accept, new connections
-    /// wait in the queue of its sockets, from which another process that has the sockets may
-    /// accept. After `set_accepting(false)` has returned, no connection is accepted until
-    /// `set_accepting(true)`.
+    /// wait in the queue of its sockets, and another process that has the same sockets may accept
+    /// them. After `set_accepting(false)` has returned, no connection is accepted until
+    /// `set_accepting(true)` is called.
     pub fn set_accepting(&self, is_on: bool) {
         self.state.execute(|done| IoCommand::SetAccepting { listener: self.id, is_on, done });
     }
 
-    /// Returns copies of the listener's sockets, for another process to accept on.
+    /// Returns copies of the listener's sockets, so that another process can accept connections on
+    /// them.
     ///
     /// # Errors
-    /// Fails if the listener has stopped, and if the system cannot copy a socket.
+    /// Fails if the listener has stopped, or if the system cannot copy a socket.
     pub fn copy_sockets(&self) -> io::Result<Vec<OwnedFd>> {
         let copied = self.state.execute(|done| IoCommand::CopySockets { listener: self.id, done });
         copied.unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into()))
@@ -78,15 +79,15 @@ impl Listener {
             .unwrap_or(0)
     }
 
-    /// Returns a probe for whether the I/O thread responds.
+    /// Returns a probe that tests whether the listener's I/O thread responds.
     pub fn liveness_probe(&self) -> LivenessProbe {
         LivenessProbe { state: Arc::clone(&self.state), id: self.id }
     }
 
     /// Stops the listener. Responses that are being sent may take
     /// [`stop_timeout`](crate::Limits::stop_timeout), and WebSockets are closed with code 1001. A
-    /// request that the application is still working on gets its response when that is ready. The
-    /// port is free when this function returns.
+    /// request that the application is still processing gets its response later, when the
+    /// application has sent it. The port is free when this function returns.
     pub fn stop(mut self) {
         self.stop_once();
     }
@@ -103,8 +104,8 @@ impl Listener {
     }
 }
 
-/// A probe for whether the I/O thread of a listener responds. It can be used from any thread, and
-/// may outlive the listener.
+/// A probe that tests whether the I/O thread of a listener responds. It can be used from any
+/// thread, and may outlive the listener.
 #[derive(Debug, Clone)]
 pub struct LivenessProbe {
     state: Arc<ServerState>,
@@ -112,7 +113,7 @@ pub struct LivenessProbe {
 }
 
 impl LivenessProbe {
-    /// Waits until the I/O thread responds. Returns at once if the thread has ended, as it does
+    /// Waits until the I/O thread responds. Returns at once if the thread has ended, which happens
     /// when no listener is left.
     pub fn wait(&self) {
         self.connections();

@@ -1,5 +1,5 @@
-//! The I/O thread: it starts the other layers, accepts connections, executes commands, checks
-//! deadlines, stops and drains.
+//! The server's I/O thread. It accepts connections, executes commands, enforces deadlines, and
+//! stops and drains listeners.
 
 mod busy_poll;
 mod commands;

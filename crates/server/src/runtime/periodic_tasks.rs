@@ -1,5 +1,5 @@
-//! The two periodic tasks of the I/O thread. One enforces deadlines as long as the thread runs; the
-//! other watches a busy application.
+//! The two periodic tasks of the I/O thread. One enforces the deadlines of connections as long as
+//! the thread runs. The other checks that a busy application takes its events.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -7,14 +7,17 @@ use std::time::Duration;
 use crate::application::dispatch::Dispatch;
 use crate::connections::table::ConnectionTable;
 
-/// The first and the longest pause between two checks of a busy application. The first check wakes
-/// an application that waits elsewhere; later checks only repair a lost wake-up.
+/// The pause before the first check whether a busy application takes its events. While it takes
+/// none, the pause doubles after each check, up to [`MAX_PAUSE`].
+// The first check wakes an application that waits for something else. Later checks only repair a
+// lost wake-up.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const MAX_PAUSE: Duration = Duration::from_millis(64);
 
-/// Checks, a millisecond after the application was found busy, whether it has taken its events, and
-/// wakes it if not. Also measures whether the application is slow, which
-/// [`Link::prepare_sleep`](rookery_exchange::Link::prepare_sleep) uses.
+/// Checks periodically whether a busy application takes its events, and wakes it if not. The first
+/// check follows a millisecond after it was requested. The task also records whether the
+/// application is slow to take events, for
+/// [`Link::prepare_sleep`](rookery_exchange::Link::prepare_sleep).
 pub(super) async fn watch_application(dispatch: Rc<Dispatch>) {
     loop {
         dispatch.watch_requested.notified().await;
@@ -36,8 +39,8 @@ pub(super) async fn watch_application(dispatch: Rc<Dispatch>) {
     }
 }
 
-/// Enforces all deadlines once per tick. The task never stops, so that no miscounted connection can
-/// disable deadlines. A tick per second on an idle server costs nothing measurable.
+/// Enforces the deadlines of all connections once per clock tick. The task never stops, even
+/// without connections, so that no error in counting connections can disable deadlines.
 pub(super) async fn sweep(connections: Rc<ConnectionTable>) {
     loop {
         tokio::time::sleep(connections.clock.ticks.length).await;

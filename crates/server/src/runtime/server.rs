@@ -1,4 +1,4 @@
-//! The server, as an application holds it.
+//! The handle by which an application controls the server.
 
 use std::fmt;
 use std::io;
@@ -29,26 +29,27 @@ use crate::net::{descriptor, socket_file};
 use crate::rejection::Rejection;
 use crate::static_files::error_body;
 
-/// A server with any number of listeners, one link to the application, and one I/O thread, which
-/// runs while there is a listener or a connection.
+/// A server with any number of listeners, one link to the application, and one I/O thread. The I/O
+/// thread runs while there is a listener or a connection.
 ///
-/// When the server is dropped, it stops its listeners, closes all connections, including those that
-/// wait for a response, and joins the thread.
+/// When this value is dropped, the server stops its listeners, closes all connections, including
+/// those that wait for a response, and joins the I/O thread.
 pub struct Server {
     state: Arc<ServerState>,
 }
 
 impl Server {
-    /// Makes a server without listeners. No thread runs yet. `app_waker` wakes an application that
-    /// does not wait on the link.
+    /// Makes a server without listeners. Its I/O thread does not run yet. The server uses
+    /// `app_waker` to wake an application that is not waiting in
+    /// [`Link::wait`](rookery_exchange::Link::wait).
     pub fn new(config: Config, app_waker: Box<dyn AppWaker>) -> Server {
         Server { state: Arc::new(ServerState::new(config, app_waker, None)) }
     }
 
     /// Makes a server that calls `respond` on its I/O thread for each request, accepts every
     /// WebSocket, and echoes each message. `respond` must not block. The [`link`](Self::link)
-    /// carries no events. This server is for tests, and for measurements of the code on this side
-    /// of the link.
+    /// carries no events. This server is for tests, and for measurements of the server's code
+    /// without an application on another thread.
     pub fn with_closure_and_echo(
         config: Config,
         respond: impl Fn(&mut Exchange) + Send + Sync + 'static,
@@ -60,7 +61,7 @@ impl Server {
     }
 
     /// Makes a server for static files ([`ListenerConfig::files`]) without an application. Requests
-    /// that static files do not handle, such as WebSocket handshakes, get status 404. The
+    /// that the static files do not answer, such as WebSocket handshakes, get status 404. The
     /// [`link`](Self::link) carries no events.
     pub fn for_static_files(config: Config) -> Server {
         Server::with_closure_config(
@@ -90,26 +91,26 @@ impl Server {
         )
     }
 
-    /// Makes a server whose application runs on the I/O thread. The [`link`](Self::link) carries no
-    /// events.
+    /// Makes a server whose application is made by `application` and runs on the I/O thread. The
+    /// [`link`](Self::link) carries no events.
     pub fn with_application(config: Config, application: MakeApplication) -> Server {
         Server { state: Arc::new(ServerState::new(config, Box::new(NoWaker), Some(application))) }
     }
 
-    /// Returns the counters of rejected requests and connections. The rejections can also be queued
-    /// for the application ([`Reports::set_delivery`]), each with the id of its request.
+    /// Returns the counters of rejected requests and connections. Each rejection can also be queued
+    /// for the application ([`Reports::set_delivery`]), with the id of its request.
     pub fn reports(&self) -> &Arc<Reports<Rejection>> {
         &self.state.reports
     }
 
-    /// Returns the memory budget: the bytes that clients make the server hold, and their limit
-    /// ([`Limits::max_client_memory`](crate::Limits::max_client_memory)).
+    /// Returns the memory budget: the number of bytes that clients make the server hold, and the
+    /// limit on this number ([`Limits::max_client_memory`](crate::Limits::max_client_memory)).
     pub fn budget(&self) -> &Arc<Budget> {
         &self.state.budget
     }
 
     /// Returns the link, from which the application takes events and to which it sends commands.
-    /// All listeners share it.
+    /// All listeners of the server share the link.
     pub fn link(&self) -> &Arc<Link> {
         &self.state.link
     }
@@ -124,7 +125,7 @@ impl Server {
     /// returns.
     ///
     /// # Errors
-    /// Fails if the address cannot be bound, and if the I/O thread cannot be started.
+    /// Fails if the address cannot be bound, or if the I/O thread cannot be started.
     pub fn listen_tcp(
         &self,
         address: SocketAddr,
@@ -137,12 +138,13 @@ impl Server {
         Ok(Listener::new(&self.state, id, Some(local), None))
     }
 
-    /// Listens on a Unix socket. A socket file without a listening process is replaced. The file is
-    /// removed when the listener stops, unless another file has taken its place. `umask` applies to
-    /// the file from its creation on; `None` stands for the umask of the process.
+    /// Listens on a Unix socket. An existing socket file on which no process listens is replaced.
+    /// The socket file is removed when the listener stops, unless another file has taken its place.
+    /// `umask` applies to the file from its creation on; `None` stands for the umask of the
+    /// process.
     ///
     /// # Errors
-    /// Fails if the path cannot be bound, and if the I/O thread cannot be started.
+    /// Fails if the path cannot be bound, or if the I/O thread cannot be started.
     pub fn listen_unix(
         &self,
         path: &Path,
@@ -159,13 +161,13 @@ impl Server {
         Ok(Listener::new(&self.state, id, None, Some(file)))
     }
 
-    /// Listens on sockets that another process, such as a service manager, has bound and listens
-    /// on. Clients that have already connected are served. The sockets stay open when the listener
-    /// stops, and new connections then wait for the next listener.
+    /// Serves listening sockets that another process, such as a service manager, has opened.
+    /// Clients that connected before this call are served as well. The sockets stay open when the
+    /// listener stops. New connections then wait for the next listener.
     ///
     /// # Errors
-    /// Fails if a socket cannot be copied, made non-blocking, or registered with the I/O thread,
-    /// and if that thread cannot be started.
+    /// Fails if a socket cannot be copied, made non-blocking, or registered with the I/O thread, or
+    /// if the I/O thread cannot be started.
     pub fn listen_inherited(
         &self,
         sockets: &InheritedSockets,
@@ -178,18 +180,18 @@ impl Server {
     }
 
     /// Listens on the socket over which the supervisor of this process forwards requests. The
-    /// properties of each client come from the
+    /// supervisor sends the properties of each client in the
     /// [`WorkerHeader`](rookery_worker_protocol::WorkerHeader), so [`ListenerConfig::tls`],
-    /// [`ListenerConfig::proxies`] and [`ListenerConfig::proxy_protocol`] have no effect there. The
-    /// socket stays open when the listener stops, and new connections then wait for the next
-    /// listener.
+    /// [`ListenerConfig::proxies`] and [`ListenerConfig::proxy_protocol`] have no effect on this
+    /// socket. The socket stays open when the listener stops. New connections then wait for the
+    /// next listener.
     ///
-    /// If the supervisor has passed on its public listeners, the listener also accepts on those
-    /// while the supervisor requests it. Clients of the public listeners are served according to
-    /// `config`.
+    /// If the supervisor has passed its public listeners to this process, connections on those are
+    /// also accepted while the supervisor requests it. Clients of the public listeners are served
+    /// according to `config`.
     ///
     /// # Errors
-    /// Fails if a socket cannot be copied or registered with the I/O thread, and if that thread
+    /// Fails if a socket cannot be copied or registered with the I/O thread, or if the I/O thread
     /// cannot be started.
     pub fn listen_supervised(
         &self,
@@ -215,38 +217,40 @@ impl Server {
         Ok(Listener::new(&self.state, id, None, None))
     }
 
-    /// Receives the messages of this process's supervisor on the I/O thread, whether or not there
-    /// is a listener, and records the application's work in the scoreboard that the supervisor
-    /// reads. Call this function before any listener starts.
+    /// Starts to receive the supervisor's messages on the I/O thread, even while there is no
+    /// listener. Also records the application's work in the scoreboard (shared memory) that the
+    /// supervisor reads. Call this function before any listener starts.
     ///
     /// # Errors
-    /// Fails if the thread cannot be started.
+    /// Fails if the I/O thread cannot be started.
     pub fn watch_supervisor(&self, supervision: Arc<Supervision>) -> Result<(), ListenError> {
         self.state.watch_supervisor(supervision)
     }
 
-    /// Records the application's work in a scoreboard, in a process without a supervisor, and the
-    /// times in each exchange ([`Exchange::queue_and_start_times`]). `None` turns that off. The
-    /// setting takes effect when the I/O thread starts next, so call this function before any
-    /// listener starts.
+    /// Makes a server without a supervisor record the application's work in a scoreboard (shared
+    /// memory). Each exchange then also stores the times at which its request was queued and
+    /// started ([`Exchange::queue_and_start_times`]). `None` turns this off. The setting takes
+    /// effect when the I/O thread starts next, so call this function before any listener starts.
     pub fn set_scoreboard(&self, scoreboard: Option<Arc<SharedScoreboard>>) {
         self.state.set_scoreboard(scoreboard);
     }
 
-    /// Stops receiving the supervisor's messages. The I/O thread may end after that.
+    /// Stops receiving the supervisor's messages, so that the I/O thread may end when no listener
+    /// is left.
     pub fn unwatch_supervisor(&self) {
         self.state.execute(|done| IoCommand::UnwatchSupervisor { done });
         self.state.join_if_finished(false);
     }
 
-    /// Makes the I/O thread panic, so that an application can test how it handles that.
+    /// Makes the I/O thread panic, so that an application can test how it reacts to a failed
+    /// server.
     pub fn panic_io_thread(&self) {
         self.state.execute(|done| IoCommand::Panic { done });
     }
 
-    /// Closes, in a forked child, the listeners and connections of all servers of the parent. The
-    /// child must then forget (`std::mem::forget`) its copies of [`Server`] and [`Listener`]; it
-    /// may make new ones. Takes no lock and allocates no memory.
+    /// Closes, in a forked child process, the listeners and connections of all servers of the
+    /// parent process. The child must then forget (`std::mem::forget`) its copies of [`Server`] and
+    /// [`Listener`], but may make new ones. Takes no lock and allocates no memory.
     pub fn close_inherited() {
         descriptor::close_inherited();
     }
@@ -265,19 +269,19 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Makes the error for inherited sockets that cannot be used.
+/// Converts an I/O error to the error for inherited sockets that cannot be used.
 fn inherited_error(source: io::Error) -> ListenError {
     ListenError::Bind { address: "the inherited sockets".to_owned(), source }
 }
 
-/// Responds with status 404, in the form that static files use for a missing file.
+/// Writes the response 404 into an exchange, in the form that static files use for a missing file.
 fn not_found(exchange: &mut Exchange) {
     let status = StatusCode::NOT_FOUND;
     exchange.begin_response(status.as_u16());
     exchange.set_response_body(error_body(status).as_bytes());
 }
 
-/// The waker of a server whose application does not wait on the link.
+/// An application waker that does nothing, for a server whose application does not use the link.
 struct NoWaker;
 
 impl AppWaker for NoWaker {

@@ -1,4 +1,5 @@
-//! The state that a server and its listeners share, including the handle of the I/O thread.
+//! The state that a server and its listeners share: the configuration, the link to the application,
+//! and the handle of the I/O thread.
 
 use std::fmt;
 use std::io;
@@ -24,7 +25,8 @@ use crate::logging::access_log::pending_record::CurrentLog;
 use crate::net::listen::ListeningSocket;
 use crate::rejection::Rejection;
 
-/// The state that a server and its listeners share, including the handle of the I/O thread.
+/// The state that a server and its listeners share: the configuration, the link to the application,
+/// and the handle of the I/O thread.
 pub(super) struct ServerState {
     pub(super) link: Arc<Link>,
     application: Option<MakeApplication>,
@@ -37,7 +39,7 @@ pub(super) struct ServerState {
     thread: Mutex<Option<Thread>>,
 }
 
-/// The id of the next listener. Ids are unique in the process.
+/// The id of the next listener. Ids of listeners are unique in the process.
 static NEXT_LISTENER: AtomicU32 = AtomicU32::new(1);
 
 struct Thread {
@@ -68,8 +70,8 @@ impl ServerState {
         }
     }
 
-    /// Starts a listener on sockets with a common configuration. Starts the I/O thread if it does
-    /// not run.
+    /// Starts a listener on sockets with a common configuration. Starts the I/O thread if it is not
+    /// running.
     pub(super) fn listen(
         &self,
         bound: Vec<ListeningSocket>,
@@ -81,8 +83,9 @@ impl ServerState {
         )
     }
 
-    /// Starts a listener on sockets with several configurations. Starts the I/O thread if it does
-    /// not run. `inherited` is the supervision of a worker whose socket is among them.
+    /// Starts a listener on groups of sockets, each with its own configuration. Starts the I/O
+    /// thread if it is not running. `inherited` is the connection to the supervisor if a worker's
+    /// own socket is among the sockets, and otherwise `None`.
     pub(super) fn listen_groups(
         &self,
         groups: Vec<SocketGroup>,
@@ -98,8 +101,8 @@ impl ServerState {
         Ok(listener)
     }
 
-    /// Receives the supervisor's messages on the I/O thread. Starts the thread if it does not run.
-    /// Must be called before any listener starts.
+    /// Makes the I/O thread receive the supervisor's messages. Starts the thread if it is not
+    /// running. Must be called before any listener starts.
     pub(super) fn watch_supervisor(
         &self,
         supervision: Arc<Supervision>,
@@ -109,13 +112,14 @@ impl ServerState {
         self.execute_starting_thread(|done| IoCommand::WatchSupervisor { supervision, done })
     }
 
-    /// Sets the scoreboard in which I/O threads that start later record the application's work.
+    /// Sets the scoreboard (shared memory) in which the application's work is recorded. Takes
+    /// effect when the I/O thread starts next.
     pub(super) fn set_scoreboard(&self, scoreboard: Option<Arc<SharedScoreboard>>) {
         *self.own_scoreboard.lock().unwrap_or_else(PoisonError::into_inner) = scoreboard;
     }
 
-    /// Sends a command to the I/O thread, which is started if it does not run, and waits for the
-    /// result.
+    /// Sends a command to the I/O thread and waits for the result. Starts the thread if it is not
+    /// running.
     fn execute_starting_thread(
         &self,
         make: impl FnOnce(mpsc::Sender<io::Result<()>>) -> IoCommand,
@@ -168,8 +172,8 @@ impl ServerState {
         wait_until_done(&done_receiver, &commands)
     }
 
-    /// Sends a command to the I/O thread and waits for the result. Returns `None` if no thread
-    /// runs.
+    /// Sends a command to the I/O thread and waits for the result. Returns `None` if the thread is
+    /// not running.
     pub(super) fn execute<T>(&self, make: impl FnOnce(mpsc::Sender<T>) -> IoCommand) -> Option<T> {
         let (done, done_receiver) = mpsc::channel();
         let commands = Arc::clone(&self.thread().as_ref()?.commands);
@@ -177,7 +181,8 @@ impl ServerState {
         done_receiver.recv().ok()
     }
 
-    /// Joins the thread if it has decided to end. If `is_forced`, waits until the thread ends.
+    /// Joins the I/O thread if it has decided to end. If `is_forced` is true, waits until the
+    /// thread ends.
     pub(super) fn join_if_finished(&self, is_forced: bool) {
         let mut thread = self.thread();
         let is_finished =
@@ -194,7 +199,8 @@ impl ServerState {
     }
 }
 
-/// Waits until the I/O thread has executed the command.
+/// Waits until the I/O thread has executed a command. Returns an error if the command has failed or
+/// the thread has ended.
 fn wait_until_done(
     done_receiver: &mpsc::Receiver<io::Result<()>>,
     commands: &CommandQueue,

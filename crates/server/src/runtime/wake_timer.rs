@@ -1,5 +1,5 @@
-//! A timer by which the application's thread wakes the I/O thread after a delay, without waking it
-//! now.
+//! A timer that wakes the I/O thread after a delay. The application's thread sets it without waking
+//! the I/O thread at once.
 
 use std::os::fd::OwnedFd;
 #[cfg(target_os = "linux")]
@@ -9,25 +9,26 @@ use std::time::Duration;
 
 use tokio::io::unix::AsyncFd;
 
-/// A timer that can be set from any thread. When it expires, it ends the sleep of the runtime with
-/// which it is [registered](Self::register).
+/// A timer that any thread can set to wake the I/O thread later. When it expires, it ends the sleep
+/// of the runtime with which it is [registered](Self::register).
 #[derive(Debug, Clone)]
 pub(crate) struct WakeTimer(Option<Arc<OwnedFd>>);
 
 impl WakeTimer {
-    /// Makes a timer. If the system provides none, [`set`](Self::set) returns false.
+    /// Makes a timer that wakes the I/O thread. If the system provides no timer, [`set`](Self::set)
+    /// returns false.
     pub(crate) fn new() -> WakeTimer {
         WakeTimer(timer().map(Arc::new))
     }
 
-    /// Makes a timer that cannot be set.
+    /// Makes a timer that cannot be set, so that [`set`](Self::set) returns false.
     pub(crate) fn none() -> WakeTimer {
         WakeTimer(None)
     }
 
-    /// Registers the timer with the current runtime, until the returned value is dropped. The timer
-    /// is never read: its expiry ends the runtime's sleep, and the thread executes the
-    /// application's commands before it sleeps again.
+    /// Registers the timer with the current async runtime, until the returned value is dropped.
+    /// When the timer expires, the runtime stops sleeping, and the thread executes the
+    /// application's commands before it sleeps again. Nothing needs to read the timer.
     pub(crate) fn register(&self) -> Option<AsyncFd<Arc<OwnedFd>>> {
         let timer = Arc::clone(self.0.as_ref()?);
         // SAFETY: the returned value owns the timer's descriptor, so the descriptor stays open, and
@@ -35,8 +36,8 @@ impl WakeTimer {
         unsafe { AsyncFd::register_with_interest(timer, tokio::io::Interest::READABLE) }.ok()
     }
 
-    /// Sets the timer to expire in `delay` (at least a nanosecond), which replaces any earlier
-    /// setting. Returns false if that failed.
+    /// Sets the timer to expire in `delay` (at least a nanosecond), replacing any earlier setting.
+    /// Returns false if the timer could not be set.
     pub(crate) fn set(&self, delay: Duration) -> bool {
         self.0.as_ref().is_some_and(|timer| start(timer, delay))
     }

@@ -1,5 +1,5 @@
-//! The encoding of static paths with which a worker announces them to the supervisor's front end,
-//! which serves the files by the same rules.
+//! The encoding in which a worker announces its static paths to the supervisor. The supervisor's
+//! front end then serves the files by the same rules, without the worker.
 //!
 //! An announcement is a sequence of static paths. Each consists of the key, the folder or file, one
 //! byte of flags, the charset, the required header if there is one, and the response headers. Each
@@ -19,7 +19,7 @@ const FALLTHROUGH: u8 = 2;
 const EXCLUDE: u8 = 4;
 const VALIDATION: u8 = 8;
 
-/// The error for bytes that are not a valid announcement.
+/// The error for bytes that are not a valid announcement of static paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MalformedAnnouncement;
 
@@ -32,7 +32,8 @@ impl fmt::Display for MalformedAnnouncement {
 impl std::error::Error for MalformedAnnouncement {}
 
 impl StaticFiles {
-    /// Returns all static paths with all their options, encoded in at most `limit` bytes.
+    /// Returns the announcement of the static paths: all paths with all their options, encoded in
+    /// at most `limit` bytes.
     ///
     /// A path that does not fit is left out, and so is every shorter path that is a prefix of it,
     /// because the shorter path would otherwise match its requests. Requests for paths that were
@@ -57,14 +58,14 @@ impl StaticFiles {
     }
 }
 
-/// Returns true if requests for the path `below` would match the path `above` if `below` were not a
-/// static path.
+/// Returns true if the static path `above` would match the requests for the static path `below` if
+/// `below` did not exist.
 fn is_above(above: &str, below: &str) -> bool {
     above == "/" || below.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Decodes the result of [`StaticFiles::announcement`]. Every option of the returned paths is set,
-/// so that the reader's defaults do not matter.
+/// Decodes the announcement of static paths that [`StaticFiles::announcement`] has encoded. Every
+/// option of the returned paths is set, so that the reader's defaults do not matter.
 ///
 /// # Errors
 /// Fails if the bytes are incomplete or malformed, and for keys, paths and headers that
@@ -110,9 +111,9 @@ fn write(key: &str, mapping: &Mapping, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a length as 32 bits. A length that needs more bits is written as `u32::MAX`, which does
-/// no harm: the string after it is longer than any limit, so the path is left out of the
-/// announcement.
+/// Appends the length of a string as 32 bits. A length that needs more bits is written as
+/// `u32::MAX`. This does no harm, because such a string exceeds every limit and its path is left
+/// out of the announcement.
 fn write_len(len: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes());
 }

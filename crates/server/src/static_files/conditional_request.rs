@@ -1,17 +1,16 @@
-//! Evaluation of conditional requests and ranges (RFC 9110, sections 13 and 14), without access to
-//! the clock or the file system.
+//! The evaluation of conditional requests and range requests (RFC 9110, sections 13 and 14),
+//! without access to the clock or the file system.
 //!
 //! httpuv supports only If-Modified-Since. This module also supports If-None-Match, If-Match and
-//! If-Unmodified-Since, with which a download is resumed only if the file has not changed, and a
-//! single range with If-Range. The response to a request for several ranges is the whole file,
-//! which section 14.2 allows.
+//! If-Unmodified-Since, and a single byte range with If-Range. The response to a request for
+//! several ranges is the whole file, which section 14.2 allows.
 
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::request_head::RequestHead;
 
-/// The conditions and the range of a request, parsed from its headers.
+/// The conditions and the byte range of a request, parsed from its headers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Conditions {
     matches: Option<Box<[u8]>>,
@@ -22,25 +21,26 @@ pub(crate) struct Conditions {
     if_range: Option<IfRange>,
 }
 
-/// The properties of a file that conditions and ranges are compared with.
+/// The properties of a file that a request's conditions and range are compared with.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Representation<'a> {
-    /// The value of the `ETag` header, with its quotes, and with `W/` if the tag is weak.
+    /// The value of the file's `ETag` header, with its quotes, and with `W/` if the tag is weak.
     pub(crate) etag: &'a [u8],
-    /// The time of modification, in seconds since 1970, or `None` for a time that an HTTP date
-    /// cannot represent.
+    /// The time when the file was last modified, in seconds since 1970, or `None` if an HTTP date
+    /// cannot represent it.
     pub(crate) modified: Option<u64>,
-    /// True if the file was modified long enough ago that a further change will give it another
-    /// time of modification.
+    /// True if the file was modified so long ago that a further change will certainly give it
+    /// another time of modification.
     pub(crate) is_settled: bool,
-    /// The length in bytes.
+    /// The length of the file in bytes.
     pub(crate) len: u64,
 }
 
-/// The kind of response that follows from the conditions of a request.
+/// The kind of response to a request for an existing file, as decided by the request's conditions
+/// and range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// A 412 response, because a precondition (If-Match or If-Unmodified-Since) is false.
+    /// The response is 412, because a precondition (If-Match or If-Unmodified-Since) is false.
     Failed,
     NotModified,
     Partial(Range<u64>),
@@ -50,24 +50,24 @@ pub(crate) enum Outcome {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ByteRange {
-    /// The range `a-b` with both ends included. `a-` has the end `u64::MAX`.
+    /// The byte range `a-b`, with both ends included. For `a-`, the end is `u64::MAX`.
     From(u64, u64),
-    /// The range `-n`, which means the last `n` bytes.
+    /// The byte range `-n`, which means the last `n` bytes of the file.
     Last(u64),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum IfRange {
     Date(u64),
-    /// A value that is neither a date nor a strong tag, so that the range is ignored.
+    /// The value of If-Range is neither a date nor a strong tag, so the server ignores the range.
     Never,
-    /// A tag in quotes. Weak tags never match it.
+    /// The value of If-Range is an entity tag in quotes. A weak tag never matches it.
     Tag(Box<[u8]>),
 }
 
 impl Conditions {
-    /// Reads the conditions from the headers of a request. The only copies are those of the tags,
-    /// whose size is bounded by the limit on the request head.
+    /// Reads the conditions and the range from the headers of a request. Only the entity tags are
+    /// copied. Their size is bounded by the limit on the request head.
     pub(crate) fn of(request: &RequestHead<'_>) -> Conditions {
         let value = |name| request.headers.value(name);
         // RFC 9110, section 14.2, defines Range only for GET.
@@ -84,7 +84,8 @@ impl Conditions {
         }
     }
 
-    /// Decides the response for an existing file, in the order of RFC 9110, section 13.2.2.
+    /// Decides which response a request for an existing file gets, in the order of RFC 9110,
+    /// section 13.2.2.
     pub(crate) fn evaluate(&self, representation: &Representation<'_>) -> Outcome {
         let is_meant = match (&self.matches, self.unmodified_since, representation.modified) {
             (Some(tags), _, _) => any_tag_matches(tags, representation.etag, Comparison::Strong),
@@ -111,8 +112,8 @@ impl Conditions {
         }
     }
 
-    /// Returns true if there is no If-Range or if it matches. Both kinds of validator must be
-    /// strong (RFC 9110, 13.1.5).
+    /// Returns true if the requested range applies, because there is no If-Range header or its
+    /// value matches the file. A validator in If-Range must be strong (RFC 9110, 13.1.5).
     fn range_applies(&self, representation: &Representation<'_>) -> bool {
         match &self.if_range {
             None => true,
@@ -137,9 +138,9 @@ impl ByteRange {
     }
 }
 
-/// Parses an IMF-fixdate (RFC 9110, 5.6.7) into seconds since 1970. Only the exact form that this
-/// server sends is accepted. Like httpuv, the function rejects the two obsolete forms, which no
-/// client has sent in twenty years.
+/// Parses an HTTP date in the format IMF-fixdate (RFC 9110, 5.6.7) into seconds since 1970. Accepts
+/// only the exact form that this server sends. Like httpuv, rejects the two obsolete forms, which
+/// no client has sent in twenty years.
 fn parse_date(value: &[u8]) -> Option<u64> {
     let mut date: [u8; IMF_FIXDATE_LEN] = value.try_into().ok()?;
     if !date.ends_with(b" GMT") || !WEEKDAYS.contains(&date.first_chunk()?) {
@@ -159,11 +160,11 @@ fn parse_date(value: &[u8]) -> Option<u64> {
 
 const WEEKDAYS: [&[u8; 3]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"];
 
-/// The length of a date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// The length in bytes of an HTTP date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
 const IMF_FIXDATE_LEN: usize = 29;
 
-/// Parses a single range of bytes. Returns `None` for an invalid range, another unit, or several
-/// ranges, all of which are ignored (RFC 9110, 14.2).
+/// Parses the value of a Range header with a single byte range. Returns `None` for an invalid
+/// range, another unit, or several ranges. The server ignores all of these (RFC 9110, 14.2).
 fn parse_range(value: &[u8]) -> Option<ByteRange> {
     let (unit, spec) = value.split_at_checked(UNIT.len())?;
     if !unit.eq_ignore_ascii_case(UNIT) {
@@ -182,8 +183,8 @@ fn parse_range(value: &[u8]) -> Option<ByteRange> {
 
 const UNIT: &[u8] = b"bytes=";
 
-/// Parses a decimal number. A number that does not fit becomes `u64::MAX`, which has the same
-/// effect, because it is past the end of every file.
+/// Parses the decimal number of a byte range. A number that does not fit becomes `u64::MAX`, which
+/// has the same effect, because it is past the end of every file.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -206,15 +207,15 @@ fn parse_if_range(value: &[u8]) -> IfRange {
 /// The two ways to compare entity tags (RFC 9110, 8.8.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Comparison {
-    /// Tags match if they are equal and neither is weak, so that the contents are identical byte by
-    /// byte.
+    /// Two entity tags match if they are equal and neither is weak, so that the contents are
+    /// identical byte by byte.
     Strong,
-    /// Tags match if they are equal apart from the `W/` prefix.
+    /// Two entity tags match if they are equal apart from the `W/` prefix.
     Weak,
 }
 
-/// Returns true if `etag` is in a list of tags (RFC 9110, 13.1.1 and 13.1.2). The list is read up
-/// to the first syntax error.
+/// Returns true if `etag` is in a comma-separated list of entity tags (RFC 9110, 13.1.1 and
+/// 13.1.2). The list is read up to the first syntax error.
 fn any_tag_matches(list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
     let list = list.trim_ascii();
     if list == b"*" {
@@ -236,16 +237,16 @@ fn any_tag_matches(list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
     false
 }
 
-/// Returns the entity tag at the start of `text`, without `W/` and its quotes, and the rest of
-/// `text`.
+/// Parses the entity tag at the start of `text`. Returns the tag without `W/` and its quotes, and
+/// the text after it.
 fn opaque_tag(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = text.strip_prefix(b"W/").unwrap_or(text).strip_prefix(b"\"")?;
     let end = text.iter().position(|byte| *byte == b'"')?;
     Some((&text[..end], &text[end + 1..]))
 }
 
-/// Returns the seconds since 1970 of a time that an HTTP date can represent, which is one between
-/// 1970 and the end of the year 9999.
+/// Converts a time to seconds since 1970. Returns `None` if an HTTP date cannot represent the time,
+/// because it is before 1970 or after the year 9999.
 pub(crate) fn http_seconds(time: SystemTime) -> Option<u64> {
     time.duration_since(UNIX_EPOCH)
         .ok()

@@ -1,12 +1,12 @@
-//! An in-memory cache of small files with their response headers.
+//! An in-memory cache of small static files with their response headers.
 //!
-//! A cached file is used as long as its path leads to a file with the same device, inode, length
-//! and times. Files that changed within the last two seconds are not cached, because a further
-//! change within that time could leave the times as they are.
+//! The server uses a cached file as long as its path leads to a file with the same device, inode,
+//! length and times. Files that changed within the last two seconds are not cached, because a
+//! further change within that time could leave the times as they are.
 //!
-//! Therefore the next request sees a change on disk, with one exception. A program that writes
-//! through a memory mapping changes the times with the first byte that it writes, but with later
-//! bytes only after the kernel has written the page to disk.
+//! Therefore a request sees every earlier change on disk, with one exception. If a program writes
+//! to a file through a memory mapping, the first write changes the file's times, but later writes
+//! change them only after the kernel has written the page to disk.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, VecDeque};
@@ -24,38 +24,39 @@ use super::header::Header;
 use super::options::Mapping;
 use crate::blocking::file_state::FileState;
 
-/// The maximum number of bytes that the cache holds, which is enough for the pages of an
-/// application and its libraries. Each file counts twice, for its compressed form, and with its
-/// path and headers. Clients cannot exceed this limit by requesting many files.
+/// The maximum number of bytes that the file cache holds, which is enough for the pages of an
+/// application and its libraries. The size of each file counts twice, because its compressed form
+/// may be cached too. Clients cannot exceed this limit by requesting many files.
 const BYTES: usize = 16 << 20;
 
-/// The maximum number of cached files, enough for two hundred pages with their scripts and images.
-/// For small files, this limit is reached before [`BYTES`].
+/// The maximum number of files in the file cache, enough for two hundred pages with their scripts
+/// and images. For small files, this limit is reached before [`BYTES`].
 const FILES: usize = 2048;
 
-/// The maximum size of a file that is cached. Files up to this size are read when they are opened,
-/// and are sent in one write with the response head. For larger files, sending takes longer than
-/// reading.
+/// The maximum size in bytes of a file that is cached. Files up to this size are read as soon as
+/// they are opened, and are sent in one write with the response head.
 pub(super) const WHOLE: u64 = 64 << 10;
 
-/// The maximum length of the path of a cached file. Longer paths are seldom requested twice.
+/// The maximum length in bytes of the path of a cached file. Longer paths are seldom requested
+/// twice.
 const PATH_BYTES: usize = 1024;
 
-/// The assumed memory for the headers and table entries of one file.
+/// The number of bytes that the cache assumes for the headers and table entries of one file.
 const OVERHEAD: usize = 1024;
 
-/// The maximum number of devices that are known to be local, which is more than the file systems
-/// that the files of an application are usually on.
+/// The maximum number of file-system devices that the cache remembers as local. The files of an
+/// application are usually on fewer file systems.
 const DEVICES: usize = 16;
 
-/// The time for which a device is assumed to be local after a check. After a file system is
-/// unmounted, its device number may be given to another file system.
+/// The time for which a device is assumed to be local after a check. It is short because the device
+/// number of an unmounted file system may be given to another file system.
 const DEVICE_TIME: Duration = Duration::from_secs(60);
 
-/// The path of a file. A path of up to 256 bytes, which few exceed, needs no allocation.
+/// The path of a file. A path of up to 256 bytes is stored without an allocation, and few paths are
+/// longer.
 pub(crate) type FilePath = SmallVec<[u8; 256]>;
 
-/// A file in memory, with the headers of its responses.
+/// A static file in memory, with the headers of its responses.
 #[derive(Debug)]
 pub(crate) struct CachedFile {
     mapping: Arc<Mapping>,
@@ -67,7 +68,7 @@ pub(crate) struct CachedFile {
     gzip: OnceCell<Variant>,
 }
 
-/// The headers and content of a cached file, either plain or compressed.
+/// The response headers and the content of a cached file, either uncompressed or compressed.
 #[derive(Debug)]
 pub(crate) struct Variant {
     pub(crate) headers: Headers,
@@ -77,7 +78,7 @@ pub(crate) struct Variant {
 /// Response headers in the types of the `http` crate.
 pub(crate) type Headers = Box<[(HeaderName, HeaderValue)]>;
 
-/// A file that may be added to the cache once its content has been read.
+/// The description of a file that may be added to the cache once its content has been read.
 #[derive(Debug)]
 pub(crate) struct Cacheable {
     path: FilePath,
@@ -86,11 +87,13 @@ pub(crate) struct Cacheable {
     file_headers: FileHeaders,
 }
 
-/// The cached files of an I/O thread, with the devices that are known to be local.
+/// The cache of small files of an I/O thread. It also remembers which devices are local, so that
+/// their files can be opened without blocking.
 #[derive(Debug, Default)]
 pub(crate) struct FileCache {
     files: HashMap<Rc<[u8]>, Kept>,
-    /// The paths in `files`, each once, in the order in which they are considered for eviction.
+    /// The paths of the cached files, each once, in the order in which they are considered for
+    /// eviction.
     order: VecDeque<Rc<[u8]>>,
     bytes: usize,
     local: Vec<(u64, SystemTime)>,
@@ -125,33 +128,35 @@ impl CachedFile {
         self.file_headers.representation()
     }
 
-    /// Returns the whole file, uncompressed.
+    /// Returns the headers and content of the cached file in uncompressed form.
     pub(crate) fn plain(&self) -> &Variant {
         &self.plain
     }
 
-    /// Returns the headers of a 304 response.
+    /// Returns the headers of a 304 response for the cached file.
     pub(crate) fn not_modified(&self) -> &Headers {
         self.not_modified.get_or_init(|| to_http(self.file_headers.not_modified(&self.mapping)))
     }
 
-    /// Returns the headers of a 304 response for a client that accepts gzip. `make` is called only
-    /// the first time.
+    /// Returns the headers of a 304 response for a client that accepts gzip. The first call builds
+    /// them with `make` and caches them.
     pub(crate) fn not_modified_gzip(&self, make: impl FnOnce() -> Headers) -> &Headers {
         self.not_modified_gzip.get_or_init(make)
     }
 
-    /// Returns the `ETag` header, which a 412 response includes.
+    /// Returns the `ETag` header of the cached file, which a 412 response includes.
     pub(crate) fn etag(&self) -> &Header {
         self.file_headers.etag()
     }
 
-    /// Returns the compressed form, or `None` if the file has not been compressed.
+    /// Returns the compressed form of the cached file, or `None` if the file has not been
+    /// compressed.
     pub(crate) fn gzip(&self) -> Option<&Variant> {
         self.gzip.get()
     }
 
-    /// Stores the compressed form, unless it is longer than the plain form.
+    /// Stores the compressed form of the cached file, unless it is longer than the uncompressed
+    /// form.
     pub(crate) fn keep_gzip(&self, form: Variant) {
         if form.bytes.len() <= self.plain.bytes.len() {
             // `set` fails if another request has stored the compressed form in the meantime.
@@ -161,8 +166,8 @@ impl CachedFile {
 }
 
 impl FileCache {
-    /// Returns the cached file for a path, if `state` and `mapping` are those with which it was
-    /// cached. Otherwise removes the content from the cache.
+    /// Returns the cached file for a path. Removes it from the cache and returns `None` if the file
+    /// on disk or the mapping of the path has changed since it was cached.
     pub(super) fn find(
         &mut self,
         path: &[u8],
@@ -184,8 +189,9 @@ impl FileCache {
         state.is_older_than(SETTLED, now).then(|| Rc::clone(file))
     }
 
-    /// Adds a file to the cache, unless `bytes` and the length of the file differ because the file
-    /// was changed while it was read. Evicts other files if the cache exceeds its limits.
+    /// Adds a file with the content `bytes` to the cache. Does nothing if `bytes` has another
+    /// length than the file, because the file was then changed while it was read. Evicts other
+    /// files if the cache exceeds its limits.
     pub(crate) fn keep(&mut self, cacheable: Cacheable, bytes: Bytes) {
         let Cacheable { path, mapping, state, file_headers } = cacheable;
         if bytes.len() as u64 != state.len {
@@ -215,7 +221,7 @@ impl FileCache {
     }
 
     /// Evicts files until the cache is within its limits. A file that was requested since it was
-    /// last considered goes back to the end of the queue.
+    /// last considered for eviction is moved to the end of the queue instead.
     fn evict(&mut self) {
         while self.bytes > BYTES || self.files.len() > FILES {
             let Some(path) = self.order.pop_front() else { return };

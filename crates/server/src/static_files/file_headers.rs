@@ -1,4 +1,4 @@
-//! The validators and response headers of a file.
+//! The response headers of a static file, including its validators (`ETag` and `Last-Modified`).
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -10,7 +10,8 @@ use super::media_type::media_type;
 use super::options::Mapping;
 use crate::blocking::file_state::FileState;
 
-/// The validators and the content type of a file, from which the response headers are made.
+/// The validators (`ETag` and `Last-Modified`) and the content type of a static file, from which
+/// its response headers are made.
 #[derive(Debug)]
 pub(crate) struct FileHeaders {
     etag: Header,
@@ -21,8 +22,8 @@ pub(crate) struct FileHeaders {
 }
 
 impl FileHeaders {
-    /// Determines the validators and the content type of the file at `path`, for a response at the
-    /// time `now`.
+    /// Determines the validators (`ETag` and `Last-Modified`) and the content type of the file at
+    /// `path`, for a response at the time `now`.
     pub(crate) fn new(
         mapping: &Mapping,
         path: &[u8],
@@ -59,7 +60,7 @@ impl FileHeaders {
         }
     }
 
-    /// Returns the headers of a 200 or 206 response, which are those that the application set,
+    /// Returns the headers of a 200 or 206 response with the file: those that the application set,
     /// followed by those of the server.
     pub(crate) fn headers(&self, mapping: &Mapping) -> Vec<Header> {
         let given = &mapping.options.headers;
@@ -80,13 +81,13 @@ impl FileHeaders {
         headers
     }
 
-    /// Returns the `ETag` header. A 412 response includes it, so that the client learns the current
-    /// version.
+    /// Returns the `ETag` header of the file. A 412 response includes it, so that the client learns
+    /// the current version of the file.
     pub(crate) fn etag(&self) -> &Header {
         &self.etag
     }
 
-    /// Returns the headers of a 304 response.
+    /// Returns the headers of a 304 response for the file.
     pub(crate) fn not_modified(&self, mapping: &Mapping) -> Vec<Header> {
         let given = mapping.options.headers.iter();
         let mut headers: Vec<Header> = given
@@ -100,8 +101,9 @@ impl FileHeaders {
     }
 }
 
-/// Returns an entity tag made of the time of modification and the length. The tag is strong if any
-/// further change gives the file a new time, and otherwise weak (RFC 9110, 8.8.1).
+/// Returns the entity tag of a file, which consists of its time of modification and its length. The
+/// tag is strong if `is_settled` is true, because any further change then gives the file a new
+/// time. Otherwise it is weak (RFC 9110, 8.8.1).
 fn etag(modified: SystemTime, len: u64, is_settled: bool) -> String {
     let nanos = match modified.duration_since(UNIX_EPOCH) {
         Ok(since) => since.as_nanos(),
@@ -110,15 +112,15 @@ fn etag(modified: SystemTime, len: u64, is_settled: bool) -> String {
     format!("{}\"{nanos:x}-{len:x}\"", if is_settled { "" } else { "W/" })
 }
 
-/// The time after a change within which a further change may leave the time of modification as it
-/// is. FAT has the coarsest time stamps in use, with a resolution of two seconds.
+/// The minimum age of a file's time of modification at which any further change is certain to give
+/// the file a new time. FAT has the coarsest time stamps in use, with a resolution of two seconds.
 pub(crate) const SETTLED: Duration = Duration::from_secs(2);
 
-/// The number of headers that the server may add: Content-Type, Last-Modified, `ETag`,
-/// Accept-Ranges and Content-Range.
+/// The number of headers that the server may add to the response with a file: Content-Type,
+/// Last-Modified, `ETag`, Accept-Ranges and Content-Range.
 const OWN_HEADERS: usize = 5;
 
 /// The headers that a 304 response must have if the 200 response would have them (RFC 9110,
-/// 15.4.5). The HTTP implementation adds Date.
+/// 15.4.5). Date is missing from the list because the HTTP implementation adds it.
 const NOT_MODIFIED_HEADERS: [&str; 5] =
     ["cache-control", "content-location", "etag", "expires", "vary"];

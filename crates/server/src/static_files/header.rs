@@ -1,34 +1,35 @@
-//! Response headers of static files.
+//! The response headers that an application sets for its static files.
 
 use std::fmt;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 
-/// A header line that an application adds to responses. The name is a token (RFC 9110, 5.1), the
-/// value has no control characters (5.5), and the header does not affect the framing of the
-/// message. Clones share the same memory.
+/// A response header that an application sets for static files. The name is a token (RFC 9110,
+/// 5.1), the value has no control characters (5.5), and the header does not affect the framing of
+/// the message. Clones share the same memory.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Header {
     name: Bytes,
     value: Bytes,
 }
 
-/// The reason for which a header was refused.
+/// The reason why a response header was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidHeader {
-    /// Content-Length, Transfer-Encoding and Content-Range were refused because they depend on the
+    /// Content-Length, Transfer-Encoding and Content-Range are refused because they depend on the
     /// individual response, so that the server has to set them.
     Framing,
-    /// The name is empty or has a character that a token must not have.
+    /// The header name is empty or contains a character that a token must not contain.
     Name,
-    /// The value has CR, LF, NUL or another control character.
+    /// The header value contains CR, LF, NUL or another control character.
     Value,
 }
 
 impl Header {
-    /// Checks and copies a header that an application set. The spelling of the name is kept.
+    /// Validates and copies a response header that an application set. The spelling of the name is
+    /// kept.
     ///
     /// # Errors
     /// Fails if the name or the value is invalid, or if the header affects the framing of the
@@ -48,26 +49,26 @@ impl Header {
         Ok(Header { name: Bytes::copy_from_slice(name), value: Bytes::copy_from_slice(value) })
     }
 
-    /// Makes a header that the server adds. The caller guarantees a valid `value`, which is a
-    /// number, a date, a charset that has been checked, or a constant.
+    /// Creates a response header that the server itself adds. `value` is not checked: the caller
+    /// guarantees that it is valid, for example a number or a date.
     pub(crate) fn own(name: &'static str, value: impl Into<Bytes>) -> Header {
         let value = value.into();
         debug_assert!(HeaderValue::from_bytes(&value).is_ok(), "{name}: {value:?}");
         Header { name: Bytes::from_static(name.as_bytes()), value }
     }
 
-    /// Returns the name in its original spelling.
+    /// Returns the header's name in its original spelling.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// Returns the value.
+    /// Returns the header's value.
     pub fn value(&self) -> &[u8] {
         &self.value
     }
 
-    /// Converts the header to the types of the `http` crate, which spell names in lower case. The
-    /// value is not copied.
+    /// Converts the response header to the types of the `http` crate, which has header names in
+    /// lower case. The value is not copied.
     pub fn into_http(self) -> (HeaderName, HeaderValue) {
         let name = HeaderName::from_bytes(&self.name).expect("checked when the header was made");
         let value =

@@ -1,4 +1,4 @@
-//! The search for the file that a request names, with and without blocking.
+//! The search on disk for the static file that a request names, with and without blocking.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -21,7 +21,8 @@ use super::options::Mapping;
 use crate::blocking::file_state::{FileState, Kind, WouldBlock, is_missing};
 use crate::blocking::nonblocking_file;
 
-/// A file to look for on disk, with the mapping and the conditions of the request.
+/// A search for the static file that a request names. It contains the path on disk, the options of
+/// the static path and the conditions of the request.
 #[derive(Debug)]
 pub struct Lookup {
     mapping: Arc<Mapping>,
@@ -29,78 +30,83 @@ pub struct Lookup {
     conditions: Conditions,
 }
 
-/// The result of a lookup. The HTTP implementation adds Content-Length and Date, and leaves out the
-/// body for HEAD.
+/// The result of searching for a static file. The HTTP implementation adds Content-Length and Date,
+/// and leaves out the body for HEAD.
 #[derive(Debug)]
 pub enum Found {
-    /// There is no such file, and the request is for the application because of `fallthrough`.
+    /// The file does not exist, and the option `fallthrough` passes the request to the application.
     Application,
-    /// A regular file, of which `len` bytes from `offset` are sent. Another program may truncate
-    /// the file while it is read.
+    /// The path leads to a regular file, of which `len` bytes from `offset` are sent. Another
+    /// program may truncate the file while it is read.
     File {
-        /// The file, open for reading and positioned at its start.
+        /// The static file, open for reading and positioned at its start.
         file: File,
-        /// The offset of the first byte to send.
+        /// The offset in the file of the first byte to send.
         offset: u64,
-        /// The number of bytes to send.
+        /// The number of bytes of the file to send.
         len: u64,
-        /// 200 or 206.
+        /// The status code, which is 200 for the whole file and 206 for a range of it.
         status: StatusCode,
-        /// The headers that the application set, followed by those of the server.
+        /// The response headers that the application set, followed by those of the server.
         headers: Vec<Header>,
     },
-    /// A 304 response, which has no body.
+    /// The response is 304 (not modified), without a body.
     NotModified {
-        /// The headers that a 304 response must have (RFC 9110, 15.4.5).
+        /// The headers of the 304 response (RFC 9110, 15.4.5).
         headers: Vec<Header>,
-        /// The headers of the 200 response that would be sent otherwise. They determine whether
-        /// that response would be compressed.
+        /// The headers of the 200 response that would be sent if the file had been modified. The
+        /// server uses them to find out whether that response would be compressed.
         whole: Vec<Header>,
-        /// The length of the body of that 200 response.
+        /// The length of the body of the 200 response that would be sent if the file had been
+        /// modified.
         len: u64,
     },
-    /// A 404, 412, 416 or 500 response, with the body of [`error_body`] and without Content-Type.
+    /// The response is 404, 412, 416 or 500, with the body of [`error_body`] and without
+    /// Content-Type.
     Status {
-        /// The status code.
+        /// The status code of the error response.
         status: StatusCode,
-        /// The `ETag` header for 412, the Content-Range header for 416.
+        /// Additional headers of the error response: `ETag` for 412, Content-Range for 416.
         headers: Vec<Header>,
     },
 }
 
-/// The result of a lookup that does not block.
+/// The result of searching for a static file without blocking.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "boxed, a lookup would cost an allocation")]
 pub(crate) enum FoundNonblocking {
-    /// The result of [`Lookup::open`], with the state of reading the file if it is small.
+    /// The lookup is complete, with the result that [`Lookup::open`] would return, and the content
+    /// of the file if it is small.
     Found(Found, Reading),
-    /// A cached file, with the kind of response that follows from the conditions of the request.
+    /// The file is in the cache. The second value is the kind of response that follows from the
+    /// conditions of the request.
     Ready(Rc<CachedFile>, Outcome),
-    /// The lookup would block, so that it has to be repeated on a thread that may block.
+    /// The lookup would have to wait for a disk, so it must be repeated on a thread that may block.
     WouldBlock(Lookup),
 }
 
-/// The state of reading the content of a small file.
+/// Whether the content of a small static file has been read.
 #[derive(Debug)]
 pub(crate) enum Reading {
-    /// The content of a small file.
+    /// The content of the small file has been read.
     Done(Bytes),
-    /// Reading the small file would block. The value describes the file for the cache, if the file
-    /// may be cached.
+    /// Reading the small file would have to wait for a disk. Contains the description of the file
+    /// for the cache, if the file may be cached.
     WouldBlock(Option<Box<Cacheable>>),
-    /// Reading is not intended, because the file is large or the response has no file.
+    /// The content is not read in advance, because the file is large or the response contains no
+    /// file.
     None,
 }
 
-/// The result of a lookup on a thread that may block.
+/// The result of searching for a static file on a thread that may block.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     pub(crate) found: Found,
-    /// The content, if the file is small.
+    /// The content of the file, if the file is small.
     pub(crate) bytes: Option<Bytes>,
     /// The description of the file for the cache, if the file may be cached.
     pub(crate) cacheable: Option<Cacheable>,
-    /// The device that the file is on, if the device is local.
+    /// The device number of the file's file system, if the file system is local.
     pub(crate) local: Option<u64>,
 }
 
@@ -109,19 +115,19 @@ impl Lookup {
         Lookup { mapping, path, conditions }
     }
 
-    /// Returns the path of the file or directory that the request names.
+    /// Returns the path on disk of the file or directory that the request names.
     pub fn path(&self) -> &Path {
         as_path(&self.path)
     }
 
-    /// Looks for the file on a thread that may block. A lookup takes three system calls for a file
-    /// and one more for a directory. Only regular files are opened, because opening a FIFO or a
-    /// device could block the thread for ever.
+    /// Searches for the file on a thread that may block. A lookup takes three system calls for a
+    /// file and one more for a directory. Only regular files are opened, because opening a FIFO or
+    /// a device could block the thread for ever.
     pub fn open(self) -> Found {
         self.open_at(SystemTime::now())
     }
 
-    /// Does the same as [`Lookup::open`], with `now` as the current time.
+    /// Searches for the requested file on a thread that may block. `now` is the current time.
     pub(crate) fn open_at(self, now: SystemTime) -> Found {
         let mut path = FilePath::from_slice(&self.path);
         match open_regular(&mut path, self.mapping.options.index) {
@@ -131,7 +137,8 @@ impl Lookup {
         }
     }
 
-    /// Looks for the file as [`Lookup::open`] does, and reads its content if the file is small.
+    /// Searches for the file on a thread that may block, and reads its content if the file is
+    /// small.
     ///
     /// # Errors
     /// Fails if the content of the file cannot be read.
@@ -149,11 +156,11 @@ impl Lookup {
         Ok(Fetched { found, bytes, cacheable: cacheable.filter(|_| local.is_some()), local })
     }
 
-    /// Looks for the file without blocking, on an I/O thread. A cached file is found without an
+    /// Searches for the file on an I/O thread, without blocking. A cached file is found without an
     /// allocation.
     ///
-    /// If `out` is given, a small file is read. Its content is read into `out`, or into a buffer of
-    /// its own if the file is to be cached.
+    /// If `out` is given, a small file is read. Its content is read into `out`, or into a separate
+    /// buffer if the file is to be cached.
     pub(crate) fn open_nonblocking(
         self,
         cache: &mut FileCache,
@@ -221,8 +228,8 @@ impl Lookup {
         }
     }
 
-    /// Decides the response for an open file. Also returns the description for the cache if the
-    /// response is the whole file and the file may be cached.
+    /// Decides which response a request for an open file gets. Also returns the description of the
+    /// file for the cache, if the response is the whole file and the file may be cached.
     fn found(
         self,
         path: &[u8],
@@ -270,18 +277,19 @@ enum Known {
     Opened(FilePath, File, FileState),
 }
 
-/// Returns the Content-Range header of a 206 response (RFC 9110, 14.4).
+/// Returns the Content-Range header of a 206 response (RFC 9110, 14.4). `len` is the length of the
+/// whole file.
 pub(crate) fn content_range(range: &std::ops::Range<u64>, len: u64) -> Header {
     Header::own("Content-Range", format!("bytes {}-{}/{len}", range.start, range.end - 1))
 }
 
-/// Returns the Content-Range header of a 416 response, which states the length of the file.
+/// Returns the Content-Range header of a 416 response, which states the length `len` of the file.
 pub(crate) fn unsatisfiable(len: u64) -> Header {
     Header::own("Content-Range", format!("bytes */{len}"))
 }
 
-/// Returns the body for a status of [`Found::Status`] or [`Route::Refuse`](super::Route::Refuse),
-/// in the words of httpuv.
+/// Returns the body of an error response with this status, for [`Found::Status`] and
+/// [`Route::Refuse`](super::Route::Refuse). The texts are those of httpuv.
 pub fn error_body(status: StatusCode) -> &'static str {
     match status {
         StatusCode::BAD_REQUEST => "400 Bad Request\n",
@@ -308,8 +316,8 @@ fn push_index(directory: &mut FilePath) {
     directory.extend_from_slice(b"index.html");
 }
 
-/// Reads the content of a small file, on a thread that may block. Returns `None` for large files
-/// and for responses without a file.
+/// Reads the content of a small file that was found, on a thread that may block. Returns `None` for
+/// large files and for responses without a file.
 pub(crate) fn read_small(found: &Found) -> io::Result<Option<Bytes>> {
     match found {
         Found::File { file, offset, len, .. } if *len <= WHOLE => {
@@ -321,7 +329,7 @@ pub(crate) fn read_small(found: &Found) -> io::Result<Option<Bytes>> {
     }
 }
 
-/// Reads the content of a small file, unless reading would block.
+/// Reads the content of a small open file, unless reading would have to wait for a disk.
 fn read_nonblocking(
     file: &File,
     offset: u64,
@@ -346,8 +354,8 @@ fn read_nonblocking(
     Reading::Done(bytes)
 }
 
-/// Opens a regular file. Returns `None` if the path leads to none. For a directory, the path of its
-/// index is appended to `path`.
+/// Opens a regular file. Returns `None` if the path does not lead to one. If `index` is true and
+/// the path leads to a directory, the path of its index is appended to `path`.
 fn open_regular(path: &mut FilePath, index: bool) -> io::Result<Option<(File, FileState)>> {
     let opened: io::Result<_> = (|| {
         let mut metadata = std::fs::metadata(as_path(path))?;

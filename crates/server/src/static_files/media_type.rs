@@ -1,12 +1,11 @@
-//! The media type of a file, derived from its extension.
+//! Derives the media type (Content-Type) of a file from the extension of its name.
 
 use std::path::Path;
 
 use bytes::Bytes;
 
-/// Returns the Content-Type for a file by its extension, in upper or lower case. A name that
-/// consists only of an extension (`.html`) counts as one without extension. For HTML, the charset
-/// is added unless it is empty.
+/// Returns the Content-Type of a file, derived from its extension in upper or lower case. A name
+/// such as `.html` has no extension. For HTML, the charset is added unless it is empty.
 pub(crate) fn media_type(path: &Path, html_charset: &str) -> Bytes {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     let known =
@@ -20,8 +19,8 @@ pub(crate) fn media_type(path: &Path, html_charset: &str) -> Bytes {
 
 const UNKNOWN: &str = "application/octet-stream";
 
-/// Extensions for which `mime_guess` returns a type that differs from what httpuv sends and web
-/// content relies on.
+/// The file extensions whose media type in `mime_guess` differs from the one that httpuv sends and
+/// that web content relies on. The server uses the media types in this list instead.
 const OURS: &[(&str, &str)] = &[
     ("bib", "text/x-bibtex"),
     ("diff", "text/x-diff"),

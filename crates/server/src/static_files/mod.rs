@@ -48,8 +48,8 @@
 //!
 //! # Limits of this module
 //! Requests for a directory without the final slash are not redirected, and directories are not
-//! listed. An exclusion applies to URL paths and is no permission of a file. A symbolic link, or
-//! another spelling on a file system that ignores case, can therefore lead to an excluded file.
+//! listed. An exclusion applies to a URL path and not to the file. A symbolic link, or another
+//! spelling on a file system that ignores case, can therefore lead to the file of an excluded path.
 
 mod announcement;
 mod conditional_request;

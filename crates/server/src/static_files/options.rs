@@ -1,4 +1,4 @@
-//! The options of static paths.
+//! The options of static paths, server-wide and for each path.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use super::header::{Header, InvalidHeader};
 /// server-wide ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StaticPath {
-    /// The absolute path of the file or directory, or an empty path if `overrides.exclude` is
+    /// The absolute path of the file or directory on disk. It is empty if `overrides.exclude` is
     /// `Some(true)`.
     pub path: PathBuf,
-    /// The options of this static path. They do not apply to other paths.
+    /// The options of this static path. They do not apply to other static paths.
     pub overrides: Overrides,
 }
 
@@ -22,35 +22,41 @@ pub struct StaticPath {
 /// options, and never from a shorter static path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
-    /// Replaces [`StaticOptions::index`].
+    /// Whether the response for a directory is its `index.html`. Replaces the server-wide
+    /// [`StaticOptions::index`].
     pub index: Option<bool>,
-    /// Replaces [`StaticOptions::fallthrough`].
+    /// Whether requests for missing files are passed to the application. Replaces the server-wide
+    /// [`StaticOptions::fallthrough`].
     pub fallthrough: Option<bool>,
-    /// Replaces [`StaticOptions::html_charset`].
+    /// The charset of HTML files. Replaces the server-wide [`StaticOptions::html_charset`].
     pub html_charset: Option<Charset>,
-    /// Replaces the whole list [`StaticOptions::headers`].
+    /// The headers that are added to responses. Replaces the whole server-wide list
+    /// [`StaticOptions::headers`].
     pub headers: Option<Vec<Header>>,
-    /// Replaces [`StaticOptions::validation`].
+    /// The header that requests must have. Replaces the server-wide [`StaticOptions::validation`].
     pub validation: Option<Validation>,
-    /// Replaces [`StaticOptions::exclude`].
+    /// Whether requests are passed to the application although a shorter static path matches.
+    /// Replaces the server-wide [`StaticOptions::exclude`].
     pub exclude: Option<bool>,
 }
 
-/// The server-wide options of static paths.
+/// The server-wide options of static paths, which apply unless a static path has an option of its
+/// own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StaticOptions {
-    /// Whether the response for a directory is its `index.html`. True by default.
+    /// Whether the response to a request for a directory is the file `index.html` in it. True by
+    /// default.
     pub index: bool,
     /// Whether requests for missing files are passed to the application, instead of a 404 response.
     /// False by default.
     pub fallthrough: bool,
-    /// The charset of `text/html`, by default `utf-8`.
+    /// The charset in the Content-Type of HTML files, by default `utf-8`.
     pub html_charset: Charset,
-    /// The headers that are added to every 200 and 206 response, and to a 304 response if RFC 9110
-    /// (15.4.5) requires them. A `Content-Type`, `Last-Modified`, `ETag` or `Accept-Ranges` in this
-    /// list replaces the server's own header. Empty by default.
+    /// The headers that are added to every 200 and 206 response with a static file, and to a 304
+    /// response if RFC 9110 (15.4.5) requires them. A `Content-Type`, `Last-Modified`, `ETag` or
+    /// `Accept-Ranges` in this list replaces the server's own header. Empty by default.
     pub headers: Vec<Header>,
-    /// The header that a request must have. Off by default.
+    /// The header that a request for a static file must have. Off by default.
     pub validation: Validation,
     /// Whether requests are passed to the application although a shorter static path matches them.
     /// False by default.
@@ -70,12 +76,12 @@ impl Default for StaticOptions {
     }
 }
 
-/// The charset that is named in the Content-Type of HTML files, or none.
+/// The charset that is named in the Content-Type of HTML files. It may be empty, for no charset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Charset(Box<str>);
 
 impl Charset {
-    /// Checks and copies the name of a charset. An empty name means no charset.
+    /// Validates and copies the name of a charset. An empty name means no charset.
     ///
     /// # Errors
     /// Returns [`InvalidHeader::Value`] for a name that is not a token (RFC 9110, 5.6.2).
@@ -88,23 +94,24 @@ impl Charset {
         }
     }
 
-    /// Returns the name, which is empty if there is no charset.
+    /// Returns the name of the charset, which is empty if there is no charset.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// The choice whether requests must have a certain header.
+/// Whether requests for a static file must have a certain header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Validation {
-    /// No header is required.
+    /// Requests for static files need no special header.
     #[default]
     Off,
-    /// The header is required. The response to requests without it is 403.
+    /// Requests for static files must have this header. The response to requests without it is 403.
     Require(RequiredHeader),
 }
 
-/// The name of a required header and the value that it must have.
+/// The name of the header that requests for static files must have, and the value that it must
+/// have.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RequiredHeader {
     name: Box<str>,
@@ -113,8 +120,8 @@ pub struct RequiredHeader {
 }
 
 impl RequiredHeader {
-    /// Checks and copies the name and value of a required header. The name is compared without
-    /// case, the value byte by byte.
+    /// Validates and copies the name and value of a header that requests must have. Names are
+    /// compared without regard to case, and values byte by byte.
     ///
     /// # Errors
     /// Returns [`InvalidHeader::Name`] for an invalid name.
@@ -127,12 +134,12 @@ impl RequiredHeader {
         })
     }
 
-    /// Returns the name in its original spelling.
+    /// Returns the name of the required header in its original spelling.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the value.
+    /// Returns the value that the required header must have.
     pub fn value(&self) -> &[u8] {
         &self.value
     }
@@ -141,8 +148,9 @@ impl RequiredHeader {
         &self.lower_name
     }
 
-    /// Returns true if `given` equals the required value. The time that this takes depends only on
-    /// the length of `given`, so that a client cannot find out the value by measuring.
+    /// Returns true if `given`, the header's value in a request, equals the required value. The
+    /// time that the comparison takes depends only on the length of `given`, so that a client
+    /// cannot find out the value by measuring.
     pub(crate) fn is_met_by(&self, given: Option<&[u8]>) -> bool {
         let Some(given) = given else { return false };
         let mut difference = u8::from(given.len() != self.value.len());
@@ -162,16 +170,17 @@ impl fmt::Debug for RequiredHeader {
     }
 }
 
-/// The reason for which a static path was refused.
+/// The reason why a static path was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathError {
-    /// The key does not begin with `/`, ends with `/`, or has a segment that no request can match,
-    /// which is one that is empty, `.` or `..`, or has a backslash or a NUL.
+    /// The URL path of the static path is invalid. It does not begin with `/`, ends with `/`, or
+    /// has a segment that no request can match: one that is empty, `.` or `..`, or contains a
+    /// backslash or a NUL.
     Key,
-    /// The key is longer than 4,096 bytes.
+    /// The URL path of the static path is longer than 4,096 bytes.
     KeyLength,
-    /// The path on disk is relative or has a NUL.
+    /// The path of the file or directory on disk is relative or contains a NUL.
     Path,
 }
 
@@ -189,7 +198,7 @@ impl fmt::Display for PathError {
 
 impl std::error::Error for PathError {}
 
-/// A file or directory with the options that apply to it after inheritance.
+/// The file or directory of a static path, with the options that apply to it after inheritance.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     pub(crate) root: PathBuf,

@@ -14,19 +14,20 @@ use super::routing::Route;
 
 /// The static paths of a server. Clones are handles to the same paths.
 ///
-/// A change applies to every request that is routed after the change returns. A lookup that has
-/// begun before keeps the options with which it began.
+/// A change applies to every request that is routed after the change returns. A lookup that began
+/// earlier keeps the options with which it began.
 #[derive(Clone, Default)]
 pub struct StaticFiles(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    /// The paths and options as the application set them. Only the application's threads take this
-    /// lock.
+    /// The static paths and options as the application set them. Only the application's threads
+    /// take this lock.
     settings: Mutex<Settings>,
-    /// True if `tree` has a value. A server without static paths reads nothing else for a request.
+    /// True if there is at least one static path. A server without static paths reads nothing else
+    /// for a request.
     any: AtomicBool,
-    /// The paths with their options after inheritance. Each change replaces the whole tree.
+    /// The static paths with their options after inheritance. Each change replaces the whole tree.
     tree: ArcSwap<PrefixTree<Arc<Mapping>>>,
 }
 
@@ -37,13 +38,14 @@ struct Settings {
 }
 
 impl StaticFiles {
-    /// Makes a map without static paths, with default options.
+    /// Creates a map without static paths, with default options.
     pub fn new() -> StaticFiles {
         StaticFiles::default()
     }
 
-    /// Adds static paths, or replaces those with the same keys. If one is refused, none is changed.
-    /// If a key occurs twice, the last one counts.
+    /// Adds static paths, or replaces those with the same keys. A key is the URL path that a static
+    /// path is for. If one static path is refused, none is changed. If a key occurs twice, the last
+    /// one counts.
     ///
     /// A key is `/` or a sequence of segments with a `/` before each, and is compared with decoded
     /// URL paths. Each call copies the whole map, which suits tens or hundreds of paths that seldom
@@ -84,12 +86,12 @@ impl StaticFiles {
         Ok(())
     }
 
-    /// Returns true if `other` is a handle to the same paths.
+    /// Returns true if `other` is a handle to the same static paths.
     pub fn is_same(&self, other: &StaticFiles) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Removes the path with exactly this key. Returns true if it existed.
+    /// Removes the static path with exactly this key (its URL path). Returns true if it existed.
     pub fn remove(&self, key: &str) -> bool {
         let mut settings = self.settings();
         let removed = settings.paths.remove(key).is_some();
@@ -99,20 +101,20 @@ impl StaticFiles {
         removed
     }
 
-    /// Sets the server-wide options.
+    /// Sets the server-wide options of static paths.
     pub fn set_options(&self, options: StaticOptions) {
         let mut settings = self.settings();
         settings.options = options;
         self.publish(&settings);
     }
 
-    /// Returns the paths as they were set, without inherited options, ordered by the bytes of their
-    /// keys.
+    /// Returns the static paths as they were set, without inherited options, ordered by the bytes
+    /// of their keys (their URL paths).
     pub fn paths(&self) -> Vec<(String, StaticPath)> {
         self.settings().paths.iter().map(|(key, path)| (key.clone(), path.clone())).collect()
     }
 
-    /// Returns the server-wide options.
+    /// Returns the server-wide options of static paths.
     pub fn options(&self) -> StaticOptions {
         self.settings().options.clone()
     }
@@ -123,8 +125,9 @@ impl StaticFiles {
         !self.0.any.load(Ordering::Acquire)
     }
 
-    /// Decides whether the application or the server responds to a request. On the I/O thread, this
-    /// makes no system call and takes no lock. Requests for the application cost no allocation.
+    /// Decides whether the application or the server responds to a request. This makes no system
+    /// call and takes no lock, so that it is cheap on the I/O thread. Requests for the application
+    /// cost no allocation.
     #[inline]
     pub fn route(&self, request: &RequestHead<'_>) -> Route {
         if self.is_empty() {
@@ -181,6 +184,6 @@ fn is_absolute(path: &Path) -> bool {
     path.is_absolute() && !path.as_os_str().as_encoded_bytes().contains(&0)
 }
 
-/// The maximum length of a key, which is that of a path on Linux. It limits the depth of the tree,
-/// which is dropped recursively, to 2,048.
+/// The maximum length in bytes of a key (the URL path of a static path), equal to the maximum
+/// length of a path on Linux. It bounds the depth of the prefix tree, which is dropped recursively.
 const KEY_LIMIT: usize = 4096;

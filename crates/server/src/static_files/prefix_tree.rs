@@ -1,11 +1,11 @@
-//! A tree of keys by path segment. The search for the longest key takes time proportional to the
-//! length of the path, whatever path a client sends.
+//! A prefix tree of URL paths, whose edges are path segments. The search for the longest matching
+//! key takes time proportional to the length of the path.
 
-/// A tree whose edges are path segments and whose nodes may have a value.
+/// A tree whose edges are segments of URL paths and whose nodes may have a value.
 #[derive(Debug)]
 pub(crate) struct PrefixTree<T> {
     value: Option<T>,
-    /// The child nodes, sorted by segment.
+    /// The child nodes, sorted by their path segments.
     children: Vec<(Box<[u8]>, PrefixTree<T>)>,
 }
 
@@ -16,8 +16,8 @@ impl<T> Default for PrefixTree<T> {
 }
 
 impl<T> PrefixTree<T> {
-    /// Adds a value, or replaces that of an equal key. `key` is `/` or a sequence of segments with
-    /// a `/` before each.
+    /// Adds a value to the tree, or replaces the value of an equal key. `key` is `/` or a sequence
+    /// of path segments with a `/` before each.
     pub(crate) fn insert(&mut self, key: &[u8], value: T) {
         let mut node = self;
         for segment in segments(key) {
@@ -33,8 +33,8 @@ impl<T> PrefixTree<T> {
         node.value = Some(value);
     }
 
-    /// Finds the longest key that is a prefix of whole segments of `path`. Returns its value and
-    /// the rest of `path`, without a leading `/`.
+    /// Finds the longest key that is a prefix of `path` and ends at a segment boundary. Returns its
+    /// value and the rest of `path`, without a leading `/`.
     pub(crate) fn longest_prefix<'a>(&self, path: &'a [u8]) -> Option<(&T, &'a [u8])> {
         let mut node = self;
         let mut rest = path.strip_prefix(b"/").unwrap_or(path);

@@ -1,4 +1,4 @@
-//! The parts of a request head on which the routing of static paths depends.
+//! The parts of a request head that decide whether a static file is served.
 
 use std::borrow::Cow;
 
@@ -7,15 +7,16 @@ use http::HeaderMap;
 /// The parts of a request that [`StaticFiles::route`](super::StaticFiles::route) reads.
 #[derive(Clone, Copy)]
 pub struct RequestHead<'a> {
-    /// The method in its original spelling.
+    /// The method of the request in its original spelling.
     pub method: &'a str,
-    /// The raw request target. A query is ignored.
+    /// The request target, not decoded. Its query is ignored.
     pub target: &'a [u8],
-    /// True if the request opens a WebSocket. An `Upgrade` to another protocol does not count.
+    /// True if the request opens a WebSocket. A request to upgrade to another protocol does not
+    /// count.
     pub is_upgrade: bool,
-    /// The presence and length of a body.
+    /// Whether the request has a body, and its length.
     pub body: BodyFraming,
-    /// The headers.
+    /// The headers of the request.
     pub headers: &'a dyn RequestHeaders,
 }
 
@@ -25,24 +26,25 @@ impl std::fmt::Debug for RequestHead<'_> {
     }
 }
 
-/// The presence and length of a request body, as its head declares them (RFC 9112, 6.3).
+/// Whether a request has a body, and its length, as the request head declares them (RFC 9112, 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyFraming {
     /// The request has no body.
     Absent,
-    /// The request has a `Transfer-Encoding`.
+    /// The request has a body with a `Transfer-Encoding` header.
     Chunked,
-    /// The request has a `Content-Length`.
+    /// The request has a body with a `Content-Length` header.
     Length(u64),
 }
 
-/// The headers of a request.
+/// Access to the headers of a request by name.
 pub trait RequestHeaders {
-    /// Returns the value of the header with this name, which is in lower case. If the request has
-    /// the header more than once, returns either the values joined by commas or `None`.
+    /// Returns the value of the request header with this name, which is in lower case. If the
+    /// request has the header more than once, returns either the values joined by commas or `None`.
     fn value(&self, lower_name: &str) -> Option<&[u8]>;
 
-    /// Returns the value of a list header. Repeated headers are joined by commas (RFC 9110, 5.3).
+    /// Returns the value of a request header that is a list. Repeated headers are joined by commas
+    /// (RFC 9110, 5.3).
     fn list(&self, lower_name: &str) -> Option<Cow<'_, [u8]>> {
         self.value(lower_name).map(Cow::Borrowed)
     }

@@ -1,5 +1,5 @@
-//! The decision whether the server or the application responds to a request, which depends only on
-//! the request head.
+//! Decides whether the server responds to a request with a static file, or the application
+//! responds. The decision depends only on the request head.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use super::path_decoding::DecodedPath;
 use super::prefix_tree::PrefixTree;
 use super::request_head::{BodyFraming, RequestHead};
 
-/// The component that responds to a request.
+/// Who responds to a request: the application, or the server with an error or a static file.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "boxed, a lookup would cost an allocation")]
 pub enum Route {
-    /// The application responds.
+    /// The application responds to the request.
     Application,
-    /// The server responds with 400 or 403 and the body of [`error_body`](super::error_body). Since
-    /// no request body was read, the connection must be closed if there is one.
+    /// The server responds with 400 or 403 and the text of [`error_body`](super::error_body). If
+    /// the request has a body, the connection must be closed, because the body was not read.
     Refuse(StatusCode),
-    /// The server responds with the file, if it exists.
+    /// The server responds with the static file, if it exists.
     Open(Lookup),
 }
 
-/// Routes a request. These are the steps in the documentation of the [module](super) that do not
-/// need the disk.
+/// Decides whether the server or the application responds to a request, without using the disk. The
+/// steps are listed in the documentation of the [module](super).
 pub(crate) fn route(tree: &PrefixTree<Arc<Mapping>>, request: &RequestHead<'_>) -> Route {
     if request.is_upgrade {
         return Route::Application;
@@ -66,8 +66,8 @@ pub(crate) fn route(tree: &PrefixTree<Arc<Mapping>>, request: &RequestHead<'_>) 
     Route::Open(Lookup::new(Arc::clone(mapping), path, Conditions::of(request)))
 }
 
-/// Appends `rest`, which does not begin with `/`, to the path of a directory. `PathBuf::join` would
-/// discard `root` if `rest` did begin with `/`, so this function is the safer choice.
+/// Appends `rest`, which does not begin with `/`, to the path of a directory. Safer than
+/// `PathBuf::join`, which would discard `root` if `rest` ever began with `/`.
 fn join(root: &Path, rest: &[u8]) -> FilePath {
     let mut bytes = FilePath::from_slice(root.as_os_str().as_encoded_bytes());
     if !rest.is_empty() {

@@ -1,5 +1,5 @@
-//! The server's adapter for WebSocket endpoints: its clock, its time limits, and the buffers that
-//! all WebSockets of a thread share.
+//! The server's adapter for WebSocket endpoints (the protocol core without I/O). It provides their
+//! clock, their time limits, and the buffers that all WebSockets of a thread share.
 
 use std::cell::RefCell;
 
@@ -10,26 +10,29 @@ use rookery_websocket::protocol::MaskKey;
 use crate::connections::admission::UNCHARGED_BYTES;
 use crate::connections::clock::TimeLimits;
 
-/// The maximum size of messages that are copied into a common buffer, so that they leave in one
-/// write. Larger messages are written from where they are stored.
+/// The maximum size in bytes of an outgoing WebSocket message that is copied into a common buffer,
+/// so that several messages leave in one write. Larger messages are written from where they are
+/// stored.
 const COPY_MAX_BYTES: usize = 16 << 10;
 
-/// The number of queued bytes from which on pongs are not queued any more; the latest one replaces
-/// a waiting one (RFC 6455, 5.5.3). Otherwise a client that sends pings and does not read could
-/// fill the memory. A queue up to this size is charged with the connection.
+/// The number of queued output bytes at which a WebSocket stops queueing further pongs. Instead,
+/// the latest pong replaces a waiting one (RFC 6455, 5.5.3). Otherwise a client that sends pings
+/// and does not read could fill the memory.
 const PONG_QUEUE_MAX: usize = UNCHARGED_BYTES;
 
-/// The maximum number of kept buffers, and the maximum size of each. Together they are at most 4
+/// The maximum number of unused WebSocket buffers that a thread keeps. Together they take at most 4
 /// MiB.
 const MAX_KEPT_BUFFERS: usize = 64;
+/// The maximum size in bytes of an unused WebSocket buffer that is kept for reuse.
 const MAX_KEPT_BUFFER_SIZE: usize = 64 << 10;
 
 thread_local! {
-    /// Empty buffers for all WebSockets of the thread. An idle WebSocket holds no buffer.
+    /// The empty buffers that the WebSockets of a thread share. An idle WebSocket holds no buffer.
     static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The server's adapter for WebSocket endpoints.
+/// The server's adapter for WebSocket endpoints, which gives them a clock, buffers and the type of
+/// payloads.
 #[derive(Debug)]
 pub(super) struct ServerAdapter;
 
@@ -69,7 +72,7 @@ impl Adapter for ServerAdapter {
     }
 }
 
-/// A tick of the thread's clock. The counter wraps.
+/// A point in time, as a tick of the I/O thread's coarse clock. The counter wraps around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tick(pub(super) u32);
 
@@ -85,7 +88,7 @@ impl Time for Tick {
     }
 }
 
-/// Converts the server's time limits to those of an endpoint.
+/// Converts the server's time limits for WebSockets to those of a WebSocket endpoint.
 pub(super) fn rules(ticks: &TimeLimits) -> Rules<u32> {
     // A limit of n ticks is exceeded at tick n + 1.
     Rules::new(ticks.close + 1, PONG_QUEUE_MAX + 1).pings(ticks.ping.max(1), Some(ticks.pong + 1))
@@ -98,7 +101,8 @@ mod tests {
     use super::*;
     use crate::config::Limits;
 
-    /// A limit of more than half of the clock's range once expired immediately.
+    /// Checks that a very long time limit does not expire at once. Once, a limit of more than half
+    /// of the clock's range did.
     #[test]
     fn a_time_limit_of_decades_does_not_expire_at_once() {
         for seconds in [u64::from(u32::MAX) - 1, u64::from(u32::MAX), u64::MAX] {

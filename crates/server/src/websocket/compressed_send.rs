@@ -1,4 +1,4 @@
-//! Compression of outgoing messages.
+//! The compression of outgoing WebSocket messages.
 //!
 //! A message of up to [`DEFLATE_STEP`] bytes is compressed on the I/O thread, which takes at most
 //! about 0.3 ms. A longer message is compressed on another thread, and messages that are sent
@@ -15,16 +15,16 @@ use super::handle::{WebSocketHandle, opcode_of};
 use crate::blocking::blocking_task::BlockingTask;
 
 impl WebSocketHandle {
-    /// Returns true while a message is being compressed on another thread. Messages that are sent
-    /// meanwhile are deferred.
+    /// Returns true while a message of this WebSocket is being compressed on another thread.
+    /// Messages that are sent meanwhile are deferred.
     pub(super) fn is_compressing(&self) -> bool {
         self.compression
             .as_ref()
             .is_some_and(|compression| compression.send_state.borrow().compressing.is_some())
     }
 
-    /// Returns the bytes of the deferred messages. The message that is being compressed is not
-    /// included, because it has a charge of its own.
+    /// Returns the number of bytes of the deferred messages. The message that is being compressed
+    /// is not included, because it has a memory charge of its own.
     pub(super) fn queued_behind(&self) -> usize {
         let busy = self
             .compression
@@ -33,13 +33,13 @@ impl WebSocketHandle {
         self.deferred_bytes.get() - busy.unwrap_or(0)
     }
 
-    /// Defers a message until the current one has been compressed.
+    /// Defers an outgoing message until the current message has been compressed.
     fn defer_message(&self, kind: MessageKind, payload: Payload) {
         self.deferred_bytes.set(self.deferred_bytes.get() + payload.as_bytes().len());
         self.defer(Deferred::Message(kind, payload));
     }
 
-    /// Defers the closing handshake until all earlier messages have been compressed.
+    /// Defers the closing handshake until all earlier outgoing messages have been compressed.
     pub(super) fn defer_close(&self, code: u16, reason: &[u8]) {
         self.defer(Deferred::Close(code, reason.to_vec()));
     }
@@ -50,7 +50,7 @@ impl WebSocketHandle {
         }
     }
 
-    /// Drops the deferred messages.
+    /// Drops the outgoing messages that were deferred during a compression.
     pub(super) fn drop_deferred(&self) {
         if let Some(compression) = &self.compression {
             let dropped = std::mem::take(&mut compression.send_state.borrow_mut().deferred);
@@ -63,7 +63,8 @@ impl WebSocketHandle {
         }
     }
 
-    /// Compresses a message and queues it. A long message is compressed on another thread first.
+    /// Compresses an outgoing message and queues it. A long message is compressed on another thread
+    /// first.
     pub(super) fn queue_compressed(self: &Rc<Self>, kind: MessageKind, payload: Payload) {
         if self.is_compressing() {
             return self.defer_message(kind, payload);
@@ -88,9 +89,8 @@ impl WebSocketHandle {
         }
     }
 
-    /// Compresses a long message on another thread, together with a charge for its memory, because
-    /// the WebSocket may end meanwhile. If the memory budget is exhausted, the message is sent
-    /// uncompressed. Returns the payload if it is not needed any more.
+    /// Compresses a long outgoing message on another thread. If the memory budget is exhausted,
+    /// sends the message uncompressed. Returns the payload if the caller may recycle it now.
     fn compress_on_thread(self: &Rc<Self>, opcode: OpCode, payload: Payload) -> Option<Payload> {
         let len = payload.as_bytes().len();
         let charge = self.shared.connections.try_charge(Share::Queues, len);
@@ -131,8 +131,8 @@ impl WebSocketHandle {
         None
     }
 
-    /// Queues a message that was compressed on another thread, and the messages that were deferred
-    /// meanwhile.
+    /// Queues a message that was compressed on another thread, and then the messages that were
+    /// deferred meanwhile.
     fn on_compressed(self: &Rc<Self>, deflater: Box<Deflater>, frame: Vec<u8>, payload: Payload) {
         let len = payload.as_bytes().len();
         self.deferred_bytes.set(self.deferred_bytes.get() - len);

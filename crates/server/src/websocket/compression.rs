@@ -1,10 +1,10 @@
-//! The negotiation of permessage-deflate (RFC 7692), and its state and memory per WebSocket.
+//! The negotiation of WebSocket compression (permessage-deflate, RFC 7692), and the compression
+//! state and memory of each WebSocket.
 //!
 //! Incoming messages are decompressed on the I/O thread, in steps of [`DEFLATE_STEP`] bytes.
-//! Between two steps the memory budget is checked, and other connections are served. On another
-//! thread, a decompression bomb would have to be stopped from here, and each step would cost a
-//! switch between threads or exceed its charge. Outgoing messages are compressed in
-//! [`compressed_send`](super::compressed_send).
+//! Between two steps, the memory budget is checked and other connections are served. This stops a
+//! decompression bomb in time, without the cost of another thread. Outgoing messages are compressed
+//! in [`compressed_send`](super::compressed_send).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -18,41 +18,44 @@ use rookery_websocket::protocol::{Decoder, DecoderLimits, Role};
 
 use super::context::WebSocketContext;
 
-/// The number of bytes of a message that are compressed or decompressed at once.
+/// The number of bytes of a WebSocket message that are compressed or decompressed at once.
 pub(super) const DEFLATE_STEP: usize = 64 << 10;
 
-/// The memory charge for both compression windows of a WebSocket with context takeover, whatever
-/// the window size: 371 KiB for compression and less than 48 KiB for decompression
-/// (`docs/websocket.md`).
+/// The memory charge for the compression and decompression windows of a WebSocket with context
+/// takeover (windows that are kept between messages), whatever the window size. They take 371 KiB
+/// for compression and less than 48 KiB for decompression (`docs/websocket.md`).
 const WINDOW_BYTES: usize = 512 << 10;
 
-/// The compression state of a WebSocket that has negotiated permessage-deflate.
+/// The compression state of a WebSocket that has negotiated compression (permessage-deflate).
 #[derive(Debug)]
 pub(super) struct Compression {
     pub(super) agreed: Agreed,
     config: DeflateConfig,
-    /// The permit for context takeover, if that was negotiated.
+    /// The permit to keep compression windows between messages (context takeover), if that was
+    /// negotiated.
     _takeover_permit: Option<TakeoverPermit>,
     pub(super) send_state: RefCell<SendState>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct SendState {
-    /// The length of the message that is being compressed on another thread.
+    /// The length in bytes of the outgoing message that is being compressed on another thread.
     pub(super) compressing: Option<usize>,
-    /// The messages and the close that were sent meanwhile, in order.
+    /// The messages and the closing handshake that wait until the current message has been
+    /// compressed, in order.
     pub(super) deferred: VecDeque<Deferred>,
 }
 
-/// A message or closing handshake that waits until an earlier message has been compressed.
+/// An outgoing message or closing handshake that waits until an earlier message has been
+/// compressed.
 #[derive(Debug)]
 pub(super) enum Deferred {
     Message(MessageKind, Payload),
     Close(u16, Vec<u8>),
 }
 
-/// A permit for context takeover, which keeps compression windows between messages. The number of
-/// permits is limited.
+/// A permit for context takeover, with which a WebSocket keeps its compression windows between
+/// messages. The number of permits is limited, because the windows take memory.
 #[derive(Debug)]
 struct TakeoverPermit {
     shared: Rc<WebSocketContext>,
@@ -60,7 +63,8 @@ struct TakeoverPermit {
 }
 
 impl TakeoverPermit {
-    /// Takes a permit. Returns `None` if all are taken or the memory budget is exhausted.
+    /// Takes a permit for context takeover. Returns `None` if all permits are taken or the memory
+    /// budget is exhausted.
     fn take(shared: &Rc<WebSocketContext>) -> Option<TakeoverPermit> {
         let count = shared.takeover_permits.get();
         if count >= shared.connections.limits.kept_windows {
@@ -78,8 +82,8 @@ impl Drop for TakeoverPermit {
     }
 }
 
-/// Negotiates compression according to the application's wish, if the client of an accepted
-/// handshake offers it.
+/// Negotiates WebSocket compression as the application wishes, if the client offers it. Called for
+/// a handshake that the application has accepted.
 pub(super) fn negotiate(
     shared: &Rc<WebSocketContext>,
     exchange: &Exchange,
@@ -103,12 +107,13 @@ pub(super) fn negotiate(
 }
 
 impl Compression {
-    /// Returns the compressor, or `None` if the client only accepts windows of 8 bits.
+    /// Returns a compressor for outgoing messages, or `None` if the client accepts only windows of
+    /// 8 bits.
     pub(super) fn deflater(&self) -> Option<Deflater> {
         Deflater::new(&self.agreed, Role::Server, &self.config)
     }
 
-    /// Returns a decoder that decompresses messages.
+    /// Returns a decoder for incoming frames that also decompresses messages.
     pub(super) fn decoder(&self, limits: DecoderLimits) -> Decoder {
         let inflater =
             Inflater::new(self.agreed.receiver_takeover(Role::Server)).in_steps(DEFLATE_STEP);

@@ -1,4 +1,4 @@
-//! The state that the WebSockets of an I/O thread share.
+//! The state that all WebSockets of an I/O thread share.
 
 use std::cell::Cell;
 use std::fmt;
@@ -15,16 +15,18 @@ use crate::connections::table::ConnectionTable;
 use crate::net::transport::Scratch;
 use crate::rejection::Rejection;
 
-/// The state that the WebSockets of an I/O thread share.
+/// The state that all WebSockets of an I/O thread share.
 pub(crate) struct WebSocketContext {
     pub(crate) connections: Rc<ConnectionTable>,
     pub(crate) dispatch: Rc<Dispatch>,
-    /// The buffer that all WebSockets read into, so that idle ones hold no buffer.
+    /// The scratch buffer that all WebSockets of the thread read into, so that idle ones hold no
+    /// buffer.
     pub(crate) scratch: Rc<Scratch>,
     reports: Arc<Reports<Rejection>>,
-    /// The number of WebSockets with context takeover.
+    /// The number of WebSockets that keep their compression windows between messages (context
+    /// takeover).
     pub(super) takeover_permits: Cell<usize>,
-    /// The time limits for clients.
+    /// The time limits for WebSocket clients, in clock ticks.
     pub(super) rules: Rules<u32>,
 }
 
@@ -46,7 +48,7 @@ impl WebSocketContext {
         })
     }
 
-    /// Reports the rejection of a WebSocket.
+    /// Reports to the error hook why the server rejected or closed a WebSocket.
     pub(super) fn report(&self, id: WebSocketId, rejection: Rejection) {
         let hook = self.reports.hook();
         hook.begin(id);

@@ -17,39 +17,41 @@ use super::tunnel::Tunnel;
 use crate::connections::table::Slot;
 use crate::net::transport::Transport;
 
-/// The maximum number of slices in one write.
+/// The maximum number of buffers that are passed to one vectored write of a WebSocket.
 const MAX_SLICES: usize = 16;
 
-/// The number of reads in one poll, after which other connections are served.
+/// The number of reads from a WebSocket in one poll of its task, after which other connections are
+/// served.
 const READS_PER_POLL: usize = 4;
 
-/// The parts of an HTTP connection that its WebSocket takes over.
+/// The parts of an HTTP connection that are passed on when it becomes a WebSocket.
 pub(crate) struct Upgraded {
     pub(crate) transport: Transport,
-    /// The connection's slot in the connection table.
+    /// The connection's place in the connection table.
     pub(crate) slot: Slot,
-    /// The memory charge that every connection has.
+    /// The memory charge for the connection itself.
     pub(crate) charge: Charge,
-    /// The bytes that the client has sent after the handshake.
+    /// The bytes that the client sent after its handshake and that the HTTP connection has already
+    /// read.
     pub(crate) read: Bytes,
-    /// True if the connection is to be closed.
+    /// True if the connection was already to be closed when it became a WebSocket.
     pub(crate) is_ending: bool,
 }
 
-/// The bytes per frame of the smallest frames in which a message of maximum size is accepted, as
-/// Autobahn sends it. Each empty frame costs as much processor time as a small message, so this
-/// limit only prevents endless messages.
+/// The divisor that determines the maximum number of frames in a message from its maximum size. A
+/// message of maximum size is accepted if its frames have at least this many bytes on average, as
+/// in the Autobahn test suite. The limit prevents messages that consist of endlessly many empty
+/// frames.
 const FRAGMENT_BYTES: u64 = 64;
 
-/// Returns the maximum number of frames of a message with this size limit.
+/// Returns the maximum number of frames in a message, given the maximum size of a message in bytes.
 fn max_fragments(message_bytes: u64) -> u32 {
     let max = u32::try_from(message_bytes / FRAGMENT_BYTES).unwrap_or(u32::MAX);
     max.max(DecoderLimits::default().fragments)
 }
 
-/// Starts the task of an open WebSocket. The WebSocket gets a task of its own because the HTTP
-/// connection's task is large and a WebSocket lives long. A waker of the old task would keep the
-/// memory of that task, so the connection and its wakers are dropped.
+/// Starts the task of an open WebSocket. The WebSocket gets a task of its own, so that the memory
+/// of the HTTP connection's much larger task can be freed.
 pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: WebSocketId, upgraded: Upgraded) {
     let handle = match registry
         .get(id)
@@ -91,7 +93,7 @@ pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: WebSocketId, upgraded:
     });
 }
 
-/// Starts the task of a WebSocket that is forwarded to an upstream process.
+/// Starts the task of a WebSocket whose bytes are forwarded to an upstream process.
 fn spawn_tunnel(registry: &Rc<WebSocketRegistry>, tunnel: Rc<Tunnel>, upgraded: Upgraded) {
     let Upgraded { transport, slot, charge, read, is_ending } = upgraded;
     tunnel.attach(transport, &read);
@@ -104,7 +106,7 @@ fn spawn_tunnel(registry: &Rc<WebSocketRegistry>, tunnel: Rc<Tunnel>, upgraded: 
     tokio::task::spawn_local(async move { poll_fn(|cx| task.tunnel.poll(cx)).await });
 }
 
-/// The task of a WebSocket that is forwarded to an upstream process.
+/// The task of a WebSocket whose bytes are forwarded to an upstream process.
 struct TunnelTask {
     registry: Rc<WebSocketRegistry>,
     tunnel: Rc<Tunnel>,
@@ -113,7 +115,7 @@ struct TunnelTask {
 }
 
 impl Drop for TunnelTask {
-    /// Runs also when the task panics or is dropped with its thread.
+    /// Ends the forwarded WebSocket. Runs also when the task panics or is dropped with its thread.
     fn drop(&mut self) {
         let closed = self.tunnel.finish();
         self.registry.remove(self.tunnel.id);
@@ -121,24 +123,25 @@ impl Drop for TunnelTask {
     }
 }
 
-/// The task of one WebSocket. It holds no buffer while the WebSocket is idle.
+/// The task of one WebSocket, which reads and writes its messages. It holds no buffer while the
+/// WebSocket is idle.
 struct Driver {
     registry: Rc<WebSocketRegistry>,
     handle: Rc<WebSocketHandle>,
     decoder: Decoder,
-    /// Bytes that were read and not decoded yet. They arrived together with the handshake, or
-    /// behind a message that is being decompressed.
+    /// Bytes from the client that were read and not decoded yet. They arrived together with the
+    /// handshake, or behind a message that is being decompressed.
     read: Vec<u8>,
-    /// The number of bytes at the start of `read` that have been decoded.
+    /// The number of bytes at the start of `read` that have already been decoded.
     consumed: usize,
-    /// True if the application has been notified that the WebSocket is closed.
+    /// True if the application has already been notified that the WebSocket is closed.
     is_close_reported: bool,
     _slot: Slot,
     _charge: Charge,
 }
 
 impl Drop for Driver {
-    /// Runs also when the task panics or is dropped with its thread.
+    /// Ends the WebSocket. Runs also when the task panics or is dropped with its thread.
     fn drop(&mut self) {
         self.report_closed();
         self.handle.end();
@@ -161,7 +164,7 @@ impl Driver {
         self.handle.endpoint.borrow().io_action()
     }
 
-    /// Reads and writes until the WebSocket is closed.
+    /// Reads and writes messages until the WebSocket is closed.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         {
             let mut waker = self.handle.waker.borrow_mut();
@@ -197,7 +200,8 @@ impl Driver {
         }
     }
 
-    /// Reads and decodes input, as long as the application has capacity for messages.
+    /// Reads and decodes messages from the client, as long as the application has capacity for
+    /// them.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let registry = Rc::clone(&self.registry);
         if !self.read.is_empty() || self.decoder.is_stalled() {
@@ -253,8 +257,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Charges input that has arrived and is not read. Only HTTP/2 streams buffer such input in
-    /// this process.
+    /// Charges the memory budget for bytes from the client that have arrived but have not been
+    /// read. Only WebSockets over HTTP/2 buffer such bytes in this process.
     fn charge_unread(&mut self, cx: &mut Context<'_>) {
         if self.handle.state() == WebSocketState::Open {
             let unread = self.with_transport(|transport| transport.buffer_unread(cx));
@@ -265,7 +269,7 @@ impl Driver {
         }
     }
 
-    /// Decodes more of the bytes that were read before.
+    /// Decodes bytes from the client that were read earlier but not decoded.
     fn decode_rest(&mut self) {
         if !self.handle.endpoint.borrow().wants_input() {
             // The endpoint ignores further input.
@@ -282,7 +286,8 @@ impl Driver {
         }
     }
 
-    /// Updates the deadlines and the memory charge after `n` bytes were read and decoded.
+    /// Updates the deadlines and the memory charge of the WebSocket after `n` bytes were read and
+    /// decoded.
     fn on_decoded(&mut self, n: usize) {
         // During decompression the server is not waiting for the client.
         self.handle.on_read(n, !self.decoder.is_idle() && !self.decoder.is_stalled());
@@ -292,8 +297,8 @@ impl Driver {
         }
     }
 
-    /// Drops the current message, because the memory budget is exhausted. Its further input is
-    /// discarded.
+    /// Drops the incoming message that is not complete yet, because the memory budget is exhausted.
+    /// The rest of the message is discarded when it arrives.
     fn drop_message(&mut self) {
         self.decoder = Decoder::new(Role::Server, DecoderLimits::default());
         self.read = Vec::new();
@@ -307,7 +312,7 @@ impl Driver {
         self.report_closed();
     }
 
-    /// Writes queued output.
+    /// Writes queued frames to the client.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let (handle, shared) = (&self.handle, &self.registry.shared);
         let mut written = 0;
@@ -349,8 +354,7 @@ impl Driver {
     }
 
     /// Notifies the application, once, that the WebSocket is closed. This happens as soon as no
-    /// more messages can be exchanged, and does not wait until the closing handshake has been
-    /// written.
+    /// more messages can be exchanged, which may be before the closing handshake is complete.
     fn report_closed(&mut self) {
         if !std::mem::replace(&mut self.is_close_reported, true) {
             let (socket, listener) = (self.handle.id, self.handle.listener);
@@ -364,8 +368,8 @@ impl Driver {
         }
     }
 
-    /// Decodes input. Returns the number of bytes that are left if the decoder has to pause, and 0
-    /// otherwise.
+    /// Decodes bytes from the client, and passes complete messages to the application. Returns the
+    /// number of bytes that are left if the decoder has to pause, and 0 otherwise.
     fn decode(&mut self, mut input: &mut [u8]) -> usize {
         let shared = Rc::clone(&self.handle.shared);
         if self.handle.compression.is_some() && self.decoder.is_idle() {
@@ -410,7 +414,7 @@ impl Driver {
     }
 }
 
-/// Writes all queued output, and adds the number of written bytes to `written`.
+/// Writes all queued frames to the client, and adds the number of written bytes to `written`.
 fn poll_flush(
     endpoint: &mut Endpoint<ServerAdapter>,
     rules: &Rules<u32>,

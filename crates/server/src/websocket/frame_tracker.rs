@@ -1,26 +1,26 @@
-//! A parser that finds frame boundaries in the bytes that a worker sends and the supervisor
-//! forwards. Only at a boundary may the supervisor insert a frame of its own (RFC 6455, 5.4). The
-//! parser reads the frame headers and no payload, except the code of a close frame.
+//! A parser that finds WebSocket frame boundaries in the bytes that a worker sends and the
+//! supervisor forwards. Only at a boundary may the supervisor insert a frame of its own (RFC 6455,
+//! 5.4). The parser reads the frame headers. It reads no payload, except the code of a close frame.
 
 use rookery_websocket::protocol::{CloseCode, Header, MAX_HEADER, OpCode};
 
-/// The close code 1012 (service restart, in IANA's registry). It tells the client that its worker
-/// has ended and that it can open a new session.
+/// The WebSocket close code 1012 (service restart, in IANA's registry). It tells the client that
+/// its worker has ended and that it can open a new session.
 pub(super) const SERVICE_RESTART: u16 = 1012;
 
-/// The position within the frames of a byte stream.
+/// A parser that tracks the frame boundaries in a forwarded WebSocket byte stream.
 #[derive(Debug, Default)]
 pub(super) struct FrameTracker {
-    /// The number of payload bytes of the current frame that have not arrived yet.
+    /// The number of payload bytes of the current WebSocket frame that have not arrived yet.
     payload_left: u64,
-    /// The bytes of an incomplete header.
+    /// The bytes of a frame header that have arrived while the header is incomplete.
     header: [u8; MAX_HEADER],
     header_len: u8,
-    /// The position within the code of a close frame.
+    /// The parser's position within the code of a close frame.
     close_code: CodeProgress,
-    /// True once a close frame has begun. Later frames have no meaning.
+    /// True once a close frame has begun. Frames after a close frame have no meaning.
     has_close_frame: bool,
-    /// True after an invalid header. Boundaries cannot be found any more.
+    /// True once a frame header was invalid, so that later frame boundaries cannot be found.
     is_lost: bool,
 }
 
@@ -29,23 +29,24 @@ enum CodeProgress {
     #[default]
     None,
     First,
-    /// The first byte of the code, after which the second one is expected.
+    /// The first byte of a close code, while the second byte is expected.
     Second(u8),
 }
 
 impl FrameTracker {
-    /// Returns true if the received bytes end at a frame boundary.
+    /// Returns true if the forwarded bytes end at a WebSocket frame boundary.
     pub(super) fn is_at_frame_boundary(&self) -> bool {
         self.payload_left == 0 && self.header_len == 0 && !self.is_lost
     }
 
-    /// Returns true once the worker has begun to send a close frame.
+    /// Returns true once the worker has begun to send a WebSocket close frame.
     pub(super) fn has_close_frame(&self) -> bool {
         self.has_close_frame
     }
 
-    /// Processes bytes that have arrived. Replaces close code 1001 (going away) by 1012, so that
-    /// the client of a worker that ends opens a new session.
+    /// Processes the bytes that a worker has sent to a WebSocket client. Replaces close code 1001
+    /// (going away) by 1012 (service restart), so that the client opens a new session when its
+    /// worker ends.
     pub(super) fn track(&mut self, mut bytes: &mut [u8]) {
         while !bytes.is_empty() {
             let n = self.track_to_boundary(bytes);
@@ -53,7 +54,7 @@ impl FrameTracker {
         }
     }
 
-    /// Processes bytes up to the first frame boundary, and returns the number of processed bytes.
+    /// Processes forwarded bytes up to the first frame boundary, and returns their number.
     /// Processes all bytes if there is no boundary.
     pub(super) fn track_to_boundary(&mut self, bytes: &mut [u8]) -> usize {
         if self.is_lost {
@@ -66,7 +67,7 @@ impl FrameTracker {
         n + self.take_payload(&mut bytes[n..])
     }
 
-    /// Parses a header or a part of one, and returns the number of its bytes.
+    /// Parses a frame header or a part of one, and returns how many bytes belong to it.
     fn take_header(&mut self, bytes: &[u8]) -> usize {
         let before = usize::from(self.header_len);
         let fits = bytes.len().min(MAX_HEADER - before);
@@ -128,8 +129,8 @@ impl FrameTracker {
     }
 }
 
-/// Processes `bytes` in two parts, for the fuzzer. Returns the positions of the frame boundaries,
-/// the forwarded bytes, and whether a close frame has begun.
+/// Tracks the WebSocket frames in `bytes`, split into two parts at `cut`, for the fuzzer. Returns
+/// the positions of the frame boundaries, the forwarded bytes, and whether a close frame has begun.
 pub(super) fn track_frames_for_fuzzer(bytes: &[u8], cut: usize) -> (Vec<usize>, Vec<u8>, bool) {
     let (mut tracker, mut found, mut passed) =
         (FrameTracker::default(), Vec::new(), bytes.to_vec());
@@ -154,7 +155,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns frames with all kinds of headers, and the positions of their boundaries.
+    /// Returns WebSocket frames with all kinds of headers for the tests, and the positions of their
+    /// boundaries.
     fn frames() -> (Vec<u8>, Vec<usize>) {
         let (mut bytes, mut tracker) = (Vec::new(), Vec::new());
         for len in [0, 1, 5, 125, 126, 200, 65_535, 65_536, 65_540, 0, 3] {

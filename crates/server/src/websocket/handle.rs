@@ -1,5 +1,5 @@
-//! The handle of a WebSocket, by which other tasks send messages and the connection table enforces
-//! deadlines.
+//! The handle of a WebSocket. Other tasks use it to send messages, and the connection table uses it
+//! to enforce deadlines.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -22,74 +22,79 @@ use crate::connections::table::TableEntry;
 use crate::net::transport::{PeerState, Transport};
 use crate::rejection::Rejection;
 
-/// The close code that stands for the absence of a code (RFC 6455, 7.4.1).
+/// The WebSocket close code which says that no code was given (RFC 6455, 7.4.1).
 const NO_STATUS: u16 = 1005;
 
-/// The close code 1012 (service restart, in IANA's registry), for clients whose server is replaced
-/// by another one.
+/// The WebSocket close code 1012 (service restart, in IANA's registry), for clients whose server is
+/// replaced by another one.
 const SERVICE_RESTART: u16 = 1012;
 
-/// The client counts as behind while more than this fraction of
-/// [`Limits::ws_max_send_queue_size`](crate::Limits::ws_max_send_queue_size) is queued after the message that is being
-/// sent.
+/// The divisor of [`Limits::ws_max_send_queue_size`](crate::Limits::ws_max_send_queue_size) for
+/// deciding whether a client is behind with reading. It is behind if more than this part is queued
+/// after the message that is being sent.
 const BEHIND_FRACTION: usize = 4;
 
-/// The number of bytes that are still read from a client that is behind. It is enough for many
-/// clicks, and too little for a flood.
+/// The number of bytes that the server still reads from a client that is behind with reading. It
+/// suffices for many small messages, such as clicks, but not for a flood of messages.
 const MAX_READ_WHILE_BEHIND: usize = 256 << 10;
 
-/// The handle of a WebSocket, by which other tasks send messages and the connection table enforces
-/// deadlines.
+/// The handle of a WebSocket. Other tasks use it to send messages, and the connection table uses it
+/// to enforce deadlines.
 #[derive(Debug)]
 pub(crate) struct WebSocketHandle {
     pub(crate) id: WebSocketId,
     pub(crate) listener: ListenerId,
-    /// True if the WebSocket is an HTTP/2 stream, whose handshake the HTTP/2 connection answers.
+    /// True if the WebSocket is an HTTP/2 stream. The HTTP/2 connection then sends the handshake
+    /// response.
     is_substream: bool,
-    /// True if a supervisor forwards the WebSocket. Only the supervisor sees how fast the client
-    /// reads, and it closes the WebSocket if the client does not read.
+    /// True if a supervisor forwards the WebSocket to this worker. Only the supervisor sees how
+    /// fast the client reads, and it closes the WebSocket if the client does not read.
     is_supervised: bool,
     pub(super) shared: Rc<WebSocketContext>,
-    /// The protocol endpoint, with its send queue and the state of the closing handshake.
+    /// The protocol core of the WebSocket, with its send queue and the state of the closing
+    /// handshake.
     pub(super) endpoint: RefCell<Endpoint<ServerAdapter>>,
-    /// The transport, until the task ends.
+    /// The transport of the WebSocket, until its task ends.
     pub(super) transport: RefCell<Option<Transport>>,
     pub(super) waker: RefCell<Option<Waker>>,
     /// The compression state, if permessage-deflate was negotiated.
     pub(super) compression: Option<Box<Compression>>,
-    /// The bytes of messages that are being compressed on another thread or are deferred.
+    /// The number of bytes of outgoing messages that are being compressed on another thread or are
+    /// deferred meanwhile.
     pub(super) deferred_bytes: Cell<usize>,
-    /// The tick at which the client of an open WebSocket last read something or had nothing to
+    /// The clock tick at which the client of the WebSocket last read something or had nothing to
     /// read.
     pub(super) last_progress: Cell<u32>,
-    /// The state of the send queue, as the application sees it.
+    /// The length and state of the send queue, which the application can query.
     pub(super) backlog: Arc<SendBacklog>,
     pub(super) is_write_blocked: Cell<bool>,
-    /// True while input is not read, because the application has no capacity or the client does not
-    /// read.
+    /// True while the server reads nothing from the client, because the application has no capacity
+    /// for messages or the client does not read the messages sent to it.
     pub(super) is_read_paused: Cell<bool>,
-    /// True while the client is behind with reading, and the number of bytes read from the client
-    /// since then.
+    /// True while the client is behind with reading its messages.
     is_behind: Cell<bool>,
+    /// The number of bytes that the server has read from the client since the client fell behind.
     read_while_behind: Cell<usize>,
-    /// The tick at which a client whose input is not read was found to have half-closed the
-    /// connection, or the tick of the last progress after that.
+    /// The clock tick from which the stall timeout of a half-closed connection counts. Only set
+    /// while the server reads nothing from the client.
     pub(super) half_closed_at: Cell<Option<u32>>,
-    /// True if the client has sent a part of a message, and the server waits for the rest.
+    /// True if the client has sent a part of a message, and the server waits for the rest of it.
     pub(super) is_mid_message: Cell<bool>,
-    /// The rates at which the client reads queued output, and sends the rest of a message.
+    /// The rate at which the client reads queued messages.
     pub(super) read_rate: RateMeter,
+    /// The rate at which the client sends the rest of an incomplete message.
     pub(super) send_rate: RateMeter,
-    /// The memory charges for the send queue, and for the partial message of the decoder.
+    /// The memory charge for the send queue.
     pub(super) queue_charge: Charge,
+    /// The memory charge for an incoming message that is not complete yet.
     pub(super) message_charge: Charge,
-    /// True if the partial message was dropped for lack of memory, and the bytes of it that have
-    /// not been freed yet.
+    /// True if an incomplete incoming message was evicted for lack of memory.
     pub(super) is_evicted: Cell<bool>,
+    /// The number of bytes of the evicted incoming message that have not been freed yet.
     pub(super) pending_release: Cell<usize>,
 }
 
-/// The state of a WebSocket, derived from its endpoint.
+/// The state of a WebSocket, derived from its endpoint (the protocol core).
 ///
 /// ```text
 ///                       close(), stop of the listener, worker restart,
@@ -110,9 +115,9 @@ pub(crate) struct WebSocketHandle {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WebSocketState {
     Open,
-    /// A close frame has been queued or received.
+    /// The WebSocket is closing, because a close frame has been queued or received.
     Closing,
-    /// The connection is over, with or without a closing handshake.
+    /// The connection of the WebSocket has ended, with or without a closing handshake.
     Closed,
 }
 
@@ -174,12 +179,12 @@ impl WebSocketHandle {
         }
     }
 
-    /// Returns the extensions negotiated in the handshake.
+    /// Returns the extensions that were negotiated in the WebSocket's opening handshake.
     pub(super) fn extensions(&self) -> Extensions {
         Extensions::Negotiated(self.compression.as_ref().map(|with| with.agreed))
     }
 
-    /// Sends a message.
+    /// Sends a message to the client of the WebSocket.
     pub(crate) fn send(self: &Rc<Self>, kind: MessageKind, payload: Payload) {
         let len = payload.as_bytes().len();
         if self.compression.is_some() {
@@ -195,13 +200,14 @@ impl WebSocketHandle {
         self.wake();
     }
 
-    /// Returns the bytes that are queued and charged to the send queue.
+    /// Returns the number of output bytes that are queued and charged to the send queue.
     pub(super) fn pending(&self) -> usize {
         self.endpoint.borrow().pending() + self.queued_behind()
     }
 
-    /// Closes the WebSocket if the send queue has become too long, and charges a queue that has
-    /// grown. Returns the number of queued bytes, including messages that are being compressed.
+    /// Checks the send queue after it has grown. Closes the WebSocket if the queue is too long, and
+    /// otherwise charges the memory budget for it. Returns the number of queued bytes, including
+    /// messages that are being compressed.
     pub(super) fn check_send_queue(&self) -> usize {
         let endpoint = self.endpoint.borrow();
         let waiting = endpoint.pending() + self.deferred_bytes.get();
@@ -220,21 +226,22 @@ impl WebSocketHandle {
         waiting
     }
 
-    /// Returns true if input must not be read until the client has read more. Otherwise an
-    /// application that responds to each message could queue any number of responses. A small
-    /// number of bytes is read nevertheless, so that a slow client can send a few messages or close
-    /// the WebSocket, and so is the rest of a message that has begun. Updates `is_behind`.
+    /// Updates `is_behind`, and returns true if the server must not read from the client until the
+    /// client has read more. Otherwise an application that responds to each message could queue any
+    /// number of responses. The server still reads a few messages and the rest of a message that
+    /// has begun.
     pub(super) fn update_throttled(&self) -> bool {
         self.update_behind() && self.read_while_behind.get() > MAX_READ_WHILE_BEHIND
     }
 
-    /// Returns true if the client was behind and has caught up. Updates `is_behind`.
+    /// Returns true if the client was behind with reading and has caught up. Updates `is_behind`.
     pub(super) fn update_released(&self) -> bool {
         self.is_behind.get() && !self.update_behind()
     }
 
-    /// Updates whether the client is behind, and returns that. The client is behind from when a
-    /// fraction of the maximum send queue is filled until half of that fraction is left.
+    /// Updates `is_behind`, and returns whether the client is behind with reading. A client falls
+    /// behind when a certain part of the maximum send queue is filled, and has caught up when at
+    /// most half of this part is left.
     fn update_behind(&self) -> bool {
         let mark = self.shared.connections.limits.ws_max_send_queue_size / BEHIND_FRACTION;
         let mark = if self.is_behind.get() { mark / 2 } else { mark };
@@ -250,10 +257,10 @@ impl WebSocketHandle {
         is_behind
     }
 
-    /// Checks a connection whose input is not read, because a read would have detected a
-    /// disconnect. Aborts the WebSocket at once if the connection is closed. If the client has only
-    /// half-closed it, the earlier input is still delivered, and the WebSocket is aborted once
-    /// nothing has been read or written for the stall timeout.
+    /// Aborts the WebSocket if its client has disconnected while the server reads nothing from it.
+    /// A closed connection is aborted at once. A half-closed connection is aborted once nothing has
+    /// been read or written for the stall timeout, so that the client's earlier messages are still
+    /// delivered.
     pub(super) fn on_read_paused(&self, now: u32) {
         match self.transport.borrow().as_ref().map_or(PeerState::Closed, Transport::peer_state) {
             PeerState::Open => self.half_closed_at.set(None),
@@ -268,7 +275,7 @@ impl WebSocketHandle {
         }
     }
 
-    /// Sends a ping, unless much output is queued. The pong would then only measure the queue.
+    /// Sends a ping to the client, unless much output is queued, which would delay the ping.
     pub(crate) fn ping(&self) {
         let mut endpoint = self.endpoint.borrow_mut();
         if endpoint.pending() < self.shared.rules.high_water
@@ -279,8 +286,8 @@ impl WebSocketHandle {
         }
     }
 
-    /// Starts the closing handshake. A code that must not be sent is replaced by 1001, as in
-    /// httpuv.
+    /// Starts the closing handshake of the WebSocket. A close code that must not be sent is
+    /// replaced by 1001, as in httpuv.
     pub(crate) fn close(&self, code: u16, reason: &[u8]) {
         if self.is_compressing() {
             return self.defer_close(code, reason);
@@ -291,7 +298,7 @@ impl WebSocketHandle {
         self.wake();
     }
 
-    /// Queues the close frame, unless one was queued before.
+    /// Queues a close frame, unless the WebSocket has already queued one.
     pub(super) fn queue_close_frame(&self, code: Option<CloseCode>, reason: &str) {
         let mut endpoint = self.endpoint.borrow_mut();
         if endpoint.close(code, reason, &self.shared.rules, || self.shared.now()) {
@@ -299,7 +306,7 @@ impl WebSocketHandle {
         }
     }
 
-    /// Frees all resources, even if other tasks still hold the handle.
+    /// Frees all resources of the WebSocket, even if other tasks still hold the handle.
     pub(super) fn end(&self) {
         self.endpoint.borrow_mut().abort();
         self.backlog.end();
@@ -309,7 +316,7 @@ impl WebSocketHandle {
         self.on_message_dropped();
     }
 
-    /// Aborts the connection without a closing handshake.
+    /// Closes the WebSocket's connection without a closing handshake.
     pub(crate) fn abort(&self) {
         self.endpoint.borrow_mut().abort();
         self.wake();
@@ -321,13 +328,14 @@ impl WebSocketHandle {
         }
     }
 
-    /// Notes that the client has read something, which restarts its deadlines.
+    /// Records that the client has read some output, and restarts its deadlines for reading.
     pub(super) fn on_write_progress(&self, now: Tick) {
         self.last_progress.set(now.0);
         self.endpoint.borrow_mut().on_progress(&self.shared.rules, now);
     }
 
-    /// Notes that `n` bytes were read, and whether the client is within a message after them.
+    /// Records that `n` bytes were read from the client. `is_mid_message` says whether the client
+    /// has sent only a part of its current message.
     pub(super) fn on_read(&self, n: usize, is_mid_message: bool) {
         if is_mid_message && !self.is_mid_message.replace(true) {
             self.send_rate.start();
@@ -350,7 +358,8 @@ impl TableEntry for WebSocketHandle {
         self.id
     }
 
-    /// Enforces the deadlines, and sends a ping if one is due. Called at each tick.
+    /// Enforces the deadlines of the WebSocket, and sends a ping if one is due. Called at each
+    /// clock tick.
     fn sweep(&self, now: u32) {
         let ticks = &self.shared.connections.clock.ticks;
         let state = self.state();
@@ -404,7 +413,7 @@ impl TableEntry for WebSocketHandle {
         }
     }
 
-    /// Returns `None`, because a WebSocket is never evicted for being slow.
+    /// Returns `None`, because a WebSocket is never closed in order to admit a new connection.
     fn slowness(&self, _now: u32) -> Option<u32> {
         None
     }
@@ -450,7 +459,7 @@ impl TableEntry for WebSocketHandle {
     }
 
     fn close_for_restart(&self) {
-        self.close(SERVICE_RESTART, b"the worker ends");
+        self.close(SERVICE_RESTART, b"the worker is shutting down");
     }
 
     fn is_websocket(&self) -> bool {

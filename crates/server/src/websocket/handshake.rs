@@ -1,4 +1,4 @@
-//! The server's side of the opening handshake.
+//! The server's side of the WebSocket opening handshake.
 
 use http::header::{HOST, HeaderMap, HeaderValue, ORIGIN, SEC_WEBSOCKET_EXTENSIONS, UPGRADE};
 use http::request::Parts;
@@ -8,10 +8,10 @@ use rookery_websocket::protocol::accept_key;
 use rookery_websocket::protocol::deflate::Agreed;
 use rookery_websocket::protocol::handshake::OriginPolicy;
 
-/// Returns true if a request opens a WebSocket. Upgrade is ignored in HTTP/1.0 (RFC 9110, 7.8).
-/// Otherwise the check is as lenient as httpuv's clients need: any method, any version, and any
-/// value of `Connection` that a proxy may have set (docs/SECURITY-MODEL.md). Over HTTP/2 the
-/// request has no key (RFC 8441, 5), and an Upgrade header that the server itself has added.
+/// Returns true if a request opens a WebSocket. The Upgrade header is ignored in HTTP/1.0 (RFC
+/// 9110, 7.8). Otherwise the check is as lenient as httpuv's clients need: any method, any version,
+/// and any value of `Connection` that a proxy may have set (docs/SECURITY-MODEL.md). Over HTTP/2,
+/// the server itself has added the Upgrade header, and the request has no key (RFC 8441, 5).
 pub(crate) fn is_opening_handshake(head: &Parts) -> bool {
     head.headers
         .get(UPGRADE)
@@ -23,7 +23,7 @@ pub(crate) fn is_opening_handshake(head: &Parts) -> bool {
         }
 }
 
-/// Returns true if the origin of the page that opens a WebSocket is allowed (RFC 6455, 10.2).
+/// Returns true if the web page that opens a WebSocket has an allowed origin (RFC 6455, 10.2).
 /// Clients other than browsers send no origin, and are allowed.
 pub(crate) fn is_origin_allowed(policy: &OriginPolicy, headers: &HeaderMap) -> bool {
     let mut origins = headers.get_all(ORIGIN).iter();
@@ -33,20 +33,22 @@ pub(crate) fn is_origin_allowed(policy: &OriginPolicy, headers: &HeaderMap) -> b
     is_one && policy.allows(origin.as_bytes(), headers.get(HOST).map_or(b"", HeaderValue::as_bytes))
 }
 
-/// The header with the key of a handshake over HTTP/1.1.
+/// The name of the request header with the client's key in a WebSocket handshake over HTTP/1.1.
 pub(crate) const KEY: &str = "sec-websocket-key";
 
-/// The extensions of a WebSocket.
+/// The WebSocket extensions that were negotiated in the opening handshake.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Extensions {
-    /// The extensions that the server has negotiated with the client.
+    /// The WebSocket extensions that the server has negotiated with the client, or `None` if there
+    /// are none.
     Negotiated(Option<Agreed>),
-    /// The extensions that the upstream process has negotiated. They are in its response.
+    /// The upstream process has negotiated the WebSocket extensions. Its handshake response states
+    /// them.
     ByUpstream,
 }
 
-/// The response headers that the server sets itself, or that have no meaning in an accepted
-/// handshake. The application's values are ignored.
+/// The headers of a handshake response that the server sets itself, or that have no meaning in it.
+/// If the application sets one of them, its value is ignored.
 const SERVER_HEADERS: [&[u8]; 9] = [
     b"date",
     b"connection",
@@ -71,8 +73,8 @@ fn app_headers(
     exchange.response_headers().filter(move |(name, _)| !is_set_by_server(name))
 }
 
-/// Returns the response that accepts a handshake with this key (RFC 6455, 4.2.2), with the
-/// application's headers and the negotiated extensions.
+/// Returns the response that accepts a WebSocket handshake with the given key (RFC 6455, 4.2.2),
+/// with the application's headers and the negotiated extensions.
 pub(super) fn switching_protocols(
     exchange: &Exchange,
     key: &[u8],
@@ -97,8 +99,8 @@ pub(super) fn switching_protocols(
     head
 }
 
-/// Returns the headers of the response with status 200 that accepts a handshake over HTTP/2 (RFC
-/// 8441, 5).
+/// Returns the headers of the response with status 200 that accepts a WebSocket handshake over
+/// HTTP/2 (RFC 8441, 5).
 pub(crate) fn accepted_headers(exchange: &Exchange, extensions: Extensions) -> HeaderMap {
     let mut headers = HeaderMap::new();
     if let Extensions::Negotiated(Some(agreed)) = extensions {

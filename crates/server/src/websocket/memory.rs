@@ -1,4 +1,5 @@
-//! The memory charges of a WebSocket, and its end if the memory budget is exhausted.
+//! Charges the memory budget for the messages of a WebSocket, and closes the WebSocket when the
+//! budget is exhausted.
 
 use rookery_exchange::Share;
 use rookery_websocket::protocol::CloseCode;
@@ -7,17 +8,17 @@ use super::handle::{WebSocketHandle, WebSocketState};
 use crate::connections::admission::UNCHARGED_BYTES;
 use crate::rejection::Rejection;
 
-/// The step in which the send queue is charged. The queue changes with every message, so smaller
-/// steps would cost more.
+/// The step in bytes in which the memory charge for a WebSocket's send queue grows. With this step,
+/// the charge need not change with every message.
 const QUEUE_STEP: usize = 64 << 10;
 
-/// The maximum length of the send queue of a WebSocket that is closed with code 1013. It allows for
-/// the rest of a small message.
+/// The maximum length in bytes of the send queue with which a WebSocket that is closed for lack of
+/// memory performs the closing handshake. If more is queued, the connection is aborted.
 const MAX_QUEUE_WHILE_CLOSING: usize = 64 << 10;
 
 impl WebSocketHandle {
-    /// Closes the WebSocket with code 1013. Messages after the one that is being sent are dropped.
-    /// The client has the closing timeout to read the rest.
+    /// Closes the WebSocket with close code 1013 (try again later). Drops the messages after the
+    /// one that is being sent. The client can read the remaining output until the closing timeout.
     pub(super) fn close_for_overload(&self, rejection: Rejection, reason: &str) {
         self.shared.report(self.id, rejection);
         if self.state() == WebSocketState::Open {
@@ -27,8 +28,8 @@ impl WebSocketHandle {
         self.queue_close_frame(Some(CloseCode::TRY_AGAIN_LATER), reason);
     }
 
-    /// Charges the send queue after it has grown. If the memory budget is exhausted, the WebSocket
-    /// is closed.
+    /// Charges the memory budget for the send queue after it has grown. If the budget is exhausted,
+    /// closes the WebSocket.
     pub(super) fn charge_queue(&self) {
         let (has, len) = (self.queue_charge.bytes(), self.pending());
         let needs = len.next_multiple_of(QUEUE_STEP);
@@ -42,8 +43,8 @@ impl WebSocketHandle {
         }
     }
 
-    /// Charges the partial message of the decoder. If the memory budget is exhausted, closes the
-    /// WebSocket and returns false.
+    /// Charges the memory budget for an incoming message that is not complete yet. If the budget is
+    /// exhausted, closes the WebSocket and returns false.
     pub(super) fn charge_message(&self, capacity: usize) -> bool {
         let has = self.message_charge.bytes();
         let needs = if capacity <= UNCHARGED_BYTES { 0 } else { capacity };
@@ -59,7 +60,8 @@ impl WebSocketHandle {
         true
     }
 
-    /// Returns the bytes of a memory share that closing this WebSocket would free.
+    /// Returns the number of bytes of the given memory budget share that closing this WebSocket
+    /// would free.
     pub(super) fn evictable_bytes(&self, share: Share) -> usize {
         match (share, self.state()) {
             (_, WebSocketState::Closed) => 0,
@@ -73,8 +75,8 @@ impl WebSocketHandle {
         }
     }
 
-    /// Closes the WebSocket for lack of memory: with code 1013, or without a closing handshake if a
-    /// long message would have to be written before the close frame.
+    /// Closes the WebSocket for lack of memory, with close code 1013 (try again later). Skips the
+    /// closing handshake if a long message would have to be written before the close frame.
     pub(super) fn evict_for(&self, share: Share) {
         let was_closing = self.state() == WebSocketState::Closing;
         self.close_for_overload(Rejection::Overload, "server overloaded");
@@ -99,7 +101,8 @@ impl WebSocketHandle {
         self.wake();
     }
 
-    /// Notes that the task has dropped the partial message and reads no more messages.
+    /// Records that the WebSocket's task has dropped its incomplete incoming message and reads no
+    /// more messages.
     pub(super) fn on_message_dropped(&self) {
         self.shared
             .connections

@@ -1,6 +1,6 @@
-//! WebSockets from the accepted handshake to the end, with their limits, their memory, and their
+//! WebSockets, from the accepted handshake to the close: their limits, their memory, and their
 //! messages to and from the application. The protocol itself is implemented in
-//! `rookery_websocket::endpoint`. This layer depends neither on the kind of application nor on the
+//! `rookery_websocket::endpoint`. This module depends neither on the kind of application nor on the
 //! HTTP version of the handshake.
 
 mod adapter;

@@ -1,4 +1,4 @@
-//! The open WebSockets of an I/O thread, by their ids.
+//! The registry of the open WebSockets of an I/O thread, by their ids.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,21 +11,22 @@ use super::handle::WebSocketHandle;
 use super::handshake::Extensions;
 use super::tunnel::Tunnel;
 
-/// An open WebSocket.
+/// An open WebSocket, whose protocol is implemented either by this process or by an upstream
+/// process.
 #[derive(Debug, Clone)]
 pub(crate) enum OpenWebSocket {
-    /// A WebSocket whose protocol the server itself handles.
+    /// A WebSocket whose protocol this process implements.
     Local(Rc<WebSocketHandle>),
     /// A WebSocket whose bytes are forwarded to an upstream process.
     Tunneled(Rc<Tunnel>),
 }
 
-/// The open WebSockets of an I/O thread.
+/// The registry of the open WebSockets of an I/O thread.
 #[derive(Debug)]
 pub(crate) struct WebSocketRegistry {
     pub(crate) shared: Rc<WebSocketContext>,
     open: RefCell<HashMap<WebSocketId, OpenWebSocket>>,
-    /// The WebSockets that wait until the application has capacity for messages.
+    /// The WebSockets that read nothing until the application has capacity for further messages.
     waiting: RefCell<Vec<Rc<WebSocketHandle>>>,
 }
 
@@ -34,8 +35,8 @@ impl WebSocketRegistry {
         Rc::new(WebSocketRegistry { shared, open: RefCell::default(), waiting: RefCell::default() })
     }
 
-    /// Registers the WebSocket that the application has accepted. [`spawn`](super::driver::spawn)
-    /// starts its task.
+    /// Registers the WebSocket that the application has accepted in response to a handshake.
+    /// [`spawn`](super::driver::spawn) starts its task.
     pub(crate) fn open(&self, exchange: &Exchange) {
         let open = match self.shared.dispatch.application.take_upstream(exchange.id()) {
             Some(upstream) => {
@@ -51,12 +52,13 @@ impl WebSocketRegistry {
         }
     }
 
-    /// Returns an open WebSocket.
+    /// Returns the open WebSocket with this id, if there is one.
     pub(crate) fn get(&self, id: WebSocketId) -> Option<OpenWebSocket> {
         self.open.borrow().get(&id).cloned()
     }
 
-    /// Returns the handle of an open WebSocket, unless it is forwarded.
+    /// Returns the handle of the open WebSocket with this id, unless the WebSocket is forwarded to
+    /// an upstream process.
     pub(crate) fn local(&self, id: WebSocketId) -> Option<Rc<WebSocketHandle>> {
         match self.open.borrow().get(&id)? {
             OpenWebSocket::Local(handle) => Some(Rc::clone(handle)),
@@ -64,7 +66,8 @@ impl WebSocketRegistry {
         }
     }
 
-    /// Returns the extensions negotiated in the handshake of an open WebSocket.
+    /// Returns the extensions that were negotiated in the handshake of the open WebSocket with this
+    /// id.
     pub(crate) fn extensions(&self, id: WebSocketId) -> Option<Extensions> {
         Some(match self.open.borrow().get(&id)? {
             OpenWebSocket::Local(handle) => handle.extensions(),
@@ -72,7 +75,7 @@ impl WebSocketRegistry {
         })
     }
 
-    /// Removes a WebSocket that has ended.
+    /// Removes a WebSocket that has ended from the registry.
     pub(crate) fn remove(&self, id: WebSocketId) {
         let open = self.open.borrow_mut().remove(&id);
         if let Some(scoreboard) =
@@ -82,7 +85,8 @@ impl WebSocketRegistry {
         }
     }
 
-    /// Registers a WebSocket to be woken when the application has capacity for messages.
+    /// Registers a WebSocket that reads nothing because the application has no capacity for its
+    /// messages. It is woken when the application has capacity again.
     pub(super) fn wake_on_capacity(&self, handle: &Rc<WebSocketHandle>) {
         let mut waiting = self.waiting.borrow_mut();
         if !waiting.iter().any(|other| Rc::ptr_eq(other, handle)) {
@@ -90,7 +94,8 @@ impl WebSocketRegistry {
         }
     }
 
-    /// Wakes the waiting WebSockets for which the application has capacity again.
+    /// Wakes the WebSockets that wait for the application's capacity, if the application has
+    /// capacity for their messages again.
     pub(crate) fn wake_waiting(&self) {
         let application = &self.shared.dispatch.application;
         if self.waiting.borrow().is_empty() || !application.poll_capacity() {

@@ -1,14 +1,14 @@
-//! A tunnel between a client's WebSocket and an upstream process, which implements the protocol
-//! itself.
+//! A tunnel between a client's WebSocket and an upstream process, which implements the WebSocket
+//! protocol.
 //!
-//! After the handshake, bytes are forwarded unchanged in both directions. Pings, compression,
-//! message limits and the closing handshake are handled by the upstream process. The tunnel only
-//! does what that process cannot do: it disconnects a client that does not read, and it inserts a
-//! close frame at a frame boundary when the process or the server ends.
+//! After the handshake, the tunnel forwards bytes unchanged in both directions. The upstream
+//! process is responsible for pings, compression, message limits and the closing handshake. The
+//! tunnel does only what that process cannot do: it disconnects a client that does not read, and it
+//! inserts a close frame at a frame boundary when the process or the server ends.
 //!
-//! Bytes that one side does not accept are buffered, at most as many as
-//! [`Scratch`](crate::net::transport::Scratch) holds for each direction, and the other side is not
-//! read meanwhile. An idle direction holds no buffer.
+//! Bytes that cannot be written at once are buffered, and the tunnel meanwhile reads no more bytes
+//! for that direction. The buffer of each direction holds at most as many bytes as
+//! [`Scratch`](crate::net::transport::Scratch). An idle direction holds no buffer.
 
 mod direction;
 
@@ -34,54 +34,60 @@ use crate::net::transport::{PeerState, Transport};
 use crate::net::unix_stream::UnixStream;
 use crate::rejection::Rejection;
 
-/// The number of reads of each direction in one poll, after which other connections are served.
+/// The number of reads in each direction of a tunnel in one poll, after which other connections are
+/// served.
 const READS_PER_POLL: usize = 4;
 
-/// The reason in the close frame for a client whose upstream process has ended without one.
+/// The reason text in the close frame that a client gets when its upstream process has ended
+/// without a close frame.
 const UPSTREAM_ENDED: &str = "the worker has ended";
 
-/// A tunnel between a client's WebSocket and an upstream process.
+/// A tunnel between a client's WebSocket and an upstream process, which forwards bytes in both
+/// directions.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
     pub(crate) id: WebSocketId,
     listener: ListenerId,
-    /// True if the client's side is an HTTP/2 stream, whose handshake the HTTP/2 connection
-    /// answers.
+    /// True if the client's WebSocket is an HTTP/2 stream. The HTTP/2 connection then sends the
+    /// handshake response.
     is_substream: bool,
     shared: Rc<WebSocketContext>,
-    /// The client's connection, until the task ends.
+    /// The client's connection, until the tunnel's task ends.
     transport: RefCell<Option<Transport>>,
     upstream: RefCell<Option<UnixStream>>,
     waker: RefCell<Option<Waker>>,
-    /// The bytes from the client to the upstream process, and those in the other direction.
+    /// The bytes on their way from the client to the upstream process.
     to_upstream: RefCell<Direction>,
+    /// The bytes on their way from the upstream process to the client.
     to_client: RefCell<Direction>,
     frames: RefCell<FrameTracker>,
-    /// The server's close frame, while it waits for a frame boundary.
+    /// The close frame that the server wants to send to the client, while it waits for a frame
+    /// boundary.
     close_frame: RefCell<Vec<u8>>,
-    /// True once the server's close frame has been inserted. Further bytes of the upstream process
-    /// are discarded.
+    /// True once the server has sent its own close frame to the client. Further bytes from the
+    /// upstream process are discarded.
     is_close_sent: Cell<bool>,
     state: Cell<TunnelState>,
-    /// True while output to the client is blocked.
+    /// True while the client's connection accepts no more bytes.
     is_write_blocked: Cell<bool>,
-    /// True while output to the upstream process is blocked. The client's input is not read
-    /// meanwhile.
+    /// True while the upstream process accepts no more bytes. The tunnel reads nothing from the
+    /// client meanwhile.
     is_read_paused: Cell<bool>,
-    /// The tick at which a client whose input is not read was found to have half-closed the
-    /// connection.
+    /// The clock tick at which the tunnel found that the client has half-closed the connection.
+    /// Only set while the tunnel reads nothing from the client.
     half_closed_at: Cell<Option<u32>>,
-    /// The rate at which the client reads, and the tick at which it last read something or had
-    /// nothing to read.
+    /// The rate at which the client reads from the tunnel.
     read_rate: RateMeter,
+    /// The clock tick at which the client last read something or had nothing to read.
     last_progress: Cell<u32>,
-    /// The memory charges for buffered bytes of each direction, beyond what every connection is
-    /// charged.
+    /// The memory charge for buffered bytes from the client to the upstream process, beyond what
+    /// every connection is charged.
     upstream_charge: Charge,
+    /// The memory charge for buffered bytes from the upstream process to the client.
     client_charge: Charge,
 }
 
-/// The state of a tunnel.
+/// The state of a tunnel between a client's WebSocket and an upstream process.
 ///
 /// ```text
 ///              close()                 one side ended
@@ -95,17 +101,19 @@ pub(crate) struct Tunnel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TunnelState {
     Open,
-    /// A close frame of the server is waiting for a frame boundary or has been inserted. Later
-    /// bytes of the upstream process are discarded.
+    /// The server's close frame is waiting for a frame boundary or has been sent. Later bytes from
+    /// the upstream process are discarded.
     Closing,
-    /// One side has ended its direction; the other side is expected to end as well.
+    /// The client or the upstream process has ended its direction of the tunnel, and the other one
+    /// is expected to end as well.
     Ending,
-    /// The tunnel is over, and both connections are dropped.
+    /// The tunnel is closed, and the connections to the client and to the upstream process are
+    /// dropped.
     Closed,
 }
 
 impl Tunnel {
-    /// Makes the tunnel for an accepted handshake.
+    /// Creates the tunnel for a WebSocket handshake that the upstream process has accepted.
     pub(super) fn new(
         shared: &Rc<WebSocketContext>,
         exchange: &Exchange,
@@ -146,13 +154,15 @@ impl Tunnel {
 
     // ---- called by the task ----
 
-    /// Sets the client's connection, and forwards the bytes that followed the handshake.
+    /// Gives the tunnel its connection to the client, and forwards the bytes that the client sent
+    /// after its handshake.
     pub(super) fn attach(&self, transport: Transport, read: &[u8]) {
         self.transport.replace(Some(transport));
         self.to_upstream.borrow_mut().buffered.extend_from_slice(read);
     }
 
-    /// Drops both connections. Returns the event that notifies the application.
+    /// Drops the connections to the client and to the upstream process. Returns the event that
+    /// notifies the application that the WebSocket has ended.
     pub(super) fn finish(&self) -> Event {
         let is_clean = self.is_close_sent.get() || self.frames.borrow().has_close_frame();
         self.state.set(TunnelState::Closed);
@@ -165,8 +175,8 @@ impl Tunnel {
 
     // ---- called by others ----
 
-    /// Inserts a close frame at the next frame boundary. The client's close frame is forwarded to
-    /// the upstream process, which thereby learns that the WebSocket is closed.
+    /// Sends a close frame to the client at the next frame boundary. The client's close frame is
+    /// forwarded to the upstream process, which thereby learns that the WebSocket is closed.
     pub(crate) fn close(&self, code: u16, reason: &[u8]) {
         if self.state.get() != TunnelState::Open || self.frames.borrow().has_close_frame() {
             return;
@@ -183,7 +193,7 @@ impl Tunnel {
         Tunnel::wake(self);
     }
 
-    /// Drops both connections without a closing handshake.
+    /// Drops the connections to the client and to the upstream process without a closing handshake.
     pub(crate) fn abort(&self) {
         self.state.set(TunnelState::Closed);
         Tunnel::wake(self);
@@ -195,7 +205,7 @@ impl Tunnel {
         }
     }
 
-    /// Sets the state to one of the closing states, and starts the closing timeout if the tunnel
+    /// Sets the tunnel to one of the closing states, and starts the closing timeout if the tunnel
     /// was open.
     fn start_ending(&self, state: TunnelState) {
         if self.state.get() == TunnelState::Open {
@@ -205,7 +215,8 @@ impl Tunnel {
         self.state.set(state);
     }
 
-    /// Inserts the server's close frame if the forwarded bytes end at a frame boundary.
+    /// Queues the server's close frame for the client, if the forwarded bytes end at a frame
+    /// boundary.
     fn queue_close_frame(&self) {
         if self.frames.borrow().is_at_frame_boundary() {
             self.to_client.borrow_mut().buffered.append(&mut self.close_frame.borrow_mut());
@@ -213,14 +224,14 @@ impl Tunnel {
         }
     }
 
-    /// Returns true if the server's close frame waits for a frame boundary.
+    /// Returns true if the server's close frame is waiting for a frame boundary.
     fn is_close_pending(&self) -> bool {
         !self.close_frame.borrow().is_empty()
     }
 
     // ---- the two directions ----
 
-    /// Forwards bytes in both directions until the tunnel is closed.
+    /// Forwards bytes between client and upstream process until the tunnel is closed.
     pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
         {
             let mut waker = self.waker.borrow_mut();
@@ -258,12 +269,11 @@ impl Tunnel {
         Poll::Pending
     }
 
-    /// Forwards bytes from the client to the upstream process. Returns true if there may be more,
-    /// which is forwarded after other connections have been served.
+    /// Forwards bytes from the client to the upstream process. Returns true if it stopped early, so
+    /// that other connections are served before further bytes are forwarded.
     ///
     /// # Errors
-    /// Fails if the client has disconnected. The end of the upstream process is detected in the
-    /// other direction.
+    /// Fails if the client has disconnected.
     fn forward_to_upstream(
         &self,
         cx: &mut Context<'_>,
@@ -324,8 +334,8 @@ impl Tunnel {
         Ok(true)
     }
 
-    /// Forwards bytes from the upstream process to the client. Returns true if there may be more,
-    /// which is forwarded after other connections have been served.
+    /// Forwards bytes from the upstream process to the client. Returns true if it stopped early, so
+    /// that other connections are served before further bytes are forwarded.
     ///
     /// # Errors
     /// Fails if the client has disconnected.
@@ -375,8 +385,9 @@ impl Tunnel {
         Ok(true)
     }
 
-    /// Tracks the frames in `bytes`, and returns how many bytes to forward: all, or those up to the
-    /// next frame boundary if a close frame waits for one.
+    /// Tracks the WebSocket frames in `bytes`, which the upstream process has sent. Returns how
+    /// many of the bytes to forward: all, or those up to the next frame boundary if a close frame
+    /// waits for one.
     fn track(&self, bytes: &mut [u8]) -> usize {
         let mut frames = self.frames.borrow_mut();
         if self.is_close_pending() {
@@ -386,7 +397,7 @@ impl Tunnel {
         bytes.len()
     }
 
-    /// Writes the bytes buffered for the client. Returns true if all were written.
+    /// Writes the bytes that are buffered for the client. Returns true if all of them were written.
     fn flush_to_client(&self, cx: &mut Context<'_>, transport: &mut Transport) -> io::Result<bool> {
         let mut direction = self.to_client.borrow_mut();
         let before = direction.buffered.len() - direction.written;
@@ -419,7 +430,8 @@ impl Tunnel {
         }
     }
 
-    /// Queues a close frame if the upstream process has ended without one, at a frame boundary.
+    /// Queues a close frame for the client after the upstream process has ended, if the process
+    /// sent no close frame and the forwarded bytes end at a frame boundary.
     fn on_upstream_end(&self) {
         let is_silent =
             self.state.get() == TunnelState::Open && !self.frames.borrow().has_close_frame();
@@ -430,9 +442,9 @@ impl Tunnel {
         self.start_ending(TunnelState::Ending);
     }
 
-    /// Returns true if the tunnel has to be aborted while the client's input is not read: at once
-    /// if the client's connection is closed, and after the stall timeout if the client has
-    /// half-closed it. A read would have detected both.
+    /// Returns true if the tunnel must be aborted because its client has disconnected while the
+    /// tunnel reads nothing from it. A closed connection counts at once, and a half-closed one
+    /// after the stall timeout.
     fn check_abandoned(&self, now: u32) -> bool {
         match self.transport.borrow().as_ref().map_or(PeerState::Closed, Transport::peer_state) {
             PeerState::Open => false,
@@ -445,8 +457,8 @@ impl Tunnel {
         }
     }
 
-    /// Charges the buffered bytes of a direction. If the memory budget is exhausted, the tunnel is
-    /// aborted.
+    /// Charges the memory budget for the buffered bytes of one direction of the tunnel. If the
+    /// budget is exhausted, aborts the tunnel.
     fn charge(&self, charge: &Charge, buffered: usize) {
         let (has, needs) = (charge.bytes(), if buffered <= UNCHARGED_BYTES { 0 } else { buffered });
         if needs > has {
@@ -481,8 +493,9 @@ impl TableEntry for Tunnel {
         self.id
     }
 
-    /// Aborts the tunnel if the client does not read, or if closing takes too long. Called at each
-    /// tick. The upstream process detects a client that has vanished, by pings.
+    /// Aborts the tunnel if its client does not read, or if closing takes too long. Called at each
+    /// clock tick. A client that has vanished is detected by the pings of the upstream process
+    /// instead.
     fn sweep(&self, now: u32) {
         let ticks = &self.shared.connections.clock.ticks;
         if self.is_read_paused.get() && self.check_abandoned(now) {
@@ -509,7 +522,7 @@ impl TableEntry for Tunnel {
         }
     }
 
-    /// Returns `None`, because a WebSocket is never evicted for being slow.
+    /// Returns `None`, because a WebSocket is never closed in order to admit a new connection.
     fn slowness(&self, _now: u32) -> Option<u32> {
         None
     }
@@ -556,8 +569,8 @@ impl TableEntry for Tunnel {
     }
 }
 
-/// Exposes the frame tracker to the fuzzer. Returns the positions of the frame boundaries, the
-/// forwarded bytes, and whether a close frame has begun.
+/// Runs the WebSocket frame tracker for the fuzzer. Returns the positions of the frame boundaries,
+/// the forwarded bytes, and whether a close frame has begun.
 pub fn track_frames_for_fuzzer(bytes: &[u8], cut: usize) -> (Vec<usize>, Vec<u8>, bool) {
     frame_tracker::track_frames_for_fuzzer(bytes, cut)
 }

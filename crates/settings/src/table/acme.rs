@@ -1,4 +1,4 @@
-//! Settings of certificates from an ACME authority.
+//! The rows of the table for settings of certificates from an ACME authority.
 
 use crate::kind::Kind;
 use crate::setting::{Default, Former, Group, Places, Section, Setting, Shown, Stability};
@@ -22,10 +22,11 @@ pub(super) static ROWS: [Setting; 9] = [
         placeholder: "name",
         is_program_variable: true,
         help: "Get a certificate for this host name by ACME; may be repeated",
-        paragraph: "Turns HTTPS on. The certificate is ordered from Let's Encrypt, or from the \
-                    authority that `acme_directory` names, and renewed while the server runs. It \
-                    needs `agree_tos`, and the authority must reach this server under the host \
-                    name. Wildcard names are not supported.",
+        paragraph: "Turns HTTPS on. While the server runs, it orders the certificate and renews it \
+                    before it expires. The certificate comes from Let's Encrypt, or from the \
+                    authority that `acme_directory` names. The authority must be able to reach \
+                    this server under the host name, and you must set `agree_tos`. Wildcard names \
+                    are not supported.",
         stability: Stability::Stable,
         former: &[Former {
             places: Places::FILE.and(Places::R),
@@ -53,7 +54,7 @@ pub(super) static ROWS: [Setting; 9] = [
         default: Default::Is("off"),
         is_program_variable: true,
         help: "Agree to the certificate authority's terms of service",
-        paragraph: "`domain` requires this. The terms of Let's Encrypt are at \
+        paragraph: "`domain` requires this agreement. The terms of Let's Encrypt are at \
                     <https://letsencrypt.org/repository/>.",
         stability: Stability::Stable,
         needs: &["domain"],
@@ -65,10 +66,10 @@ pub(super) static ROWS: [Setting; 9] = [
         kind: Kind::Flag,
         default: Default::Is("off"),
         places: Places::FILE.and(Places::R),
-        help: "Use Let's Encrypt's staging environment, for trials",
-        paragraph: "Browsers do not trust the certificates of the staging environment, but its \
-                    rate limits are high. Use it to test whether the authority can reach the \
-                    server.",
+        help: "Use Let's Encrypt's staging environment, for tests",
+        paragraph: "Use this to test whether the certificate authority can reach the server. The \
+                    staging environment has high rate limits, but browsers do not trust its \
+                    certificates.",
         needs: &["domain"],
         excludes: &["acme_directory"],
         former: &[Former::option("acme_staging", "a deployment sets it once, in a file")],
@@ -81,8 +82,9 @@ pub(super) static ROWS: [Setting; 9] = [
         default: Default::Derived("Let's Encrypt"),
         places: Places::FILE.and(Places::R),
         help: "ACME directory URL of another certificate authority",
-        paragraph: "The URL of the authority's directory (RFC 8555, 7.1.1). It cannot be combined \
-                    with `acme_staging`.",
+        paragraph: "Certificates are then ordered from this authority instead of Let's Encrypt. \
+                    The directory is the URL at which an authority lists its ACME endpoints (RFC \
+                    8555, 7.1.1). This setting cannot be combined with `acme_staging`.",
         needs: &["domain"],
         former: &[Former::option("acme_directory", "a deployment sets it once, in a file")],
         ..ACME
@@ -94,8 +96,8 @@ pub(super) static ROWS: [Setting; 9] = [
         default: Default::Derived("the authority's default"),
         places: Places::FILE.and(Places::R),
         help: "Certificate profile to request, such as shortlived",
-        paragraph: "The profiles are defined by the authority. Let's Encrypt offers `tlsserver` \
-                    and `shortlived`; certificates for IP addresses need `shortlived`.",
+        paragraph: "Each authority defines its own profiles. Let's Encrypt offers `tlsserver` and \
+                    `shortlived`; certificates for IP addresses need `shortlived`.",
         needs: &["domain"],
         former: &[Former::option("acme_profile", "a deployment sets it once, in a file")],
         ..ACME
@@ -107,10 +109,10 @@ pub(super) static ROWS: [Setting; 9] = [
         default: Default::Derived("both, alternately"),
         places: Places::FILE.and(Places::R),
         help: "Use only this ACME challenge: http-01 or tls-alpn-01",
-        paragraph: "A challenge proves to the authority that this server controls the host name. \
-                    The server answers `http-01` on the port of `redirect_from`, and `tls-alpn-01` \
-                    on its own port. Without this setting, an attempt that fails with one \
-                    challenge is followed by an attempt with the other one.",
+        paragraph: "A challenge proves to the certificate authority that this server controls the \
+                    host name. The server answers `http-01` on the port of `redirect_from`, and \
+                    `tls-alpn-01` on its HTTPS port. By default, the server switches to the other \
+                    challenge after an attempt has failed.",
         needs: &["domain"],
         former: &[Former::option("acme_challenge", "a deployment sets it once, in a file")],
         ..ACME
@@ -122,7 +124,7 @@ pub(super) static ROWS: [Setting; 9] = [
         default: Default::Derived("the CA certificates of the system"),
         places: Places::FILE.and(Places::R),
         help: "PEM file with the CA certificates that verify the ACME server",
-        paragraph: "Set this for a private certificate authority whose ACME server has a \
+        paragraph: "Set this for a private certificate authority whose ACME server has an HTTPS \
                     certificate that the system does not trust.",
         needs: &["domain"],
         former: &[Former::option("acme_ca", "a deployment sets it once, in a file")],
@@ -136,7 +138,8 @@ pub(super) static ROWS: [Setting; 9] = [
         places: Places::FILE.and(Places::R),
         help: "Folder for the ACME account and the certificates",
         paragraph: "Only the user who runs the server can read the folder. If several servers \
-                    share it, one of them orders the certificates, and all of them use these.",
+                    share the folder, only one of them orders the certificates, and all of them \
+                    use these certificates.",
         needs: &["domain"],
         former: &[Former::option("acme_dir", "a deployment sets it once, in a file")],
         ..ACME

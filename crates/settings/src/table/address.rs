@@ -1,4 +1,5 @@
-//! Settings of the address, and of proxies in front of it.
+//! The rows of the table for settings of the address to listen on, and of proxies in front of the
+//! server.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Group, Places, Setting, Shown};
@@ -19,9 +20,9 @@ pub(super) static ROWS: [Setting; 4] = [
         help: "Address to listen on, or unix:/path for a Unix socket",
         paragraph: "`127.0.0.1` and `localhost` accept connections from this machine only; \
                     `0.0.0.0` (IPv4) and `::` (IPv6) accept them on all network interfaces. With \
-                    `domain` the default is all interfaces, because the certificate authority \
-                    connects from outside. A relative socket path is relative to the current \
-                    folder or, in `_server.yml`, to the folder of that file.",
+                    `domain` the default is all interfaces, because the certificate authority must \
+                    be able to connect from outside. A relative path of a Unix socket is relative \
+                    to the current folder or, in `_server.yml`, to the folder of that file.",
         ..ADDRESS
     },
     Setting {
@@ -36,9 +37,9 @@ pub(super) static ROWS: [Setting; 4] = [
         is_program_variable: true,
         r_function: "serve",
         help: "Port to listen on; 0 lets the system choose a free port",
-        paragraph: "Ports below 1024 need a privilege on most systems. If no other source sets the \
-                    port, the environment variable `PORT` is used, which many hosting services \
-                    set.",
+        paragraph: "Ports below 1024 require root or a special privilege on most systems. If the \
+                    port is not set anywhere else, the server uses the environment variable \
+                    `PORT`, which many hosting services set.",
         ..ADDRESS
     },
     Setting {
@@ -48,13 +49,14 @@ pub(super) static ROWS: [Setting; 4] = [
         kind: Kind::List(&text_forms::PROXIES),
         placeholder: "list",
         places: Places::ALL.without(Places::R),
-        help: "Proxies whose forwarding headers are trusted",
-        paragraph: "A list of IP addresses, networks such as `10.0.0.0/8`, or `unix` for all \
-                    connections over a Unix socket. For requests from these proxies, \
-                    `X-Forwarded-Proto` decides whether the client used HTTPS, and `X-Request-Id` \
-                    sets the request's id; both headers are ignored in requests from other \
-                    clients. With `proxy_protocol` only these proxies may connect. Set this if a \
-                    reverse proxy such as nginx forwards requests to the server.",
+        help: "Addresses of reverse proxies whose forwarding headers are trusted",
+        paragraph: "Set this if a reverse proxy such as nginx forwards requests to the server. The \
+                    value is a list of IP addresses, of networks such as `10.0.0.0/8`, or of \
+                    `unix`, which means all connections over a Unix socket. In requests from these \
+                    proxies, `X-Forwarded-Proto` decides whether the client used HTTPS, and \
+                    `X-Request-Id` sets the request's id. In requests from all other clients, the \
+                    server ignores both headers. With `proxy_protocol`, only these proxies may \
+                    connect.",
         ..ADDRESS
     },
     Setting {
@@ -66,11 +68,11 @@ pub(super) static ROWS: [Setting; 4] = [
         places: Places::ALL.without(Places::R),
         is_program_variable: true,
         help: "Expect a PROXY protocol header on each connection",
-        paragraph: "The header, of version 1 or 2, names the client for `REMOTE_ADDR` and the \
-                    access log. Connections without the header are closed. Set this if a TCP load \
-                    balancer such as HAProxy sends the header. Also set `trusted_proxies`, \
-                    because otherwise anyone who can connect directly can claim any client \
-                    address.",
+        paragraph: "Set this if a TCP load balancer such as HAProxy sends a PROXY protocol header \
+                    (version 1 or 2) at the start of each connection. The server takes the \
+                    client's address from this header for `REMOTE_ADDR` and the access log. \
+                    Connections without the header are closed. Also set `trusted_proxies`, because \
+                    otherwise anyone who can connect directly can claim any client address.",
         ..ADDRESS
     },
 ];

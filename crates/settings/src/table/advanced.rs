@@ -1,4 +1,4 @@
-//! Limits that are seldom changed.
+//! The rows of the table for limits that are seldom changed.
 
 use super::FINITE;
 use crate::kind::Kind;
@@ -19,8 +19,8 @@ pub(super) static ROWS: [Setting; 21] = [
         kind: Kind::Count,
         default: Default::Is("2000"),
         min: 1.0,
-        help: "Maximum number of header lines of a request; 431 above it",
-        paragraph: "Values above 24,576 have the effect of 24,576.",
+        help: "Maximum number of header lines in a request; status 431 above it",
+        paragraph: "Values above 24,576 have the same effect as 24,576.",
         former: &[Former::everywhere("header_lines", Section::Limits)],
         ..ADVANCED
     },
@@ -29,9 +29,10 @@ pub(super) static ROWS: [Setting; 21] = [
         kind: Kind::Bytes,
         default: Default::Is("32 KiB"),
         min: 1024.0,
-        help: "Maximum size of an HTTP/2 request head; 431 above it",
-        paragraph: "Each header field counts 32 bytes in addition to its name and value (RFC 9113, \
-                    6.5.2). A connection that sends four times the limit is closed.",
+        help: "Maximum size of an HTTP/2 request head; status 431 above it",
+        paragraph: "The size is the sum of all header fields, where each field counts 32 bytes in \
+                    addition to its name and value (RFC 9113, 6.5.2). A connection is closed if a \
+                    client sends a head of four times this size.",
         former: &[Former::everywhere("stream_head_bytes", Section::Limits)],
         ..ADVANCED
     },
@@ -41,7 +42,8 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("100"),
         min: 1.0,
         help: "Maximum concurrent requests on one HTTP/2 connection",
-        paragraph: "A request that its client has cancelled counts until the app has finished it.",
+        paragraph: "A request that the client has cancelled still counts until the app has \
+                    finished it.",
         former: &[Former::everywhere("streams", Section::Limits)],
         ..ADVANCED
     },
@@ -49,8 +51,8 @@ pub(super) static ROWS: [Setting; 21] = [
         name: "body_buffer_size",
         kind: Kind::Bytes,
         default: Default::Is("1 MiB"),
-        help: "Request bodies above this size are spooled to a file",
-        paragraph: "Smaller bodies stay in memory. The file is in the folder of `spool_dir`.",
+        help: "Request bodies above this size are written to a temporary file",
+        paragraph: "Smaller bodies stay in memory. The files are in the folder of `spool_dir`.",
         former: &[Former::everywhere("body_memory", Section::Limits)],
         ..ADVANCED
     },
@@ -58,9 +60,10 @@ pub(super) static ROWS: [Setting; 21] = [
         name: "disk_reserve",
         kind: Kind::Bytes,
         default: Default::Is("1 GiB"),
-        help: "Disk space that spooled bodies leave free; 507 otherwise",
-        paragraph: "The reserve is at most the size of the file system divided by `disk_share`, so \
-                    that bodies can also be spooled to small file systems.",
+        help: "Disk space that temporary files of request bodies must leave free",
+        paragraph: "If a request body would use this space, the request gets status 507. The \
+                    reserve is never more than the size of the file system divided by \
+                    `disk_share`, so that a small file system can be used as well.",
         ..ADVANCED
     },
     Setting {
@@ -80,8 +83,8 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("256"),
         min: 1.0,
         help: "Maximum number of concurrent TLS handshakes",
-        paragraph: "Further connections wait to be accepted. Handshakes that wait for data from \
-                    their client do not count.",
+        paragraph: "At the limit, the server accepts no further connections until a handshake is \
+                    done. Handshakes that wait for data from the client do not count.",
         former: &[Former::everywhere("handshakes", Section::Limits)],
         ..ADVANCED
     },
@@ -90,9 +93,9 @@ pub(super) static ROWS: [Setting; 21] = [
         kind: Kind::Rate,
         default: Default::Is("32 B/s"),
         max: FINITE,
-        help: "Minimum rate at which a request head must arrive; 0: none",
-        paragraph: "In bytes per second. A head that falls behind this rate by more than \
-                    `header_grace` is refused with status 408.",
+        help: "Minimum rate at which a request head must arrive; 0: no minimum",
+        paragraph: "In bytes per second. A request gets status 408 if its head (the request line \
+                    and all header fields) falls behind this rate by more than `header_grace`.",
         former: &[Former::everywhere("head_rate", Section::Limits)],
         ..ADVANCED
     },
@@ -102,7 +105,8 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("10 s"),
         min: 0.01,
         help: "How long a request head may be below its minimum rate",
-        paragraph: "The default allows for the loss of three TCP segments.",
+        paragraph: "If a request head stays below `min_header_rate` for longer, the request gets \
+                    status 408. The default allows for the loss of three TCP segments.",
         former: &[Former::everywhere("head_grace", Section::Limits)],
         ..ADVANCED
     },
@@ -111,9 +115,9 @@ pub(super) static ROWS: [Setting; 21] = [
         kind: Kind::Rate,
         default: Default::Is("512 B/s"),
         max: FINITE,
-        help: "Minimum rate at which a request body must arrive; 0: none",
-        paragraph: "In bytes per second. A body that falls behind this rate by more than \
-                    `idle_timeout` is refused with status 408.",
+        help: "Minimum rate at which a request body must arrive; 0: no minimum",
+        paragraph: "In bytes per second. A request gets status 408 if its body falls behind this \
+                    rate by more than `idle_timeout`.",
         former: &[Former::everywhere("body_rate", Section::Limits)],
         ..ADVANCED
     },
@@ -123,8 +127,8 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("512 B/s"),
         max: FINITE,
         help: "Minimum rate at which a client must read a response; 0: none",
-        paragraph: "In bytes per second. The connection of a client that falls behind this rate by \
-                    more than `idle_timeout` is closed.",
+        paragraph: "In bytes per second. If a client falls behind this rate by more than \
+                    `idle_timeout`, its connection is closed. 0 means no minimum.",
         former: &[Former::everywhere("reply_rate", Section::Limits)],
         ..ADVANCED
     },
@@ -134,9 +138,9 @@ pub(super) static ROWS: [Setting; 21] = [
         kind: Kind::Bytes,
         default: Default::Is("64 MiB"),
         min: 1.0,
-        help: "Maximum bytes that wait to be sent to one WebSocket",
+        help: "Maximum bytes that wait to be sent to one WebSocket client",
         paragraph: "If a client reads so slowly that more bytes wait, its WebSocket is closed with \
-                    code 1013. If the client does not read the close frame either, the connection \
+                    code 1013. If the client does not read the close frame either, its connection \
                     is dropped.",
         former: &[Former::everywhere("socket_queue", Section::Limits)],
         ..ADVANCED
@@ -148,9 +152,9 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("512 B/s"),
         max: FINITE,
         help: "Minimum rate of a WebSocket client within a message; 0: none",
-        paragraph: "In bytes per second. The rate applies while a client sends a message, and \
-                    while it reads the messages that wait for it. A client that falls behind the \
-                    rate by more than `ws_stall_timeout` is closed with code 1008.",
+        paragraph: "In bytes per second. The rate applies while a client is sending a message, and \
+                    while messages wait to be read by the client. If the client falls behind the \
+                    rate by more than `ws_stall_timeout`, its WebSocket is closed with code 1008.",
         former: &[Former::everywhere("message_rate", Section::Limits)],
         ..ADVANCED
     },
@@ -161,8 +165,9 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("15 min"),
         min: 0.01,
         help: "How long a WebSocket client may be below its minimum rate",
-        paragraph: "With the default, the Shiny session of a laptop survives if its lid is closed \
-                    for some minutes.",
+        paragraph: "If a client stays below `ws_min_rate` for longer, its WebSocket is closed with \
+                    code 1008. With the default, a Shiny session survives if the user's laptop \
+                    sleeps for some minutes.",
         former: &[Former::everywhere("stall_time", Section::Limits)],
         ..ADVANCED
     },
@@ -172,8 +177,8 @@ pub(super) static ROWS: [Setting; 21] = [
         kind: Kind::Seconds,
         default: Default::Is("20 s"),
         min: 0.01,
-        help: "How often an idle WebSocket is sent a ping",
-        paragraph: "Pings keep proxies from closing idle connections.",
+        help: "Interval at which a ping is sent to an idle WebSocket",
+        paragraph: "The pings keep proxies from closing idle connections.",
         former: &[Former::everywhere("ping_time", Section::Limits)],
         ..ADVANCED
     },
@@ -185,7 +190,7 @@ pub(super) static ROWS: [Setting; 21] = [
         min: 0.01,
         help: "Close a WebSocket that is silent for this long after a ping",
         paragraph: "Browsers respond to pings by themselves. Any byte from the client counts as a \
-                    response.",
+                    response to the ping.",
         former: &[Former::everywhere("pong_time", Section::Limits)],
         ..ADVANCED
     },
@@ -194,7 +199,7 @@ pub(super) static ROWS: [Setting; 21] = [
         kind: Kind::Seconds,
         default: Default::Is("5 s"),
         min: 0.01,
-        help: "How long a client may take to answer a close frame",
+        help: "How long a WebSocket client may take to answer a close frame",
         paragraph: "After this time the connection is dropped.",
         former: &[Former::everywhere("close_time", Section::Limits)],
         ..ADVANCED
@@ -203,8 +208,8 @@ pub(super) static ROWS: [Setting; 21] = [
         name: "stop_timeout",
         kind: Kind::Seconds,
         default: Default::Is("1 s"),
-        help: "How long $stop() waits for responses in progress",
-        paragraph: "Connections that are still busy after this time are closed.",
+        help: "How long $stop() of a server in R waits for unfinished responses",
+        paragraph: "Connections that still send a response after this time are closed.",
         former: &[Former::everywhere("stop_time", Section::Limits)],
         ..ADVANCED
     },
@@ -214,8 +219,8 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("4096"),
         min: 1.0,
         help: "Maximum number of WebSocket messages that wait for R",
-        paragraph: "At the limit, the server reads no more messages until R has processed some of \
-                    them.",
+        paragraph: "The limit is for all WebSockets together. At the limit, the server reads no \
+                    more messages from clients until R has processed some of those that wait.",
         former: &[Former::everywhere("queue_messages", Section::Limits)],
         ..ADVANCED
     },
@@ -225,8 +230,8 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("8 MiB"),
         min: 1.0,
         help: "Maximum bytes of WebSocket messages that wait for R",
-        paragraph: "At the limit, the server reads no more messages until R has processed some of \
-                    them.",
+        paragraph: "The limit is for all WebSockets together. At the limit, the server reads no \
+                    more messages from clients until R has processed some of those that wait.",
         former: &[Former::everywhere("queue_bytes", Section::Limits)],
         ..ADVANCED
     },
@@ -236,7 +241,8 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("16 MiB"),
         min: 1.0,
         help: "Maximum bytes of a streamed response that wait for the client",
-        paragraph: "A client that reads so slowly that more bytes wait is disconnected.",
+        paragraph: "A streamed response is sent to the client while the app still produces it. A \
+                    client that reads so slowly that more bytes wait is disconnected.",
         former: &[Former::everywhere("stream_queue", Section::Limits)],
         ..ADVANCED
     },

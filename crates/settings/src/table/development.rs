@@ -1,4 +1,4 @@
-//! Settings for the development of an app.
+//! The rows of the table for settings that help to develop an app.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Group, Places, Setting, Shown, Stability};
@@ -13,8 +13,8 @@ pub(super) static ROWS: [Setting; 4] = [
         default: Default::Derived("off; on with `rookery dev` at a terminal"),
         places: Places::COMMAND_LINE,
         help: "Run R with a prompt in this terminal",
-        paragraph: "With a prompt, `browser()` and `readline()` work. It needs a terminal and a \
-                    single worker.",
+        paragraph: "With a prompt, you can use `browser()` and `readline()` in the app. This needs \
+                    a terminal and a single worker.",
         ..DEVELOPMENT
     },
     Setting {
@@ -27,7 +27,7 @@ pub(super) static ROWS: [Setting; 4] = [
         help: "Open the app in a browser once the server is ready",
         paragraph: "The browser is opened once, and not after each reload. In RStudio and \
                     Positron, an app that R itself serves is shown in the viewer. Over SSH without \
-                    a display, only the address is printed.",
+                    a display, the server only prints the address.",
         ..DEVELOPMENT
     },
     Setting {
@@ -39,8 +39,8 @@ pub(super) static ROWS: [Setting; 4] = [
         is_program_variable: true,
         r_function: "workers_config",
         help: "Restart workers when a file of the app changes",
-        paragraph: "For development: the server checks the app's files twice a second and replaces \
-                    all workers after a change.",
+        paragraph: "For development: the server checks the app's files twice a second, and \
+                    replaces all workers after a change.",
         stability: Stability::Experimental,
         ..DEVELOPMENT
     },
@@ -53,9 +53,9 @@ pub(super) static ROWS: [Setting; 4] = [
         default: Default::Derived("none; message in an interactive R session"),
         places: Places::ALL.without(Places::R),
         help: "What error pages show to clients: none, message or full",
-        paragraph: "`none` shows only that an error occurred and the id of the request. `message` \
-                    also shows the error message. `full` also shows the call stack, but only to \
-                    browsers on this machine.",
+        paragraph: "`none` shows only that an error occurred, with the id of the request. \
+                    `message` also shows the error message. `full` also shows the call stack, but \
+                    only to browsers on this machine.",
         ..DEVELOPMENT
     },
 ];

@@ -1,4 +1,4 @@
-//! Settings of certificates and HTTPS.
+//! The rows of the table for settings of certificates and HTTPS.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown};
@@ -23,12 +23,12 @@ pub(super) static ROWS: [Setting; 11] = [
         kind: Kind::Choice(&["dev"]),
         placeholder: "dev",
         r_function: "serve",
-        help: "Serve HTTPS with a self-signed development certificate: dev",
-        paragraph: "`dev` creates a certificate for `localhost`, `127.0.0.1` and `::1` once and \
-                    keeps it in R's user data folder. Browsers warn about the certificate until it \
-                    is trusted. In `_server.yml`, `tls:` may also be a mapping with the other \
-                    HTTPS settings. The mapping counts as one value: certificates on the command \
-                    line replace all of it.",
+        help: "Serve HTTPS with a self-signed certificate (the only value is dev)",
+        paragraph: "`dev` creates a certificate for `localhost`, `127.0.0.1` and `::1` for use \
+                    during development. The certificate is created once and kept in R's user data \
+                    folder. Browsers warn about it until you mark it as trusted. In `_server.yml`, \
+                    `tls:` may instead be a mapping with the other HTTPS settings. Certificates \
+                    that are given on the command line replace the whole mapping.",
         excludes: &["tls_cert", "domain"],
         ..HTTPS
     },
@@ -40,10 +40,10 @@ pub(super) static ROWS: [Setting; 11] = [
         placeholder: "file",
         help: "Certificate chain as a PEM file; may be repeated",
         paragraph: "Turns HTTPS on. The file contains the server's certificate, followed by the \
-                    intermediate certificates. If several files are given, the host name in the \
-                    client's TLS handshake (SNI) selects the certificate; for any other host \
-                    name, the first certificate is used. The server checks the files for changes \
-                    every ten seconds, and reads them again at once after SIGHUP.",
+                    intermediate certificates. If there are several files, the server selects the \
+                    certificate by the host name in the client's TLS handshake (SNI), and uses the \
+                    first certificate for any other host name. The server checks the files for \
+                    changes every ten seconds, and reads them again at once after SIGHUP.",
         excludes: &["domain"],
         ..HTTPS
     },
@@ -55,8 +55,8 @@ pub(super) static ROWS: [Setting; 11] = [
         placeholder: "file",
         default: Default::Derived("the file of `tls_cert`"),
         help: "Private key as a PEM file, if not in the certificate's file",
-        paragraph: "Give one key for each certificate, in the same order. Without this setting, \
-                    the key is read from the certificate's file.",
+        paragraph: "Give one key for each certificate of `tls_cert`, in the same order. Without \
+                    this setting, each key is read from the file of its certificate.",
         needs: &["tls_cert"],
         ..HTTPS
     },
@@ -68,8 +68,8 @@ pub(super) static ROWS: [Setting; 11] = [
         is_secret: true,
         help: "Password of an encrypted private key",
         paragraph: "A string, or a function without arguments that returns the password. Only R \
-                    accepts it, because a password should not appear in a file that is deployed or \
-                    in the list of processes.",
+                    accepts this setting, because a password should not appear in a configuration \
+                    file or in the list of processes.",
         ..HTTPS
     },
     Setting {
@@ -79,8 +79,8 @@ pub(super) static ROWS: [Setting; 11] = [
         kind: Kind::Path,
         placeholder: "file",
         help: "PEM file with the CA certificates that verify clients",
-        paragraph: "The server requests from each client a certificate that one of these \
-                    certificate authorities has signed (mutual TLS). The app sees the client's \
+        paragraph: "Turns on mutual TLS: the server requests from each client a certificate that \
+                    is signed by one of these certificate authorities. The app sees the client's \
                     certificate as `TLS_CLIENT_SUBJECT` and `TLS_CLIENT_FINGERPRINT`. \
                     `tls_client_auth` decides whether clients without a certificate are refused.",
         needs: &["tls_cert", "domain"],
@@ -94,7 +94,7 @@ pub(super) static ROWS: [Setting; 11] = [
         placeholder: "how",
         default: Default::Is("required"),
         help: "Whether client certificates are required or optional",
-        paragraph: "`required` refuses connections without a client certificate; `optional` \
+        paragraph: "`required` refuses connections without a client certificate. `optional` \
                     requests a certificate, but also serves clients that have none. Needs \
                     `tls_client_ca`.",
         needs: &["tls_client_ca"],
@@ -108,7 +108,8 @@ pub(super) static ROWS: [Setting; 11] = [
         placeholder: "version",
         default: Default::Is("1.2"),
         help: "Oldest TLS version that clients may use: 1.2 or 1.3",
-        paragraph: "The server refuses clients that support only older versions.",
+        paragraph: "The server refuses TLS connections from clients that support only older \
+                    versions.",
         needs: &["tls_cert", "domain"],
         ..HTTPS
     },
@@ -118,9 +119,9 @@ pub(super) static ROWS: [Setting; 11] = [
         kind: Kind::Flag,
         default: Default::Is("on"),
         help: "Offer HTTP/2 over TLS; on by default, --no-http2 turns it off",
-        paragraph: "With HTTP/2, browsers send all requests over one connection. Clients that do \
-                    not support HTTP/2 use HTTP/1.1 in any case, and R sees no difference between \
-                    the two.",
+        paragraph: "With HTTP/2, browsers send all their requests over one connection. Clients \
+                    that do not support HTTP/2 continue to use HTTP/1.1. The app gets the same \
+                    request objects with either version.",
         needs: &["tls_cert", "domain"],
         ..HTTPS
     },
@@ -131,8 +132,8 @@ pub(super) static ROWS: [Setting; 11] = [
         default: Default::Is("on"),
         places: Places::FILE.and(Places::R),
         help: "Accept WebSockets over HTTP/2 (RFC 8441)",
-        paragraph: "Browsers then open WebSockets within the connection over which they loaded the \
-                    page. Turn this off only to work around a faulty client or proxy.",
+        paragraph: "Browsers then open a WebSocket within the HTTP/2 connection over which they \
+                    loaded the page. Turn this off only to work around a faulty client or proxy.",
         needs: &["tls_cert", "domain"],
         former: &[Former {
             value: Some("off"),
@@ -151,11 +152,11 @@ pub(super) static ROWS: [Setting; 11] = [
         placeholder: "seconds",
         default: Default::Is("off"),
         help: "Send Strict-Transport-Security: SECONDS[,subdomains][,preload]",
-        paragraph: "Browsers then use only HTTPS for this host until the time has passed, even if \
-                    the server no longer offers HTTPS, so begin with a few minutes. `subdomains` \
-                    includes all subdomains. `preload` allows browsers to ship with this rule; it \
-                    needs `subdomains` and at least a year (31536000). 0 makes browsers forget the \
-                    rule.",
+        paragraph: "The header tells browsers to use only HTTPS for this host for the given number \
+                    of seconds. They do so even if the server no longer offers HTTPS, so begin \
+                    with a few minutes. `subdomains` includes all subdomains. `preload` allows \
+                    browser vendors to build this rule into their browsers; it needs `subdomains` \
+                    and at least a year (31536000). 0 makes browsers forget the rule.",
         needs: &["tls_cert", "domain"],
         ..HTTPS
     },
@@ -170,10 +171,10 @@ pub(super) static ROWS: [Setting; 11] = [
         min: 1.0,
         max: 65_535.0,
         help: "Port whose HTTP requests are redirected to HTTPS, or none",
-        paragraph: "The server listens on this port at the same address, and redirects plaintext \
-                    HTTP requests to HTTPS with status 308. The default with `domain` is 80, \
-                    because certificate authorities send the requests of the `http-01` challenge \
-                    to this port.",
+        paragraph: "The server also listens on this port at the same address, and redirects \
+                    plaintext HTTP requests to HTTPS with status 308. With `domain` the default is \
+                    80, because certificate authorities send the requests of the `http-01` \
+                    challenge to port 80.",
         needs: &["tls_cert", "domain"],
         ..HTTPS
     },

@@ -1,4 +1,5 @@
-//! Limits that divide the resources of the server.
+//! The rows of the table for internal limits, which divide resources within the server. They are
+//! meant only for measurements.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Group, Section, Setting, Stability};
@@ -19,8 +20,8 @@ pub(super) static ROWS: [Setting; 10] = [
         default: Default::Is("10"),
         min: 1.0,
         help: "Divisor of the file system's size that limits `disk_reserve`",
-        paragraph: "`disk_reserve` is at most the size of the file system divided by this number; \
-                    10 means a tenth.",
+        paragraph: "`disk_reserve` is at most the size of the file system divided by this number. \
+                    10 therefore means that at most a tenth of the file system is kept free.",
         ..INTERNAL
     },
     Setting {
@@ -28,17 +29,18 @@ pub(super) static ROWS: [Setting; 10] = [
         applies: Applies::AtReload,
         kind: Kind::Count,
         default: Default::Is("64"),
-        help: "WebSockets that keep a compression context between messages",
-        paragraph: "Each context takes 512 KiB of memory. Other WebSockets compress each message \
-                    by itself.",
+        help: "Maximum WebSockets that keep a compression context",
+        paragraph: "A WebSocket that keeps its compression context between messages compresses \
+                    better, but takes 512 KiB of memory for it. Other WebSockets compress each \
+                    message by itself.",
         ..INTERNAL
     },
     Setting {
         name: "pool_bytes",
         kind: Kind::Bytes,
         default: Default::Is("8 MiB"),
-        help: "Bytes of request buffers that are kept for reuse",
-        paragraph: "The buffers of 1,024 typical requests take 6 MiB.",
+        help: "Memory of finished requests that is kept for new requests",
+        paragraph: "The memory of 1,024 typical requests is 6 MiB.",
         ..INTERNAL
     },
     Setting {

@@ -1,4 +1,4 @@
-//! Limits for clients, and timeouts.
+//! The rows of the table for limits for clients, including timeouts.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown};
@@ -14,9 +14,8 @@ pub(super) static ROWS: [Setting; 14] = [
         shown: Shown::Always,
         kind: Kind::Bytes,
         default: Default::Is("none"),
-        help: "Maximum size of a request body, such as 10MB; 413 above it",
-        paragraph: "There is no limit by default, because Shiny and plumber have limits of their \
-                    own.",
+        help: "Maximum size of a request body, such as 10MB; status 413 above it",
+        paragraph: "There is no limit by default, because Shiny and plumber have their own limits.",
         former: &[Former::everywhere("body_bytes", Section::Limits)],
         ..LIMIT
     },
@@ -26,10 +25,10 @@ pub(super) static ROWS: [Setting; 14] = [
         kind: Kind::Seconds,
         default: Default::Is("none"),
         min: 0.01,
-        help: "How long the app may take to respond; 504 after that",
-        paragraph: "R is not notified and continues with the request, unless `interrupt_requests` \
-                    is on; the late response is discarded. There is no limit by default, because a \
-                    request may take long, for example to fit a model.",
+        help: "How long the app may take to respond; status 504 after that",
+        paragraph: "R still finishes the request, and its late response is discarded. With \
+                    `interrupt_requests`, R is interrupted instead. There is no limit by default, \
+                    because a request may take long, for example to fit a model.",
         former: &[
             Former::everywhere("request_time", Section::Limits),
             Former {
@@ -46,9 +45,9 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Is("120 s"),
         min: 0.01,
         help: "Close a connection that makes no progress for this long",
-        paragraph: "The time applies between requests, and while the transfer of a request body or \
-                    a response is stalled. The default is twice the time for which common proxies \
-                    keep idle connections.",
+        paragraph: "The time applies to a connection that waits for its next request, and to a \
+                    request body or response whose transfer has stalled. The default is twice the \
+                    time for which common proxies keep idle connections.",
         former: &[Former::everywhere("idle_time", Section::Limits)],
         ..LIMIT
     },
@@ -61,7 +60,7 @@ pub(super) static ROWS: [Setting; 14] = [
         help: "Maximum number of client connections; idle ones are evicted",
         paragraph: "At the limit, a new connection replaces the slowest connection that is idle, \
                     has not sent its request head within a second, or is below its minimum rate. \
-                    If there is no such connection, the new one is refused with status 503.",
+                    If there is no such connection, the new connection is refused with status 503.",
         former: &[Former::everywhere("connections", Section::Limits)],
         ..LIMIT
     },
@@ -72,8 +71,8 @@ pub(super) static ROWS: [Setting; 14] = [
         min: 8192.0,
         help: "Maximum size of an HTTP/1.1 request head; 431 above it",
         paragraph: "The request head is the request line and all header fields. The default is \
-                    above the 80 KiB of httpuv, because there are apps that send cookies of that \
-                    size.",
+                    larger than the limit of httpuv (80 KiB), because the cookies of some apps \
+                    reach that size.",
         former: &[Former::everywhere("head_bytes", Section::Limits)],
         ..LIMIT
     },
@@ -82,9 +81,10 @@ pub(super) static ROWS: [Setting; 14] = [
         kind: Kind::Seconds,
         default: Default::Is("30 s"),
         min: 0.01,
-        help: "How long a request head may take to arrive; 408 after that",
-        paragraph: "The time starts when the connection is accepted or, for later requests on the \
-                    same connection, with the first byte of the head.",
+        help: "How long a request head may take to arrive; status 408 after that",
+        paragraph: "The request head is the request line and all header fields. The time starts \
+                    when the connection is accepted or, for a later request on that connection, \
+                    with the first byte of its head.",
         former: &[Former::everywhere("head_time", Section::Limits)],
         ..LIMIT
     },
@@ -94,8 +94,9 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Is("none"),
         min: 1.0,
         help: "Maximum connections of one IPv4 address or IPv6 /64 network",
-        paragraph: "Further connections are refused with status 503. There is no limit by default, \
-                    because behind a proxy all clients have the same address.",
+        paragraph: "Further connections from that address or network are refused with status 503. \
+                    There is no limit by default, because behind a proxy all clients have the same \
+                    address.",
         former: &[Former::everywhere("per_address", Section::Limits)],
         ..LIMIT
     },
@@ -103,7 +104,7 @@ pub(super) static ROWS: [Setting; 14] = [
         name: "max_queued_requests",
         kind: Kind::Count,
         default: Default::Is("1024"),
-        help: "Maximum number of requests that wait for R; 503 above it",
+        help: "Maximum number of requests that wait for R; status 503 above it",
         paragraph: "A request waits from its arrival until R starts to process it.",
         former: &[Former::everywhere("queue_requests", Section::Limits)],
         ..LIMIT
@@ -116,10 +117,10 @@ pub(super) static ROWS: [Setting; 14] = [
         ),
         min: 1_048_576.0,
         help: "Maximum memory that clients can make the server use",
-        paragraph: "The limit applies to all clients together, and the memory of the app does not \
-                    count. The memory is divided into shares, for example for request bodies. When \
-                    a share is used up, the client that uses the most of it, or the newest client, \
-                    gets status 503 or WebSocket close code 1013.",
+        paragraph: "The limit is for all clients together, and does not include the memory of the \
+                    app. The memory is divided into shares, for example one for request bodies. \
+                    When a share is used up, the client that uses the most of it, or the newest \
+                    client, gets status 503 or WebSocket close code 1013.",
         former: &[Former::everywhere("memory", Section::Limits)],
         ..LIMIT
     },
@@ -130,7 +131,7 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Is("64 MiB"),
         min: 1.0,
         help: "Maximum size of a WebSocket message; close code 1009 above it",
-        paragraph: "The default is the size that Shiny Server accepts.",
+        paragraph: "The default is the same limit as in Shiny Server.",
         former: &[Former::everywhere("message_bytes", Section::Limits)],
         ..LIMIT
     },
@@ -142,9 +143,10 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Is("off"),
         places: Places::ALL.without(Places::R),
         help: "Interrupt R when a request exceeds `request_timeout`",
-        paragraph: "The R code of the request then fails with the error that `setTimeLimit()` \
-                    raises. Off by default, because an interrupt can break a database transaction. \
-                    It has no effect without `request_timeout` or `worker_timeout`.",
+        paragraph: "The R code that processes the request then fails with the error that \
+                    `setTimeLimit()` raises. This is off by default, because an interrupt can \
+                    break a database transaction. It has no effect without `request_timeout` or \
+                    `worker_timeout`.",
         ..CLIENTS
     },
     Setting {
@@ -155,9 +157,10 @@ pub(super) static ROWS: [Setting; 14] = [
         placeholder: "list",
         r_function: "app$wsOrigins",
         help: "Origins that may open WebSockets: same, example.org, ...",
-        paragraph: "A list of hosts without `https://`, each of which may begin with `*.` and end \
-                    with a port; `same` means the app's own host. By default, pages of every site \
-                    may open WebSockets, so set this if the app identifies its users by cookies.",
+        paragraph: "A list of the hosts whose pages may open WebSockets, without `https://`. Each \
+                    host may begin with `*.` and end with a port; `same` means the app's own host. \
+                    By default, pages of every site may open WebSockets, so set this if the app \
+                    identifies its users by cookies.",
         ..CLIENTS
     },
     Setting {
@@ -173,7 +176,8 @@ pub(super) static ROWS: [Setting; 14] = [
                     bytes are not compressed. `takeover=on` keeps the compression context for the \
                     next message, which compresses better but takes 512 KiB of memory per \
                     WebSocket. `on` means `level=2,threshold=512,takeover=off`. In `_server.yml` \
-                    and in R, the value may also be a mapping of these three.",
+                    and in R, the value may also be a mapping of `level`, `threshold` and \
+                    `takeover`.",
         ..CLIENTS
     },
     Setting {
@@ -184,8 +188,8 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Derived("`TMPDIR`; `tempdir()` if R itself is the server"),
         places: Places::ALL.without(Places::R),
         help: "Folder for temporary files with large request bodies",
-        paragraph: "A request body larger than `body_buffer_size` is written to an unnamed file in \
-                    this folder while the app reads it.",
+        paragraph: "A request body larger than `body_buffer_size` is written to an unnamed \
+                    temporary file in this folder while the app reads it.",
         ..CLIENTS
     },
 ];

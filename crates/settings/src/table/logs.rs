@@ -1,4 +1,4 @@
-//! Settings of the access log, status and health checks.
+//! The rows of the table for settings of the access log, the status and the health checks.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown, Stability};
@@ -19,9 +19,9 @@ pub(super) static ROWS: [Setting; 4] = [
         is_program_variable: true,
         r_function: "serve",
         help: "Access log: a file, - for standard output, or none",
-        paragraph: "The server appends to the file, and opens it again after SIGUSR1, for log \
-                    rotation. Write `./none` for a file with the name `none`. In R the value may \
-                    also be `TRUE`, `FALSE` or a function.",
+        paragraph: "The server appends one line for each request to the file. For log rotation, \
+                    SIGUSR1 makes the server open the file again. Write `./none` for a file with \
+                    the name `none`. In R the value may also be `TRUE`, `FALSE` or a function.",
         former: &[Former {
             value: Some("none"),
             ..Former::option("no_log", "two options for one setting")
@@ -38,7 +38,7 @@ pub(super) static ROWS: [Setting; 4] = [
         is_program_variable: true,
         r_function: "serve",
         help: "Format of the access log: common or json",
-        paragraph: "`common` is the Common Log Format, followed by the duration in seconds; `json` \
+        paragraph: "`common` is the Common Log Format, followed by the duration in seconds. `json` \
                     writes one JSON object per line. With several workers, each line also names \
                     the worker that responded.",
         ..LOGS
@@ -52,10 +52,10 @@ pub(super) static ROWS: [Setting; 4] = [
         is_program_variable: true,
         r_function: "serve",
         help: "Address for status, metrics and health checks",
-        paragraph: "An IP address with a port, such as `127.0.0.1:9100`, or `unix:/path`. The \
-                    server responds there to `/metrics` and to the probes `/-/live` and \
-                    `/-/ready`, also while R is busy. The address is meant for monitoring and \
-                    should not be public.",
+        paragraph: "The value is an IP address with a port, such as `127.0.0.1:9100`, or \
+                    `unix:/path`. At this address, the server responds to `/metrics` and to the \
+                    probes `/-/live` and `/-/ready`, also while R is busy. The address is meant \
+                    for monitoring and should not be public.",
         stability: Stability::Experimental,
         former: &[Former { places: Places::R, ..Former::everywhere("admin", Section::Options) }],
         ..LOGS
@@ -67,9 +67,9 @@ pub(super) static ROWS: [Setting; 4] = [
         default: Default::Derived("on for apps that `serve` runs, else off"),
         places: Places::ALL.without(Places::COMMAND_LINE).without(Places::R),
         help: "Send the id of each request to its client as X-Request-Id",
-        paragraph: "The JSON access log contains the same id. This setting is part of the app's \
-                    interface, so it has no option: set it in `_server.yml`, in R or in the \
-                    environment.",
+        paragraph: "The id of a request is also in the JSON access log. This setting is part of \
+                    the app's interface, so it has no option on the command line: set it in \
+                    `_server.yml`, in R or in the environment.",
         former: &[Former::option(
             "request_id_header",
             "it is a property of the app's interface and not of one start",

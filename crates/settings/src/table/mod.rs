@@ -13,9 +13,9 @@ mod workers;
 use crate::setting::{Former, Places, Section, Setting};
 use crate::suggestions::did_you_mean;
 
-/// The maximum of settings that must be finite.
+/// The maximum of a numeric setting that does not accept "no limit".
 const FINITE: f64 = 1e18;
-/// The largest number up to which R and JSON distinguish all whole numbers.
+/// The largest number up to which R and JSON represent every whole number exactly (2^53).
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 static TABLES: [&[Setting]; 9] = [
@@ -30,12 +30,12 @@ static TABLES: [&[Setting]; 9] = [
     &development::ROWS,
 ];
 
-/// Returns all settings, group by group.
+/// Returns all settings of the table, group by group.
 pub fn all() -> impl Iterator<Item = &'static Setting> + Clone {
     TABLES.iter().copied().flatten()
 }
 
-/// Returns the setting with this name.
+/// Returns the setting with this name, or `None` if the table has no such setting.
 pub fn find(name: &str) -> Option<&'static Setting> {
     all().find(|setting| setting.name == name)
 }
@@ -51,13 +51,13 @@ pub fn row(name: &str) -> &'static Setting {
 /// A setting that was found by its name or by a former name.
 #[derive(Debug, Clone, Copy)]
 pub struct FoundSetting {
-    /// The setting.
+    /// The setting that was found.
     pub setting: &'static Setting,
-    /// The former name, if that was used.
+    /// The former name by which the setting was found; `None` if it was found by its present name.
     pub former: Option<&'static Former>,
 }
 
-/// Finds a key in a section of `_server.yml`.
+/// Finds the setting with this present or former key in a section of `_server.yml`.
 pub fn find_key(section: Section, key: &str) -> Option<FoundSetting> {
     let is_it = |setting: &&Setting| {
         setting.section == section && setting.key() == key && setting.places.has(Places::FILE)
@@ -69,17 +69,18 @@ pub fn find_key(section: Section, key: &str) -> Option<FoundSetting> {
     })
 }
 
-/// Finds a limit by its present or a former name.
+/// Finds the limit with this present or former name.
 pub fn find_limit(name: &str) -> Option<FoundSetting> {
     find_key(Section::Limits, name)
 }
 
-/// Finds a setting by a former name that was accepted in `place`.
+/// Finds the setting that had this former name in one of the places `place`, such as the command
+/// line.
 fn find_former_in(place: Places, name: &str) -> Option<FoundSetting> {
     find_former(|former| former.name == name && former.places.has(place))
 }
 
-/// Finds a setting by its name, or by a former name that R still accepts.
+/// Finds the setting with this present name, or with a former name that R still accepts.
 pub fn find_for_r(name: &str) -> Option<&'static Setting> {
     find(name).or_else(|| find_former_in(Places::R, name).map(|found| found.setting))
 }
@@ -94,7 +95,8 @@ fn find_former(is_it: impl Fn(&Former) -> bool) -> Option<FoundSetting> {
     })
 }
 
-/// Replaces names of settings in backticks by their options, such as `host` by `--host`.
+/// Replaces the names of settings in backticks by the names of their command-line options. For
+/// example, `host` becomes `--host`.
 pub fn with_option_names(text: &str) -> String {
     let parts = text.split('`').enumerate().map(|(at, part)| match find(part) {
         Some(row) if at % 2 == 1 && row.has_option() => format!("--{}", row.option()),
@@ -106,8 +108,8 @@ pub fn with_option_names(text: &str) -> String {
     parts.collect::<Vec<_>>().join("`")
 }
 
-/// Returns a hint about an unknown key of a section: the section that has the key, or a similar
-/// key.
+/// Returns a hint for the error message about an unknown key in a section of `_server.yml`. The
+/// hint names the section to which the key belongs, or a similar key.
 pub(crate) fn hint_for_key(section: Section, key: &str) -> String {
     let other = Section::ALL.into_iter().filter(|other| *other != section);
     if let Some(other) = other.into_iter().find(|other| find_key(*other, key).is_some()) {

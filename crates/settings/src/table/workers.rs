@@ -1,4 +1,4 @@
-//! Settings of workers.
+//! The rows of the table for settings of workers (R processes).
 
 use super::{EXACT, FINITE};
 use crate::kind::Kind;
@@ -26,9 +26,10 @@ pub(super) static ROWS: [Setting; 26] = [
         max: 1000.0,
         r_function: "serve",
         help: "Number of R processes, or auto for one per processor",
-        paragraph: "More than one worker needs Linux. `auto` counts the processors that the CPU \
-                    limit of the control group and the CPU affinity allow. If no other source sets \
-                    the number, the environment variable `WEB_CONCURRENCY` is used.",
+        paragraph: "More than one worker needs Linux. `auto` starts one worker for each processor \
+                    that the CPU limit of the control group and the CPU affinity allow. If the \
+                    number is not set anywhere else, the server uses the environment variable \
+                    `WEB_CONCURRENCY`.",
         ..WORKERS
     },
     Setting {
@@ -37,9 +38,9 @@ pub(super) static ROWS: [Setting; 26] = [
         kind: Kind::Count,
         default: Default::Is("0"),
         max: 1000.0,
-        help: "Number of started workers held in reserve",
-        paragraph: "When a worker ends, a spare that has already loaded the app takes its place at \
-                    once. Set this if the app takes long to start.",
+        help: "Number of started workers (R processes) held in reserve",
+        paragraph: "A spare worker has already loaded the app, so it takes over immediately when \
+                    another worker ends. Set this if the app takes long to start.",
         ..WORKERS
     },
     Setting {
@@ -49,9 +50,9 @@ pub(super) static ROWS: [Setting; 26] = [
         placeholder: "0/1",
         default: Default::Is("1"),
         help: "Extra workers during a replacement: 1, or 0 to save memory",
-        paragraph: "With 1, a new worker starts before the worker that it replaces stops. With 0, \
-                    the old worker stops first, which needs less memory, but one worker fewer \
-                    serves requests meanwhile.",
+        paragraph: "With 1, a new worker starts before the old worker that it replaces is stopped. \
+                    With 0, the old worker is stopped first. This needs less memory, but one \
+                    worker fewer serves requests until the new worker is ready.",
         ..WORKERS
     },
     Setting {
@@ -60,9 +61,9 @@ pub(super) static ROWS: [Setting; 26] = [
         kind: Kind::List(&text_forms::PATHS_OF_REQUESTS),
         placeholder: "paths",
         help: "Paths requested from a new worker before it gets traffic",
-        paragraph: "A list of URL paths, such as `/,/predict?x=1`, for apps whose first request is \
-                    slow. A worker that responds to one of them with a status of 500 or above is \
-                    stopped.",
+        paragraph: "A list of URL paths, such as `/,/predict?x=1`. Set this for an app whose first \
+                    requests are slow. A new worker that responds to one of the paths with a \
+                    status of 500 or above is stopped.",
         ..WORKERS
     },
     Setting {
@@ -72,7 +73,7 @@ pub(super) static ROWS: [Setting; 26] = [
         kind: Kind::Count,
         min: 1.0,
         max: EXACT,
-        help: "Maximum WebSockets per worker (Shiny sessions); 503 above it",
+        help: "Maximum number of WebSockets (Shiny sessions) per worker",
         paragraph: "When every worker has this many WebSockets, new clients get status 503, while \
                     clients that already have a WebSocket are still served. There is no limit by \
                     default.",
@@ -86,10 +87,10 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("64"),
         min: 1.0,
         max: EXACT,
-        help: "Maximum requests in flight per worker, for apps with promises",
+        help: "Maximum unfinished requests per worker, for apps with promises",
         paragraph: "An app that uses promises can start a request before it has responded to the \
-                    previous ones. This setting limits how many requests a worker may have started \
-                    and not yet responded to.",
+                    previous ones. This setting limits the number of requests that one worker has \
+                    started and not yet responded to.",
         ..WORKERS
     },
     Setting {
@@ -100,10 +101,10 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("10 s"),
         min: 0.001,
         max: FINITE,
-        help: "How long a request may wait for a worker; 503 after that",
-        paragraph: "The time ends when a worker gets the request, and `request_timeout` starts \
-                    then. A single worker that accepts connections itself has no such limit; if \
-                    this is set, the supervisor accepts connections for it.",
+        help: "How long a request may wait for a worker; status 503 after that",
+        paragraph: "When a worker gets the request, its `request_timeout` begins. With a single \
+                    worker, this limit applies only if you set it: the supervisor process then \
+                    accepts the connections instead of the worker.",
         ..WORKERS
     },
     Setting {
@@ -113,8 +114,9 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 1.0,
         max: EXACT,
         help: "Replace a worker after this many requests",
-        paragraph: "The worker finishes its requests while a new worker takes its place. Set this \
-                    to limit the effect of memory leaks. By default no worker is replaced.",
+        paragraph: "Set this if the app leaks memory. The old worker finishes its requests while a \
+                    new worker takes its place. By default, workers are not replaced for this \
+                    reason.",
         ..WORKERS
     },
     Setting {
@@ -124,8 +126,8 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 0.001,
         max: FINITE,
         help: "Replace a worker that has run for longer than this, such as 12h",
-        paragraph: "The worker finishes its requests while a new worker takes its place. By \
-                    default no worker is replaced.",
+        paragraph: "The old worker finishes its requests while a new worker takes its place. By \
+                    default, workers are not replaced because of their age.",
         ..WORKERS
     },
     Setting {
@@ -138,8 +140,8 @@ pub(super) static ROWS: [Setting; 26] = [
         ),
         min: 33_554_432.0,
         help: "Replace a worker that uses more memory than this, such as 2GB",
-        paragraph: "The anonymous, swapped and shared memory of the worker's processes counts. 0 \
-                    and `none` mean no limit.",
+        paragraph: "A worker's memory is the anonymous, swapped and shared memory of all its \
+                    processes. 0 and `none` mean no limit.",
         ..WORKERS
     },
     Setting {
@@ -149,11 +151,12 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 0.001,
         max: FINITE,
         help: "Replace a worker that is busy with one task for this long",
-        paragraph: "This is a health check of the worker and not a time limit for requests: it \
-                    also applies to tasks that no request started. With `interrupt_requests` R is \
-                    interrupted first, and the worker is killed only if that does not help. \
-                    Clients of the worker get status 504, or lose their connections if the worker \
-                    accepts connections itself. There is no limit by default.",
+        paragraph: "Detects a worker (an R process) that hangs, also in a task that no request \
+                    started. The worker is killed. With `interrupt_requests`, R is interrupted \
+                    first, and the worker is killed only if that does not help. Its clients get \
+                    status 504, or lose their connections if the worker accepts connections \
+                    itself. There is no limit by default. To limit the time of requests, use \
+                    `request_timeout`.",
         former: &[Former {
             places: Places::COMMAND_LINE.and(Places::FILE).and(Places::R),
             ..Former::everywhere("kill_stuck", Section::Options)
@@ -168,8 +171,8 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 0.001,
         max: FINITE,
         help: "How long a worker may take to become ready",
-        paragraph: "A worker that is not ready by then is stopped, and the start counts as failed. \
-                    Increase this for an app that takes long to load.",
+        paragraph: "A worker that is not ready to serve after this time is stopped, and its start \
+                    counts as failed. Increase this for an app that takes long to load.",
         ..WORKERS
     },
     Setting {
@@ -179,8 +182,9 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Derived("3; 0 with `reload`"),
         max: 1000.0,
         help: "Retries of a failed start before exiting with status 3",
-        paragraph: "Starts are retried only until a worker has been ready once, for example while \
-                    the app waits for a database. The pauses between retries grow.",
+        paragraph: "Set this if the app may have to wait, for example for a database, when the \
+                    server starts. The pauses between retries grow. The setting has no effect once \
+                    a worker has been ready.",
         ..WORKERS
     },
     Setting {
@@ -191,8 +195,8 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 0.001,
         max: FINITE,
         help: "Time for requests to finish when a worker or the server stops",
-        paragraph: "A worker that stops gets no new requests. After this time, requests and \
-                    WebSockets that are still open are cut off.",
+        paragraph: "A worker that is being stopped gets no new requests. Requests and WebSockets \
+                    that are still open after this time are cut off.",
         ..WORKERS
     },
     Setting {
@@ -202,10 +206,10 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Derived("the time of `drain`"),
         min: 0.001,
         max: FINITE,
-        help: "How long WebSockets of a replaced worker may stay, such as 4h",
-        paragraph: "A replaced worker waits for this long until its WebSockets, such as Shiny \
-                    sessions, have ended. If the worker is replaced because of its memory, and \
-                    when the server stops, it waits no longer than `drain`.",
+        help: "How long WebSockets of a replaced worker may stay open, such as 4h",
+        paragraph: "When a worker is replaced, it waits up to this long for its WebSockets, such \
+                    as Shiny sessions, to end. The wait is limited to `drain` if the worker is \
+                    replaced because of its memory, or if the server stops.",
         ..WORKERS
     },
     Setting {
@@ -216,9 +220,9 @@ pub(super) static ROWS: [Setting; 26] = [
         placeholder: "how",
         default: Default::Is("auto"),
         help: "Session affinity: auto (for Shiny), cookie or none",
-        paragraph: "Session affinity sends all requests of a client to the same worker, which \
-                    matters with several workers. `auto` applies it to Shiny apps, whose sessions \
-                    exist in only one worker; `cookie` applies it to every app.",
+        paragraph: "With several workers, session affinity sends all requests of one client to the \
+                    same worker. `auto` applies it to Shiny apps, because a Shiny session exists \
+                    in only one worker. `cookie` applies it to every app.",
         ..WORKERS
     },
     Setting {
@@ -229,9 +233,9 @@ pub(super) static ROWS: [Setting; 26] = [
         placeholder: "text",
         default: Default::Derived("derived from the app's path and the address"),
         help: "End of the session cookie's name, rookery-SUFFIX",
-        paragraph: "The session cookie keeps a client with its worker (`sticky`). Servers that \
-                    share a host name need different suffixes, because otherwise each server \
-                    overwrites the cookie of the other.",
+        paragraph: "The session cookie assigns a client to its worker (see `sticky`). Servers that \
+                    share a host name need different suffixes, because otherwise they overwrite \
+                    each other's cookie.",
         former: &[Former {
             places: Places::COMMAND_LINE.and(Places::FILE).and(Places::R),
             ..Former::everywhere("name", Section::Options)
@@ -244,10 +248,10 @@ pub(super) static ROWS: [Setting; 26] = [
         shown: Shown::InLongHelp,
         kind: Kind::Flag,
         default: Default::Is("off"),
-        help: "Retry GET, HEAD and OPTIONS that a crashed worker had started",
-        paragraph: "Such a request is sent once to another worker, although the crashed worker may \
-                    already have changed something. A request that no worker had started is \
-                    retried in any case.",
+        help: "Retry the GET, HEAD and OPTIONS requests of a crashed worker",
+        paragraph: "A request that the crashed worker had started is sent once more, to another \
+                    worker. Set this only if such requests may be processed twice. Requests that \
+                    the crashed worker had not started are always retried.",
         former: &[Former {
             places: Places::COMMAND_LINE.and(Places::FILE).and(Places::R),
             ..Former::everywhere("retry_begun", Section::Options)
@@ -261,10 +265,10 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("off"),
         places: Places::FILE.and(Places::R),
         help: "Respond to clients that half-close while they wait for a worker",
-        paragraph: "By default, a client that closes its sending side while its request waits for \
-                    a worker counts as disconnected, because most such clients have given up. `nc \
-                    -N` and a few health checks half-close the connection and still expect a \
-                    response.",
+        paragraph: "Some clients, such as `nc -N` and a few health checks, close their sending \
+                    side after the request and still expect a response. By default, such a client \
+                    counts as disconnected if its request still waits for a worker, because most \
+                    clients that do so have given up.",
         former: &[Former::option("keep_half_closed", "few health checks need it")],
         ..WORKERS
     },
@@ -274,10 +278,10 @@ pub(super) static ROWS: [Setting; 26] = [
         kind: Kind::Choice(&["always", "never"]),
         placeholder: "when",
         default: Default::Is("always"),
-        help: "When a worker that ended is restarted: always or never",
-        paragraph: "With `never`, the server exits when a worker exits by itself, and passes on \
-                    the exit status of R. Set this if an orchestrator such as Kubernetes restarts \
-                    the server.",
+        help: "Whether a worker that ended is restarted: always or never",
+        paragraph: "With `never`, the server exits when a worker exits by itself, with the exit \
+                    status of R. Set this if an orchestrator such as Kubernetes restarts the \
+                    server.",
         ..WORKERS
     },
     Setting {
@@ -286,8 +290,9 @@ pub(super) static ROWS: [Setting; 26] = [
         kind: Kind::Flag,
         default: Default::Is("off"),
         help: "Exit with status 5 when all workers keep crashing",
-        paragraph: "Set this if an orchestrator should restart the server elsewhere. By default \
-                    the server keeps restarting its workers, with growing pauses.",
+        paragraph: "Set this if an orchestrator such as Kubernetes should restart the server \
+                    elsewhere. By default the server keeps restarting its workers, with growing \
+                    pauses.",
         ..WORKERS
     },
     Setting {
@@ -296,10 +301,9 @@ pub(super) static ROWS: [Setting; 26] = [
         kind: Kind::Seconds,
         default: Default::Is("0 s"),
         max: FINITE,
-        help: "How long to keep serving as not ready before shutting down",
-        paragraph: "After a signal to stop, the probe `/-/ready` fails, but the server still \
-                    serves requests for this time, so that load balancers notice the failure \
-                    before the server stops accepting connections.",
+        help: "How long to keep serving requests after a signal to stop",
+        paragraph: "During this time, the probe `/-/ready` already fails. Load balancers can \
+                    therefore notice that the server is stopping before it refuses connections.",
         ..WORKERS
     },
     Setting {
@@ -319,8 +323,8 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("503"),
         places: Places::FILE.and(Places::R),
         help: "Status of the probe /-/ready during shutdown: 503 or 404",
-        paragraph: "With `http-check disable-on-404`, HAProxy sends no new clients to a server \
-                    that responds with 404, and keeps the existing sessions there.",
+        paragraph: "Set this to 404 if HAProxy uses `http-check disable-on-404`: it then sends no \
+                    new clients to this server, but keeps the existing sessions on it.",
         former: &[Former::option("drain_status", "one setting of HAProxy needs it")],
         ..WORKERS
     },
@@ -334,9 +338,10 @@ pub(super) static ROWS: [Setting; 26] = [
         is_program_variable: false,
         r_function: "",
         help: "When a disconnected Shiny page reconnects: app, always, never",
-        paragraph: "`app`: only if the app calls `session$allowReconnect(TRUE)`. `always`: unless \
-                    the app calls `session$allowReconnect(FALSE)`; the new session gets the inputs \
-                    of the old session, whose other state is lost. `never`: no page reconnects.",
+        paragraph: "`app` reconnects a page only if the app calls `session$allowReconnect(TRUE)`. \
+                    `always` reconnects it unless the app calls `session$allowReconnect(FALSE)`. \
+                    `never` reconnects no page. A reconnected page gets a new session with the \
+                    inputs of the old one; other state of the old session is lost.",
         stability: Stability::Stable,
         ..WORKERS
     },
@@ -347,8 +352,9 @@ pub(super) static ROWS: [Setting; 26] = [
         kind: Kind::Flag,
         default: Default::Is("off"),
         help: "Send the session cookie to frames on other sites (HTTPS only)",
-        paragraph: "Set this if pages of other sites show the app in a frame and it needs session \
-                    affinity (`sticky`). Browsers accept such a cookie over HTTPS only.",
+        paragraph: "Set this if pages of other sites show the app in a frame and the app needs \
+                    session affinity (see `sticky`). Browsers accept the session cookie in such \
+                    frames only over HTTPS.",
         ..WORKERS
     },
 ];

@@ -1,5 +1,5 @@
-//! An attempt to have a worker process a request. An attempt sends the request and forwards the
-//! response; if the worker does not respond, the attempt decides whether another worker gets the
+//! An attempt to have a request answered by a worker process. It sends the request and forwards the
+//! response. If the worker does not respond, the attempt decides whether another worker gets the
 //! request.
 
 use std::cell::RefCell;
@@ -24,30 +24,30 @@ use super::response_forwarder::{self, Forwarded};
 use super::tunnel::{self, Tunnel};
 use crate::backend::Availability;
 
-/// The maximum number of times that a request is queued again because its worker ended before the R
+/// The maximum number of times that a request is queued again because a worker ended before its R
 /// process had begun the request. After that the client gets 503.
 const MAX_RETURNS: u32 = 2;
 
 /// The maximum time to wait for the supervisor's report that a worker has ended, after a connection
-/// to the worker broke. Without such a report the worker counts as alive and may still begin the
-/// request, so the request must not be sent to another worker.
+/// to the worker broke. The request may be sent to another worker only if the report shows that the
+/// first worker will not process it.
 const DEATH_REPORT_TIME: Duration = Duration::from_secs(2);
 
-/// The assumed minimum rate, in bytes per second, at which a request body is sent to a worker. The
-/// value is the speed of copying between disks, because large bodies are read from a spool file.
+/// The minimum rate, in bytes per second, at which a request body is assumed to be sent to a
+/// worker. Large bodies are read from a spool file on disk.
 const MIN_BODY_RATE: u64 = 20 << 20;
 
-/// Returns the time that sending a body of this length may take. The deadline for R to begin the
-/// request is extended by this time.
+/// Returns the time that is allowed for sending a request body of this length to a worker. R's
+/// deadline to begin the request is extended by this time.
 fn time_to_send(bytes: u64) -> Duration {
     Duration::from_millis(bytes.saturating_mul(1000) / MIN_BODY_RATE)
 }
 
-/// A function that assigns queued requests to workers. An attempt calls it when its worker can
+/// A function that assigns queued requests to workers. It is called when a worker may be able to
 /// begin another request.
 pub(super) type Dispatch = fn(&Rc<PoolContext>);
 
-/// Sends a request to its assigned worker and forwards the response to the client.
+/// Sends a request to the worker that was assigned to it, and forwards the response to the client.
 pub(super) async fn run(pool: Rc<PoolContext>, assignment: Assignment, dispatch: Dispatch) {
     // The fields are borrowed, because moving them out would enlarge this future.
     let (backend, request) = (&assignment.backend, &assignment.request);
@@ -85,16 +85,15 @@ struct Attempt<'a> {
     pool: &'a Rc<PoolContext>,
     backend: &'a Rc<PoolBackend>,
     ticket: Ticket,
-    /// The ticket of the request, held until it is known whether R has begun the request. The
-    /// ticket is returned before the response is complete, because a streamed response can last for
-    /// hours and there are only 1,024 tickets.
+    /// The ticket of the request, that is, its number on the worker's scoreboard. There are only
+    /// 1,024 tickets, so this one is returned as soon as the head of the response has arrived.
     guard: RefCell<Option<TicketGuard>>,
     sent_at: Instant,
-    /// The time by which R has to begin the request; `None` if that time cannot be represented.
+    /// The time by which R has to begin the request, or `None` for no deadline.
     begin_deadline: Option<Instant>,
-    /// The time that the request waited in the queue before this attempt.
+    /// The time that the request waited in the queue before this attempt to send it to a worker.
     waited: Duration,
-    /// The time at which the pool received the request.
+    /// The time at which the pool received the request from the server.
     received_at: Instant,
     dispatch: Dispatch,
 }
@@ -175,9 +174,9 @@ impl Attempt<'_> {
         self.pool.responder.reject(request, error);
     }
 
-    /// Returns true if another worker may process a request that R had begun when its worker died.
-    /// Only one such retry is allowed per request, because the request itself may be the cause of
-    /// the death.
+    /// Returns true if another worker may process a request after its worker died while R was
+    /// processing it. Allowed once per request, because the request itself may be the cause of the
+    /// death.
     fn may_retry_begun(&self, request: &QueuedRequest) -> bool {
         let exchange = &request.exchange;
         let is_safe =
@@ -185,7 +184,7 @@ impl Attempt<'_> {
         self.pool.limits.retry_safe_methods && is_safe && request.deaths == 1
     }
 
-    /// Sends a request and waits for the head of the response.
+    /// Sends a request to the worker and waits for the head of the response.
     async fn send(
         &self,
         exchange: &mut Exchange,
@@ -204,7 +203,8 @@ impl Attempt<'_> {
         Ok((connection, head))
     }
 
-    /// Sends an opening handshake over a new connection and waits for the head of the response.
+    /// Sends the opening handshake of a WebSocket to the worker over a new connection, and waits
+    /// for the head of the response.
     async fn send_handshake(
         &self,
         exchange: &mut Exchange,
@@ -230,7 +230,8 @@ impl Attempt<'_> {
         Ok(self.unless_given_up(opening).await?)
     }
 
-    /// Waits for a response until [`give_up_reason`](Self::give_up_reason) ends the attempt.
+    /// Waits for the worker's response, but no longer than until there is a [reason to give
+    /// up](Self::give_up_reason).
     async fn unless_given_up<T>(
         &self,
         sending: impl Future<Output = Result<T, Failure>>,
@@ -255,9 +256,9 @@ impl Attempt<'_> {
         if self.has_timed_out() { Err(Failure::Timeout) } else { response }
     }
 
-    /// Returns the reason to stop waiting for the worker, if there is one: R has begun the request
-    /// and takes too long for it, or R has not begun the request by the deadline. In the second
-    /// case the request is also withdrawn from the worker.
+    /// Returns the reason to stop waiting for the worker's response, if there is one. The worker
+    /// has exceeded the worker timeout with this request, or R has not begun the request by its
+    /// deadline. In the second case, this method withdraws the request from the worker.
     fn give_up_reason(&self) -> Option<Failure> {
         let entry = &self.backend.entry;
         if entry.scoreboard.has_begun(self.ticket) {
@@ -267,7 +268,7 @@ impl Attempt<'_> {
         (is_late && entry.scoreboard.withdraw(self.ticket)).then_some(Failure::NotBegun)
     }
 
-    /// Returns true if R had begun the request when the worker exceeded the worker timeout.
+    /// Returns true if R was processing the request when the worker exceeded the worker timeout.
     fn has_timed_out(&self) -> bool {
         self.backend.entry.has_timed_out(self.ticket)
     }
@@ -280,7 +281,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Opens a tunnel over a connection on which the worker has accepted the opening handshake.
+    /// Opens a WebSocket tunnel between the client and the worker, over a connection on which the
+    /// worker has accepted the opening handshake.
     fn open_tunnel(&self, exchange: Box<Exchange>, connection: WorkerConnection) {
         self.pool.balancer.count_reconnect(&exchange, self.backend);
         let tunnel = Tunnel::new(self.backend, connection);
@@ -291,7 +293,8 @@ impl Attempt<'_> {
         tunnel.close_if_ending(&self.pool.responder, id);
     }
 
-    /// Keeps a connection for another request if the response has been read completely.
+    /// Keeps the connection to the worker for another request if the response has been read
+    /// completely.
     fn keep_connection(&self, connection: WorkerConnection) {
         if let Some(connection) = connection.into_reusable(&self.pool.buffers) {
             self.backend.keep_connection(connection);
@@ -310,8 +313,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Records that R has processed the head of a request whose body will follow. The request
-    /// counts as processed only once, with its body.
+    /// Records that R has processed the head of a request. The request is not counted as finished,
+    /// because its body will follow.
     fn on_head_seen(&self) {
         self.backend.forget_request(self.ticket);
         self.guard.take();
@@ -335,8 +338,8 @@ impl Attempt<'_> {
         (self.dispatch)(self.pool);
     }
 
-    /// Waits until the supervisor reports the end of the worker. Returns false if no report arrives
-    /// within [`DEATH_REPORT_TIME`].
+    /// Waits until the supervisor reports that the worker has ended. Returns false if no report
+    /// arrives within [`DEATH_REPORT_TIME`].
     async fn wait_for_death_report(&self) -> bool {
         self.backend.suspect();
         let is_dead = || self.backend.entry.availability() == Availability::Dead;

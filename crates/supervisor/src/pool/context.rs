@@ -1,4 +1,5 @@
-//! The state that the tasks of the pool share. All of these tasks run on the server's I/O thread.
+//! The state that is shared by the tasks of the pool, which assigns requests to workers. All of
+//! these tasks run on the server's I/O thread.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,34 +17,36 @@ use super::responder::Responder;
 use super::stream_registry::Registry;
 use crate::backend_registry::BackendRegistry;
 
-/// The shared state of a pool.
+/// The shared state of the pool, which assigns requests to workers.
 pub(super) struct PoolContext {
     pub(super) limits: Rc<PoolLimits>,
     pub(super) balancer: Balancer,
     pub(super) responder: Rc<Responder>,
     pub(super) registry: Registry,
     pub(super) buffers: BufferPool,
-    /// An empty vector whose memory is reused each time requests are assigned.
+    /// An empty vector that is kept so that each dispatch can reuse its memory for the assignments
+    /// of requests to workers.
     pub(super) assignments: RefCell<Vec<Assignment>>,
     pub(super) retry: RetryTimer,
     pub(super) overdue_check: OverdueCheck,
-    /// The number of events that the server has passed to the pool.
+    /// The number of events, such as requests, that the server has passed to the pool.
     pub(super) events: Cell<u64>,
     /// Whether a request has been sent to a worker since the I/O thread last slept.
     pub(super) has_forwarded: Cell<bool>,
 }
 
-/// The state of the timer after which waiting requests are assigned again.
+/// The state of the timer after which the pool tries again to assign waiting requests to workers.
 #[derive(Debug, Default)]
 pub(super) struct RetryTimer {
     pub(super) is_scheduled: Cell<bool>,
     pub(super) pause: Cell<Duration>,
 }
 
-/// The state of the task that checks for requests that have waited too long at their workers.
+/// The state of the background task that looks for requests that have waited too long at their
+/// workers.
 #[derive(Debug, Default)]
 pub(super) struct OverdueCheck {
-    /// Whether the task sleeps until the next request is sent to a worker.
+    /// Whether the background task sleeps until the next request is sent to a worker.
     pub(super) is_asleep: Cell<bool>,
     pub(super) wake_up: Notify,
 }

@@ -1,7 +1,6 @@
-//! Deferred bodies: a worker can get the head of a request before the server has received the body.
-//! An app with `onHeaders` can then refuse the body, as Shiny does above its upload limit;
-//! otherwise the server would spool gigabytes first. R is not blocked while the body arrives:
-//! `onHeaders` returns at once, and R is called again when the body is complete.
+//! Deferred bodies, which the server receives only after a worker has seen the head of the request.
+//! They allow an app with `onHeaders` to refuse a large body before it is received, as Shiny does
+//! above its upload limit. R can process other requests while the body arrives.
 
 use rookery_exchange::Exchange;
 use rookery_worker_protocol::{
@@ -10,12 +9,14 @@ use rookery_worker_protocol::{
 
 use super::balancing::queue::QueuedRequest;
 
-/// The length in bytes up to which a body is sent together with its head. A body of this length
-/// stays in memory, and sending its head first would cost a second round trip to R.
+/// The length in bytes up to which a request body is sent to the worker together with its head.
+/// Sending the head first is only worthwhile for a longer body, because it costs a second round
+/// trip to R.
 const MAX_UNASKED_BODY: u64 = 1 << 20;
 
-/// Returns true if the body of this request is deferred for an app that uses `onHeaders`. This is
-/// always so if the client waits for the decision (`Expect`).
+/// Returns true if an app with `onHeaders` should see the head of this request before the server
+/// receives the body. That is so if the body is long or of unknown length, or if the client waits
+/// for the app's decision (`Expect`).
 pub(super) fn is_deferred(exchange: &Exchange) -> bool {
     match body_length(exchange) {
         BodyLength::Bytes(len) => len > MAX_UNASKED_BODY || exchange.header(b"expect").is_some(),
@@ -33,7 +34,8 @@ fn body_length(exchange: &Exchange) -> BodyLength {
         .map_or(BodyLength::Unknown, BodyLength::Bytes)
 }
 
-/// Returns the state of a request's body, which the worker header contains.
+/// Returns the state of this request's body for the worker header, such as whether the body will
+/// follow later.
 pub(super) fn body_state(request: &QueuedRequest) -> BodyState {
     match request.is_head_only {
         true => BodyState::Deferred(body_length(&request.exchange)),
@@ -42,14 +44,14 @@ pub(super) fn body_state(request: &QueuedRequest) -> BodyState {
     }
 }
 
-/// Returns true if the worker's response to a head asks for the body, and false if it is the
-/// response of the app.
+/// Returns true if the response to the head of a request is the worker's request for the body.
+/// Returns false if it is the response of the app.
 pub(super) fn wants_body(exchange: &Exchange) -> bool {
     has_worker_header(exchange, HEAD_ACCEPTED) || has_worker_header(exchange, HEAD_UNDECIDED)
 }
 
-/// Returns the exchange of a request whose body the worker asks for, after removing the worker's
-/// response from the exchange.
+/// Prepares a request whose head the worker has seen, so that the server can receive the body.
+/// Removes the worker's response and returns the exchange (the request with its response).
 pub(super) fn into_exchange_for_body(request: QueuedRequest) -> Box<Exchange> {
     let mut exchange = request.exchange;
     if has_worker_header(&exchange, HEAD_ACCEPTED) {

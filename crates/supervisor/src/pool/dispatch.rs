@@ -1,5 +1,5 @@
-//! Dispatching: assigns queued requests to workers and starts an attempt for each assignment.
-//! Background tasks repeat the dispatch after some time and when the workers change.
+//! The dispatch of requests: it assigns queued requests to workers and sends each request to its
+//! worker. Background tasks repeat the dispatch at intervals and when the workers change.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,35 +10,33 @@ use super::balancing::balancer::Assignment;
 use super::context::PoolContext;
 use crate::backend_registry::BackendRegistry;
 
-/// The shortest interval after which waiting requests are assigned again. Each response of a worker
-/// triggers an assignment too, so the timer finds a free worker only if R now waits for a promise
-/// or was busy with something other than a request. As long as the timer finds no free worker, the
+/// The shortest interval after which the pool tries again to assign waiting requests. The timer
+/// finds workers that have become free without sending a response. While it finds none, the
 /// interval grows up to [`MAX_RETRY_INTERVAL`].
 const MIN_RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The longest interval after which waiting requests are assigned again. A shorter maximum would
-/// wake the I/O thread more often.
+/// The longest interval after which the pool tries again to assign waiting requests.
 const MAX_RETRY_INTERVAL: Duration = Duration::from_millis(16);
 
-/// The number of checks for overdue requests per queue timeout. With 8 checks, a request waits at
-/// most an eighth longer than the timeout.
+/// The number of checks for overdue requests during one queue timeout. With 8 checks, a request is
+/// found at most an eighth of the timeout late.
 const CHECKS_PER_TIMEOUT: u32 = 8;
 
-/// The shortest interval between checks for overdue requests, so that a short queue timeout does
-/// not keep the I/O thread awake.
+/// The shortest interval between two checks for requests that have waited too long. It applies if
+/// the queue timeout is very short.
 const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The longest interval between checks for overdue requests, so that a timeout is at most a second
-/// late.
+/// The longest interval between two checks for requests that have waited too long. A request is
+/// therefore rejected at most a second late.
 const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Starts the background tasks of the pool.
+/// Starts the background tasks of the pool, which assigns requests to workers.
 pub(super) fn start_tasks(pool: &Rc<PoolContext>, registry: &Arc<BackendRegistry>) {
     tokio::task::spawn_local(follow_registry(Rc::clone(pool), Arc::clone(registry)));
     tokio::task::spawn_local(check_overdue(Rc::clone(pool)));
 }
 
-/// Assigns queued requests to workers and starts an attempt for each assignment.
+/// Assigns queued requests to workers and sends each request to its worker.
 pub(super) fn dispatch(pool: &Rc<PoolContext>) {
     let mut assignments = pool.assignments.take();
     pool.balancer.assign(&mut assignments);
@@ -60,7 +58,8 @@ fn start(pool: &Rc<PoolContext>, assignment: Assignment) {
     tokio::task::spawn_local(attempt::run(Rc::clone(pool), assignment, dispatch));
 }
 
-/// Schedules another dispatch after a while, unless one is already scheduled.
+/// Schedules another attempt to assign queued requests to workers, unless an attempt is already
+/// scheduled.
 fn schedule_retry(pool: &Rc<PoolContext>) {
     if pool.retry.is_scheduled.replace(true) {
         return;
@@ -78,7 +77,8 @@ fn schedule_retry(pool: &Rc<PoolContext>) {
     });
 }
 
-/// Updates the list of workers and dispatches requests whenever the registry changes.
+/// Waits for changes in the registry of workers. After each change, updates the pool's list of
+/// workers and assigns queued requests.
 async fn follow_registry(pool: Rc<PoolContext>, registry: Arc<BackendRegistry>) {
     loop {
         pool.balancer.update_backends();
@@ -88,8 +88,8 @@ async fn follow_registry(pool: Rc<PoolContext>, registry: Arc<BackendRegistry>) 
     }
 }
 
-/// Periodically notifies attempts whose requests have waited too long at their workers. No timer
-/// runs while no worker has a request.
+/// Periodically looks for requests that have waited too long at their workers, and notifies the
+/// tasks that wait for the responses. Sleeps while no worker has a request.
 async fn check_overdue(pool: Rc<PoolContext>) {
     let pause = (pool.limits.queue_timeout / CHECKS_PER_TIMEOUT)
         .clamp(MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL);

@@ -1,56 +1,60 @@
-//! The error responses that the pool sends if no worker responds.
+//! The error responses that clients get if no worker responds to their requests.
 
 use rookery_exchange::{EVENTS_RETRY, Exchange, TerminationState, accepts_events};
 
-/// The value of `Retry-After`, in seconds, if no worker was free. A worker that ended is usually
-/// started again within that time.
+/// The value of `Retry-After`, in seconds, in a response with status 503 because no worker was
+/// free.
 const RETRY_SECONDS: &[u8] = b"1";
 
-/// The value of `Retry-After`, in seconds, if all sessions are taken. A session lasts for minutes,
-/// but among many sessions one ends every few seconds.
+/// The value of `Retry-After`, in seconds, in a response with status 503 because all workers have
+/// the maximum number of sessions. It is longer than [`RETRY_SECONDS`], because sessions last for
+/// minutes.
 const RETRY_SECONDS_WHEN_FULL: &[u8] = b"5";
 
-/// The reason why a request gets an error from the pool instead of a worker's response.
+/// The reason why a client gets an error response from the pool instead of a worker's response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ErrorReply {
-    /// No worker began the request in time: 503.
+    /// No worker began to process the request in time. The client gets 503.
     NoWorker,
-    /// The workers that the request was assigned to ended before they began it: 503.
+    /// The workers to which the request was sent ended before they began to process it. The client
+    /// gets 503.
     WorkersEnded,
-    /// The worker ended while it processed the request: 502.
+    /// The worker ended while it processed the request. The client gets 502.
     WorkerDied,
-    /// The worker's response is malformed: 502.
+    /// The worker's response is not valid HTTP. The client gets 502.
     Malformed,
-    /// R was busy with the request for longer than the worker timeout: 504.
+    /// R was busy with the request for longer than the worker timeout. The client gets 504.
     Timeout,
-    /// All workers have the maximum number of sessions: 503.
+    /// The request would begin a session, but all workers have the maximum number of sessions. The
+    /// client gets 503.
     SessionsFull,
-    /// The request is for a session that ended with its worker: 404.
+    /// The request belongs to a session that ended with its worker. The client gets 404.
     SessionEnded,
-    /// The request cannot be sent to a worker: 500.
+    /// The request cannot be written as HTTP/1.1 for a worker. The client gets 500.
     Unsendable,
 }
 
 impl ErrorReply {
-    /// Returns the body of the error response, which begins with the status.
+    /// Returns the text of the error response. It begins with the status.
     pub(super) fn text(self) -> &'static str {
         match self {
-            ErrorReply::NoWorker => "503 Service Unavailable: no worker had time for it\n",
+            ErrorReply::NoWorker => "503 Service Unavailable: no worker is available\n",
             ErrorReply::WorkersEnded => {
-                "503 Service Unavailable: workers ended before they began with it\n"
+                "503 Service Unavailable: the worker ended before it started the request\n"
             }
-            ErrorReply::WorkerDied => "502 Bad Gateway: the worker ended before it had answered\n",
-            ErrorReply::Malformed => "502 Bad Gateway: the worker's answer could not be read\n",
+            ErrorReply::WorkerDied => "502 Bad Gateway: the worker ended before it responded\n",
+            ErrorReply::Malformed => "502 Bad Gateway: the worker sent an invalid response\n",
             ErrorReply::Timeout => "504 Gateway Timeout: the worker took too long\n",
             ErrorReply::SessionsFull => {
-                "503 Service Unavailable: all workers have as many sessions as they may\n"
+                "503 Service Unavailable: all workers have the maximum number of sessions\n"
             }
             ErrorReply::SessionEnded => "404 Not Found: the session has ended\n",
             ErrorReply::Unsendable => "500 Internal Server Error\n",
         }
     }
 
-    /// Returns the termination state of the request for the access log.
+    /// Returns the termination state of the request, which the access log shows as the reason of
+    /// the failure.
     pub(super) fn termination_state(self) -> Option<TerminationState> {
         match self {
             ErrorReply::NoWorker | ErrorReply::SessionsFull => Some(TerminationState::Queue),
@@ -60,7 +64,7 @@ impl ErrorReply {
         }
     }
 
-    /// Writes the error response to an exchange.
+    /// Writes the error response into the exchange (the request with its response).
     pub(super) fn write(self, exchange: &mut Exchange) {
         let text = self.text();
         let status = text[..3].parse().unwrap_or(500);

@@ -1,48 +1,48 @@
-//! The settings of the pool.
+//! The settings of the pool, which assigns requests to worker processes.
 
 use std::time::Duration;
 
 use super::balancing::session_affinity::SessionAffinity;
 
-/// The settings of a pool: limits, timeouts and switches.
+/// The settings of the pool, which assigns requests to worker processes: limits, timeouts and
+/// switches.
 #[derive(Debug, Clone)]
 #[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
 pub struct PoolLimits {
     /// The maximum number of requests that wait for a worker. Further requests get 503. Default:
-    /// 1,024, as in a server without workers.
+    /// 1,024.
     pub max_queued_requests: usize,
-    /// The maximum time that a request waits for its R process to begin it, in the queue and at a
-    /// worker. The client gets 503 after this time. Default: 10 s, because most clients have given
-    /// up by then.
+    /// The maximum time that a request waits until R begins to process it. Time in the queue and
+    /// time at a worker both count. After this time the client gets 503. Default: 10 s.
     pub queue_timeout: Duration,
-    /// The maximum number of requests that a worker has at a time, including requests that wait for
-    /// a promise. Default: 64.
+    /// The maximum number of requests that a worker has at the same time, including requests that
+    /// wait for a promise. Default: 64.
     pub max_in_flight: usize,
-    /// The minimum number of requests that are sent to a worker before its R process is free for
-    /// them. Default: 0, which means as many requests as R processes in a millisecond.
+    /// The number of requests that may always wait at a worker whose R process is busy. Default: 0,
+    /// so that only as many wait there as R processes in about a millisecond.
     pub min_ahead: usize,
     /// The maximum number of bytes of a streamed response that wait to be written to the client.
-    /// Default: 16 MiB, as in a server without workers.
+    /// Default: 16 MiB.
     pub max_stream_queue_size: usize,
-    /// The maximum number of sessions of a worker. A session is an open WebSocket, or a page that
-    /// was sent recently and will open a WebSocket. Requests for further sessions get 503. Default:
-    /// no limit.
+    /// The maximum number of sessions that one worker has. A session is an open WebSocket, or a
+    /// page that was sent recently and will open a WebSocket. Requests for further sessions get
+    /// 503. Default: no limit.
     pub max_sessions: usize,
-    /// Whether a GET, HEAD or OPTIONS request is sent to another worker, once, if its worker died
-    /// after R had begun the request and before the worker sent the head of the response. Default:
-    /// no, because these methods may have side effects in an app.
+    /// Whether a GET, HEAD or OPTIONS request is sent to another worker if its worker died while
+    /// processing it. This happens at most once per request. Default: no, because these methods may
+    /// have side effects in an app.
     pub retry_safe_methods: bool,
-    /// Whether a client that has sent a FIN after its request gets a response even if the request
-    /// had to wait. Default: no. Such a client counts as disconnected, as with `HAProxy`'s
-    /// `abortonclose`, because most clients that send a FIN have disconnected.
+    /// Whether a client that has closed its sending direction (sent a FIN) still gets a response to
+    /// a request that had to wait. Default: no, because most clients that send a FIN have
+    /// disconnected.
     pub keep_half_closed: bool,
-    /// Whether the requests of a session are sent to the same worker.
+    /// The setting that determines whether all requests of a session are sent to the same worker.
     pub session_affinity: SessionAffinity,
-    /// The suffix of the session cookie's name, in characters that RFC 6265, 4.1.1 allows in a
-    /// cookie's name. Default: empty, which is right for a host with one server.
+    /// The suffix of the session cookie's name. It distinguishes several servers on one host.
+    /// Default: empty.
     pub cookie_suffix: String,
-    /// Whether pages of other sites may embed the app's pages over HTTPS, so that browsers have to
-    /// send the session cookie in requests from those pages. Default: no.
+    /// Whether pages of other sites may embed the app over HTTPS. Browsers then also send the
+    /// session cookie in requests from those pages. Default: no.
     pub is_embedded: bool,
 }
 

@@ -65,8 +65,8 @@ pub fn pool(registry: Arc<BackendRegistry>, limits: PoolLimits) -> MakeApplicati
     })
 }
 
-/// A factory for the session cookies that workers send to clients whose connections the workers
-/// themselves accept.
+/// The factory of session cookies for clients whose connections are accepted by the workers
+/// themselves and not by the supervisor.
 struct SignedCookies {
     keys: Arc<Keys>,
     is_embedded: bool,
@@ -81,24 +81,24 @@ impl CookieFactory for SignedCookies {
     }
 }
 
-/// Reads a `Cookie` header, for the fuzzer. Returns true if a cookie names a worker, which must not
-/// happen because the fuzzer does not know the key, and the header without the session cookie if
-/// the header had one.
+/// Reads a `Cookie` header, for the fuzzer. Returns whether a cookie names a worker, and the header
+/// without the session cookie if there was one. The first value must always be false, because the
+/// fuzzer does not know the signing key.
 #[doc(hidden)]
 pub fn read_cookies_for_fuzzer(cookies: &[u8]) -> (bool, Option<Vec<u8>>) {
     let keys = Keys::new("");
     (keys.read(cookies).target().is_some(), keys.names.without_own(cookies))
 }
 
-/// Reads a query, for the fuzzer. Returns whether the query names a worker, and whether the query
-/// consists only of the affinity parameter.
+/// Reads the query of a URL, for the fuzzer. Returns whether the parameter `w=` names a worker, and
+/// whether the query consists only of this parameter.
 #[doc(hidden)]
 pub fn read_query_for_fuzzer(query: &[u8]) -> (bool, bool) {
     let is_named = matches!(session_affinity::read_query(query), UrlAffinity::Worker(_));
     (is_named, session_affinity::is_only_affinity(query))
 }
 
-/// The application that passes requests to the pool.
+/// The server application that assigns requests to workers.
 struct Pool(Rc<PoolContext>);
 
 impl Pool {
@@ -158,8 +158,8 @@ impl Application for Pool {
         self.0.responder.take_commands(commands);
     }
 
-    /// Returns true always, because the pool forwards the bytes of WebSockets and receives no
-    /// messages.
+    /// Always returns true, because the limit on waiting WebSocket messages does not apply to the
+    /// pool. It forwards the bytes of WebSockets and receives no messages.
     fn poll_capacity(&self) -> bool {
         true
     }

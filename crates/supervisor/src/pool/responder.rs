@@ -1,4 +1,5 @@
-//! The responder, which passes commands and responses from the pool to the server.
+//! The responder, which passes responses and other commands from the pool (the part that assigns
+//! requests to workers) to the server.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,8 +13,8 @@ use super::error_reply::ErrorReply;
 use crate::backend_registry::BackendRegistry;
 use crate::pool_counters::PoolCounters;
 
-/// A queue of commands for the server. The responses among the commands are counted for the
-/// metrics.
+/// The queue of commands from the pool to the server. Responses are counted for the metrics when
+/// they are added.
 pub(super) struct Responder {
     registry: Arc<BackendRegistry>,
     waker: Arc<dyn IoWaker>,
@@ -30,7 +31,8 @@ impl Responder {
         &self.registry.counters
     }
 
-    /// Queues a command, and wakes the I/O thread if the queue was empty.
+    /// Adds a command for the server to the queue, and wakes the server's I/O thread if the queue
+    /// was empty.
     pub(super) fn send_command(&self, command: Command) {
         let mut commands = self.commands.borrow_mut();
         commands.push_back(command);
@@ -39,8 +41,8 @@ impl Responder {
         }
     }
 
-    /// Returns an exchange with its response to the server. The exchange may have no response if
-    /// the client has disconnected.
+    /// Passes a request with its response to the server, which sends the response. If the client
+    /// has disconnected, the response may be missing.
     pub(super) fn respond(&self, exchange: Box<Exchange>) {
         if !exchange.is_client_disconnected() {
             self.counters().responses.add(exchange.response().status());
@@ -48,7 +50,7 @@ impl Responder {
         self.send_command(Command::Respond(exchange));
     }
 
-    /// Responds to a request with an error, because no worker responds to it.
+    /// Responds to a request with an error, because no worker will respond to it.
     pub(super) fn reject(&self, mut request: QueuedRequest, error: ErrorReply) {
         request.exchange.set_waiting(false);
         request.exchange.update_upstream_log(|upstream| {
@@ -58,7 +60,7 @@ impl Responder {
         self.respond(request.exchange);
     }
 
-    /// Moves all queued commands to `commands`, which is empty.
+    /// Moves all queued commands for the server to `commands`, which is empty.
     pub(super) fn take_commands(&self, commands: &mut VecDeque<Command>) {
         std::mem::swap(&mut *self.commands.borrow_mut(), commands);
     }

@@ -1,5 +1,5 @@
-//! Forwards a worker's response to the client. A short body is sent at once, and a longer body
-//! chunk by chunk as fast as the client reads.
+//! Functions that forward a worker's response to the client. A short body is sent at once, and a
+//! longer body is streamed as fast as the client reads it.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,21 +19,23 @@ use super::error_reply::ErrorReply;
 use super::responder::Responder;
 use super::response_sink::ResponseSink;
 
-/// The maximum length in bytes of a body that is forwarded at once, so that it is written together
-/// with its head. A longer body is streamed, which avoids a copy of the whole body.
+/// The maximum length in bytes of a response body that is sent to the client at once, together with
+/// the head. A longer body is streamed.
 const MAX_WHOLE_BODY: u64 = 32 << 10;
 
-/// The result of forwarding a response.
+/// The result of forwarding a worker's response to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Forwarded {
-    /// The complete response was forwarded, so the connection can be used for another request.
+    /// The complete response was forwarded, so the connection to the worker can be used for another
+    /// request.
     Complete,
-    /// The client disconnected, or the worker ended or sent a malformed body, before the response
-    /// was complete.
+    /// The response was not forwarded completely, because the client disconnected, or the worker
+    /// ended or sent a malformed body.
     Aborted,
 }
 
-/// Forwards the response whose head has already been written into the exchange.
+/// Forwards a worker's response to the client. The head of the response is already in the exchange
+/// (the request with its response).
 pub(super) async fn forward(
     pool: &PoolContext,
     mut exchange: Box<Exchange>,
@@ -56,8 +58,8 @@ pub(super) async fn forward(
     Forwarded::Complete
 }
 
-/// Responds with an error, because the worker's response broke off before any of it was sent to the
-/// client.
+/// Responds to the client with an error, because the worker's response ended too early. Called only
+/// if nothing has been sent to the client yet.
 fn respond_with_error(
     responder: &Responder,
     mut exchange: Box<Exchange>,
@@ -72,7 +74,8 @@ fn respond_with_error(
     Forwarded::Aborted
 }
 
-/// Returns the error response for a worker's response that broke off.
+/// Returns the error response for a worker's response that could not be read completely. `error` is
+/// the reason.
 fn error_reply(error: &io::Error) -> ErrorReply {
     if error.kind() == io::ErrorKind::InvalidData {
         ErrorReply::Malformed
@@ -143,8 +146,8 @@ async fn stream(
     }
 }
 
-/// Sends a chunk and waits until the client can take the next chunk. Returns false if the stream
-/// has ended.
+/// Sends a chunk of a worker's response to the client and waits until the client can take the next
+/// chunk. Returns false if the streamed response has ended.
 async fn send(
     responder: &Responder,
     stream: StreamId,

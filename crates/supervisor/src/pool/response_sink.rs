@@ -1,11 +1,12 @@
-//! The client's end of a streamed response, which receives the server's events for that response.
+//! The sink of a streamed response. It notifies the forwarding task when the client can take more
+//! data or when the response has ended.
 
 use std::cell::Cell;
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// The state of a streamed response whose chunks are sent to a client.
+/// The state of a streamed response that is forwarded to a client.
 #[derive(Debug, Default)]
 pub(super) struct ResponseSink {
     has_ended: Cell<bool>,
@@ -13,13 +14,13 @@ pub(super) struct ResponseSink {
 }
 
 impl ResponseSink {
-    /// Wakes the task that forwards the response, because the client can take more data.
+    /// Wakes the task that forwards the streamed response, because the client can take more data.
     pub(super) fn on_writable(&self) {
         self.changed.notify_one();
     }
 
-    /// Wakes the task that forwards the response, because the client has disconnected or has
-    /// received the whole response.
+    /// Wakes the task that forwards the streamed response, because the client has disconnected or
+    /// has received the whole response.
     pub(super) fn on_ended(&self) {
         self.has_ended.set(true);
         self.changed.notify_one();
@@ -29,13 +30,13 @@ impl ResponseSink {
         self.has_ended.get()
     }
 
-    /// Returns a future that completes at the next notification: the client can take more data, or
-    /// the stream has ended.
+    /// Returns a future that completes when the client can take more data or the streamed response
+    /// has ended.
     pub(super) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }
 
-    /// Waits until the stream has ended.
+    /// Waits until the streamed response has ended.
     pub(super) async fn ended(&self) {
         while !self.has_ended.get() {
             self.changed.notified().await;

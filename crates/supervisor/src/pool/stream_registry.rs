@@ -1,4 +1,4 @@
-//! The registry of open tunnels and streamed responses, by their ids.
+//! The registry of open WebSocket tunnels and streamed responses, by their ids.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,7 +10,8 @@ use super::responder::Responder;
 use super::response_sink::ResponseSink;
 use super::tunnel::Tunnel;
 
-/// A registry of tunnels and response sinks. The pool looks up the target of a server event here.
+/// A registry of open WebSocket tunnels and streamed responses. With it, the pool finds the tunnel
+/// or response to which an event of the server refers.
 #[derive(Default)]
 pub(super) struct Registry {
     tunnels: RefCell<HashMap<WebSocketId, Rc<Tunnel>>>,
@@ -30,7 +31,7 @@ impl Registry {
         self.tunnels.borrow_mut().remove(&socket)
     }
 
-    /// Schedules the close of each tunnel whose worker is about to end.
+    /// Schedules the closing of all WebSocket tunnels to workers that are about to end.
     pub(super) fn close_ending_tunnels(&self, responder: &Rc<Responder>) {
         for (socket, tunnel) in self.tunnels.borrow().iter() {
             tunnel.close_if_ending(responder, *socket);
@@ -41,7 +42,7 @@ impl Registry {
         self.sinks.borrow_mut().insert(stream, sink);
     }
 
-    /// Calls `body` with the response sink of a stream, unless the stream has ended.
+    /// Calls `body` with the sink of a streamed response, unless that response has ended.
     pub(super) fn with_sink(&self, stream: StreamId, body: impl FnOnce(&ResponseSink)) {
         if let Some(sink) = self.sinks.borrow().get(&stream) {
             body(sink);

@@ -1,8 +1,7 @@
 //! Tunnels, which are WebSockets between clients and workers. The server takes over the connection
 //! to the worker and forwards bytes unchanged in both directions. Pings, compression and the
-//! closing handshake therefore pass between the client and the worker, whatever version of HTTP the
-//! client uses. The pool only counts the tunnels of each worker and closes them before the worker
-//! ends.
+//! closing handshake therefore concern only the client and the worker. The pool only counts the
+//! tunnels of each worker and closes them before the worker ends.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,26 +15,26 @@ use super::balancing::pool_backend::PoolBackend;
 use super::connection::worker_connection::WorkerConnection;
 use super::responder::Responder;
 
-/// The close code for clients whose worker ends. In IANA's registry of close codes, 1012 means that
-/// the service restarts, so the client may connect again.
+/// The close code that tells a client that its WebSocket is closed because the service restarts
+/// (1012 in IANA's registry). The client may connect again.
 const SERVICE_RESTART: u16 = 1012;
 
-/// The interval between the closes of two WebSockets of a worker. R needs about this time for a
-/// page that reconnects.
+/// The average interval between the closing of two WebSockets of a worker that is about to end. R
+/// needs about this time to serve a page that reconnects.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Returns the delay after which a WebSocket is closed if its worker has `sessions` WebSockets and
-/// ends `within` this time. The delays of a worker's WebSockets are spread pseudo-randomly over the
-/// time that the reconnects need.
+/// Returns a delay after which a WebSocket is closed, because its worker will end after the time
+/// `within`. `sessions` is the number of the worker's WebSockets. The delays are pseudo-random, so
+/// that not all clients reconnect at once.
 fn close_delay(socket: WebSocketId, sessions: u32, within: Duration) -> Duration {
     let all = RECONNECT_INTERVAL.saturating_mul(sessions).min(within * 4 / 5);
     let random = (socket.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32;
     all.mul_f64(f64::from(random) / f64::from(u32::MAX))
 }
 
-/// Returns a key for an opening handshake. The purpose of the key is to prove that no cache has
-/// responded to the handshake (RFC 6455, 1.3). There is no cache between this process and a worker,
-/// so the key need not be random.
+/// Returns a `Sec-WebSocket-Key` for an opening handshake with a worker. The key need not be
+/// random, because there is no cache between this process and a worker that might respond instead
+/// (RFC 6455, 1.3).
 pub(super) fn handshake_key() -> [u8; 24] {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -48,17 +47,18 @@ pub(super) fn handshake_key() -> [u8; 24] {
     text
 }
 
-/// A WebSocket between a client and a worker.
+/// A WebSocket whose bytes are forwarded unchanged between a client and a worker.
 pub(super) struct Tunnel {
     backend: Rc<PoolBackend>,
-    /// The connection to the worker, until the server has taken it over.
+    /// The connection to the worker, until the server takes it over to forward the bytes.
     upstream: RefCell<Option<Upstream>>,
-    /// Whether the close of this tunnel has been scheduled.
+    /// Whether this tunnel is already scheduled to be closed, because its worker is about to end.
     is_closing: Cell<bool>,
 }
 
 impl Tunnel {
-    /// Creates a tunnel over a connection on which the worker has accepted the opening handshake.
+    /// Creates a WebSocket tunnel over a connection on which the worker has accepted the opening
+    /// handshake.
     pub(super) fn new(backend: &Rc<PoolBackend>, connection: WorkerConnection) -> Rc<Tunnel> {
         let (socket, read) = connection.into_parts();
         backend.release_reservation();
@@ -70,17 +70,18 @@ impl Tunnel {
         })
     }
 
-    /// Returns the connection to the worker at the first call, and `None` after that.
+    /// Returns the tunnel's connection to the worker at the first call, and `None` after that.
     pub(super) fn take_upstream(&self) -> Option<Upstream> {
         self.upstream.take()
     }
 
-    /// Subtracts the tunnel from its worker's sessions, because the WebSocket has been closed.
+    /// Removes the tunnel from its worker's count of sessions, because the WebSocket has been
+    /// closed.
     pub(super) fn on_closed(&self) {
         self.backend.entry.load.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Schedules the close of the tunnel if its worker is about to end.
+    /// If the worker of this WebSocket tunnel is about to end, schedules the closing of the tunnel.
     pub(super) fn close_if_ending(&self, responder: &Rc<Responder>, socket: WebSocketId) {
         let backend = &self.backend.entry;
         let Some(within) = backend.session_close_time() else { return };
@@ -94,7 +95,7 @@ impl Tunnel {
             tokio::time::sleep(delay).await;
             // The server closes the client's WebSocket and forwards the client's close frame to the
             // worker.
-            let reason = b"the worker ends".to_vec();
+            let reason = b"the worker is shutting down".to_vec();
             responder.send_command(Command::Close { socket, code: SERVICE_RESTART, reason });
         });
     }

@@ -1,19 +1,19 @@
-//! The Linux control group of this process, which all its workers share: the group's memory limit,
-//! and how many processes were killed because the limit was reached.
+//! The Linux control group (cgroup) of this process and its workers: its memory limit, and how many
+//! of its processes were killed because they reached the limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The value from which a version 1 memory limit means "no limit". Version 1 has no word for it and
-/// reports the largest multiple of the page size instead.
+/// The memory limit in bytes from which a version 1 control group counts as unlimited. If no limit
+/// is set, version 1 reports a very large number.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// The places where the system describes control groups.
+/// The paths at which Linux describes the control groups of this process.
 #[derive(Debug, Clone)]
 pub(crate) struct ControlGroups {
-    /// The file that lists the groups of this process, `/proc/self/cgroup`.
+    /// The path of the file that lists the control groups of this process, `/proc/self/cgroup`.
     own: PathBuf,
-    /// The folder that contains the groups' folders, `/sys/fs/cgroup`.
+    /// The path of the folder that contains a folder for each control group, `/sys/fs/cgroup`.
     root: PathBuf,
 }
 
@@ -23,14 +23,15 @@ impl Default for ControlGroups {
     }
 }
 
-/// Bytes that this process and all that it starts may have together, by its control group; `None`
-/// where nobody limits them.
+/// Returns the maximum number of bytes of memory that this process and its child processes may use
+/// together, according to their control groups. Returns `None` if there is no limit.
 pub fn memory_limit() -> Option<u64> {
     ControlGroups::default().memory_limit()
 }
 
 impl ControlGroups {
-    /// The least of its own limit and those of the groups around it.
+    /// Returns the lowest memory limit, in bytes, of the control group and its ancestors. Returns
+    /// `None` if none of them has a limit.
     fn memory_limit(&self) -> Option<u64> {
         let second = self.folders(false).into_iter().map(|folder| folder.join("memory.max"));
         let first =
@@ -40,9 +41,9 @@ impl ControlGroups {
         second.chain(first).filter_map(limit).filter(|bytes| *bytes < NO_LIMIT).min()
     }
 
-    /// Returns the number of bytes that the group's processes can still allocate, which is the
-    /// minimum over its own limit and those of its ancestors; `None` if no group has a limit. The
-    /// page cache counts as free, because the system reclaims it before it kills a process.
+    /// Returns how many bytes of memory the processes of the control group can still allocate.
+    /// Returns `None` if neither the group nor an ancestor has a limit. The page cache counts as
+    /// free, because the system can reclaim it.
     pub(crate) fn memory_left(&self) -> Option<u64> {
         let number = |file: PathBuf| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
         let left = |folder: PathBuf, [limit, used, inactive, active]: [&str; 4]| {
@@ -65,8 +66,8 @@ impl ControlGroups {
         second.chain(first).flatten().min()
     }
 
-    /// Returns the number of the group's processes that were killed because memory had run out;
-    /// `None` if the system does not count them.
+    /// Returns the number of processes of the control group that were killed because memory had run
+    /// out. Returns `None` if the system provides no such count.
     pub(crate) fn kills_for_memory(&self) -> Option<u64> {
         let second = self.folders(false).into_iter().map(|folder| folder.join("memory.events"));
         let first = self.folders(true).into_iter().map(|folder| folder.join("memory.oom_control"));
@@ -78,8 +79,8 @@ impl ControlGroups {
         second.chain(first).find_map(kills)
     }
 
-    /// Returns the folders of the group and of its ancestors, from the inside out. They belong to
-    /// version 1's memory hierarchy if `is_first`, and otherwise to version 2.
+    /// Returns the folders of the control group and of its ancestors, innermost first. `is_first`
+    /// selects the memory hierarchy of version 1 instead of version 2.
     fn folders(&self, is_first: bool) -> Vec<PathBuf> {
         let groups = fs::read_to_string(&self.own).unwrap_or_default();
         let path = groups.lines().find_map(|line| {
@@ -106,7 +107,7 @@ impl ControlGroups {
     }
 }
 
-/// Creates control group files in a folder, in place of the system's.
+/// Writes files like those of the system's control groups into a folder, for tests.
 #[cfg(test)]
 pub(crate) fn stand_in(folder: &Path, own: &str, files: &[(&str, &str)]) -> ControlGroups {
     let groups = ControlGroups { own: folder.join("own"), root: folder.join("root") };

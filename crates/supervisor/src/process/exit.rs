@@ -1,4 +1,4 @@
-//! The end of a process.
+//! Functions that wait for the end of a worker process and reap it.
 
 use std::fmt;
 use std::io;
@@ -11,11 +11,11 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// The interval of the checks whether a process has ended, on systems without process descriptors
-/// (Linux before 5.3, some sandboxes).
+/// The interval at which the supervisor checks whether a worker process has ended, on systems
+/// without process descriptors (Linux before 5.3, some sandboxes).
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The way in which a process ended.
+/// How a process ended: with an exit status or by a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     /// The process exited with this status.
@@ -50,18 +50,19 @@ impl fmt::Display for Exit {
     }
 }
 
-/// The end of a process, with the resources that the process has used.
+/// How a process ended, and the resources that it had used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProcessEnd {
     pub(crate) exit: Exit,
-    /// The processor time of the process and of those of its children that it has waited for.
+    /// The processor time used by the process, including the child processes that it has waited
+    /// for.
     pub(crate) time: Duration,
-    /// The peak of resident memory in bytes.
+    /// The maximum resident memory that the process used, in bytes.
     pub(crate) memory: u64,
 }
 
-/// Waits until a process has ended. The process remains a zombie until it is [reaped](reap), so
-/// that the system gives its id to no other process.
+/// Waits until a child process has ended. The process then remains a zombie until it is
+/// [reaped](reap), so that its id is not reused before.
 pub(crate) async fn wait(pid: libc::pid_t) {
     let descriptor = process_descriptor(pid).and_then(|descriptor| {
         // SAFETY: the `OwnedFd` owns its descriptor, which therefore stays open and the same until
@@ -79,7 +80,7 @@ pub(crate) async fn wait(pid: libc::pid_t) {
     }
 }
 
-/// Returns whether a child has ended, and leaves it in the system's table.
+/// Returns true if a child process has ended. Does not reap the process.
 fn has_ended(pid: libc::pid_t) -> bool {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let id = libc::id_t::try_from(pid).unwrap_or(libc::id_t::MAX);
@@ -94,9 +95,8 @@ fn has_ended(pid: libc::pid_t) -> bool {
     unsafe { info.assume_init().si_pid() != 0 }
 }
 
-/// Kills the remaining processes of the group that an ended process has led, and then reaps that
-/// process. The system gives the ids of the process and of its group to no other process before the
-/// process is reaped.
+/// Reaps an ended child process, which must be the leader of its process group. First kills the
+/// remaining processes of that group.
 pub(crate) fn reap(pid: libc::pid_t) -> ProcessEnd {
     let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
     // SAFETY: the call passes no memory. The process is a zombie, so the group still belongs to it.
@@ -142,7 +142,8 @@ mod tests {
 
     use super::*;
 
-    /// Starts a shell that leads a process group of its own.
+    /// Starts a shell that runs a script in a new process group. The shell is the leader of that
+    /// group.
     fn shell(script: &str) -> (Child, libc::pid_t) {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]).process_group(0).stdout(Stdio::piped());
@@ -171,7 +172,8 @@ mod tests {
         assert!(ended.exit == Exit::Status(0) && ended.time > Duration::ZERO, "{ended:?}");
     }
 
-    /// Returns the state of a process according to `/proc`; `None` if the process does not exist.
+    /// Returns the state of a process according to `/proc`, or `None` if the process does not
+    /// exist.
     fn state(pid: libc::pid_t) -> Option<char> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         stat.rsplit_once(')')?.1.trim_start().chars().next()

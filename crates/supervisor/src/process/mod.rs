@@ -1,4 +1,5 @@
-//! A worker process: its start, its output, its memory limit and its end.
+//! The parts of the supervisor that concern one worker process: its start, output, memory limit and
+//! end.
 
 mod cgroup;
 mod exit;

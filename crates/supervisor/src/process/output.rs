@@ -1,9 +1,8 @@
-//! The output of workers. Each line is written to the stream of this process that corresponds to
-//! the worker's stream, after a prefix with the worker's number and process id.
+//! The forwarding of the output of workers. Each line that a worker writes to stdout or stderr is
+//! written to the same stream of this process. A prefix shows the worker's number and process id.
 //!
-//! The pipes of the workers are read even if nothing reads the output of this process. Lines for
-//! which the buffer has no capacity are dropped and counted, so that R never blocks on its own
-//! output.
+//! R never blocks on its own output, even if nothing reads the output of this process. In that
+//! case, lines that do not fit in the buffer are dropped and counted.
 
 use rookery_server::output::LineWriter;
 use tokio::io::AsyncReadExt as _;
@@ -11,11 +10,11 @@ use tokio::net::unix::pipe;
 
 use super::HeldOutput;
 
-/// The maximum length of a line in bytes. A longer line is split.
+/// The maximum length in bytes of a line of a worker's output. A longer line is split.
 const MOST_LINE: usize = 64 << 10;
 
-/// Passes on what a worker writes to a stream, until all processes that have the stream have closed
-/// it.
+/// Forwards what a worker writes to stdout or stderr. Returns when the worker and its child
+/// processes have closed the stream.
 pub(crate) async fn pass_on(
     to: LineWriter,
     mut pipe: pipe::Receiver,
@@ -51,11 +50,11 @@ pub(crate) async fn pass_on(
     }
 }
 
-/// A converter of bytes to lines with a prefix.
+/// A converter that splits a worker's output into lines and adds a prefix to each.
 #[derive(Debug)]
 struct Lines {
     prefix: Vec<u8>,
-    /// The beginning of a line whose end has not been read.
+    /// The beginning of a line of output whose end has not been read yet.
     begun: Vec<u8>,
 }
 
@@ -64,7 +63,7 @@ impl Lines {
         Lines { prefix, begun: Vec::new() }
     }
 
-    /// Adds bytes and returns the lines that end in them.
+    /// Adds bytes of a worker's output and returns the lines that are now complete.
     fn take(&mut self, mut bytes: &[u8]) -> Vec<u8> {
         let mut whole = Vec::new();
         while !bytes.is_empty() {
@@ -84,7 +83,8 @@ impl Lines {
         whole
     }
 
-    /// Returns the last line if no newline ends it, as a complete line.
+    /// Returns the unfinished last line of a worker's output, with a newline added. Returns nothing
+    /// if the output ended with a newline.
     fn end(&mut self) -> Vec<u8> {
         let mut whole = Vec::new();
         if !self.begun.is_empty() {

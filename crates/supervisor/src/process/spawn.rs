@@ -1,4 +1,4 @@
-//! The start of a worker process.
+//! Starting of worker processes.
 
 use std::fs;
 use std::io;
@@ -16,29 +16,30 @@ use tokio::net::unix::pipe;
 
 use crate::worker_id::WorkerId;
 
-/// The amount that is added to a worker's OOM score, so that the system kills workers before the
-/// supervisor when the machine has no memory left.
+/// The amount that is added to a worker's OOM score. When the machine has no memory left, the
+/// system therefore kills workers before the supervisor.
 const SOONER: i32 = 500;
 
-/// The environment variables from which numerical libraries read their number of threads. Without
-/// them, the libraries of each worker would start a thread for each core.
+/// The environment variables that limit the number of threads of numerical libraries. Without such
+/// a limit, these libraries would start a thread for each core in every worker.
 const THREADS: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
 
-/// The description of a worker that is to be started.
+/// The description of a worker process that is to be started.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorkerStart {
     pub(crate) slot: u32,
-    /// The number of workers, including spares.
+    /// The total number of workers, including spares.
     pub(crate) workers: u32,
-    /// The number of workers that serve at the same time.
+    /// The number of workers that serve requests at the same time, not including spares.
     pub(crate) serving: u32,
     pub(crate) epoch: u64,
     pub(crate) generation: u64,
-    /// Whether the worker gets the public listening sockets.
+    /// Whether the worker inherits the public listening sockets, so that it can accept connections
+    /// itself.
     pub(crate) is_public: bool,
 }
 
-/// A started worker process, with the supervisor's ends of its channels.
+/// A worker process that has been started, with the supervisor's ends of its pipes and sockets.
 #[derive(Debug)]
 pub(crate) struct Spawned {
     pub(crate) child: Child,
@@ -47,14 +48,15 @@ pub(crate) struct Spawned {
     pub(crate) id: WorkerId,
     pub(crate) socket: PathBuf,
     pub(crate) temporary: PathBuf,
-    /// The worker's stdout and stderr; `None` if the worker shares those of this process.
+    /// The pipes from which the worker's stdout and stderr are read; `None` if the worker shares
+    /// the streams of this process.
     pub(crate) streams: Option<[pipe::Receiver; 2]>,
 }
 
-/// Starts a worker process. The caller must be the first thread of this process, because the worker
-/// receives a signal when the thread that started it ends. `files` is the limit of the worker's
-/// open descriptors. A worker with `is_on_terminal` shares the process group and the standard
-/// streams of this process.
+/// Starts a worker process. Must be called on the main thread, because the worker receives a signal
+/// when the thread that started it ends. `files` is the worker's limit of open descriptors. If
+/// `is_on_terminal` is true, the worker shares the process group and the standard streams of this
+/// process.
 pub(crate) fn spawn(
     mut command: Command,
     folder: &RunFolder,
@@ -129,7 +131,7 @@ pub(crate) fn spawn(
     }
 }
 
-/// Prepares the new process between fork and exec.
+/// Sets up a new worker process between fork and exec.
 fn settle(parent: libc::pid_t, files: Option<libc::rlimit>) -> io::Result<()> {
     // SAFETY: all pointers refer to local variables and to `files`, and a zeroed set is valid for
     // `sigemptyset`.
@@ -156,8 +158,8 @@ fn settle(parent: libc::pid_t, files: Option<libc::rlimit>) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the system end a worker rather than its supervisor when memory runs out. This needs no
-/// privileges, and a failure has no other consequence.
+/// Makes the system kill this worker rather than the supervisor when memory runs out. Errors are
+/// ignored.
 fn be_chosen_sooner(pid: u32) {
     let own = fs::read_to_string("/proc/self/oom_score_adj").ok();
     let own: i32 = own.and_then(|text| text.trim().parse().ok()).unwrap_or(0);

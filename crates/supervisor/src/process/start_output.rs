@@ -1,5 +1,5 @@
-//! The output of workers until the first worker is ready. Starts that fail usually fail for the
-//! same reason, so output that repeats that of an earlier start is not written again.
+//! A filter for the output of workers until the first worker is ready. If several workers fail to
+//! start, they usually fail for the same reason, so the same output is written only once.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -8,22 +8,25 @@ use std::rc::Rc;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, timeout_at};
 
-/// The maximum number of bytes of a start that are held back. More output is passed on immediately.
+/// The maximum number of bytes of a starting worker's output that are held back. If the output is
+/// longer, it is written immediately.
 const MOST_HELD: usize = 64 << 10;
 
-/// The maximum time for which the output of a start is held back. After it, the output is written,
-/// so that users see the messages of a start that hangs.
+/// The maximum time for which the output of a starting worker is held back. If the start hangs,
+/// users therefore still see its messages.
 const HELD_WITHIN: Duration = Duration::from_secs(10);
 
-/// The time for which a start that has ended waits for the end of the first start, and the interval
-/// of the checks.
+/// The maximum time for which the output of a failed worker is held back until the first worker's
+/// output has ended. The two outputs are then compared.
 const FIRST_WITHIN: Duration = Duration::from_millis(1500);
+/// The interval between two checks whether the first worker's output has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The maximum number of characters of the app's message.
+/// The maximum length of the app's error message in characters. A longer message is truncated.
 const MOST_MESSAGE: usize = 500;
 
-/// The output of all starts, which the readers of the workers' streams share.
+/// The filter for the output of all workers that are starting. The tasks that read the workers'
+/// streams share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StartOutput(Rc<Shared>);
 
@@ -41,17 +44,19 @@ impl Default for Shared {
 
 #[derive(Debug, Default)]
 struct Starts {
-    /// Whether the first start has begun, whose output is passed on immediately, and whether its
-    /// stdout and its stderr have ended.
+    /// Whether the first worker has been started. Its output is never held back.
     is_begun: bool,
+    /// Whether the stdout and the stderr of the first worker have been closed.
     has_first_ended: [bool; 2],
-    /// The outputs of failed starts, without digits.
+    /// The outputs of the failed starts. Digits are removed, so that outputs that differ only in a
+    /// process id or a time are recognized as equal.
     said: HashSet<Vec<u8>>,
     message: Option<String>,
 }
 
 impl StartOutput {
-    /// Returns the output filters for stdout and stderr of a new start.
+    /// Returns the two filters for the stdout and stderr of a new worker. Except for the first
+    /// worker, they hold its output back.
     pub(crate) fn begin(&self) -> [HeldOutput; 2] {
         let is_held = std::mem::replace(&mut self.0.starts.borrow_mut().is_begun, true);
         [false, true].map(|is_stderr| HeldOutput {
@@ -66,18 +71,19 @@ impl StartOutput {
         })
     }
 
-    /// Ends the holding back of output, because a worker is ready.
+    /// Stops holding back the output of workers, because a worker is ready.
     pub(crate) fn end(&self) {
         self.0.is_over.send_replace(true);
     }
 
-    /// Returns the message of the last failed start in which the app wrote one.
+    /// Returns the app's error message from the last failed start that had one.
     pub(crate) fn message(&self) -> Option<String> {
         self.0.starts.borrow().message.clone()
     }
 }
 
-/// The output of one start to one stream, and the part of it that is held back.
+/// The output of one starting worker on stdout or stderr, which is held back until it is known
+/// whether it repeats earlier output.
 #[derive(Debug)]
 pub(crate) struct HeldOutput {
     starts: StartOutput,
@@ -86,9 +92,9 @@ pub(crate) struct HeldOutput {
     is_held: bool,
     is_first: bool,
     until: Instant,
-    /// The output that is held back, as lines with their prefix.
+    /// The worker's output that is held back, as lines with their prefix.
     lines: Vec<u8>,
-    /// The output as the worker wrote it, up to the maximum that is held back.
+    /// The output as the worker wrote it, without prefixes and up to [`MOST_HELD`] bytes.
     text: Vec<u8>,
 }
 
@@ -97,8 +103,8 @@ impl HeldOutput {
         *self.over.borrow()
     }
 
-    /// Waits until the output need not be held back any longer. Never returns if no output is held
-    /// back.
+    /// Waits until the worker's output need not be held back any longer. Never completes if the
+    /// output is not held back.
     pub(crate) async fn over(&mut self) {
         if !self.is_held {
             std::future::pending::<()>().await;
@@ -106,8 +112,8 @@ impl HeldOutput {
         let _ = timeout_at(self.until, self.over.wait_for(|is_over| *is_over)).await;
     }
 
-    /// Adds bytes that were read, and the lines that they complete. Returns the lines that are to
-    /// be written now.
+    /// Adds bytes that were read from the worker (`read`) and the lines that they complete
+    /// (`lines`). Returns the lines that are to be written now.
     pub(crate) fn take(&mut self, read: &[u8], lines: Vec<u8>) -> Vec<u8> {
         if self.is_over() {
             self.text = Vec::new();
@@ -122,15 +128,15 @@ impl HeldOutput {
         if read.len() > room { self.release() } else { Vec::new() }
     }
 
-    /// Returns the output that was held back, and holds back no more.
+    /// Returns the worker's output that was held back. Later output is not held back.
     pub(crate) fn release(&mut self) -> Vec<u8> {
         self.is_held = false;
         std::mem::take(&mut self.lines)
     }
 
-    /// Ends the stream and returns the lines that are to be written. Waits for the end of the first
-    /// start's stream before that, because both starts probably fail at the same time and with the
-    /// same message, which is then written once.
+    /// Ends the stream of a worker's output and returns the lines that are to be written. First
+    /// waits a while for the end of the first worker's stream. Returns nothing if another worker
+    /// has already failed with the same output.
     pub(crate) async fn ended(&mut self) -> Vec<u8> {
         let until = Instant::now() + FIRST_WITHIN;
         while self.is_held && !self.is_over() && Instant::now() < until {
@@ -160,7 +166,8 @@ impl HeldOutput {
     }
 }
 
-/// Returns the last message of an app on stderr, which is R's last error, or else the last line.
+/// Returns the app's error message in a worker's output on stderr: R's last error, or else the last
+/// line.
 fn message_of(text: &str) -> Option<String> {
     let lines: Vec<&str> =
         text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
@@ -196,7 +203,8 @@ fn message_of(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Returns the lines that are written for a failed start with this output on stderr.
+    /// Simulates a failed start whose worker wrote `text` to stderr. Returns the lines that are
+    /// written for it.
     fn failed(starts: &StartOutput, text: &str) -> String {
         let [_, mut kept] = starts.begin();
         let mut all = kept.take(text.as_bytes(), text.as_bytes().to_vec());

@@ -1,4 +1,5 @@
-//! The state that the supervisor's thread publishes in each iteration of its loop.
+//! The report about the state of the supervisor and its workers. The supervisor's thread updates it
+//! in each iteration of its main loop.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,17 +10,17 @@ use rookery_status::{RProcess, RequestCounters, r_activity};
 use crate::backend::Backend;
 use crate::process::Exit;
 
-/// The phase in the life of the supervisor.
+/// The phase in which the supervisor is: starting, serving, draining or stopping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Lifecycle {
-    /// No worker has been ready yet.
+    /// The supervisor is starting: no worker has been ready yet.
     #[default]
     Starting,
     Serving,
-    /// The server shuts down and finishes its requests. Until the shutdown delay is over, the
-    /// server still accepts connections.
+    /// The server shuts down and finishes its requests. It still accepts connections until the
+    /// shutdown delay is over.
     Draining,
-    /// The supervisor ends the workers.
+    /// The supervisor stops its worker processes.
     Stopping,
 }
 
@@ -34,20 +35,20 @@ impl Lifecycle {
     }
 }
 
-/// A worker process.
+/// A worker process as the supervisor reports it.
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
     pub(crate) pid: libc::pid_t,
     pub(crate) generation: u64,
     pub(crate) state: &'static str,
     pub(crate) started: SystemTime,
-    /// The fraction of the last seconds in which R was busy.
+    /// The fraction of the last few seconds during which the worker's R process was busy.
     pub(crate) busy_ratio: f64,
     pub(crate) backend: Arc<Backend>,
 }
 
 impl Process {
-    /// Returns the description of the process for reports.
+    /// Returns the current state of the worker process for reports.
     pub(crate) fn seen(&self) -> RProcess {
         let (in_flight, sessions) = self.backend.load();
         let read = self.backend.scoreboard.read();
@@ -67,14 +68,14 @@ impl Process {
         }
     }
 
-    /// Returns the route of the request that R is busy with.
+    /// Returns the method and path of the request that R is processing, or `None` if R is not busy.
     pub(crate) fn route(&self, seen: &RProcess) -> Option<String> {
         seen.busy()?;
         self.backend.load.routes.last_begun(&self.backend.scoreboard).map(|(route, _)| route)
     }
 }
 
-/// The end of the last process of a slot.
+/// How and when the last process in a worker's slot ended.
 #[derive(Debug, Clone)]
 pub(crate) struct LastExit {
     pub(crate) exit: Exit,
@@ -82,19 +83,20 @@ pub(crate) struct LastExit {
     pub(crate) at: SystemTime,
 }
 
-/// The state of a worker's slot.
+/// The state of a slot. A slot is the numbered place of a worker, which its replacement takes over.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SlotReport {
-    /// The number of starts after the first one.
+    /// The number of times that a worker was started again in this slot.
     pub(crate) restarts: u64,
     pub(crate) last_exit: Option<LastExit>,
-    /// The time of the next start, if the slot waits for one.
+    /// The time at which the next worker will be started in this slot; `None` if no start is
+    /// planned.
     pub(crate) start_at: Option<Instant>,
     /// Whether the slot is no longer used, because the number of workers was reduced.
     pub(crate) is_given_up: bool,
 }
 
-/// The state of the current or last reload, and the counts of reloads.
+/// The state of the current or last reload of the app, and the counts of reloads.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reload {
     pub(crate) is_running: bool,
@@ -103,54 +105,59 @@ pub(crate) struct Reload {
     pub(crate) failed: u64,
 }
 
-/// The state of the supervisor and its workers.
+/// The state of the supervisor and its workers, as the status page, the metrics and the probes show
+/// it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Report {
     pub(crate) course: Lifecycle,
-    /// The time of the last iteration of the supervisor's loop.
+    /// The time at which the supervisor's main loop last ran.
     pub(crate) turned: Option<Instant>,
     pub(crate) started: Option<SystemTime>,
     pub(crate) generation: u64,
-    /// The number of workers that should serve, and the number of spares.
+    /// The number of workers that should serve at the same time.
     pub(crate) wanted: u32,
+    /// The number of started workers that should be held in reserve.
     pub(crate) spares: u32,
     pub(crate) reload: Reload,
     pub(crate) connections: usize,
-    /// The epoch of the worker that accepts connections; `None` if the front end accepts them.
+    /// The epoch (serial number) of the worker that itself accepts connections from clients; `None`
+    /// if the supervisor's front end accepts them.
     pub(crate) acceptor: Option<u64>,
     pub(crate) log_lines_lost: u64,
-    /// All worker processes: those that start, serve, drain and stop.
+    /// All worker processes, whether they are starting, serving, draining or stopping.
     pub(crate) processes: Vec<Process>,
-    /// The states of the slots, by number.
+    /// The states of the workers' slots, in the order of their numbers.
     pub(crate) slots: Vec<SlotReport>,
-    /// The number of workers that have ended, by reason.
+    /// The number of worker processes that have ended, for each reason.
     pub(crate) exits: BTreeMap<&'static str, u64>,
-    /// The number of WebSockets that ended with their worker, by the reason of the worker's end.
+    /// The number of WebSockets that ended because their worker ended, for each reason of the
+    /// worker's end.
     pub(crate) sessions_lost: BTreeMap<&'static str, u64>,
     pub(crate) starts: u64,
-    /// The counters of workers that have ended, for requests on connections that those workers had
-    /// accepted themselves.
+    /// The request counters of workers that have ended. They include only requests on connections
+    /// that the workers themselves had accepted.
     pub(crate) past: Arc<RequestCounters>,
-    /// The number of workers that became ready, and the sum of their start times in seconds.
+    /// The number of workers that have become ready, and the sum of their start times in seconds.
     pub(crate) readied: (u64, f64),
 }
 
 impl Report {
-    /// Returns the number of workers that get requests.
+    /// Returns the number of workers that are ready for requests.
     pub(crate) fn ready(&self) -> usize {
         self.processes.iter().filter(|process| process.state == READY).count()
     }
 
-    /// Returns the time since the last iteration of the supervisor's loop.
+    /// Returns the time since the supervisor's main loop last ran.
     pub(crate) fn silence(&self) -> Duration {
         self.turned.map_or(Duration::MAX, |turned| turned.elapsed())
     }
 }
 
-/// The state of a worker that gets requests.
+/// The name of the state of a worker that is ready for requests, as reports show it.
 pub(crate) const READY: &str = "ready";
 
-/// A [`Report`] that the supervisor's thread writes and other threads read.
+/// The state of the supervisor and its workers. The supervisor's thread writes it, and other
+/// threads read it.
 #[derive(Debug, Default)]
 pub(crate) struct SharedReport(Mutex<Report>);
 

@@ -1,4 +1,4 @@
-//! The report as JSON.
+//! The status of the supervisor and its workers as JSON.
 
 use rookery_status::{ServerInfo, milliseconds, seconds};
 use serde_json::{Value, json};

@@ -1,12 +1,14 @@
-//! The report as metrics for Prometheus, in version 0.0.4 of its text format. The label of a worker
-//! is its slot and not its process id, so that the number of time series stays small.
+//! The status of the supervisor and its workers as Prometheus metrics, in version 0.0.4 of the text
+//! format. The label of a worker is the number of its slot, which its replacement takes over. The
+//! number of time series therefore does not grow when workers are replaced.
 
 use rookery_status::{Metrics, RProcess, RequestCounters};
 
 use super::data::{Process, READY, Report};
 use crate::backend_registry::BackendRegistry;
 
-/// All states of workers. Each of them is reported, also if no worker has it.
+/// The names of all states of workers. The number of workers in each state is reported, even if it
+/// is 0.
 const STATES: [&str; 8] =
     ["starting", "warming", "spare", READY, "draining", "stopping", "backing_off", "suspended"];
 
@@ -18,10 +20,14 @@ pub(super) fn of(report: &Report, registry: &BackendRegistry) -> String {
     let queue = counts.queue.read();
     let own: u64 = report.processes.iter().map(|it| it.backend.load.queue.read().length).sum();
     text.gauge("queue_length", "Requests that wait for a worker.", queue.length + own);
-    text.gauge("queue_limit", "How many may wait for any.", counts.queue_limit.get());
+    text.gauge(
+        "queue_limit",
+        "Maximum length of the queue that all workers share, and of each worker's own queue.",
+        counts.queue_limit.get(),
+    );
     text.gauge(
         "queue_oldest_seconds",
-        "How long the first of them has waited.",
+        "Seconds for which the oldest request in the shared queue has waited.",
         queue.oldest.as_secs_f64(),
     );
     let refused = [
@@ -32,13 +38,14 @@ pub(super) fn of(report: &Report, registry: &BackendRegistry) -> String {
     text.family(
         "queue_rejected_total",
         "counter",
-        "Requests that were refused with 503, for no worker had time or a place.",
+        "Requests refused with 503 because a queue was full, no worker was free in time, or all \
+         workers had the maximum number of sessions.",
     )
     .values("queue_rejected_total", "reason", refused);
     text.family(
         "retries_total",
         "counter",
-        "Requests given to another worker, since theirs ended first.",
+        "Requests sent to another worker because their worker ended before it responded.",
     )
     .values(
         "retries_total",
@@ -48,11 +55,11 @@ pub(super) fn of(report: &Report, registry: &BackendRegistry) -> String {
     text.family(
         "cookie_invalid_total",
         "counter",
-        "Requests whose cookie names no worker of this start: of an earlier one, or forged.",
+        "Requests with an invalid session cookie: from before the last server start, or forged.",
     )
     .value("cookie_invalid_total", "", counts.invalid_cookies.get());
     workers(&mut text, report, counts.sessions_limit.get());
-    text.gauge("workers_wanted", "Workers that are to serve, spares not counted.", report.wanted);
+    text.gauge("workers_wanted", "Workers that should serve, without spares.", report.wanted);
     text.family("worker_starts_total", "counter", "Workers that were started.").value(
         "worker_starts_total",
         "",
@@ -63,20 +70,22 @@ pub(super) fn of(report: &Report, registry: &BackendRegistry) -> String {
         "reason",
         report.exits.iter().map(|(reason, count)| (*reason, *count)),
     );
-    text.family("worker_start_seconds", "summary", "From a worker's start until it answers.");
+    let help = "Seconds from the start of a worker until it is ready.";
+    text.family("worker_start_seconds", "summary", help);
     text.value("worker_start_seconds_sum", "", report.readied.1);
     text.value("worker_start_seconds_count", "", report.readied.0);
     text.family(
         "sessions_lost_total",
         "counter",
-        "WebSockets that ended with their worker, by the reason of that.",
+        "WebSockets that were lost because their worker ended, by the reason for its end.",
     );
     let lost = report.sessions_lost.iter().map(|(reason, count)| (*reason, *count));
     text.values("sessions_lost_total", "reason", lost);
     text.family(
         "reconnects_total",
         "counter",
-        "Shiny pages that have opened another WebSocket in place of one that has ended, with the same R or a new one.",
+        "Shiny pages that have reconnected after the end of their WebSocket, to the same R process \
+         or to a new one.",
     );
     text.values(
         "reconnects_total",
@@ -86,19 +95,19 @@ pub(super) fn of(report: &Report, registry: &BackendRegistry) -> String {
             ("new", counts.reconnected_new_worker.get()),
         ],
     );
-    text.family("reloads_total", "counter", "Reloads that have ended.");
+    text.family("reloads_total", "counter", "Reloads that have ended, by result.");
     text.values(
         "reloads_total",
         "result",
         [("done", report.reload.succeeded), ("failed", report.reload.failed)],
     );
-    text.gauge("generation", "How often it was asked to reload.", report.generation);
+    text.gauge("generation", "Reloads that have been requested.", report.generation);
     text.accepting_process(report.connections as u64, report.log_lines_lost, report.started);
     text.into_text()
 }
 
-/// Returns the sums of the requests of the front end and of those on connections that workers have
-/// accepted themselves.
+/// Returns the request counters of the whole server. They include requests through the front end
+/// and requests on connections that workers have accepted themselves.
 fn answered(report: &Report, registry: &BackendRegistry) -> RequestCounters {
     let (all, counts) = (RequestCounters::default(), &registry.counters);
     all.responses.add_all(&counts.responses);
@@ -140,7 +149,7 @@ fn workers(text: &mut Metrics, report: &Report, sessions_limit: u64) {
         0 => "+Inf".to_owned(),
         most => most.to_string(),
     };
-    text.family("sessions_limit", "gauge", "How many WebSockets the worker of a slot may have.");
+    text.family("sessions_limit", "gauge", "Maximum number of WebSockets of the worker in a slot.");
     for process in &latest {
         text.value("sessions_limit", &format!("slot=\"{}\"", process.slot), &most);
     }

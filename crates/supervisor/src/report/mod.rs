@@ -1,5 +1,5 @@
-//! The status of a supervisor and its workers, for people, programs and probes. No report waits for
-//! R, so the status is available also while R is busy and after it has crashed.
+//! The status of a supervisor and its workers, for people, programs and probes. It never waits for
+//! R, so it is available even while R is busy or after R has crashed.
 
 mod data;
 mod json;

@@ -1,4 +1,5 @@
-//! The status of a supervisor and its workers, as the admin listener serves it.
+//! The source of the status of a supervisor and its workers, from which the admin listener responds
+//! to requests.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,10 +12,11 @@ use crate::backend_registry::BackendRegistry;
 /// The conditions under which the readiness probe succeeds.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadinessPolicy {
-    /// The minimum number of ready workers; the number of wanted workers if that is less.
+    /// The minimum number of ready workers for the readiness probe to succeed, but at most the
+    /// number of configured workers.
     pub min_ready: u32,
-    /// The status of the readiness probe during shutdown: 503, or 404 for load balancers that take
-    /// 404 for "no new clients" and 503 for a failure.
+    /// The status code of the readiness probe during shutdown. Default: 503. Some load balancers
+    /// need 404, because they regard 503 as a failure.
     pub drain_status: u16,
 }
 
@@ -24,7 +26,7 @@ impl Default for ReadinessPolicy {
     }
 }
 
-/// The status of a supervisor and its workers.
+/// The source of the status of a supervisor and its workers, which the admin listener serves.
 #[derive(Debug)]
 pub struct SupervisorStatus {
     registry: Arc<BackendRegistry>,
@@ -33,7 +35,7 @@ pub struct SupervisorStatus {
 }
 
 impl SupervisorStatus {
-    /// Creates the status of the supervisor and the workers of a registry.
+    /// Creates the source of the status of the workers in a registry and of their supervisor.
     pub fn new(
         registry: Arc<BackendRegistry>,
         about: ServerInfo,
@@ -42,7 +44,7 @@ impl SupervisorStatus {
         SupervisorStatus { registry, readiness: Mutex::new(readiness), about }
     }
 
-    /// Replaces the conditions of the readiness probe.
+    /// Sets the conditions under which the readiness probe succeeds.
     pub fn set_readiness(&self, readiness: ReadinessPolicy) {
         *self.readiness.lock().unwrap_or_else(PoisonError::into_inner) = readiness;
     }
@@ -63,7 +65,7 @@ impl StatusSource for SupervisorStatus {
 
     fn not_live(&self) -> Option<&'static str> {
         (self.registry.report.read().silence() >= HANG_TIMEOUT)
-            .then_some("the supervisor does not turn")
+            .then_some("the supervisor's main loop does not respond")
     }
 
     fn not_ready(&self) -> Option<NotReady> {
@@ -77,17 +79,20 @@ impl StatusSource for SupervisorStatus {
     }
 }
 
-/// Returns why the readiness probe fails; `None` if it succeeds. A long queue is no reason, because
-/// overload would then take all machines out of service.
+/// Returns the reason why the readiness probe fails, or `None` if it succeeds. A long queue is not
+/// such a reason, because overload would otherwise take all machines out of service.
 fn not_ready(report: &Report, readiness: ReadinessPolicy) -> Option<NotReady> {
     let (ready, least) =
         (report.ready(), readiness.min_ready.clamp(1, report.wanted.max(1)) as usize);
     let because = |why: String| Some(NotReady { status: 503, why });
     match report.course {
         Lifecycle::Draining | Lifecycle::Stopping => {
-            Some(NotReady { status: readiness.drain_status, why: "it stops".to_owned() })
+            let why = "the server is shutting down".to_owned();
+            Some(NotReady { status: readiness.drain_status, why })
         }
-        _ if report.silence() >= HANG_TIMEOUT => because("the supervisor does not turn".to_owned()),
+        _ if report.silence() >= HANG_TIMEOUT => {
+            because("the supervisor's main loop does not respond".to_owned())
+        }
         _ if ready == 0 => because("no worker is ready".to_owned()),
         _ if ready < least => because(format!("{ready} of {least} workers are ready")),
         _ => None,
@@ -117,7 +122,8 @@ mod tests {
         // requests.
         assert_eq!(probes(), (true, true, Some(503)));
         told.change(|report| report.course = Lifecycle::Draining);
-        assert_eq!(status.not_ready(), Some(NotReady { status: 404, why: "it stops".to_owned() }));
+        let why = "the server is shutting down".to_owned();
+        assert_eq!(status.not_ready(), Some(NotReady { status: 404, why }));
         status.set_readiness(ReadinessPolicy::default());
         assert_eq!(probes(), (true, true, Some(503)));
         status.set_readiness(readiness);

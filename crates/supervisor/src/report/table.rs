@@ -1,4 +1,4 @@
-//! The report as a table for people, who read it in a terminal.
+//! The status of the supervisor and its workers as a table, for people who read it in a terminal.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant, SystemTime};
@@ -15,11 +15,11 @@ const HEAD: [&str; 11] = [
     "R",
     "for",
     "answered",
-    "in hand",
+    "in progress",
     "sessions",
     "memory",
     "CPU",
-    "starts again",
+    "restarts",
 ];
 
 pub(super) fn of(about: &ServerInfo, report: &Report, registry: &BackendRegistry) -> String {
@@ -41,14 +41,14 @@ pub(super) fn of(about: &ServerInfo, report: &Report, registry: &BackendRegistry
     let oldest = if queue.length == 0 {
         String::new()
     } else {
-        format!(", the first for {}", format_duration(queue.oldest))
+        format!(", the oldest for {}", format_duration(queue.oldest))
     };
     let _ = writeln!(
         text,
         "{} ready, {}{}, {} waiting{oldest} (limit {}), generation {}{}",
         report.ready(),
         format_count(report.connections, "connection"),
-        if report.acceptor.is_some() { " (the worker accepts)" } else { "" },
+        if report.acceptor.is_some() { " (accepted by the worker)" } else { "" },
         format_count(queue.length as usize, "request"),
         registry.counters.queue_limit.get(),
         report.generation,
@@ -124,7 +124,8 @@ fn waiting(slot: usize, told: &SlotReport) -> [String; 11] {
 
 fn last_end(told: &SlotReport) -> String {
     told.last_exit.as_ref().map_or_else(String::new, |last| {
-        format!("before: {} ({}), {} ago", last.exit, last.reason, format_duration(since(last.at)))
+        let ago = format_duration(since(last.at));
+        format!("the previous process {} ({}), {ago} ago", last.exit, last.reason)
     })
 }
 

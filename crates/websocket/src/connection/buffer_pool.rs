@@ -1,22 +1,21 @@
-//! Buffers that all connections of a thread share.
+//! A pool of buffers that all WebSocket connections of a thread share.
 //!
-//! A connection holds a buffer only while a message in it is incomplete. An idle connection holds
-//! none.
+//! A connection holds a buffer only while a message in the buffer is incomplete. An idle connection
+//! holds none.
 
 use std::cell::RefCell;
 
 use crate::protocol::KEPT_BYTES;
 
-/// Bytes read from a socket at a time: enough for several messages of 16 KiB, and small enough for
-/// a level-two cache.
+/// The maximum number of bytes that are read from a socket at once. They are enough for several
+/// messages of 16 KiB, and fit into a level-two cache.
 pub(crate) const READ_SIZE: usize = 64 << 10;
 
-/// The number of buffers of each kind that a thread keeps. More are in use only while more messages
-/// are incomplete.
+/// The maximum number of free buffers of each kind that a thread keeps for reuse.
 const POOLED: usize = 16;
 
-/// A buffer for reading. It is always initialised, so that it is cleared once and not before each
-/// read.
+/// A buffer for reading from a socket. All its bytes stay initialised, so it is cleared only once
+/// and not before each read.
 pub(crate) type ReadBuffer = Box<[u8]>;
 
 thread_local! {
@@ -36,12 +35,13 @@ pub(crate) fn return_read_buffer(buffer: ReadBuffer) {
     });
 }
 
-/// Returns an empty vector with the capacity of its last use.
+/// Takes an empty message buffer from the pool. It has the capacity that it had when it was
+/// returned.
 pub(crate) fn take_message_buffer() -> Vec<u8> {
     GROWING.with_borrow_mut(Vec::pop).unwrap_or_default()
 }
 
-/// Puts a vector back. A vector that a large message has grown is freed instead.
+/// Returns a message buffer to the pool, or frees it if a large message has made it too large.
 pub(crate) fn return_message_buffer(mut buffer: Vec<u8>) {
     if buffer.capacity() == 0 || buffer.capacity() > KEPT_BYTES {
         return;

@@ -1,4 +1,4 @@
-//! Cancellation of a read from elsewhere.
+//! Cancellation of a WebSocket connection's read by another task or thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,8 +6,9 @@ use std::task::{Context, Waker};
 
 use atomic_waker::AtomicWaker;
 
-/// A handle that ends the current or the next read of a connection with
-/// [`Error::Cancelled`](crate::Error::Cancelled). The connection can be read again after that.
+/// A handle with which another task can cancel the current or the next read of a WebSocket
+/// connection. The read ends with [`Error::Cancelled`](crate::Error::Cancelled). The connection can
+/// be read again afterwards.
 ///
 /// # Allocation
 /// Creating the first handle allocates once. A read checks one flag, and stores a waker only while
@@ -24,35 +25,37 @@ struct Shared {
 }
 
 impl Canceller {
-    /// Makes a handle that no connection checks yet.
+    /// Makes a handle for cancelling reads. No connection checks it yet.
     pub(crate) fn new() -> Canceller {
         Canceller { shared: Arc::default() }
     }
 
-    /// Cancels one read.
+    /// Cancels the current read of the connection, or the next one if there is none.
     pub fn cancel(&self) {
         self.shared.is_cancelled.store(true, Ordering::Release);
         self.shared.waker.wake();
     }
 
-    /// Returns true if a read is to be cancelled.
+    /// Returns true if the current or next read of the connection is to be cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.shared.is_cancelled.load(Ordering::Relaxed)
     }
 
-    /// Returns true if a read is to be cancelled, and clears the flag.
+    /// Returns true if the current or next read of the connection is to be cancelled, and clears
+    /// this flag.
     pub(crate) fn take(&self) -> bool {
         self.shared.is_cancelled.load(Ordering::Acquire)
             && self.shared.is_cancelled.swap(false, Ordering::AcqRel)
     }
 
-    /// Registers a waker to be woken on cancellation. Call [`Canceller::take`] after that, because
-    /// the cancellation may have come just before.
+    /// Registers the waker of a read, which is woken when the read is cancelled. Call
+    /// [`Canceller::take`] after that, because the read may have been cancelled just before.
     pub(crate) fn register(&self, waker: &Waker) {
         self.shared.waker.register(waker);
     }
 
-    /// Registers a read that has to wait, and returns true if it is already cancelled.
+    /// Registers the waker of a read that has to wait. Returns true if the read is already
+    /// cancelled.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> bool {
         self.register(cx.waker());
         self.take()

@@ -1,10 +1,10 @@
-//! Limits and timeouts of a connection.
+//! The limits and timeouts of a WebSocket connection.
 
 use std::time::Duration;
 
 use crate::protocol::DecoderLimits;
 
-/// The settings of a connection. A duration of more than 30 years counts as 30 years.
+/// The settings of a WebSocket connection. A duration of more than 30 years counts as 30 years.
 ///
 /// ```
 /// use std::time::Duration;
@@ -20,45 +20,46 @@ use crate::protocol::DecoderLimits;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// The limits of what the peer may send.
+    /// The limits for the frames and messages that the peer sends.
     pub limits: DecoderLimits,
-    /// The number of encoded bytes that the transport has not accepted at which `send` waits and
-    /// senders receive [`SendStatus::Backpressure`](crate::SendStatus::Backpressure). Default: 64
-    /// KiB.
+    /// The number of unsent bytes at which back-pressure begins: `send` waits, and `queue` returns
+    /// [`SendStatus::Backpressure`](crate::SendStatus::Backpressure). Encoded bytes count until the
+    /// transport has accepted them. Default: 64 KiB.
     pub high_water: usize,
-    /// The number of queued bytes above which `queue` drops messages. An empty queue accepts one
-    /// message of any size. Default: 1 MiB.
+    /// The maximum number of bytes in the send queue. Above it, `queue` drops messages. An empty
+    /// queue accepts one message of any size. Default: 1 MiB.
     pub queue_max: usize,
     /// The keep-alive pings, which are sent while a read waits. Default: every 20 s.
     pub keep_alive: Option<KeepAlive>,
-    /// The time to wait for the peer's close frame, and then for the end of its stream. Default: 5
-    /// s.
+    /// The time to wait for the peer's close frame, and then for the end of the peer's byte stream.
+    /// Default: 5 s.
     pub close_timeout: Duration,
-    /// The time that the opening handshake may take. For [`connect`](crate::connect) it includes
-    /// name resolution and connecting. Default: 10 s.
+    /// The maximum time for the opening handshake. For [`connect`](crate::connect) it includes name
+    /// resolution and connecting. Default: 10 s.
     pub handshake_timeout: Duration,
 }
 
-/// Pings that keep a connection open and detect a lost peer.
+/// Keep-alive pings, which keep a WebSocket connection open and detect a lost peer.
 ///
-/// They need a tokio runtime with its time driver, and are sent while a read waits.
+/// The pings need a tokio runtime with its time driver, and are sent while a read waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeepAlive {
-    /// The interval between two pings. Default: 20 s.
+    /// The interval between two keep-alive pings. Default: 20 s.
     pub interval: Duration,
-    /// The time that the peer may stay silent after a ping. Default: 20 s.
+    /// The time after a ping within which some data must arrive from the peer. Otherwise the peer
+    /// counts as lost. Default: 20 s.
     pub timeout: Duration,
 }
 
 impl KeepAlive {
-    /// Sets [`KeepAlive::interval`].
+    /// Sets [`KeepAlive::interval`], the interval between two pings.
     #[must_use]
     pub fn interval(self, interval: Duration) -> KeepAlive {
         KeepAlive { interval, ..self }
     }
 
-    /// Sets [`KeepAlive::timeout`].
+    /// Sets [`KeepAlive::timeout`], the time that the peer may stay silent after a ping.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> KeepAlive {
         KeepAlive { timeout, ..self }
@@ -66,37 +67,37 @@ impl KeepAlive {
 }
 
 impl Config {
-    /// Sets [`Config::limits`].
+    /// Sets [`Config::limits`], the limits for the frames and messages that the peer sends.
     #[must_use]
     pub fn limits(self, limits: DecoderLimits) -> Config {
         Config { limits, ..self }
     }
 
-    /// Sets [`Config::high_water`].
+    /// Sets [`Config::high_water`], the number of unsent bytes at which back-pressure begins.
     #[must_use]
     pub fn high_water(self, high_water: usize) -> Config {
         Config { high_water, ..self }
     }
 
-    /// Sets [`Config::queue_max`].
+    /// Sets [`Config::queue_max`], the maximum number of bytes in the send queue.
     #[must_use]
     pub fn queue_max(self, queue_max: usize) -> Config {
         Config { queue_max, ..self }
     }
 
-    /// Sets [`Config::keep_alive`].
+    /// Sets [`Config::keep_alive`], the keep-alive pings, or disables them with `None`.
     #[must_use]
     pub fn keep_alive(self, keep_alive: Option<KeepAlive>) -> Config {
         Config { keep_alive, ..self }
     }
 
-    /// Sets [`Config::close_timeout`].
+    /// Sets [`Config::close_timeout`], the time to wait for the peer during the close.
     #[must_use]
     pub fn close_timeout(self, close_timeout: Duration) -> Config {
         Config { close_timeout, ..self }
     }
 
-    /// Sets [`Config::handshake_timeout`].
+    /// Sets [`Config::handshake_timeout`], the maximum time for the opening handshake.
     #[must_use]
     pub fn handshake_timeout(self, handshake_timeout: Duration) -> Config {
         Config { handshake_timeout, ..self }

@@ -1,7 +1,9 @@
-//! The endpoint with its transport, which both halves of a connection share.
+//! The core of a WebSocket connection: the protocol endpoint with its transport. The reading and
+//! the writing half of a connection share it.
 //!
 //! Frames are encoded into one buffer and written with as few calls as the transport allows. A
-//! server's large uncompressed message is written beside its header, without a copy.
+//! server writes a large uncompressed message without a copy, by a vectored write of the header and
+//! the payload.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -25,9 +27,9 @@ use crate::endpoint::{Adapter, CloseMode, Endpoint, Rules, Sealed, SendError, St
 use crate::protocol::deflate::{Deflater, Fin};
 use crate::protocol::{CloseCode, MAX_HEADER, MaskKey, OpCode, Role};
 
-/// The result of sending a message.
+/// The result of sending a message: sent, sent with back-pressure, or dropped.
 ///
-/// The compiler warns when it is ignored, because a dropped message must not go unnoticed:
+/// The compiler warns when the result is ignored, because a dropped message must not go unnoticed:
 /// ```compile_fail
 /// # #![deny(unused_must_use)]
 /// # #[tokio::main(flavor = "current_thread")]
@@ -40,16 +42,17 @@ use crate::protocol::{CloseCode, MAX_HEADER, MaskKey, OpCode, Role};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "the message may have been dropped, or the peer may not keep up"]
 pub enum SendStatus {
-    /// Queued, and the queue is below its high-water mark.
+    /// The message was queued, and the send queue is below its high-water mark.
     Sent,
-    /// Queued, but the peer reads too slowly. Wait with [`drained`](crate::Connection::drained)
-    /// before sending more.
+    /// The message was queued, but the peer reads too slowly. Wait with
+    /// [`drained`](crate::Connection::drained) before sending more.
     Backpressure,
-    /// Dropped, because the queue is full.
+    /// The message was dropped because the send queue is full.
     Dropped,
 }
 
-/// The adapter of this crate's connections.
+/// The adapter by which this crate's `Connection` drives the protocol endpoint: it uses tokio's
+/// clock and the thread's buffers.
 #[derive(Debug)]
 pub(crate) struct Tokio;
 
@@ -104,18 +107,18 @@ pub(crate) struct Core<S> {
     pub(crate) endpoint: Endpoint<Tokio>,
     pub(crate) rules: Rules<Duration>,
     queue_max: usize,
-    /// True if the transport has to be flushed.
+    /// True if the transport has to be flushed, because bytes were written since the last flush.
     is_unflushed: bool,
-    /// The waker that the transport's readiness wakes when several tasks write. Without it, the
-    /// transport wakes the task that polls.
+    /// The waker that the transport wakes when it accepts more bytes. It is set if several tasks
+    /// write. If it is `None`, the transport wakes the task that polls.
     pub(crate) write_waker: Option<Waker>,
-    /// The kind of the error with which a write failed.
+    /// The kind of the I/O error that made a write fail, if one failed.
     broken: Option<io::ErrorKind>,
 }
 
-/// The size from which a server's uncompressed message is written beside its header instead of
-/// being copied behind it. Copying 2 KiB costs about as much as the second slice of a vectored
-/// write.
+/// The size in bytes from which a server's uncompressed message is not copied behind its header.
+/// Instead, a vectored write passes header and message to the transport. Copying 2 KiB costs about
+/// as much as the second slice of a vectored write.
 const DIRECT_FROM: usize = 2 << 10;
 
 impl<S> Core<S> {
@@ -139,7 +142,8 @@ impl<S> Core<S> {
         self.endpoint.counters()
     }
 
-    /// Returns the number of encoded bytes that the transport has not accepted.
+    /// Returns the number of encoded bytes that are queued, because the transport has not accepted
+    /// them yet.
     pub(crate) fn pending(&self) -> usize {
         self.endpoint.pending()
     }
@@ -152,14 +156,14 @@ impl<S> Core<S> {
         self.is_unflushed || self.endpoint.has_output()
     }
 
-    /// Returns true if a message with `len` bytes of payload may be queued. An empty queue accepts
-    /// any message.
+    /// Returns true if the send queue has space for a message with `len` bytes of payload. An empty
+    /// queue accepts any message.
     pub(crate) fn has_room(&self, len: usize) -> bool {
         let pending = self.pending();
         pending == 0 || pending.saturating_add(len) <= self.queue_max
     }
 
-    /// Queues a message, or drops it if the queue is full.
+    /// Queues a message for sending, or drops it if the send queue is full.
     pub(crate) fn queue(&mut self, message: &Frame<'_>) -> Result<SendStatus, Error> {
         self.check(self.endpoint.check_message())?;
         if !self.has_room(message.payload.len()) {
@@ -170,7 +174,7 @@ impl<S> Core<S> {
         Ok(self.status())
     }
 
-    /// Queues a fragment of the message that is being written.
+    /// Queues a fragment of the fragmented message that is being sent.
     pub(crate) fn queue_fragment(
         &mut self,
         kind: Option<Kind>,
@@ -182,24 +186,24 @@ impl<S> Core<S> {
         self.check(sent)
     }
 
-    /// Queues a ping and returns its number.
+    /// Queues a ping and returns its number, by which its pong is recognised.
     pub(crate) fn queue_ping(&mut self, now: Instant) -> Result<u32, Error> {
         let sent = self.endpoint.ping(now);
         self.check(sent)
     }
 
-    /// Queues our close frame, unless one has been queued before.
+    /// Queues this side's close frame, unless one has been queued before.
     pub(crate) fn start_close(&mut self, code: Option<CloseCode>, reason: &str) {
         self.endpoint.close(code, reason, &self.rules, Instant::now);
     }
 
-    /// Returns the time at which the close is given up, and starts its timeout if it is not
-    /// running.
+    /// Returns the deadline at which the current step of closing the connection is given up. If the
+    /// timeout is not running, starts it.
     pub(crate) fn ensure_close_deadline(&mut self) -> Instant {
         self.endpoint.ensure_close_deadline(&self.rules, Instant::now)
     }
 
-    /// Records that the transport accepts no more output.
+    /// Records that a write to the transport has failed, so that nothing more is sent.
     #[cold]
     pub(crate) fn on_write_failed(&mut self, error: &io::Error) {
         self.broken = Some(error.kind());
@@ -240,7 +244,7 @@ impl<S> Core<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
-    /// Writes queued output.
+    /// Writes all queued bytes to the transport and flushes it.
     #[inline]
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.has_output() {
@@ -253,7 +257,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
         polled
     }
 
-    /// Writes queued output, and records a failure of the transport.
+    /// Writes all queued bytes to the transport. If the write fails, records that nothing more can
+    /// be sent.
     #[inline]
     pub(crate) fn poll_flush_noting_failure(
         &mut self,
@@ -265,7 +270,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
         })
     }
 
-    /// Waits until the queue is below its high-water mark.
+    /// Waits until the send queue is below its high-water mark.
     pub(crate) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.check(self.endpoint.check_open())?;
         if self.is_above_high_water() {
@@ -283,8 +288,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
         if self.is_above_high_water() { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
-    /// Waits for capacity, queues the whole message, and writes what the transport accepts.
-    /// `Pending` means that the message was not queued.
+    /// Waits until the send queue is below its high-water mark, queues the whole message, and
+    /// writes what the transport accepts. `Pending` means that the message was not queued.
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -303,8 +308,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
         Poll::Ready(Ok(self.status()))
     }
 
-    /// Writes a large uncompressed message beside its header, without copying what the transport
-    /// accepts at once. Returns false if the message has to be copied.
+    /// Writes a large uncompressed message by a vectored write of its header and its payload. Bytes
+    /// that the transport accepts at once are not copied. Returns false if the message cannot be
+    /// written in this way.
     fn write_direct(&mut self, cx: &mut Context<'_>, message: &Frame<'_>) -> Result<bool, Error> {
         let payload = message.payload;
         if payload.len() < DIRECT_FROM

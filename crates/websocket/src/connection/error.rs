@@ -1,4 +1,4 @@
-//! The errors of a connection.
+//! The errors of a WebSocket connection.
 
 use std::fmt;
 use std::io;
@@ -6,47 +6,50 @@ use std::io;
 use crate::protocol::Violation;
 use crate::protocol::handshake::{HandshakeError, Refusal};
 
-/// The reason for which an operation failed. After an error for which [`Error::is_retryable`]
-/// returns true, the connection can still be used.
+/// The reason why an operation on a WebSocket connection failed. After an error for which
+/// [`Error::is_retryable`] returns true, the connection can still be used.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The transport failed.
+    /// The transport failed with an I/O error.
     Io(io::Error),
-    /// The peer violated the protocol, and was sent a close frame that reports the violation.
+    /// The peer violated the WebSocket protocol. A close frame that reports the violation was sent
+    /// to the peer.
     Violation(Violation),
-    /// The peer's stream ended without a close frame.
+    /// The peer's byte stream ended without a close frame.
     Eof,
     /// A close frame was sent or received, so nothing more can be sent.
     Closed,
     /// The deadline of this operation passed. Nothing is lost, and the operation can be repeated.
     TimedOut,
-    /// [`Canceller::cancel`](crate::Canceller::cancel) was called. Nothing is lost, and the
-    /// operation can be repeated.
+    /// The operation was cancelled by [`Canceller::cancel`](crate::Canceller::cancel). Nothing is
+    /// lost, and the operation can be repeated.
     Cancelled,
     /// A message arrived before the pong that [`Connection::ping`](crate::Connection::ping) waits
-    /// for, and has to be read first.
+    /// for. Read the message first.
     MessageFirst,
     /// The peer was silent for longer than [`KeepAlive::timeout`](crate::KeepAlive::timeout) after
     /// a ping.
     PongTimeout,
-    /// A message that was written in chunks was not finished, so the connection cannot be used any
-    /// more.
+    /// A message that was being written in chunks was not finished, so the connection cannot be
+    /// used any more.
     Abandoned,
-    /// The request was malformed, or the server refused the handshake or did not follow the
-    /// protocol.
+    /// The opening handshake failed: the client's request was malformed, or the server refused it
+    /// or did not follow the protocol.
     Handshake(HandshakeError),
-    /// The server refused the client's request, and the client received the refusal.
+    /// As a server: the client's handshake request was refused, and the refusal was sent to the
+    /// client.
     Refused(Refusal),
-    /// The handshake took longer than
+    /// The opening handshake took longer than
     /// [`Config::handshake_timeout`](crate::Config::handshake_timeout).
     HandshakeTimeout,
-    /// The address does not have the form `ws://host[:port][/path]`.
+    /// The address of the server does not have the form `ws://host[:port][/path]`.
     Address,
 }
 
 impl Error {
-    /// Returns true if the connection is in the same state as before the operation.
+    /// Returns true if the failed operation can be repeated, because the connection is in the same
+    /// state as before.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Error::TimedOut | Error::Cancelled | Error::MessageFirst)
     }

@@ -1,4 +1,4 @@
-//! Connecting to a name with several addresses, some of which may not be reachable.
+//! Connecting by TCP to a host with several IP addresses, some of which may not be reachable.
 
 use std::future::poll_fn;
 use std::io;
@@ -10,31 +10,35 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
-/// How long an attempt may take before the next one starts beside it (RFC 8305, 5).
+/// The time that an attempt to connect to one address may take before the next address is tried at
+/// the same time (RFC 8305, 5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// Addresses that are tried. A name server chooses how many a name has.
+/// The maximum number of a host's IP addresses that are tried. It is limited because a name server
+/// chooses how many addresses a name has.
 const ADDRESSES_MAX: usize = 32;
 
 /// Connects to the first of `addresses` that accepts a connection (Happy Eyeballs, RFC 8305).
 ///
-/// The addresses are tried in their order, with the two families taking turns. The next attempt
-/// starts when one has failed, or 250 ms after the one before; the first connection ends all other
-/// attempts. At most 32 addresses are tried. Needs a tokio runtime with its time driver.
+/// The addresses are tried in their order, with IPv4 and IPv6 taking turns. The next attempt starts
+/// when an attempt has failed, or 250 ms after the previous one started. The first connection ends
+/// all other attempts. At most 32 addresses are tried. The function needs a tokio runtime with its
+/// time driver.
 ///
 /// # Cancel safety
-/// All attempts end when the future is dropped.
+/// Dropping the future ends all attempts.
 ///
 /// # Errors
-/// If no address accepts, the error of the first one; [`io::ErrorKind::NotFound`] if there is no
-/// address.
+/// The error of the first address if no address accepts a connection; [`io::ErrorKind::NotFound`]
+/// if there is no address.
 pub async fn connect_any(addresses: impl IntoIterator<Item = SocketAddr>) -> io::Result<TcpStream> {
     let mut addresses = interleave(addresses.into_iter().collect());
     addresses.truncate(ADDRESSES_MAX);
     race(addresses, TcpStream::connect).await
 }
 
-/// Reorders `addresses` so that the families take turns, beginning with that of the first one.
+/// Reorders `addresses` so that IPv4 and IPv6 take turns, beginning with the family of the first
+/// address.
 fn interleave(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let starts_with_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (first, second): (Vec<_>, Vec<_>) =
@@ -48,7 +52,8 @@ fn interleave(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     ordered
 }
 
-/// Runs `connect` for one address after the other until one succeeds.
+/// Runs `connect` for each address until one succeeds. An attempt starts when another has failed,
+/// or after a delay.
 async fn race<S, F>(
     addresses: Vec<SocketAddr>,
     mut connect: impl FnMut(SocketAddr) -> F,
@@ -107,13 +112,13 @@ mod tests {
 
     use super::*;
 
-    /// An address of either family whose port is `port`.
+    /// Returns an IPv4 or IPv6 address whose port is `port`.
     fn address(family: u8, port: u16) -> SocketAddr {
         let ip = if family == 6 { "::1" } else { "127.0.0.1" };
         SocketAddr::new(ip.parse().unwrap(), port)
     }
 
-    /// The behaviour of an attempt, with the milliseconds after which it ends.
+    /// The behaviour of a simulated connection attempt, with the milliseconds after which it ends.
     #[derive(Clone, Copy)]
     enum Does {
         Connects(u64),
@@ -121,8 +126,9 @@ mod tests {
         Hangs,
     }
 
-    /// Runs a race and returns the port that won or the error, the milliseconds that it took, the
-    /// ports in the order of their attempts, and the number of attempts that still run.
+    /// Runs simulated connection attempts. Returns the port of the successful one or the error, the
+    /// milliseconds until this result, the ports in the order of their attempts, and the number of
+    /// attempts that are still running.
     async fn raced(attempts: &[Does]) -> (Result<u16, String>, u64, Vec<u16>, usize) {
         let addresses = (0..attempts.len()).map(|n| address(4, n as u16)).collect();
         let (tried, running) = (RefCell::new(Vec::new()), Rc::new(()));

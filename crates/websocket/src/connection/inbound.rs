@@ -1,7 +1,7 @@
-//! The reading side of a connection.
+//! The reading half of a WebSocket connection.
 //!
-//! The state of a read is stored here and not in its future, so a read can be dropped at any poll
-//! and the next one continues.
+//! The state of a read is stored here and not in the read's future. The future can therefore be
+//! dropped at any time, and the next read continues.
 
 use std::io;
 use std::pin::Pin;
@@ -25,14 +25,14 @@ use crate::protocol::{
 #[derive(Debug)]
 pub(crate) struct Inbound {
     decoder: Decoder,
-    /// The bytes that were read; `buffer[start..end]` has not been decoded. The buffer is kept
-    /// while bytes are undecoded, or a message in it is borrowed.
+    /// The buffer for bytes from the transport; `buffer[start..end]` has not been decoded. The
+    /// buffer is kept while it contains undecoded bytes, or a message that is borrowed from it.
     buffer: Option<ReadBuffer>,
     start: usize,
     end: usize,
-    /// A message that `ping` has read, for the next read.
+    /// A message that arrived while `ping` waited for its pong. The next read returns it.
     held: Option<Step>,
-    /// The error with which the connection ended.
+    /// The error that ended the connection, if any.
     error: Option<Error>,
     reported: Reported,
     wait: Wait,
@@ -40,16 +40,16 @@ pub(crate) struct Inbound {
     canceller: Option<Canceller>,
 }
 
-/// The time until which the current read waits.
+/// How long the current read waits for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
     Forever,
-    /// The duration, counted from the first poll that has to wait.
+    /// The read waits for at most this duration, counted from the first poll that has to wait.
     For(Duration),
     Until(Instant),
 }
 
-/// The end of the connection that was reported to the caller.
+/// How the end of the connection was reported to the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reported {
     Nothing,
@@ -57,8 +57,8 @@ enum Reported {
     Failed,
 }
 
-/// The number of bytes that are read and discarded after a protocol violation before the connection
-/// is dropped.
+/// The maximum number of bytes from the peer that are read and discarded after a protocol
+/// violation, before the connection is dropped.
 const DRAIN_MAX: usize = 256 << 10;
 
 impl Inbound {
@@ -100,7 +100,7 @@ impl Inbound {
         self.held = Some(step);
     }
 
-    /// Returns the message of a step, which is valid until the next read.
+    /// Returns the message of `step`, a decoded event. The message is valid until the next read.
     pub(crate) fn message(&self, step: &Step) -> Message<'_> {
         if matches!(step.kind, StepKind::Data { is_text: true, is_rest: true, .. }) {
             return self.rest(step);
@@ -108,22 +108,23 @@ impl Inbound {
         Message::new(kind_of(step), self.bytes(step))
     }
 
-    /// Returns the rest of a text message. The whole text is UTF-8, but the rest may begin within a
-    /// character.
+    /// Returns the rest of a text message whose beginning was read in chunks. The whole message is
+    /// valid UTF-8, but the rest may begin within a character.
     #[cold]
     fn rest(&self, step: &Step) -> Message<'_> {
         let bytes = self.bytes(step);
         Message::new(if is_utf8(bytes) { Kind::Text } else { Kind::Binary }, bytes)
     }
 
-    /// Returns the chunk of a step, which is valid until the next read.
+    /// Returns the chunk of a message from `step`, a decoded event. The chunk is valid until the
+    /// next read.
     pub(crate) fn chunk(&self, step: &Step) -> Chunk<'_> {
         let is_last = matches!(step.kind, StepKind::Data { is_last: true, .. });
         Chunk { kind: kind_of(step), bytes: self.bytes(step), is_last }
     }
 
-    /// Returns true if undecoded bytes are buffered, so that the response to a message can wait for
-    /// those to the next.
+    /// Returns true if the buffer contains bytes that are not decoded yet. The response to a
+    /// message can then be written together with the responses to the next messages.
     pub(crate) fn has_more(&self) -> bool {
         self.start < self.end
     }
@@ -135,8 +136,8 @@ impl Inbound {
         }
     }
 
-    /// Returns a message that is already whole in the buffer, without waiting and without reading
-    /// the clock or the transport.
+    /// Returns the next message if all of it is already in the buffer. Does not wait, and reads
+    /// neither the clock nor the transport.
     #[inline]
     pub(crate) fn next_buffered<S>(&mut self, core: &mut Core<S>) -> Option<WholeFrame> {
         if self.start == self.end || self.held.is_some() || !core.endpoint.is_serving() {
@@ -152,8 +153,8 @@ impl Inbound {
         Some(frame)
     }
 
-    /// Returns the message that [`Inbound::next_buffered`] has just found. It is valid until the
-    /// next read.
+    /// Returns the content of the message that [`Inbound::next_buffered`] has just found. It is
+    /// valid until the next read.
     #[inline]
     pub(crate) fn buffered_message(&self, frame: WholeFrame) -> Message<'_> {
         let kind = if frame.is_text { Kind::Text } else { Kind::Binary };
@@ -162,8 +163,6 @@ impl Inbound {
     }
 
     /// Returns the next message or chunk, or `None` after a complete closing handshake.
-    // Inlined, this function would take registers from `next_buffered`, which most messages of a
-    // burst use.
     #[inline(never)]
     pub(crate) fn poll_step<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
@@ -171,10 +170,13 @@ impl Inbound {
         cx: &mut Context<'_>,
         mode: ReadMode,
     ) -> Poll<Result<Option<Step>, Error>> {
+        // Inlined, this function would take registers from `next_buffered`, which most messages of
+        // a burst use.
         self.poll_for(core, cx, mode, |_| false)
     }
 
-    /// Returns the next whole message, or `None` when `is_done` returns true after a control frame.
+    /// Returns the next whole message. Returns `None` when `is_done` returns true after a control
+    /// frame, or when the closing handshake is complete.
     pub(crate) fn poll_until<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
         core: &mut Core<S>,
@@ -244,7 +246,8 @@ impl Inbound {
         }
     }
 
-    /// Decodes the next frame, and answers it if it is a control frame.
+    /// Decodes the next frame in the buffer, and responds to a ping or a close frame. Returns the
+    /// decoded message or control frame, if one is complete.
     fn decode<S>(&mut self, core: &mut Core<S>, mode: ReadMode) -> Result<Option<Step>, Violation> {
         let buffer = self.buffer.as_deref_mut().expect("held while there is something to decode");
         let base = self.start;
@@ -259,7 +262,8 @@ impl Inbound {
         Ok(Some(step))
     }
 
-    /// Reads available bytes into a buffer of the thread.
+    /// Reads the bytes that have arrived from the transport into a buffer from the thread's pool.
+    /// Returns their number, which is 0 at the end of the stream.
     fn poll_fill<S: AsyncRead + Unpin>(
         &mut self,
         core: &mut Core<S>,
@@ -287,8 +291,8 @@ impl Inbound {
         }
     }
 
-    /// Waits until bytes arrive, until the current read gives up, or until a keep-alive ping is
-    /// due.
+    /// Makes the current read wait for bytes, and sends keep-alive pings meanwhile. The result is
+    /// ready only with the error that ends the read, for instance because its deadline has passed.
     fn poll_wait<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
         core: &mut Core<S>,
@@ -325,7 +329,8 @@ impl Inbound {
         }
     }
 
-    /// Returns the time at which the current read gives up. Reads the clock only at the first wait.
+    /// Returns the deadline of the current read, if it has one. Reads the clock only when the read
+    /// first has to wait.
     fn deadline(&mut self) -> Option<Instant> {
         match self.wait {
             Wait::Forever => None,
@@ -338,14 +343,14 @@ impl Inbound {
         }
     }
 
-    /// Ends the connection for a reason that the endpoint has recorded.
+    /// Ends the connection with this error. The endpoint has already recorded the failure.
     #[cold]
     fn fail(&mut self, error: Error) {
         self.start = self.end;
         self.error = Some(error);
     }
 
-    /// Ends the connection because the peer's stream has ended or failed.
+    /// Ends the connection because the peer's byte stream has ended or failed.
     #[cold]
     fn end<S>(&mut self, core: &mut Core<S>, error: Error) {
         core.ensure_close_deadline();
@@ -353,9 +358,9 @@ impl Inbound {
         self.error = Some(error);
     }
 
-    /// Writes the last frames and ends the stream, within
-    /// [`Config::close_timeout`](crate::Config::close_timeout). A read that gives up earlier leaves
-    /// the rest to the next read.
+    /// Writes the last frames and shuts the transport down, within
+    /// [`Config::close_timeout`](crate::Config::close_timeout). If the deadline of the current read
+    /// passes first, the next read continues this work.
     #[cold]
     fn poll_end<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
@@ -399,7 +404,7 @@ impl Inbound {
         }
     }
 
-    /// Discards input until the stream ends or there is too much of it.
+    /// Reads and discards bytes from the peer until its stream ends or too many bytes have arrived.
     fn poll_drain<S: AsyncRead + Unpin>(
         &mut self,
         core: &mut Core<S>,
@@ -416,7 +421,9 @@ impl Inbound {
         Poll::Ready(())
     }
 
-    /// Returns the result of the end once, and [`Error::Closed`] after an error.
+    /// Returns the result of a read after the end of the connection. It is `None` if the connection
+    /// was closed regularly. Otherwise the first call returns the error that ended the connection,
+    /// and later calls return [`Error::Closed`].
     fn ended(&mut self) -> Result<Option<Step>, Error> {
         if let Some(buffer) = self.buffer.take() {
             buffer_pool::return_read_buffer(buffer);
@@ -434,7 +441,8 @@ impl Inbound {
         }
     }
 
-    /// Waits until the close is given up. Returns an error when the current read gives up earlier.
+    /// Waits until the timeout for closing the connection has passed. Returns an error if the
+    /// deadline of the current read passes first.
     fn poll_close_deadline<S>(
         &mut self,
         core: &mut Core<S>,

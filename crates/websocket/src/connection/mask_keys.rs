@@ -1,17 +1,20 @@
-//! Masking keys from a strong source, fresh for each frame (RFC 6455, 5.3).
+//! Masking keys for the frames of WebSocket clients, from the system's random source, fresh for
+//! each frame (RFC 6455, 5.3).
 
 use std::cell::RefCell;
 
 use crate::protocol::MaskKey;
 
-/// Bytes that are requested from the system at once: one system call for 256 frames.
+/// The number of random bytes that are requested from the system at once. They suffice for the
+/// masking keys of 256 frames.
 const BATCH: usize = 1024;
 
-/// The random bytes that a thread has in reserve.
+/// The reserve of random bytes from which a thread takes its masking keys.
 struct Source {
     bytes: [u8; BATCH],
     used: usize,
-    /// The number of forks between this process and its first ancestor when the bytes were drawn.
+    /// The value of the fork counter when the random bytes were drawn. In a forked child the
+    /// counter has another value, so the bytes are drawn again.
     generation: u32,
 }
 
@@ -20,15 +23,16 @@ thread_local! {
         const { RefCell::new(Source { bytes: [0; BATCH], used: BATCH, generation: 0 }) };
 }
 
-/// Returns the next masking key.
+/// Returns the masking key for the next frame.
 ///
 /// # Panics
-/// If the system has no random bytes, which Linux, macOS and Windows exclude once they have booted.
+/// If the system cannot supply random bytes. On Linux, macOS and Windows, this does not happen once
+/// the system has booted.
 pub(crate) fn next_mask() -> MaskKey {
     MaskKey(random())
 }
 
-/// Returns the nonce of a handshake.
+/// Returns 16 random bytes, the nonce of a client's opening handshake.
 pub(crate) fn next_nonce() -> [u8; 16] {
     random()
 }
@@ -46,7 +50,8 @@ fn random<const N: usize>() -> [u8; N] {
 }
 
 impl Source {
-    /// Draws new bytes, of which the caller needs the next `n`.
+    /// Fills the reserve with new random bytes from the system. If forks cannot be counted, keeps
+    /// only the `n` bytes that the caller needs now.
     #[cold]
     fn fill(&mut self, n: usize) {
         let are_seen = forks::watch();
@@ -58,12 +63,12 @@ impl Source {
     }
 }
 
-/// Distinguishes a forked child from its parent. The child has a copy of the parent's random bytes
-/// and must not use the same keys as the parent.
+/// Detects that the process is a forked child. The child has a copy of the parent's random bytes,
+/// and must not use the same masking keys as the parent.
 ///
-/// A handler that the C library calls in each child counts the forks. A frame therefore costs the
-/// comparison of two numbers, and no system call as reading the process id would. A child of a bare
-/// `clone` system call is not counted, but such a child may run no Rust code except `exec` anyway.
+/// A handler that the C library calls in each child counts the forks. For each frame, two numbers
+/// are compared, which is cheaper than a system call for the process id. A child of a bare `clone`
+/// system call is not counted, but it may run no Rust code except `exec` anyway.
 #[cfg(all(unix, not(miri)))]
 mod forks {
     use std::sync::OnceLock;
@@ -71,7 +76,7 @@ mod forks {
 
     static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-    /// Returns the number of forks between this process and the one that called `watch`.
+    /// Returns the number of forks between the process that called `watch` and this process.
     #[inline]
     pub(super) fn generation() -> u32 {
         // No other ordering is needed: the child sees what its handler has stored.
@@ -82,7 +87,7 @@ mod forks {
         GENERATION.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Registers the fork handler. Returns false if the system has no memory for it.
+    /// Registers the handler that counts forks. Returns false if the system has no memory for it.
     pub(super) fn watch() -> bool {
         static IS_WATCHED: OnceLock<bool> = OnceLock::new();
         *IS_WATCHED.get_or_init(|| {
@@ -95,7 +100,7 @@ mod forks {
     }
 }
 
-/// The replacement for systems without forks.
+/// The count of forks for systems that have no `fork`: always zero.
 #[cfg(not(all(unix, not(miri))))]
 mod forks {
     pub(super) fn generation() -> u32 {

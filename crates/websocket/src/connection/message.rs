@@ -1,46 +1,45 @@
-//! Received messages.
+//! Messages and chunks of messages that were received from a WebSocket's peer.
 
 use std::ops::Deref;
 
-/// The type of a message.
+/// The type of a WebSocket message: text or binary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// UTF-8 text.
+    /// A text message, in UTF-8.
     Text,
-    /// Binary data.
+    /// A binary message.
     Binary,
 }
 
-/// A whole message, borrowed from its connection.
+/// A whole received message. It is borrowed from its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
     kind: Kind,
     bytes: &'a [u8],
 }
 
-/// A chunk of a message, as it arrived.
+/// A chunk of a received message, read as it arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Chunk<'a> {
-    /// The type of the whole message.
+    /// The type of the message that the chunk belongs to.
     pub kind: Kind,
-    /// The bytes. Only the last chunk of a message may be empty. A chunk of text may begin and end
-    /// within a character. A compressed message yields chunks of about 64 KiB, however well it was
-    /// compressed.
+    /// The bytes of the chunk. Only the last chunk of a message may be empty. A chunk of a text
+    /// message may begin and end within a character. A chunk of a compressed message has at most
+    /// about 64 KiB, even if the message was compressed very well.
     pub bytes: &'a [u8],
-    /// True for the last chunk of a message.
+    /// True if this is the last chunk of its message.
     pub is_last: bool,
 }
 
 impl<'a> Message<'a> {
-    /// Makes a message. The caller has checked that a text message, or the rest of one that was
-    /// read in chunks, is UTF-8.
+    /// Makes a message. If `kind` is text, the caller must have checked that `bytes` is UTF-8.
     pub(crate) fn new(kind: Kind, bytes: &'a [u8]) -> Message<'a> {
         debug_assert!(kind == Kind::Binary || std::str::from_utf8(bytes).is_ok());
         Message { kind, bytes }
     }
 
-    /// Returns the type of the message.
+    /// Returns the type of the message: text or binary.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -50,8 +49,9 @@ impl<'a> Message<'a> {
         self.bytes
     }
 
-    /// Returns the text of a text message, and `None` for a binary message. The rest of a text
-    /// message whose beginning was read in chunks is binary if it begins within a character.
+    /// Returns the text of a text message, or `None` for a binary message. If the beginning of a
+    /// text message was read in chunks and the rest begins within a character, the rest counts as
+    /// binary.
     pub fn as_text(&self) -> Option<&'a str> {
         match self.kind {
             // SAFETY: the decoder checks every text message (`Violation::Utf8`), and a `Message` is

@@ -1,4 +1,4 @@
-//! A message that is written in chunks, of a length that is not known at its beginning.
+//! Writing a WebSocket message in chunks, when its length is not known at its beginning.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -12,16 +12,16 @@ use crate::connection::message::Kind;
 use crate::protocol::deflate::Fin;
 use crate::protocol::{NotUtf8, Utf8Stream, Violation};
 
-/// Writes one message, each chunk as a frame. Until the message is finished, no other message can
-/// be sent on the connection, but control frames can.
+/// A writer of one WebSocket message, which sends each chunk as a frame. Until the message is
+/// finished, the connection can send control frames but no other message.
 ///
-/// A `MessageWriter` that is dropped before [`MessageWriter::finish`] closes the connection,
-/// because the peer must not take half a message for a whole one.
+/// Dropping a `MessageWriter` before [`MessageWriter::finish`] closes the connection, because the
+/// peer must not take half a message for a whole one.
 #[derive(Debug)]
 pub struct MessageWriter<'a, S> {
     core: &'a mut Core<S>,
     kind: Kind,
-    /// True until the first chunk has been written.
+    /// True until the first chunk of the message has been written.
     is_first: bool,
     utf8: Utf8Stream,
 }
@@ -35,31 +35,33 @@ impl<'a, S> MessageWriter<'a, S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> MessageWriter<'_, S> {
-    /// Waits for capacity and queues a chunk. A chunk of text may end within a character.
+    /// Waits until the send queue is below its high-water mark, and queues a chunk of the message.
+    /// A chunk of text may end within a character.
     ///
     /// # Cancel safety
     /// If the future is dropped while it waits, the chunk was not queued.
     ///
     /// # Errors
-    /// [`Error::Violation`] with [`Violation::Utf8`] for text that is not UTF-8, of which nothing
-    /// was queued. Otherwise as [`Connection::send`](crate::Connection::send).
+    /// [`Error::Violation`] with [`Violation::Utf8`] for text that is not UTF-8; nothing of the
+    /// chunk is queued. Otherwise the errors of [`Connection::send`](crate::Connection::send).
     pub async fn write(&mut self, chunk: &[u8]) -> Result<(), Error> {
         poll_fn(|cx| self.core.poll_ready(cx)).await?;
         self.push(chunk, Fin::More).await
     }
 
-    /// Ends the message with an empty frame, which is queued without waiting for capacity. One poll
-    /// is enough.
+    /// Ends the message with an empty frame. The frame is queued without waiting for space in the
+    /// send queue, so one poll is enough.
     ///
     /// # Errors
-    /// As [`MessageWriter::write`].
+    /// The errors of [`MessageWriter::write`].
     pub async fn finish(mut self) -> Result<(), Error> {
         self.push(&[], Fin::Last).await?;
         self.core.endpoint.end_fragmented();
         Ok(())
     }
 
-    /// Queues a chunk and writes what the transport accepts at once. Never waits.
+    /// Queues a chunk of the message as a frame, and writes what the transport accepts at once.
+    /// Never waits.
     async fn push(&mut self, chunk: &[u8], fin: Fin) -> Result<(), Error> {
         if self.kind == Kind::Text {
             let mut utf8 = self.utf8;

@@ -1,4 +1,4 @@
-//! A WebSocket over any `AsyncRead + AsyncWrite`.
+//! WebSocket connections over any transport that implements `AsyncRead` and `AsyncWrite`.
 
 mod buffer_pool;
 mod cancel;
@@ -41,13 +41,13 @@ use crate::protocol::{CloseCode, Ending, ReadMode};
 
 /// A WebSocket connection, as a client or as a server.
 ///
-/// Reading answers pings and close frames, sends keep-alive pings, and writes queued output before
-/// it waits. A connection that is never read is therefore not kept alive.
+/// A read also responds to pings and close frames, sends keep-alive pings, and writes queued output
+/// before it waits. If a connection is not read, none of this happens.
 ///
 /// # Cancel safety
-/// All methods are cancel safe. A read whose future is dropped loses nothing, and the next read
-/// continues. A `send` whose future is dropped while it waits for capacity has sent nothing. No
-/// method sends half a message.
+/// All methods are cancel safe. If the future of a read is dropped, nothing is lost, and the next
+/// read continues. If the future of a `send` is dropped while it waits for capacity, nothing was
+/// sent. No method sends half a message.
 ///
 /// # Allocation
 /// Frames and messages allocate nothing at steady state, with or without a deadline or
@@ -72,7 +72,7 @@ pub struct Connection<S> {
     inbound: Inbound,
 }
 
-/// The writing side of a connection, for use while a received message is borrowed.
+/// The writing side of a WebSocket connection, for sending while a received message is borrowed.
 #[derive(Debug)]
 pub struct Writer<'a, S> {
     core: &'a mut Core<S>,
@@ -92,30 +92,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.read_with(Wait::Forever).await
     }
 
-    /// Reads the next whole message as [`Connection::read`] does, until `deadline`.
+    /// Reads the next whole message as [`Connection::read`] does, but waits only until `deadline`.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] at `deadline`, after which the read can be repeated; otherwise as
-    /// [`Connection::read`].
+    /// [`Error::TimedOut`] at `deadline`, after which the read can be repeated; otherwise the
+    /// errors of [`Connection::read`].
     pub async fn read_before(&mut self, deadline: Instant) -> Result<Option<Message<'_>>, Error> {
         self.read_with(Wait::Until(deadline)).await
     }
 
-    /// Reads the next whole message as [`Connection::read`] does, for at most `timeout` after it
-    /// first has to wait. A message that has already arrived is returned even if `timeout` is zero.
+    /// Reads the next whole message as [`Connection::read`] does, but waits for at most `timeout`.
+    /// A message that has already arrived is returned even if `timeout` is zero.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] after `timeout`, after which the read can be repeated; otherwise as
-    /// [`Connection::read`].
+    /// [`Error::TimedOut`] after `timeout`, after which the read can be repeated; otherwise the
+    /// errors of [`Connection::read`].
     pub async fn read_timeout(&mut self, timeout: Duration) -> Result<Option<Message<'_>>, Error> {
         self.read_with(Wait::For(timeout)).await
     }
 
-    /// Reads the next whole message, and returns it with a [`Writer`], so that it can be sent back
-    /// without a copy.
+    /// Reads the next whole message. Returns it with a [`Writer`], so that the message can be sent
+    /// back without a copy.
     ///
     /// # Errors
-    /// As [`Connection::read`].
+    /// The errors of [`Connection::read`].
     pub async fn receive(&mut self) -> Result<Option<(Message<'_>, Writer<'_, S>)>, Error> {
         if let Some(frame) = self.inbound.next_buffered(&mut self.core) {
             let has_more = self.inbound.has_more();
@@ -130,11 +130,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             .map(|step| (self.inbound.message(&step), Writer { core: &mut self.core, has_more })))
     }
 
-    /// Reads the next chunk of a message as it arrives, without assembling the message.
+    /// Reads the next chunk of a message as it arrives, without assembling the whole message.
     /// [`DecoderLimits`](crate::protocol::DecoderLimits) still limit the whole message.
     ///
     /// # Errors
-    /// As [`Connection::read`].
+    /// The errors of [`Connection::read`].
     pub async fn read_chunk(&mut self) -> Result<Option<Chunk<'_>>, Error> {
         self.inbound.set_wait(Wait::Forever);
         let step =
@@ -142,9 +142,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(step.map(|step| self.inbound.chunk(&step)))
     }
 
-    /// Waits until the queue is below its high-water mark, queues the message, and writes what the
-    /// transport accepts at once. The next read, send or flush writes the rest. The result is never
-    /// [`SendStatus::Dropped`].
+    /// Sends a message: waits until the send queue is below its high-water mark, queues the
+    /// message, and writes what the transport accepts at once. The next read, send or flush writes
+    /// the remaining bytes. The result is never [`SendStatus::Dropped`].
     ///
     /// # Errors
     /// [`Error::Closed`] once a close frame was sent or received, [`Error::Abandoned`] after an
@@ -157,17 +157,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         poll_fn(|cx| self.core.poll_send(cx, &message)).await
     }
 
-    /// Queues the message without writing it. The next read, send or flush writes it together with
-    /// everything else in the queue. The result is [`SendStatus::Dropped`] if the queue would
+    /// Queues a message without writing it. The next read, send or flush writes it together with
+    /// everything else in the send queue. The result is [`SendStatus::Dropped`] if the queue would
     /// exceed [`Config::queue_max`].
     ///
     /// # Errors
-    /// As [`Connection::send`].
+    /// The errors of [`Connection::send`].
     pub fn queue<'m>(&mut self, message: impl Into<Outgoing<'m>>) -> Result<SendStatus, Error> {
         self.core.queue(&message.into().frame())
     }
 
-    /// Begins a message that is written in chunks, each as one frame.
+    /// Begins a message that is written in chunks. Each chunk is sent as one frame.
     ///
     /// # Errors
     /// [`Error::Abandoned`] if an earlier [`MessageWriter`] was not finished.
@@ -175,7 +175,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         MessageWriter::begin(&mut self.core, kind)
     }
 
-    /// Writes all queued output.
+    /// Writes everything in the send queue to the transport.
     ///
     /// # Errors
     /// [`Error::Io`] when the transport fails.
@@ -183,15 +183,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         poll_fn(|cx| self.core.poll_flush_noting_failure(cx)).await
     }
 
-    /// Waits until the queue is below its high-water mark.
+    /// Waits until the send queue is below its high-water mark.
     ///
     /// # Errors
-    /// As [`Connection::send`].
+    /// The errors of [`Connection::send`].
     pub async fn drained(&mut self) -> Result<(), Error> {
         poll_fn(|cx| self.core.poll_ready(cx)).await
     }
 
-    /// Sends a ping, waits for its pong, and returns the round trip.
+    /// Sends a ping, waits for its pong, and returns the round-trip time.
     ///
     /// # Errors
     /// [`Error::MessageFirst`] if a message arrives before the pong. The next read returns that
@@ -221,14 +221,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Starts the closing handshake and waits for the peer's close frame, for at most
-    /// [`Config::close_timeout`]. Messages that arrive until then are discarded.
+    /// [`Config::close_timeout`]. Messages that arrive meanwhile are discarded.
     ///
     /// # Cancel safety
-    /// If the future is dropped, some whole messages have been discarded. The next read skips a
-    /// message that was partly discarded and returns the one after it.
+    /// If the future is dropped, the messages that it has discarded are lost. If it has discarded a
+    /// part of a message, the next read skips this message and returns the next one.
     ///
     /// # Errors
-    /// As [`Connection::read`]. After [`Error::Cancelled`] it can be called again.
+    /// The errors of [`Connection::read`]. After [`Error::Cancelled`], `close` can be called again.
     pub async fn close(&mut self, code: CloseCode, reason: &str) -> Result<Ending, Error> {
         self.core.start_close(Some(code), reason);
         self.inbound.set_wait(Wait::Forever);
@@ -239,8 +239,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(self.core.endpoint.ending())
     }
 
-    /// Ends the connection without a closing handshake. Output that the transport does not accept
-    /// at once is lost.
+    /// Ends the connection without a closing handshake. Queued output is lost unless the transport
+    /// accepts it at once.
     pub async fn close_now(mut self) {
         let _ = poll_fn(|cx| {
             let _ = self.core.poll_flush(cx);
@@ -261,8 +261,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 }
 
 impl<S> Connection<S> {
-    /// Splits the connection into a half that reads, and one that sends and can be cloned for
-    /// several tasks.
+    /// Splits the connection into a [`Reader`] and a [`Sender`], which different tasks can use at
+    /// the same time. The sender can be cloned for several tasks.
     ///
     /// # Allocation
     /// Allocates twice. After that, each operation takes a lock that is rarely contended.
@@ -270,32 +270,34 @@ impl<S> Connection<S> {
         split::split(self.core, self.inbound)
     }
 
-    /// Returns a handle that cancels a read of this connection.
+    /// Returns a handle with which another task can cancel a read of this connection.
     pub fn canceller(&mut self) -> Canceller {
         self.inbound.canceller()
     }
 
-    /// Returns the number of encoded bytes that the transport has not accepted.
+    /// Returns the number of encoded bytes in the send queue, which the transport has not accepted
+    /// yet.
     pub fn pending(&self) -> usize {
         self.core.pending()
     }
 
-    /// Returns the counters of the traffic.
+    /// Returns the counters of this connection's messages, frames and bytes.
     pub fn statistics(&self) -> Statistics {
         *self.core.statistics()
     }
 
-    /// Returns how the connection ended, or how it would end if it broke now.
+    /// Returns how the connection ended. While it is open, returns how it would end if it broke
+    /// now.
     pub fn ending(&self) -> Ending {
         self.core.endpoint.ending()
     }
 
-    /// Returns the reason in the peer's close frame; empty without a close frame.
+    /// Returns the reason in the peer's close frame. It is empty if there was no close frame.
     pub fn close_reason(&self) -> &str {
         self.core.endpoint.close_reason()
     }
 
-    /// Returns the transport.
+    /// Returns the connection's transport, such as a socket.
     pub fn transport(&self) -> &S {
         &self.core.io
     }
@@ -305,7 +307,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
     /// Sends a message as [`Connection::send`] does.
     ///
     /// # Errors
-    /// As [`Connection::send`].
+    /// The errors of [`Connection::send`].
     pub async fn send<'m>(
         &mut self,
         message: impl Into<Outgoing<'m>>,
@@ -317,18 +319,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
     /// Queues a message as [`Connection::queue`] does.
     ///
     /// # Errors
-    /// As [`Connection::queue`].
+    /// The errors of [`Connection::queue`].
     pub fn queue<'m>(&mut self, message: impl Into<Outgoing<'m>>) -> Result<SendStatus, Error> {
         self.core.queue(&message.into().frame())
     }
 
-    /// Sends the response to a message: at once if no other received message waits in the buffer,
-    /// and otherwise together with the responses to those. Use it in a loop that waits for nothing
-    /// but the connection. Like [`Connection::send`], it waits for capacity and never drops the
+    /// Sends the response to a received message. If more received messages are in the buffer, the
+    /// response is written together with the responses to those, otherwise at once. Use it in a
+    /// loop that waits for nothing but the connection. It waits for capacity and never drops the
     /// message.
     ///
     /// # Errors
-    /// As [`Connection::send`].
+    /// The errors of [`Connection::send`].
     pub async fn reply<'m>(
         &mut self,
         message: impl Into<Outgoing<'m>>,

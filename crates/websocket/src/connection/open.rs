@@ -1,4 +1,4 @@
-//! Opening handshakes of clients and servers.
+//! The opening handshakes of WebSocket clients and servers.
 
 use std::io;
 use std::time::Duration;
@@ -21,44 +21,47 @@ use crate::protocol::handshake::{
 };
 use crate::protocol::{Decoder, Role};
 
-/// The parts of a connection whose handshake was done elsewhere, for instance by an HTTP server.
+/// The parts of a WebSocket connection after its opening handshake. Use them if other code, such as
+/// an HTTP server, performs the handshake.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Parts<S> {
-    /// The transport.
+    /// The transport of the connection, such as a socket.
     pub io: S,
-    /// The role of this side.
+    /// Whether this side of the connection is the client or the server.
     pub role: Role,
-    /// The negotiated compression, and the settings of this side.
+    /// The compression that was negotiated in the handshake, and this side's compression settings.
     pub deflate: Option<(Agreed, DeflateConfig)>,
-    /// The bytes that were read after the head of the handshake.
+    /// The bytes after the handshake that have already been read from the transport. They are the
+    /// beginning of the WebSocket's frames.
     pub leftover: Vec<u8>,
 }
 
 impl<S> Parts<S> {
-    /// Returns the parts of a server's connection, without compression and leftover bytes.
+    /// Returns the parts of a server's connection, without compression and without leftover bytes.
     pub fn server(io: S) -> Parts<S> {
         Parts { io, role: Role::Server, deflate: None, leftover: Vec::new() }
     }
 
-    /// Returns the parts of a client's connection, without compression and leftover bytes.
+    /// Returns the parts of a client's connection, without compression and without leftover bytes.
     pub fn client(io: S) -> Parts<S> {
         Parts { io, role: Role::Client, deflate: None, leftover: Vec::new() }
     }
 
-    /// Sets the negotiated compression and the settings of this side.
+    /// Sets the compression that was negotiated in the handshake, and this side's compression
+    /// settings.
     #[must_use]
     pub fn deflate(self, deflate: impl Into<Option<(Agreed, DeflateConfig)>>) -> Parts<S> {
         Parts { deflate: deflate.into(), ..self }
     }
 
-    /// Sets the bytes that were read after the head of the handshake.
+    /// Sets the bytes after the handshake that have already been read from the transport.
     #[must_use]
     pub fn leftover(self, leftover: Vec<u8>) -> Parts<S> {
         Parts { leftover, ..self }
     }
 
-    /// Makes an open connection.
+    /// Makes an open WebSocket connection from these parts.
     #[expect(clippy::needless_pass_by_value, reason = "a connection owns its settings")]
     pub fn connection(self, config: Config) -> Connection<S> {
         let Parts { io, role, deflate, leftover } = self;
@@ -80,7 +83,7 @@ impl<S> Parts<S> {
     }
 }
 
-/// Performs the server's handshake on a new transport.
+/// Performs the server's opening handshake on a new transport, and returns the open connection.
 ///
 /// # Errors
 /// [`Error::Refused`] after a refusal was sent to the client, [`Error::HandshakeTimeout`], and
@@ -116,7 +119,8 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     Ok((parts.connection(config), accepted))
 }
 
-/// The settings of a client.
+/// The settings of a WebSocket client: what it requests in the opening handshake, and the settings
+/// of its connection.
 ///
 /// ```
 /// use rookery_websocket::ClientConfig;
@@ -127,47 +131,48 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ClientConfig {
-    /// The subprotocols, in order of preference.
+    /// The subprotocols that the client offers to the server, in order of preference.
     pub subprotocols: Vec<String>,
-    /// The offer of permessage-deflate, if any. Default: none.
+    /// The compression (permessage-deflate) that the client offers to the server, if any. Default:
+    /// none.
     pub deflate: Option<DeflateConfig>,
-    /// Additional header fields, such as `Origin` or `Cookie`.
+    /// Additional header fields of the handshake request, such as `Origin` or `Cookie`.
     pub headers: Vec<(String, String)>,
-    /// The settings of the connection.
+    /// The limits and timeouts of the client's connection.
     pub connection: Config,
 }
 
 impl ClientConfig {
-    /// Appends a subprotocol.
+    /// Appends a subprotocol to those that the client offers to the server.
     #[must_use]
     pub fn subprotocol(mut self, name: impl Into<String>) -> ClientConfig {
         self.subprotocols.push(name.into());
         self
     }
 
-    /// Sets the offer of permessage-deflate.
+    /// Sets the compression (permessage-deflate) that the client offers to the server.
     #[must_use]
     pub fn deflate(self, config: impl Into<Option<DeflateConfig>>) -> ClientConfig {
         ClientConfig { deflate: config.into(), ..self }
     }
 
-    /// Adds a header field.
+    /// Adds a header field to the handshake request.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> ClientConfig {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// Sets the settings of the connection.
+    /// Sets the limits and timeouts of the client's connection.
     #[must_use]
     pub fn connection(self, connection: Config) -> ClientConfig {
         ClientConfig { connection, ..self }
     }
 
-    /// Makes the request for `target` to `host`, with a new nonce.
+    /// Makes the handshake request for the path `target` on `host`, with a new nonce.
     ///
     /// # Errors
-    /// A [`BadRequest`] that names the part which HTTP does not allow.
+    /// A [`BadRequest`] that names the part of the request that HTTP does not allow.
     pub fn request(&self, host: &str, target: &str) -> Result<ClientRequest, BadRequest> {
         let mut request = ClientRequest::new(host, target, next_nonce())?;
         for name in &self.subprotocols {
@@ -180,12 +185,12 @@ impl ClientConfig {
     }
 }
 
-/// Connects to `ws://host[:port][/path][?query]`, at the first address of the host that accepts the
-/// connection ([`connect_any`]).
+/// Connects a WebSocket client to `ws://host[:port][/path][?query]`. If the host has several IP
+/// addresses, uses the first one that accepts the connection ([`connect_any`]).
 ///
 /// # Errors
-/// [`Error::Address`] for another form of address; [`Error::Handshake`] if the request is
-/// malformed, before anything is sent, or if the server refuses; [`Error::HandshakeTimeout`]; and
+/// [`Error::Address`] if the address has another form; [`Error::Handshake`] if the request is
+/// malformed (nothing is sent then) or the server refuses it; [`Error::HandshakeTimeout`]; and
 /// [`Error::Io`] when the transport fails.
 pub async fn connect(
     address: &str,
@@ -208,11 +213,11 @@ pub async fn connect(
     establish(connecting, &request, config).await
 }
 
-/// Performs the client's handshake over a transport that is already connected.
+/// Performs the client's opening handshake over a transport that is already connected.
 ///
 /// # Errors
-/// [`Error::Handshake`] if the request is malformed, before anything is sent, or if the server
-/// refuses; [`Error::HandshakeTimeout`]; and [`Error::Io`] when the transport fails.
+/// [`Error::Handshake`] if the request is malformed (nothing is sent then) or the server refuses
+/// it; [`Error::HandshakeTimeout`]; and [`Error::Io`] when the transport fails.
 pub async fn client<S: AsyncRead + AsyncWrite + Unpin>(
     io: S,
     host: &str,
@@ -223,7 +228,7 @@ pub async fn client<S: AsyncRead + AsyncWrite + Unpin>(
     establish(std::future::ready(Ok(io)), &request, config).await
 }
 
-/// Connects and performs the handshake, within [`Config::handshake_timeout`].
+/// Connects and performs the client's opening handshake, within [`Config::handshake_timeout`].
 async fn establish<S: AsyncRead + AsyncWrite + Unpin>(
     connecting: impl Future<Output = io::Result<S>>,
     request: &ClientRequest,
@@ -257,7 +262,8 @@ enum HeadError {
     Bad(BadHead),
 }
 
-/// Reads a head. Returns it with the bytes that were read after it.
+/// Reads the head of the handshake request or response. Returns it with the bytes that were read
+/// after it.
 async fn read_head<S: AsyncRead + Unpin>(io: &mut S) -> Result<(Vec<u8>, Vec<u8>), HeadError> {
     let mut head = Vec::with_capacity(1024);
     let mut reader = HeadReader::default();
@@ -302,7 +308,8 @@ async fn within<T>(
     }
 }
 
-/// Returns the authority and the target of a `ws://` address, without the fragment.
+/// Splits a `ws://` address into its authority (host and port) and its target (path and query),
+/// without the fragment.
 fn split_address(address: &str) -> Option<(&str, String)> {
     let (scheme, rest) = address.split_once("://")?;
     if !scheme.eq_ignore_ascii_case("ws") {
@@ -324,7 +331,8 @@ mod tests {
 
     use super::*;
 
-    /// Both the time for connecting and that for the handshake count towards the timeout.
+    /// Checks that the time for connecting and the time for the handshake together count towards
+    /// the handshake timeout.
     #[tokio::test(start_paused = true)]
     async fn the_handshake_timeout_counts_once() {
         let config = ClientConfig::default();

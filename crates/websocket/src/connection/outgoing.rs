@@ -1,4 +1,4 @@
-//! Messages to be sent, and their encoding.
+//! WebSocket messages to be sent, and their encoding.
 
 use std::sync::Arc;
 
@@ -6,17 +6,18 @@ use crate::connection::message::{Kind, Message};
 use crate::protocol::deflate::{Agreed, DeflateConfig, Deflater, Fin};
 use crate::protocol::{OpCode, Role, encode_frame, encode_message};
 
-/// A message to send: text, binary data, a message that was read, or one encoded before.
+/// A WebSocket message to send: a text, binary data, a message that was received, or a message that
+/// is already encoded.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Outgoing<'a> {
-    /// Text.
+    /// A text message.
     Text(&'a str),
-    /// Binary data.
+    /// A binary message.
     Binary(&'a [u8]),
-    /// A message that is already encoded.
+    /// A message that was encoded before, for instance in order to send it on many connections.
     Prepared(&'a Prepared),
-    /// A message read from a connection.
+    /// A message that was received from a connection.
     Message(Message<'a>),
 }
 
@@ -50,7 +51,7 @@ impl<'a> From<Message<'a>> for Outgoing<'a> {
     }
 }
 
-/// The parts of an [`Outgoing`] message.
+/// The parts of an [`Outgoing`] message that are needed to encode its frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame<'a> {
     pub(crate) kind: Kind,
@@ -73,7 +74,7 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// A message that is encoded once and sent to many connections. Cloning it is cheap.
+/// A WebSocket message that is encoded once and sent on many connections. Cloning it is cheap.
 ///
 /// A server sends the encoded frame unchanged. A client has to mask each frame with a new key, so
 /// it encodes the message again for each connection.
@@ -85,11 +86,12 @@ pub struct Prepared {
 #[derive(Debug)]
 struct Inner {
     kind: Kind,
-    /// The frame without compression.
+    /// The encoded frame of the message without compression.
     plain: Box<[u8]>,
-    /// The offset of the payload in `plain`.
+    /// The offset in `plain` at which the message begins, after the frame's header.
     payload: usize,
-    /// The compressed frame, if compression was requested and the message is large enough.
+    /// The encoded frame of the compressed message, if compression was requested and the message is
+    /// large enough.
     compressed: Option<Box<[u8]>>,
 }
 
@@ -131,12 +133,13 @@ impl Prepared {
         Prepared { inner: Arc::new(inner) }
     }
 
-    /// Returns the bytes of the message.
+    /// Returns the content of the message as bytes.
     pub fn payload(&self) -> &[u8] {
         &self.inner.plain[self.inner.payload..]
     }
 
-    /// Returns the frame for a server's connection that compresses with `deflater`.
+    /// Returns the encoded frame for a connection of a server: the compressed frame if `deflater`,
+    /// the connection's compressor, permits it, otherwise the uncompressed one.
     pub(crate) fn encoded(&self, deflater: Option<&Deflater>) -> &[u8] {
         match &self.inner.compressed {
             Some(frame) if deflater.is_some_and(Deflater::can_send_prepared) => frame,

@@ -1,8 +1,8 @@
-//! The two halves of a connection: one reads, and one sends from as many tasks as needed.
+//! The two halves of a split WebSocket connection. One half reads; the other sends and can be
+//! cloned for several tasks.
 //!
-//! A transport stores only one waker for writing. Here that waker is a [`WakeSet`], which wakes all
-//! tasks that wait. A task that gives up while it waits therefore does not lose the wake-up of the
-//! others.
+//! A transport stores only one waker for writing. The halves use a [`WakeSet`] as this waker. It
+//! wakes all waiting tasks, so that none of them misses a wake-up.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -24,13 +24,15 @@ use crate::connection::outgoing::Outgoing;
 use crate::endpoint::Statistics;
 use crate::protocol::{CloseCode, Ending, ReadMode, Step};
 
-/// The half that reads, answers control frames and sends keep-alive pings.
+/// The reading half of a split WebSocket connection. It also responds to control frames and sends
+/// keep-alive pings.
 pub struct Reader<S> {
     inbound: Inbound,
     shared: Arc<Shared<S>>,
 }
 
-/// The half that sends. Its clones send on the same connection, each message whole.
+/// The sending half of a split WebSocket connection. Its clones send on the same connection; their
+/// messages are not interleaved.
 pub struct Sender<S> {
     shared: Arc<Shared<S>>,
 }
@@ -40,18 +42,21 @@ struct Shared<S> {
     wakes: Arc<WakeSet>,
 }
 
-/// The operations that wait for the transport, for a pong or for the end.
+/// The wakers of a connection's operations that wait for the transport, for a pong or for the end
+/// of the connection.
 #[derive(Default)]
 struct WakeSet {
-    /// The wakers in the order of their registration, each with the key of its operation.
+    /// The wakers of waiting operations in the order of their registration, each with the key of
+    /// its operation.
     waiting: Mutex<VecDeque<(u64, Waker)>>,
     next_key: AtomicU64,
-    /// The waker of the reader, which also writes what senders have queued.
+    /// The waker of the reading half, which also writes what the senders have queued.
     reader: atomic_waker::AtomicWaker,
     is_reader_waiting: AtomicBool,
-    /// True once the reader has ended or was dropped.
+    /// True once the reading half has reached the connection's end or was dropped.
     is_ended: AtomicBool,
-    /// True once the reader was dropped before its end. Then only the senders write queued output.
+    /// True once the reading half was dropped before the connection's end. From then on, only the
+    /// senders write queued output.
     is_reader_dropped: AtomicBool,
 }
 
@@ -63,37 +68,40 @@ pub(crate) fn split<S>(mut core: Core<S>, inbound: Inbound) -> (Reader<S>, Sende
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
-    /// Reads as [`Connection::read`](crate::Connection::read) does.
+    /// Reads the next whole message, as [`Connection::read`](crate::Connection::read) does.
     ///
     /// # Errors
-    /// As [`Connection::read`](crate::Connection::read).
+    /// The errors of [`Connection::read`](crate::Connection::read).
     pub async fn read(&mut self) -> Result<Option<Message<'_>>, Error> {
         let step = self.step(Wait::Forever, ReadMode::Message).await?;
         Ok(step.map(|step| self.inbound.message(&step)))
     }
 
-    /// Reads as [`Connection::read_before`](crate::Connection::read_before) does.
+    /// Reads the next whole message and waits until `deadline` at most, as
+    /// [`Connection::read_before`](crate::Connection::read_before) does.
     ///
     /// # Errors
-    /// As [`Connection::read_before`](crate::Connection::read_before).
+    /// The errors of [`Connection::read_before`](crate::Connection::read_before).
     pub async fn read_before(&mut self, deadline: Instant) -> Result<Option<Message<'_>>, Error> {
         let step = self.step(Wait::Until(deadline), ReadMode::Message).await?;
         Ok(step.map(|step| self.inbound.message(&step)))
     }
 
-    /// Reads as [`Connection::read_timeout`](crate::Connection::read_timeout) does.
+    /// Reads the next whole message and waits for at most `timeout`, as
+    /// [`Connection::read_timeout`](crate::Connection::read_timeout) does.
     ///
     /// # Errors
-    /// As [`Connection::read_timeout`](crate::Connection::read_timeout).
+    /// The errors of [`Connection::read_timeout`](crate::Connection::read_timeout).
     pub async fn read_timeout(&mut self, timeout: Duration) -> Result<Option<Message<'_>>, Error> {
         let step = self.step(Wait::For(timeout), ReadMode::Message).await?;
         Ok(step.map(|step| self.inbound.message(&step)))
     }
 
-    /// Reads as [`Connection::read_chunk`](crate::Connection::read_chunk) does.
+    /// Reads the next chunk of a message, as
+    /// [`Connection::read_chunk`](crate::Connection::read_chunk) does.
     ///
     /// # Errors
-    /// As [`Connection::read_chunk`](crate::Connection::read_chunk).
+    /// The errors of [`Connection::read_chunk`](crate::Connection::read_chunk).
     pub async fn read_chunk(&mut self) -> Result<Option<Chunk<'_>>, Error> {
         let step = self.step(Wait::Forever, ReadMode::Chunks).await?;
         Ok(step.map(|step| self.inbound.chunk(&step)))
@@ -141,7 +149,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
 }
 
 impl<S> Reader<S> {
-    /// Returns a handle that cancels a read of this half.
+    /// Returns a handle with which another task can cancel a read of this half.
     pub fn canceller(&mut self) -> Canceller {
         self.inbound.canceller()
     }
@@ -163,17 +171,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
     /// Sends a message as [`Connection::send`](crate::Connection::send) does.
     ///
     /// # Errors
-    /// As [`Connection::send`](crate::Connection::send).
+    /// The errors of [`Connection::send`](crate::Connection::send).
     pub async fn send<'m>(&self, message: impl Into<Outgoing<'m>>) -> Result<SendStatus, Error> {
         let message = message.into().frame();
         self.wait(|core, cx| core.poll_send(cx, &message)).await
     }
 
-    /// Queues a message as [`Connection::queue`](crate::Connection::queue) does. A reader that
-    /// waits writes it.
+    /// Queues a message as [`Connection::queue`](crate::Connection::queue) does. If the [`Reader`]
+    /// is waiting, it writes the message.
     ///
     /// # Errors
-    /// As [`Connection::queue`](crate::Connection::queue).
+    /// The errors of [`Connection::queue`](crate::Connection::queue).
     pub fn queue<'m>(&self, message: impl Into<Outgoing<'m>>) -> Result<SendStatus, Error> {
         let status = self.shared.lock().queue(&message.into().frame());
         self.shared.wakes.wake_reader();
@@ -183,21 +191,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
     /// Writes all queued output as [`Connection::flush`](crate::Connection::flush) does.
     ///
     /// # Errors
-    /// As [`Connection::flush`](crate::Connection::flush).
+    /// The errors of [`Connection::flush`](crate::Connection::flush).
     pub async fn flush(&self) -> Result<(), Error> {
         self.wait(Core::poll_flush_noting_failure).await
     }
 
-    /// Waits as [`Connection::drained`](crate::Connection::drained) does.
+    /// Waits until the send queue is below its high-water mark, as
+    /// [`Connection::drained`](crate::Connection::drained) does.
     ///
     /// # Errors
-    /// As [`Connection::drained`](crate::Connection::drained).
+    /// The errors of [`Connection::drained`](crate::Connection::drained).
     pub async fn drained(&self) -> Result<(), Error> {
         self.wait(Core::poll_ready).await
     }
 
-    /// Sends a ping, waits for its pong, and returns the round trip. The [`Reader`] has to be
-    /// reading at that time.
+    /// Sends a ping, waits for its pong, and returns the round-trip time. The [`Reader`] has to be
+    /// reading meanwhile, because it receives the pong.
     ///
     /// # Errors
     /// [`Error::Closed`] when the connection ends before the pong, and [`Error::Io`] when the
@@ -223,11 +232,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
         .await
     }
 
-    /// Sends a close frame and waits, for at most
-    /// [`Config::close_timeout`](crate::Config::close_timeout), until the [`Reader`], which has to
-    /// be reading, has reached the end. If the reader was dropped, waits only until the close frame
-    /// is written, because nothing can receive the peer's close frame; the transport is closed with
-    /// the last `Sender`.
+    /// Sends a close frame, and waits until the [`Reader`] has reached the end of the connection,
+    /// for at most [`Config::close_timeout`](crate::Config::close_timeout). The reader has to be
+    /// reading meanwhile. If it was dropped, nothing can receive the peer's close frame, so this
+    /// only waits until the close frame is written. The transport is then closed with the last
+    /// `Sender`.
     ///
     /// # Errors
     /// [`Error::Io`] when the transport fails.
@@ -257,8 +266,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
         }
     }
 
-    /// Polls `operation`. While it is pending, this task is woken together with all others that
-    /// wait. Dropping the future removes its registration.
+    /// Polls `operation` until it is ready. While it is pending, its task is woken together with
+    /// all others that wait on the connection. Dropping the future removes the task's waker.
     async fn wait<T>(
         &self,
         mut operation: impl FnMut(&mut Core<S>, &mut Context<'_>) -> Poll<Result<T, Error>>,
@@ -285,30 +294,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
 }
 
 impl<S> Sender<S> {
-    /// Returns the number of encoded bytes that the transport has not accepted.
+    /// Returns the number of encoded bytes in the send queue, which the transport has not accepted
+    /// yet.
     pub fn pending(&self) -> usize {
         self.shared.lock().pending()
     }
 
-    /// Returns the counters of the traffic.
+    /// Returns the counters of this connection's messages, frames and bytes.
     pub fn statistics(&self) -> Statistics {
         *self.shared.lock().statistics()
     }
 
-    /// Returns how the connection ended, or how it would end if it broke now.
+    /// Returns how the connection ended. While it is open, returns how it would end if it broke
+    /// now.
     pub fn ending(&self) -> Ending {
         self.shared.lock().endpoint.ending()
     }
 
-    /// Returns the reason in the peer's close frame; empty without a close frame.
+    /// Returns the reason in the peer's close frame. It is empty if there was no close frame.
     pub fn close_reason(&self) -> String {
         self.shared.lock().endpoint.close_reason().to_owned()
     }
 }
 
 impl<S> Shared<S> {
-    /// Locks the core. After a panic of the transport, for instance, the queue holds only whole
-    /// frames, so a poisoned lock can be used.
+    /// Locks the connection's core, which both halves share. A lock that is poisoned by a panic
+    /// (for instance of the transport) can still be used, because the send queue holds only whole
+    /// frames.
     fn lock(&self) -> MutexGuard<'_, Core<S>> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -319,8 +331,8 @@ impl WakeSet {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes all tasks that wait now. The lock is not held meanwhile, because a waker may run any
-    /// code.
+    /// Wakes all tasks that are waiting on the connection now. The list of wakers is not locked
+    /// while a waker is called, because a waker may run any code.
     fn wake_waiting(&self) {
         let count = self.lock().len();
         for _ in 0..count {
@@ -336,7 +348,7 @@ impl WakeSet {
     }
 }
 
-/// The registration of one waiting operation.
+/// The registration of one waiting operation's waker. Dropping it removes the waker.
 struct Waiting<'a> {
     wakes: &'a WakeSet,
     key: Option<u64>,

@@ -1,9 +1,8 @@
-//! The timer of a connection, which is armed only while a read waits.
+//! The timer of a WebSocket connection. It is armed only while a read waits.
 //!
-//! A deadline is a stored instant. The runtime's timer is created when a read first has to wait
-//! with a deadline. After that it is touched only to arm it earlier, to arm it again once it has
-//! fired, or when another task waits. A deadline that moves to a later time, as with each new read,
-//! costs one comparison.
+//! The runtime's timer is created when a read first has to wait with a deadline. Afterwards it is
+//! only changed if it has to fire earlier, if it has fired, or if another task waits. Usually a new
+//! read moves the deadline to a later time, which costs one comparison.
 
 use std::fmt;
 use std::pin::{Pin, pin};
@@ -13,16 +12,17 @@ use std::time::Duration;
 use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep};
 
-/// The longest duration. Longer ones are cut to it, because the sum of an instant and a duration
-/// panics on overflow, also in the runtime.
+/// The longest duration of a timer, 30 years. Longer durations are shortened to it, because adding
+/// a duration to an instant panics on overflow, also in the runtime.
 pub(crate) const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
-/// Returns `duration` after `start`, or 30 years after it if that is earlier.
+/// Returns the instant `duration` after `start`. A duration of more than 30 years counts as 30
+/// years.
 pub(crate) fn after(start: Instant, duration: Duration) -> Instant {
     start + duration.min(FAR)
 }
 
-/// Returns `deadline`, or an earlier instant that the runtime can represent.
+/// Returns `deadline`, or an earlier instant if the runtime cannot represent one so late.
 fn near(deadline: Instant) -> Instant {
     deadline.min(after(Instant::now(), FAR))
 }
@@ -34,15 +34,16 @@ pub(crate) struct Timer {
 
 struct Armed {
     sleep: Pin<Box<Sleep>>,
-    /// The waker of the task that waits.
+    /// The waker of the task that waits for the timer.
     waker: Waker,
 }
 
 impl Timer {
-    /// Returns `Ready` once `deadline` has passed, and otherwise registers `cx` to be woken then.
+    /// Returns `Ready` once `deadline` has passed. Otherwise registers the task of `cx` to be woken
+    /// at that time.
     ///
     /// # Allocation
-    /// Allocates at the first call for a connection.
+    /// One allocation at the first call for a connection, then none.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
         let armed = self.armed.get_or_insert_with(|| Armed {
             sleep: Box::pin(tokio::time::sleep_until(near(deadline))),

@@ -1,15 +1,16 @@
-//! The interface between an endpoint and its adapter: clock, buffers, counters and limits.
+//! The interface between a WebSocket endpoint (the protocol core without I/O) and its adapter,
+//! which supplies a clock, buffers, counters and limits.
 
 use std::time::Duration;
 
 use crate::endpoint::statistics::Statistics;
 use crate::protocol::MaskKey;
 
-/// The types and constants by which the adapters that drive an
-/// [`Endpoint`](crate::endpoint::Endpoint) differ.
+/// The code that drives an [`Endpoint`](crate::endpoint::Endpoint) (the protocol core without I/O).
+/// An adapter defines the types and constants in which it differs from other adapters.
 ///
-/// The trait is sealed. This crate's [`Connection`](crate::Connection) and this project's server
-/// implement it, and it may get further items in any release.
+/// The trait is sealed: only this crate's [`Connection`](crate::Connection) and this project's
+/// server implement it. It may get further items in any release.
 /// ```compile_fail,E0277
 /// use rookery_websocket::{Statistics, endpoint::{CloseMode, Adapter}, protocol::MaskKey};
 /// struct Own;
@@ -28,77 +29,82 @@ use crate::protocol::MaskKey;
 /// }
 /// ```
 pub trait Adapter: Sealed {
-    /// The clock.
+    /// The type of the points in time on the adapter's clock.
     type Time: Time;
-    /// A payload that is written from where it is, without a copy.
+    /// The type of a message's payload that is written without being copied into the send queue's
+    /// buffer.
     type Payload;
-    /// The counters: [`Statistics`], or `()` to count nothing.
+    /// The type of the connection's counters: [`Statistics`], or `()` to count nothing.
     type Counters: Counters;
 
-    /// Bytes of frames in one buffer. The next frame begins another buffer; the frames of one
-    /// buffer are written together.
+    /// The number of bytes at which a buffer of the send queue is full, so that the next frame
+    /// begins another buffer. The frames in one buffer are written together.
     const BUFFER_SIZE: usize;
-    /// The largest payload that is copied behind its header and returned to the caller. Larger
-    /// payloads are queued without a copy.
+    /// The largest payload in bytes that is copied behind its frame's header. After the copy, the
+    /// payload is returned to the caller. Larger payloads are queued without a copy.
     const COPY_MAX: usize;
-    /// True if the close frame after a protocol violation has a reason besides its code.
+    /// True if the close frame that is sent after a protocol violation contains a textual reason
+    /// besides the close code.
     const SENDS_REASON: bool;
-    /// How a failed connection is closed, and one whose peer ended its stream without a close
-    /// frame.
+    /// How a connection is closed after a failure, or after the peer ended its byte stream without
+    /// a close frame.
     const CLOSE_MODE: CloseMode;
 
-    /// Returns the bytes of a payload.
+    /// Returns the bytes of a message's payload.
     fn bytes(payload: &Self::Payload) -> &[u8];
 
-    /// Returns a fresh masking key from a strong source (RFC 6455, 5.3). Called for clients only.
+    /// Returns a fresh masking key for a frame, from a strong random source (RFC 6455, 5.3). It is
+    /// called for clients only.
     fn mask() -> MaskKey;
 
     /// Returns an empty buffer for encoded frames.
     fn take_buffer() -> Vec<u8>;
 
-    /// Takes back an empty buffer.
+    /// Returns an empty buffer, which is no longer needed, to the adapter.
     fn return_buffer(buffer: Vec<u8>);
 }
 
-/// Seals [`Adapter`]. The trait is public only because the server, which implements it, is a
-/// separate crate. Other implementations are not covered by this crate's promise of compatibility.
+/// Seals [`Adapter`], so that other crates do not implement it. This trait is public only because
+/// the server, which implements it, is a separate crate. Other implementations are not covered by
+/// this crate's promise of compatibility.
 #[doc(hidden)]
 pub trait Sealed {}
 
-/// The way to close a connection after a failure.
+/// How a WebSocket connection is closed after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseMode {
-    /// For a transport that is dropped next: discards the input that has arrived, then shuts the
-    /// stream down. When the peer has ended its stream, nothing more is written.
+    /// For a transport that is dropped directly after the close: discards the input that has
+    /// arrived, then shuts down the sending side of the stream. If the peer has already ended its
+    /// stream, nothing more is written.
     Prompt,
-    /// For a transport that stays open until the peer has closed it: shuts the stream down, then
-    /// discards input until the peer ends its stream or [`Rules::close_timeout`] has passed. When
-    /// the peer has ended its stream first, the queue is still written.
+    /// For a transport that stays open until the peer has closed it: shuts down the sending side of
+    /// the stream, then discards input until the peer ends its stream or [`Rules::close_timeout`]
+    /// has passed. If the peer has already ended its stream, queued output is still written.
     Lingering,
 }
 
-/// A point in time, of the adapter's clock.
+/// A point in time on the clock of an adapter (the code that drives a WebSocket endpoint).
 pub trait Time: Copy {
-    /// The difference of two points in time.
+    /// The type of a duration: the difference of two points in time.
     type Span: Copy;
 
-    /// Returns the time `span` after this one. A span that exceeds the clock's range gives the
-    /// latest possible time.
+    /// Returns the point in time `span` after this one. If it exceeds the clock's range, returns
+    /// the latest possible time.
     #[must_use]
     fn after(self, span: Self::Span) -> Self;
 
     /// Returns true if this time is `deadline` or later.
     fn has_reached(self, deadline: Self) -> bool;
 
-    /// Returns the time between `sent` and now, if the clock is fine enough to measure a round
-    /// trip.
+    /// Returns the time between sending a ping at `sent` and now, or `None` if the clock is too
+    /// coarse to measure a round trip.
     fn round_trip(self, sent: Self) -> Option<Duration> {
         let _ = sent;
         None
     }
 }
 
-/// The time since a moment that the adapter chooses.
+/// A point in time as the duration since a moment that the adapter chooses.
 impl Time for Duration {
     type Span = Duration;
 
@@ -115,41 +121,42 @@ impl Time for Duration {
     }
 }
 
-/// Timeouts and limits of an endpoint. All connections of a server share one value.
+/// The timeouts and limits of WebSocket endpoints. All connections of a server share one value.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Rules<Span> {
-    /// The time that one step of the close may take before the connection is ended.
+    /// The maximum time for each step of closing a connection. After it, the step is given up.
     pub close_timeout: Span,
-    /// The interval between two pings. Without it, only requested pings are sent.
+    /// The interval between two keep-alive pings. If it is `None`, only requested pings are sent.
     pub ping_interval: Option<Span>,
-    /// The time that the peer may stay silent after a ping. Without it, a ping only keeps the path
-    /// through middleboxes open: such a ping is empty, and is not sent while other output is
+    /// The time that the peer may stay silent after a ping. If it is `None`, pings only keep the
+    /// path through middleboxes open. They are then empty, and are not sent while other output is
     /// queued.
     pub ping_timeout: Option<Span>,
-    /// The number of queued bytes at which a peer counts as slow. Of a slow peer's pings only the
-    /// newest is answered, because otherwise a peer that pings and never reads would fill memory.
+    /// The number of bytes in the send queue at which the peer counts as slow. Of a slow peer's
+    /// pings, only the newest is answered; otherwise a peer that sends pings and never reads would
+    /// fill the memory with pongs.
     pub high_water: usize,
 }
 
 impl<Span> Rules<Span> {
-    /// Returns rules without pings.
+    /// Returns rules with these values, which send no keep-alive pings.
     pub fn new(close_timeout: Span, high_water: usize) -> Rules<Span> {
         Rules { close_timeout, ping_interval: None, ping_timeout: None, high_water }
     }
 
-    /// Sends a ping every `interval`. With `timeout`, gives up a peer that sends nothing for that
-    /// long after a ping.
+    /// Makes endpoints send a ping every `interval`. With a `timeout`, a peer that sends nothing
+    /// for that long after a ping counts as lost.
     #[must_use]
     pub fn pings(self, interval: Span, timeout: Option<Span>) -> Rules<Span> {
         Rules { ping_interval: Some(interval), ping_timeout: timeout, ..self }
     }
 }
 
-/// A store of counters. [`Statistics`] counts and `()` does not; there are no other
-/// implementations.
+/// A store for the counters of a connection. [`Statistics`] counts, and `()` does not; there are no
+/// other implementations.
 pub trait Counters: Default + private::Sealed {
-    /// Applies `count` to the counters.
+    /// Changes the counters by calling `count`, or does nothing if this store does not count.
     fn count(&mut self, count: impl FnOnce(&mut Statistics));
 }
 
@@ -161,13 +168,13 @@ impl Counters for Statistics {
 }
 
 mod private {
-    /// Seals [`Counters`](super::Counters).
+    /// Seals [`Counters`](super::Counters), so that other crates do not implement it.
     pub trait Sealed {}
     impl Sealed for super::Statistics {}
     impl Sealed for () {}
 }
 
-/// Counts nothing and needs no memory.
+/// A store of counters that counts nothing and needs no memory.
 impl Counters for () {
     #[inline]
     fn count(&mut self, _count: impl FnOnce(&mut Statistics)) {}

@@ -1,11 +1,12 @@
-//! One side of a WebSocket, without I/O: the protocol core that every adapter drives.
+//! One side of a WebSocket as a protocol core without I/O. The adapters, which do the I/O, drive
+//! it.
 //!
 //! An adapter passes received bytes to [`Endpoint::receive`], writes the bytes of
 //! [`Endpoint::output`], passes the time as an argument, and calls [`Endpoint::tick`] when
 //! [`Endpoint::deadline`] is reached. [`IoAction`] says what the adapter has to do next with its
-//! transport. The endpoint makes the decisions that two adapters must not make differently: what
-//! may be sent when, the closing handshake and its codes, the response to a protocol violation,
-//! pings and pongs, the duration of each step, and the order of queued frames.
+//! transport. The endpoint decides everything that must be the same for all adapters: when a frame
+//! may be sent, the closing handshake and its codes, the response to a protocol violation, pings
+//! and pongs, the duration of each step, and the order of queued frames.
 //!
 //! No function here waits, so there is nothing to cancel: each call is complete when it returns,
 //! and an adapter whose future is dropped between two calls loses nothing. The two adapters are
@@ -13,8 +14,9 @@
 //! The trait [`Adapter`] has the types and constants in which the two differ.
 //!
 //! # Allocation
-//! A frame allocates nothing except through [`Adapter::take_buffer`]. Two rare things are on the
-//! heap: a pong that has to wait, and the queue behind a payload that is written without a copy.
+//! A frame allocates nothing except through [`Adapter::take_buffer`]. The exceptions are rare: a
+//! pong that has to wait, and the queue behind a payload that is written without a copy, are on the
+//! heap.
 
 mod adapter;
 mod pings;
@@ -41,46 +43,50 @@ use crate::endpoint::shutdown::ShutdownState;
 use crate::protocol::deflate::Deflater;
 use crate::protocol::{CloseCode, Closing, Ending, OpCode, Role};
 
-/// The protocol state of one side of a WebSocket. The adapter owns the
-/// [`Decoder`](crate::protocol::Decoder), so that it can hold a received message while it sends.
+/// The protocol state of one side of a WebSocket connection, without I/O. The adapter, which does
+/// the I/O, owns the [`Decoder`](crate::protocol::Decoder), so that it can hold a received message
+/// while it sends.
 pub struct Endpoint<S: Adapter> {
     queue: Queue<S>,
     deflater: Option<Box<Deflater>>,
-    /// The pong that waits because the peer does not read fast enough. A newer pong replaces it
-    /// (RFC 6455, 5.5.3). It is on the heap because few connections need it.
+    /// The pong that waits to be queued because the peer does not read fast enough. A newer pong
+    /// replaces it (RFC 6455, 5.5.3). It is on the heap because few connections need it.
     pong: Option<Box<Pong>>,
     pings: Pings<S::Time>,
-    /// The reason in the peer's close frame.
+    /// The reason in the peer's close frame. It is empty if there was no close frame.
     reason: Box<str>,
-    /// The time at which the current step of the close is given up.
+    /// The deadline of the current step of closing the connection, after which the step is given
+    /// up.
     deadline: Option<S::Time>,
     role: Role,
     closing: Closing,
     shutdown: ShutdownState,
     writing: Writing,
-    /// True while pongs wait for the next successful write.
+    /// True while pongs are held back until the next successful write.
     holds_pongs: bool,
-    /// True once a write has failed. Part of a frame may have been sent, so no frame can follow.
+    /// True once a write has failed. Part of a frame may have been sent, so no other frame can be
+    /// sent after it.
     is_broken: bool,
     counters: S::Counters,
 }
 
-/// An action that [`Endpoint::tick`] has taken because its time had come.
+/// The timed action that [`Endpoint::tick`] has taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// No deadline has passed.
+    /// No deadline has passed, so no action was taken.
     Nothing,
-    /// A ping was queued.
+    /// A keep-alive ping was queued.
     Ping,
-    /// The peer sent nothing for longer than [`Rules::ping_timeout`], and is sent a close frame
-    /// with code 1008.
+    /// The connection was failed with the close code 1008, because the peer sent nothing for longer
+    /// than [`Rules::ping_timeout`] after a ping.
     Silence,
-    /// A step of the close took longer than [`Rules::close_timeout`], and was given up.
+    /// A step of closing the connection was given up, because it took longer than
+    /// [`Rules::close_timeout`].
     Close,
 }
 
 impl<S: Adapter> Endpoint<S> {
-    /// Returns the endpoint of a connection whose handshake is done.
+    /// Returns the endpoint of a WebSocket connection whose opening handshake is complete.
     pub fn new(role: Role, deflater: Option<Deflater>) -> Endpoint<S> {
         Endpoint {
             queue: Queue::default(),
@@ -99,54 +105,56 @@ impl<S: Adapter> Endpoint<S> {
         }
     }
 
-    /// Returns the role of this side.
+    /// Returns the role of this side of the connection: client or server.
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// Returns the compressor, if compression was negotiated.
+    /// Returns the compressor for sent messages, if compression was negotiated.
     pub fn deflater(&self) -> Option<&Deflater> {
         self.deflater.as_deref()
     }
 
-    /// Takes the compressor, so that the next messages can be compressed elsewhere. Until
-    /// [`Endpoint::return_deflater`] is called, no message that is to be compressed may be sent.
+    /// Takes the compressor out of the endpoint, so that other code can compress the next messages.
+    /// Until [`Endpoint::return_deflater`] is called, no message that has to be compressed may be
+    /// sent.
     pub fn take_deflater(&mut self) -> Option<Box<Deflater>> {
         self.deflater.take()
     }
 
-    /// Puts the compressor back after [`Endpoint::take_deflater`].
+    /// Returns the compressor to the endpoint after [`Endpoint::take_deflater`].
     pub fn return_deflater(&mut self, deflater: Box<Deflater>) {
         self.deflater = Some(deflater);
     }
 
-    /// Returns the counters of this connection.
+    /// Returns the counters of this connection's messages, frames and bytes.
     pub fn counters(&self) -> &S::Counters {
         &self.counters
     }
 
-    /// Returns the counters, for an adapter that counts events which only it sees.
+    /// Returns the connection's counters, so that an adapter can count events that the endpoint
+    /// does not see.
     pub fn counters_mut(&mut self) -> &mut S::Counters {
         &mut self.counters
     }
 
-    /// Returns true while messages and pings may be sent, which is until either side has sent a
-    /// close frame.
+    /// Returns true while messages and pings may be sent: until either side has sent a close frame.
     pub fn may_send(&self) -> bool {
         self.closing.may_send()
     }
 
-    /// Returns true while frames from the peer are processed.
+    /// Returns true while frames from the peer are processed and not ignored.
     pub fn may_receive(&self) -> bool {
         self.closing.may_receive()
     }
 
-    /// Returns how the connection ended, or how it would end if it broke now.
+    /// Returns how the connection ended. While it is open, returns how it would end if it broke
+    /// now.
     pub fn ending(&self) -> Ending {
         self.closing.ending()
     }
 
-    /// Returns the reason in the peer's close frame; empty without a close frame.
+    /// Returns the reason in the peer's close frame. It is empty if there was no close frame.
     pub fn close_reason(&self) -> &str {
         &self.reason
     }
@@ -157,28 +165,29 @@ impl<S: Adapter> Endpoint<S> {
         self.shutdown.io_action()
     }
 
-    /// Returns true if the action is [`IoAction::Serve`].
+    /// Returns true if the current I/O action is [`IoAction::Serve`], that is, while the connection
+    /// is open.
     #[inline]
     pub fn is_serving(&self) -> bool {
         matches!(self.shutdown.io_action(), IoAction::Serve)
     }
 
-    /// Returns true if bytes from the peer are still needed, either to be processed or to be
-    /// discarded before the connection is closed.
+    /// Returns true if the adapter still has to read bytes from the peer, either to process them or
+    /// to discard them before the connection is closed.
     pub fn wants_input(&self) -> bool {
         !self.shutdown.is_read_closed()
             && (self.closing.may_receive() || self.shutdown.has_failed())
     }
 
-    /// Records that `n` bytes have been received.
+    /// Records that `n` bytes have been received from the peer.
     #[inline]
     pub fn on_input(&mut self, n: usize) {
         self.pings.on_input();
         self.counters.count(|statistics| statistics.bytes_received += n as u64);
     }
 
-    /// Queues a ping and returns its number, with which [`Endpoint::is_answered`] recognises the
-    /// pong.
+    /// Queues a ping and returns the ping's number. [`Endpoint::is_answered`] says whether the ping
+    /// with this number was answered.
     ///
     /// # Errors
     /// [`SendError::Closed`] after a close frame, and [`SendError::Broken`] after a failed write.
@@ -189,13 +198,13 @@ impl<S: Adapter> Endpoint<S> {
         Ok(number)
     }
 
-    /// Returns true once ping `number` or a later ping has been answered.
+    /// Returns true once the ping with this number, or a later ping, has been answered by a pong.
     pub fn is_answered(&self, number: u32) -> bool {
         self.pings.is_answered(number)
     }
 
-    /// Returns the time at which [`Endpoint::tick`] has to be called. Reads the clock only at the
-    /// first call.
+    /// Returns the time at which the adapter has to call [`Endpoint::tick`] next. Reads the clock
+    /// only at the first call.
     pub fn deadline(
         &mut self,
         rules: &Rules<TimeSpan<S>>,
@@ -211,7 +220,8 @@ impl<S: Adapter> Endpoint<S> {
         }
     }
 
-    /// Performs the action that has become due at `now`, if any, and returns it.
+    /// Performs the timed action that is due at `now`, such as sending a keep-alive ping, and
+    /// returns it.
     pub fn tick(&mut self, rules: &Rules<TimeSpan<S>>, now: S::Time) -> Due {
         if self.shutdown.is_over() {
             return Due::Nothing;
@@ -240,8 +250,8 @@ impl<S: Adapter> Endpoint<S> {
         }
     }
 
-    /// Starts the closing handshake and returns true, unless either side has closed already.
-    /// Without a code the close frame is empty.
+    /// Starts the closing handshake with a close frame. Returns false if either side has closed the
+    /// connection before. Without a code, the close frame is empty.
     pub fn close(
         &mut self,
         code: Option<CloseCode>,
@@ -257,8 +267,8 @@ impl<S: Adapter> Endpoint<S> {
         is_first
     }
 
-    /// Fails the connection (RFC 6455, 7.1.7): sends a close frame if possible, and ignores
-    /// everything that the peer sends from now on.
+    /// Fails the connection (RFC 6455, 7.1.7): sends a close frame if possible, and ignores all
+    /// further input from the peer.
     pub fn fail(
         &mut self,
         code: CloseCode,
@@ -273,16 +283,16 @@ impl<S: Adapter> Endpoint<S> {
         self.shutdown.fail();
     }
 
-    /// Restarts the timeout of the current closing step, because the peer has read some of the
-    /// queued output.
+    /// Restarts the timeout of the current step of closing the connection, because the peer has
+    /// read some of the queued output.
     pub fn on_progress(&mut self, rules: &Rules<TimeSpan<S>>, now: S::Time) {
         if let Some(deadline) = &mut self.deadline {
             *deadline = now.after(rules.close_timeout);
         }
     }
 
-    /// Returns the time at which the close is given up, and starts its timeout if it is not
-    /// running.
+    /// Returns the deadline at which the current step of closing the connection is given up. If the
+    /// timeout is not running, starts it.
     pub fn ensure_close_deadline(
         &mut self,
         rules: &Rules<TimeSpan<S>>,
@@ -291,7 +301,7 @@ impl<S: Adapter> Endpoint<S> {
         *self.deadline.get_or_insert_with(|| now().after(rules.close_timeout))
     }
 
-    /// Records that the peer's stream has ended or cannot be read.
+    /// Records that the peer's byte stream has ended or cannot be read.
     pub fn on_read_closed(&mut self) {
         self.shutdown.on_read_closed(S::CLOSE_MODE);
     }
@@ -301,23 +311,23 @@ impl<S: Adapter> Endpoint<S> {
         self.shutdown.on_flushed(self.role, S::CLOSE_MODE);
     }
 
-    /// Records that the peer's remaining input has been discarded, or is too much to discard.
+    /// Records that the peer's remaining input has been discarded, or that it is too much to
+    /// discard.
     pub fn on_drained(&mut self) {
         self.shutdown.on_drained();
     }
 
-    /// Records that our side of the stream has been shut down.
+    /// Records that the adapter has shut down the sending side of the transport.
     pub fn on_shut_down(&mut self) {
         self.shutdown.on_shut_down(S::CLOSE_MODE);
     }
 
-    /// Gives up the current step of the close and moves on to the next.
+    /// Gives up the current step of closing the connection, and begins the next step.
     pub fn give_up_step(&mut self) {
         self.shutdown.give_up_step(S::CLOSE_MODE);
     }
 
-    /// Ends the connection at once: drops queued output, and neither sends nor receives anything
-    /// more.
+    /// Ends the connection at once: drops queued output, and sends and receives nothing more.
     pub fn abort(&mut self) {
         let _ = self.closing.fail();
         self.shutdown.abort();
@@ -326,7 +336,7 @@ impl<S: Adapter> Endpoint<S> {
     }
 }
 
-/// The difference of two points in time of an adapter.
+/// The type of durations on the clock of an adapter.
 pub type TimeSpan<S> = <<S as Adapter>::Time as Time>::Span;
 
 impl<S: Adapter> fmt::Debug for Endpoint<S> {

@@ -1,23 +1,25 @@
-//! Pings: when they are due, and the round trips that their pongs measure.
+//! The pings of a WebSocket connection: when they are due, and the round-trip times that their
+//! pongs measure.
 
 use std::time::Duration;
 
 use crate::endpoint::adapter::{Rules, Time};
 
-/// The pings of one connection.
+/// The state of one WebSocket connection's pings.
 #[derive(Debug)]
 pub(super) struct Pings<T> {
-    /// The time at which the next keep-alive ping is due; set at the first request.
+    /// The time at which the next keep-alive ping is due. It is `None` until the deadline is
+    /// requested for the first time.
     next: Option<T>,
-    /// The time of the first ping after which no bytes have been received.
+    /// The time of the first ping after which no bytes have been received from the peer.
     unanswered: Option<T>,
-    /// The number of the last ping, and the time at which it was sent.
+    /// The number of the last ping, and the time at which the ping was sent.
     last: (u32, Option<T>),
-    /// The highest ping number that was answered.
+    /// The highest number of a ping that was answered by a pong.
     answered: u32,
 }
 
-/// The action that is due.
+/// The action that is due for keep-alive: none, a ping, or giving up a silent peer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PingDue {
     Nothing,
@@ -32,15 +34,15 @@ impl<T> Default for Pings<T> {
 }
 
 impl<T: Time> Pings<T> {
-    /// Records that bytes have been received, so the peer is alive. Costs one store and reads no
-    /// clock.
+    /// Records that bytes have been received, so that the peer counts as alive. Costs one store and
+    /// does not read the clock.
     #[inline]
     pub(super) fn on_input(&mut self) {
         self.unanswered = None;
     }
 
-    /// Returns the time at which [`Pings::due`] has to be called. Reads the clock only at the first
-    /// call.
+    /// Returns the time at which [`Pings::due`] has to be called next. Reads the clock only at the
+    /// first call.
     pub(super) fn deadline(
         &mut self,
         rules: &Rules<T::Span>,
@@ -68,15 +70,16 @@ impl<T: Time> Pings<T> {
         PingDue::Nothing
     }
 
-    /// Returns the number and the payload of a ping that is sent now.
+    /// Returns the number and the payload for a ping that is sent now.
     pub(super) fn next_ping(&mut self, now: T) -> (u32, [u8; 4]) {
         let number = self.last.0.wrapping_add(1);
         self.last = (number, Some(now));
         (number, number.to_be_bytes())
     }
 
-    /// Returns the round trip if the pong answers the last ping. A pong for an earlier ping, and an
-    /// unsolicited pong, which RFC 6455, 5.5.3 allows, measure nothing.
+    /// Records a pong. Returns the round-trip time if the pong answers the last ping. Other pongs
+    /// measure nothing: those for an earlier ping, and unsolicited ones, which RFC 6455, 5.5.3
+    /// allows.
     pub(super) fn on_pong(&mut self, payload: &[u8], now: impl FnOnce() -> T) -> Option<Duration> {
         let (number, sent) = self.last;
         if payload != number.to_be_bytes() {
@@ -88,8 +91,8 @@ impl<T: Time> Pings<T> {
         now().round_trip(sent)
     }
 
-    /// Returns true if ping `number` was answered. A pong for a later ping answers all pings before
-    /// it.
+    /// Returns true if the ping with this number was answered. A pong for a later ping also answers
+    /// all pings before it.
     pub(super) fn is_answered(&self, number: u32) -> bool {
         self.answered.wrapping_sub(number) < u32::MAX / 2
     }

@@ -1,8 +1,9 @@
-//! The queue of bytes to be written.
+//! The send queue of a WebSocket connection: the encoded bytes to be written.
 //!
 //! Frames are encoded one after the other into one buffer, the *head*, which is written with as few
-//! calls as the transport allows. A payload that is not copied, and the frames after it, are in the
-//! *overflow*. The overflow is on the heap because most connections never have one.
+//! calls as the transport allows. When a payload is queued without being copied, this payload and
+//! the frames after it are in the *overflow*. The overflow is on the heap because most connections
+//! never have one.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,14 +11,15 @@ use std::io::IoSlice;
 
 use crate::endpoint::adapter::Adapter;
 
-/// Number of segments whose table an idle connection keeps. A peer that does not read can make the
-/// table hold 64 MiB of small messages.
+/// The maximum number of segments in the table of an idle connection's send queue. A larger table
+/// is freed. The table becomes large if the peer does not read.
 const KEPT_SEGMENTS: usize = 16;
 
-/// The bytes to be written, in order. After
-/// [`Endpoint::release`](crate::endpoint::Endpoint::release) an empty queue holds no buffer.
+/// The send queue of a WebSocket connection: the bytes to be written, in order. After
+/// [`Endpoint::release`](crate::endpoint::Endpoint::release), an empty queue holds no buffer.
 pub struct Queue<S: Adapter> {
-    /// The first frames. The first `written` bytes have been written.
+    /// The head: the buffer with the queue's first frames. The first `written` bytes have been
+    /// written.
     head: Vec<u8>,
     written: usize,
     overflow: Option<Box<Overflow<S>>>,
@@ -25,18 +27,22 @@ pub struct Queue<S: Adapter> {
 
 struct Overflow<S: Adapter> {
     segments: VecDeque<Segment<S>>,
-    /// Written bytes of the first segment; 0 while there is a head.
+    /// The number of bytes of the first segment that have been written. It is 0 while the head,
+    /// which comes before the segments, is not empty.
     written: usize,
-    /// Bytes of all segments that have not been written.
+    /// The total number of bytes of all segments that have not been written.
     len: usize,
-    /// The number of bytes of the last segment that `len` includes, if it is a segment of frames.
+    /// The number of bytes of the last segment that are included in `len`, if this segment contains
+    /// frames.
     counted: usize,
 }
 
 enum Segment<S: Adapter> {
-    /// Frames, one after the other.
+    /// Encoded frames, one after the other. The last bytes may be the header of the payload in the
+    /// next segment.
     Frames(Vec<u8>),
-    /// The payload of the header before it.
+    /// The payload of a frame, queued without a copy. The frame's header is at the end of the bytes
+    /// before it.
     Payload(S::Payload),
 }
 
@@ -56,24 +62,24 @@ impl<S: Adapter> Default for Queue<S> {
 }
 
 impl<S: Adapter> Queue<S> {
-    /// True for an adapter that has all output in the head. Such an adapter does not pay for the
-    /// overflow.
+    /// True for an adapter that keeps all queued output in one buffer (the head). The code for the
+    /// overflow is then omitted.
     const IS_JOINED: bool = S::BUFFER_SIZE == usize::MAX && S::COPY_MAX == usize::MAX;
 
-    /// Returns the number of queued bytes.
+    /// Returns the number of bytes in the send queue.
     #[inline]
     pub fn len(&self) -> usize {
         let overflow = if Self::IS_JOINED { None } else { self.overflow.as_ref() };
         self.head.len() - self.written + overflow.map_or(0, |overflow| overflow.len)
     }
 
-    /// Returns true if no bytes are queued.
+    /// Returns true if no bytes are queued for sending.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.written == self.head.len() && !self.has_overflow()
     }
 
-    /// Returns the first queued bytes that are contiguous.
+    /// Returns the bytes at the front of the send queue, up to the end of the first buffer.
     #[inline]
     pub fn first(&self) -> &[u8] {
         if self.written < self.head.len() || Self::IS_JOINED {
@@ -83,7 +89,8 @@ impl<S: Adapter> Queue<S> {
         overflow.segments.front().map_or(&[], |segment| &segment.bytes()[overflow.written..])
     }
 
-    /// Fills `slices` with queued bytes for a vectored write, and returns the number of slices.
+    /// Fills `slices` with the first bytes of the send queue for a vectored write. Returns the
+    /// number of filled slices.
     pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut count = 0;
         if let (true, Some(slice)) = (self.written < self.head.len(), slices.first_mut()) {
@@ -99,10 +106,11 @@ impl<S: Adapter> Queue<S> {
         count
     }
 
-    /// Removes the first `n` bytes, and returns true if the queue is empty then.
+    /// Removes the first `n` bytes from the send queue. Returns true if the queue is empty
+    /// afterwards.
     ///
     /// # Panics
-    /// If fewer bytes are queued.
+    /// If fewer than `n` bytes are queued.
     #[inline]
     pub(super) fn advance(&mut self, n: usize) -> bool {
         let left = self.head.len() - self.written;
@@ -120,7 +128,8 @@ impl<S: Adapter> Queue<S> {
         true
     }
 
-    /// Removes `n` bytes from the overflow, and makes its first frames the head.
+    /// Removes `n` written bytes from the overflow (the part of the send queue after its first
+    /// buffer). If the overflow then begins with frames, makes them the first buffer.
     #[cold]
     fn advance_overflow(&mut self, mut n: usize) {
         let overflow = self.overflow.as_mut().expect("the caller has checked it");
@@ -150,7 +159,7 @@ impl<S: Adapter> Queue<S> {
     }
 
     /// Returns the buffer to which the next frame has to be appended. Call [`Queue::appended`]
-    /// after that.
+    /// after appending it.
     #[inline]
     pub(super) fn tail(&mut self) -> &mut Vec<u8> {
         if Self::IS_JOINED || (self.head.len() < S::BUFFER_SIZE && !self.has_overflow()) {
@@ -160,7 +169,7 @@ impl<S: Adapter> Queue<S> {
         }
     }
 
-    /// Updates the length after a frame was appended to the tail.
+    /// Updates the length of the send queue after a frame was appended to its last buffer.
     #[inline]
     pub(super) fn appended(&mut self) {
         if !Self::IS_JOINED && self.overflow.is_some() {
@@ -168,22 +177,23 @@ impl<S: Adapter> Queue<S> {
         }
     }
 
-    /// Appends bytes unchanged.
+    /// Appends bytes unchanged to the send queue.
     #[inline]
     pub(super) fn push_raw(&mut self, bytes: &[u8]) {
         self.tail().extend_from_slice(bytes);
         self.appended();
     }
 
-    /// Appends a payload whose header was appended before.
+    /// Appends a payload to the send queue without a copy. The payload's header must have been
+    /// appended before.
     pub(super) fn push_payload(&mut self, payload: S::Payload) {
         let overflow = self.overflow.get_or_insert_default();
         overflow.len += S::bytes(&payload).len();
         overflow.segments.push_back(Segment::Payload(payload));
     }
 
-    /// Returns the number of bytes after the message that is being written. Frames in the same
-    /// buffer count as a part of that message.
+    /// Returns the number of queued bytes after the message that is being written. Other frames in
+    /// the same buffer count as a part of that message.
     pub(super) fn bytes_after_current(&self) -> usize {
         let Some(overflow) = &self.overflow else { return 0 };
         let front = self.current_segments();
@@ -196,8 +206,8 @@ impl<S: Adapter> Queue<S> {
         if front == 0 { overflow.len } else { overflow.len + overflow.written - first }
     }
 
-    /// Drops the bytes after the message that is being written, so that the peer receives only
-    /// whole messages.
+    /// Drops the queued bytes after the message that is being written. The peer therefore receives
+    /// only whole messages.
     pub(super) fn drop_after_current(&mut self) {
         let front = self.current_segments();
         let Some(overflow) = &mut self.overflow else { return };
@@ -209,7 +219,7 @@ impl<S: Adapter> Queue<S> {
         }
     }
 
-    /// Drops all bytes.
+    /// Drops all bytes in the send queue.
     pub(super) fn clear(&mut self) {
         self.head.clear();
         self.written = 0;
@@ -217,7 +227,8 @@ impl<S: Adapter> Queue<S> {
         self.release();
     }
 
-    /// Returns an empty head to the adapter, and frees an overflow table that has grown.
+    /// Returns the send queue's first buffer to the adapter if it is empty. Frees the table of
+    /// further segments if it is empty and has grown.
     #[inline]
     pub(super) fn release(&mut self) {
         if self.written == self.head.len() && self.head.capacity() > 0 {
@@ -234,14 +245,15 @@ impl<S: Adapter> Queue<S> {
         !Self::IS_JOINED && self.overflow.as_ref().is_some_and(|overflow| overflow.len > 0)
     }
 
-    /// Returns the number of overflow segments that belong to the message that is being written:
-    /// its payload counts if its header ends the head or has been written.
+    /// Returns the number of overflow segments that belong to the message that is being written. A
+    /// payload belongs to it if its header is at the end of the first buffer or has been written.
     fn current_segments(&self) -> usize {
         let first = self.overflow.as_ref().and_then(|overflow| overflow.segments.front());
         usize::from(matches!(first, Some(Segment::Payload(_))))
     }
 
-    /// Returns the head with space for a frame, after removing written bytes.
+    /// Returns the send queue's first buffer for appending a frame, after removing the bytes that
+    /// have been written.
     #[inline]
     fn head_for_append(&mut self) -> &mut Vec<u8> {
         if self.head.capacity() == 0 {
@@ -283,8 +295,8 @@ impl<S: Adapter> Queue<S> {
 }
 
 impl<S: Adapter> Overflow<S> {
-    /// Returns true if the overflow is empty and has had more than a few segments. A small table is
-    /// kept for the next overflow.
+    /// Returns true if the table of overflow segments is empty and too large to keep. A small table
+    /// is kept for the next overflow.
     fn has_grown(&self) -> bool {
         self.segments.is_empty() && self.segments.capacity() > KEPT_SEGMENTS
     }

@@ -1,4 +1,5 @@
-//! The processing of received frames, and the responses that the protocol requires.
+//! The processing of frames that a WebSocket endpoint receives, and the responses that the protocol
+//! requires.
 
 use crate::endpoint::adapter::{Adapter, Counters, Rules, Time};
 use crate::endpoint::{Endpoint, TimeSpan};
@@ -9,28 +10,30 @@ use crate::protocol::{
     Violation,
 };
 
-/// The result of [`Endpoint::receive`].
+/// An event that [`Endpoint::receive`] returns to the application.
 #[derive(Debug)]
 #[must_use = "a message that is dropped here is lost"]
 pub enum Received<'a> {
-    /// No event for the application.
+    /// The received bytes contained no event for the application.
     Nothing,
-    /// A whole text message, in UTF-8.
+    /// A whole text message was received. It is valid UTF-8.
     Text(DecodedPayload<'a>),
-    /// A whole binary message.
+    /// A whole binary message was received.
     Binary(DecodedPayload<'a>),
-    /// The peer's close frame, which has been answered. [`Endpoint::ending`] has its code.
+    /// The peer's close frame was received, and the response to it was queued. [`Endpoint::ending`]
+    /// returns the close code.
     Closed,
-    /// The peer violated the protocol, and a close frame that reports it is queued.
+    /// The peer violated the protocol. A close frame that reports this was queued.
     Failed(Violation),
 }
 
 impl<S: Adapter> Endpoint<S> {
-    /// Processes received bytes, which are unmasked in place. Returns the number of bytes that were
-    /// consumed, and an event. Call it again with the rest of `input`.
+    /// Processes bytes received from the peer, and unmasks them in place. Returns the number of
+    /// bytes that were consumed, and an event. Call it again with the remaining bytes of `input`.
     ///
-    /// Pings and close frames are answered. After a close frame or a violation of the protocol all
-    /// of `input` is consumed and ignored. All calls for a connection need the same `decoder`.
+    /// Responses to pings and close frames are queued. After a close frame or a protocol violation,
+    /// all of `input` is consumed and ignored. All calls for a connection must have the same
+    /// `decoder`.
     pub fn receive<'a>(
         &mut self,
         decoder: &'a mut Decoder,
@@ -57,8 +60,8 @@ impl<S: Adapter> Endpoint<S> {
         (n, if is_text { Received::Text(payload) } else { Received::Binary(payload) })
     }
 
-    /// Does what [`Endpoint::receive`] does on an open connection. The returned step borrows
-    /// nothing.
+    /// Processes received bytes like [`Endpoint::receive`], but only on an open connection. The
+    /// returned step (the event) borrows nothing.
     #[expect(
         clippy::inline_always,
         reason = "saves 31 of the 734 instructions of the ablation's frame/ours"
@@ -106,8 +109,8 @@ impl<S: Adapter> Endpoint<S> {
         Ok((n, step))
     }
 
-    /// Counts a message that [`Decoder::decode_whole_frame`] has found. Such a message needs no
-    /// other processing.
+    /// Counts a message that [`Decoder::decode_whole_frame`] has found. Such a message, which is
+    /// one whole frame, needs no other processing.
     #[cfg(feature = "tokio")]
     #[inline]
     pub(crate) fn on_whole_frame(&mut self, frame: WholeFrame) {
@@ -151,7 +154,7 @@ impl<S: Adapter> Endpoint<S> {
         Ok(())
     }
 
-    /// Fails the connection because the peer has violated the protocol.
+    /// Fails the connection with a close frame that reports the peer's protocol violation.
     #[cold]
     fn on_violation(
         &mut self,

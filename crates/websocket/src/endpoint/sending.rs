@@ -1,4 +1,5 @@
-//! The encoding and queueing of frames, and the rules for their order.
+//! The encoding and queueing of the frames that a WebSocket endpoint sends, and the rules for their
+//! order.
 
 use crate::endpoint::adapter::{Adapter, Counters, Rules};
 use crate::endpoint::queue::Queue;
@@ -9,19 +10,19 @@ use crate::protocol::{
     encode_control, encode_message,
 };
 
-/// The reason for which a frame was not queued.
+/// The reason why a frame could not be queued for sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendError {
-    /// A close frame was sent or received.
+    /// A close frame was sent or received before, so no other frame can be sent.
     Closed,
-    /// An earlier write has failed.
+    /// An earlier write to the transport has failed, so nothing can be sent any more.
     Broken,
-    /// A fragmented message has been begun and not finished, so no other message can be sent.
+    /// A fragmented message was begun and is not finished, so no other message can be sent.
     WithinMessage,
 }
 
-/// The state of a fragmented message.
+/// The progress of sending a fragmented message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Writing {
     Nothing,
@@ -35,7 +36,8 @@ pub(super) struct Pong {
 }
 
 impl<S: Adapter> Endpoint<S> {
-    /// Returns the queued output. Call [`Endpoint::on_written`] after a part of it was written.
+    /// Returns the queued output for the adapter to write. Call [`Endpoint::on_written`] after some
+    /// of it was written.
     #[inline]
     pub fn output(&mut self, rules: &Rules<TimeSpan<S>>) -> &Queue<S> {
         if self.pong.is_some() {
@@ -44,13 +46,13 @@ impl<S: Adapter> Endpoint<S> {
         &self.queue
     }
 
-    /// Returns true if output is queued.
+    /// Returns true if output is queued for writing.
     #[inline]
     pub fn has_output(&self) -> bool {
         !self.queue.is_empty() || self.pong.is_some()
     }
 
-    /// Returns the number of queued bytes.
+    /// Returns the number of bytes that are queued for writing.
     #[inline]
     pub fn pending(&self) -> usize {
         self.queue.len()
@@ -61,8 +63,8 @@ impl<S: Adapter> Endpoint<S> {
         self.queue.bytes_after_current()
     }
 
-    /// Removes the first `n` bytes, which have been written, from the queue. Returns true if the
-    /// queue is empty then.
+    /// Removes the first `n` bytes from the send queue, because they have been written. Returns
+    /// true if the queue is empty afterwards.
     ///
     /// # Panics
     /// If `n` is more than the number of queued bytes.
@@ -73,32 +75,34 @@ impl<S: Adapter> Endpoint<S> {
         self.queue.advance(n) && self.pong.is_none()
     }
 
-    /// Records that the transport accepts no bytes. Until it does, only the peer's newest ping is
-    /// answered. An adapter need not call this.
+    /// Records that the transport accepts no bytes at the moment. Until it accepts bytes again,
+    /// only the newest of the peer's pings is answered. Calling this method is optional.
     pub fn on_write_blocked(&mut self) {
         self.holds_pongs = true;
     }
 
-    /// Records that the transport has failed: drops the queue, and queues nothing any more.
+    /// Records that a write to the transport has failed: drops all queued output, and queues
+    /// nothing any more.
     pub fn on_write_failed(&mut self) {
         self.is_broken = true;
         self.queue.clear();
         self.pong = None;
     }
 
-    /// Drops the queued frames after the message that is being written. The peer receives fewer
-    /// messages, but each of them whole.
+    /// Drops the queued frames after the message that is being written. The peer therefore receives
+    /// fewer messages, but only whole ones.
     pub fn drop_after_current(&mut self) {
         self.queue.drop_after_current();
     }
 
-    /// Returns the buffer of an empty queue to the adapter, so that an idle connection holds none.
+    /// Returns the buffer of an empty send queue to the adapter, so that an idle connection holds
+    /// no buffer.
     #[inline]
     pub fn release(&mut self) {
         self.queue.release();
     }
 
-    /// Queues bytes that are not a frame: the response to the opening handshake.
+    /// Queues bytes that are not a frame, such as the response to the opening handshake.
     pub fn send_raw(&mut self, bytes: &[u8]) {
         self.queue.push_raw(bytes);
     }
@@ -106,8 +110,8 @@ impl<S: Adapter> Endpoint<S> {
     /// Checks that a message may be sent now.
     ///
     /// # Errors
-    /// The conditions of [`Endpoint::check_open`], and [`SendError::WithinMessage`] within a
-    /// fragmented message.
+    /// The errors of [`Endpoint::check_open`], and [`SendError::WithinMessage`] while a fragmented
+    /// message is unfinished.
     #[inline]
     pub fn check_message(&self) -> Result<(), SendError> {
         if self.writing == Writing::Nothing {
@@ -129,7 +133,8 @@ impl<S: Adapter> Endpoint<S> {
         if self.closing.may_send() { Ok(()) } else { Err(SendError::Closed) }
     }
 
-    /// Encodes and queues a message. The caller has to call [`Endpoint::check_message`] first.
+    /// Encodes a message and queues its frame. The caller must call [`Endpoint::check_message`]
+    /// first.
     #[expect(
         clippy::inline_always,
         reason = "saves some 20 of the 315 instructions of frames/write-512"
@@ -155,18 +160,19 @@ impl<S: Adapter> Endpoint<S> {
         self.queue.appended();
     }
 
-    /// Queues a message that is already encoded: its whole frame, and the length of its payload.
+    /// Queues a message that is already encoded. `frame` is its whole frame, and `payload` the
+    /// length of its payload in bytes.
     pub fn send_encoded(&mut self, frame: &[u8], payload: usize) {
         debug_assert!(self.check_message().is_ok());
         self.count_message(payload);
         self.queue.push_raw(frame);
     }
 
-    /// Queues a message of a server, and copies its payload only up to [`Adapter::COPY_MAX`] bytes.
-    /// Returns the payload if it was copied.
+    /// Queues a message of a server. A payload of up to [`Adapter::COPY_MAX`] bytes is copied into
+    /// the send queue and returned to the caller. A larger payload is queued without a copy.
     ///
     /// # Errors
-    /// As [`Endpoint::check_message`]; the payload is dropped then.
+    /// The errors of [`Endpoint::check_message`]. The payload is then dropped.
     pub fn send_owned(
         &mut self,
         opcode: OpCode,
@@ -186,11 +192,11 @@ impl<S: Adapter> Endpoint<S> {
         Ok(None)
     }
 
-    /// Queues a message that was encoded elsewhere, without a copy. `payload` is the length of the
-    /// message before its encoding.
+    /// Queues the frame of a message that other code has encoded, without a copy. `payload` is the
+    /// length of the message before its encoding.
     ///
     /// # Errors
-    /// As [`Endpoint::check_message`]; the frame is dropped then.
+    /// The errors of [`Endpoint::check_message`]. The frame is then dropped.
     pub fn send_frame(&mut self, frame: S::Payload, payload: usize) -> Result<(), SendError> {
         self.check_message()?;
         self.count_message(payload);
@@ -198,9 +204,9 @@ impl<S: Adapter> Endpoint<S> {
         Ok(())
     }
 
-    /// Writes the header of a server's message into `out` and returns its length. Use it for a
-    /// vectored write of header and payload while the queue is empty, and call
-    /// [`Endpoint::on_direct_write`] after that.
+    /// Writes the header of a server's message into `out` and returns the header's length. Use it
+    /// to write header and payload by a vectored write while the send queue is empty, and call
+    /// [`Endpoint::on_direct_write`] afterwards.
     pub fn direct_header(
         &self,
         opcode: OpCode,
@@ -213,8 +219,8 @@ impl<S: Adapter> Endpoint<S> {
         plain_header(opcode, payload).write(out)
     }
 
-    /// Records that the transport has accepted the first `n` bytes of a header and its payload, and
-    /// queues the rest.
+    /// Records that the transport has accepted the first `n` bytes of a header and its payload.
+    /// Queues the remaining bytes.
     pub fn on_direct_write(&mut self, header: &[u8], payload: &[u8], n: usize) {
         self.count_message(payload.len());
         self.counters.count(|statistics| statistics.bytes_sent += n as u64);
@@ -225,10 +231,10 @@ impl<S: Adapter> Endpoint<S> {
         }
     }
 
-    /// Begins a fragmented message. No other message can be sent until it has ended.
+    /// Begins a fragmented message. No other message can be sent until this message has ended.
     ///
     /// # Errors
-    /// [`SendError::WithinMessage`] if another fragmented message has not ended.
+    /// [`SendError::WithinMessage`] if another fragmented message is unfinished.
     pub fn begin_fragmented(&mut self) -> Result<(), SendError> {
         if self.writing != Writing::Nothing {
             return Err(SendError::WithinMessage);
@@ -237,11 +243,11 @@ impl<S: Adapter> Endpoint<S> {
         Ok(())
     }
 
-    /// Queues a fragment as one frame. `opcode` is [`OpCode::Continuation`] except for the first
-    /// fragment, and the last fragment ends the message.
+    /// Queues a fragment of a message as one frame. `opcode` is [`OpCode::Continuation`] except for
+    /// the first fragment. The last fragment ends the message.
     ///
     /// # Errors
-    /// As [`Endpoint::check_open`].
+    /// The errors of [`Endpoint::check_open`].
     pub fn send_fragment(
         &mut self,
         opcode: OpCode,
@@ -261,13 +267,14 @@ impl<S: Adapter> Endpoint<S> {
         Ok(())
     }
 
-    /// Ends a fragmented message after its last fragment, or before its first.
+    /// Allows other messages to be sent again, after the last fragment of a fragmented message has
+    /// been queued or if none was queued.
     pub fn end_fragmented(&mut self) {
         self.writing = Writing::Nothing;
     }
 
-    /// Gives up a fragmented message, if one has begun, by closing the connection with code 1011:
-    /// the peer must not take half a message for a whole one.
+    /// Gives up an unfinished fragmented message, if there is one, by closing the connection with
+    /// the close code 1011. The peer must not take half a message for a whole one.
     pub fn abandon_fragmented(
         &mut self,
         rules: &Rules<TimeSpan<S>>,
@@ -279,7 +286,7 @@ impl<S: Adapter> Endpoint<S> {
         }
     }
 
-    /// Returns true within a fragmented message.
+    /// Returns true while a fragmented message is unfinished.
     pub fn is_within_message(&self) -> bool {
         self.writing == Writing::Fragmented
     }
@@ -315,7 +322,8 @@ impl<S: Adapter> Endpoint<S> {
         }
     }
 
-    /// Answers a ping. Each ping of a batch is answered in order, as long as the peer reads.
+    /// Queues the pong for a ping. While the peer reads fast enough, each ping is answered in
+    /// order; otherwise only the newest.
     pub(super) fn on_ping(&mut self, payload: &[u8], rules: &Rules<TimeSpan<S>>) {
         if self.is_broken || !self.closing.may_send() {
             return;
@@ -340,7 +348,7 @@ impl<S: Adapter> Endpoint<S> {
         }
     }
 
-    /// Returns true if the peer reads fast enough.
+    /// Returns true if the peer reads fast enough that all its pings can be answered.
     fn keeps_up(&self, rules: &Rules<TimeSpan<S>>) -> bool {
         !self.holds_pongs && self.pending() < rules.high_water
     }

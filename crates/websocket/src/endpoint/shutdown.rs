@@ -1,5 +1,5 @@
-//! The end of a connection (RFC 6455, 7), with or without the closing handshake, as a state
-//! machine. Each state is the I/O action that the adapter has to perform.
+//! The end of a WebSocket connection (RFC 6455, 7), with or without the closing handshake, as a
+//! state machine. Each state is the I/O action that the adapter has to perform.
 //!
 //! ```text
 //!            closed, failed            all written
@@ -9,49 +9,50 @@
 //!     └──▶ ShutDown (Prompt)         └──────▶ Drain ──▶ ... ◀── Drain
 //!     └──▶ Flush (Lingering)
 //! ```
-//! After a closing handshake the server ends the TCP connection, and the client waits for that (RFC
-//! 6455, 7.1.1).
+//! After a closing handshake, the server ends the TCP connection, and the client waits for this end
+//! (RFC 6455, 7.1.1).
 
 use crate::endpoint::adapter::CloseMode;
 use crate::protocol::Role;
 
-/// An action that the adapter has to perform on its transport.
+/// An action that a WebSocket endpoint tells its adapter to perform on the transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoAction {
-    /// Read input and write queued output.
+    /// Read input and write queued output, because the connection is open.
     Serve,
     /// Write queued output, then call
     /// [`Endpoint::on_flushed`](crate::endpoint::Endpoint::on_flushed).
     Flush,
     /// Read and discard input, then call
-    /// [`Endpoint::on_drained`](crate::endpoint::Endpoint::on_drained). Without this, unread input
-    /// could make the system reset the connection before the peer has read our last frame.
+    /// [`Endpoint::on_drained`](crate::endpoint::Endpoint::on_drained). Otherwise, unread input
+    /// could make the system reset the connection before the peer has read the last frame.
     Drain {
-        /// True if the adapter reads until the peer ends its stream; false if it only discards the
-        /// input that has arrived.
+        /// True if the adapter discards input until the peer ends its stream. False if it only
+        /// discards the input that has already arrived.
         waits: bool,
     },
-    /// Shut down our side of the stream, then call
+    /// Shut down the sending side of the transport, then call
     /// [`Endpoint::on_shut_down`](crate::endpoint::Endpoint::on_shut_down).
     ShutDown,
-    /// Drop the transport.
+    /// Drop the transport, because the connection is over.
     Over,
-    /// Reset the transport, so that the system keeps none of the unsent bytes.
+    /// Reset the transport, so that the system discards all unsent bytes.
     Reset,
 }
 
-/// The reason for which a connection ends.
+/// The reason why a WebSocket connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
     /// The closing handshake is complete.
     Closed,
-    /// The connection was failed (RFC 6455, 7.1.7).
+    /// The connection was failed (RFC 6455, 7.1.7), for instance after a protocol violation.
     Failed,
-    /// The peer's stream ended without a close frame.
+    /// The peer's byte stream ended without a close frame.
     ReadClosed,
 }
 
-/// The progress of a connection's end. It makes all decisions and holds no bytes.
+/// The state machine for the end of a WebSocket connection. It decides the next I/O action, and
+/// stores no bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ShutdownState {
     action: IoAction,
@@ -84,14 +85,14 @@ impl ShutdownState {
         self.cause == Cause::Failed
     }
 
-    /// Starts the end after a complete closing handshake.
+    /// Starts the end of the connection after a complete closing handshake.
     pub(super) fn close(&mut self) {
         if self.action == IoAction::Serve {
             *self = ShutdownState { action: IoAction::Flush, cause: Cause::Closed, ..*self };
         }
     }
 
-    /// Starts the end after a protocol violation or another failure.
+    /// Starts the end of the connection after a protocol violation or another failure.
     pub(super) fn fail(&mut self) {
         if self.action == IoAction::Serve {
             self.action = IoAction::Flush;
@@ -99,7 +100,7 @@ impl ShutdownState {
         self.cause = Cause::Failed;
     }
 
-    /// Records that the peer's stream has ended.
+    /// Records that the peer's byte stream has ended.
     pub(super) fn on_read_closed(&mut self, mode: CloseMode) {
         self.is_read_closed = true;
         match self.action {
@@ -142,7 +143,8 @@ impl ShutdownState {
         self.action = if lingers { IoAction::Drain { waits: true } } else { IoAction::Over };
     }
 
-    /// Gives up the current step: moves on to the shutdown of our stream, or to the end.
+    /// Gives up the current step of closing the connection. Moves on to the shutdown of the
+    /// transport's sending side, or to the end.
     pub(super) fn give_up_step(&mut self, mode: CloseMode) {
         if self.is_over() {
             return;
@@ -168,7 +170,7 @@ impl ShutdownState {
 mod tests {
     use super::*;
 
-    /// Returns the actions from `begin` on, each performed at once.
+    /// Returns the I/O actions after `begin`, if the adapter performs each of them at once.
     fn shutdown(
         role: Role,
         mode: CloseMode,

@@ -1,36 +1,38 @@
-//! Counters of the traffic of a connection.
+//! Counters of a WebSocket connection's messages, frames and bytes.
 
 use std::time::Duration;
 
-/// The counters of one connection since it was opened.
+/// The counters of one WebSocket connection since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// Bytes received, including the heads of the handshake and the frame headers.
+    /// The number of bytes received from the peer, including the heads of the handshake and the
+    /// frame headers.
     pub bytes_received: u64,
-    /// Bytes that the transport has accepted.
+    /// The number of bytes that the transport has accepted for sending.
     pub bytes_sent: u64,
-    /// Messages received, without those that were discarded during a close.
+    /// The number of messages received, without those that were discarded during a close.
     pub messages_received: u64,
-    /// Messages sent or queued.
+    /// The number of messages that were sent or queued.
     pub messages_sent: u64,
-    /// Control frames received.
+    /// The number of control frames (pings, pongs and close frames) received.
     pub controls_received: u64,
-    /// Control frames sent or queued.
+    /// The number of control frames (pings, pongs and close frames) that were sent or queued.
     pub controls_sent: u64,
-    /// Received frames that did not end their message.
+    /// The number of received frames that did not end their message.
     pub fragments_received: u64,
-    /// Frames sent or queued that did not end their message.
+    /// The number of frames that were sent or queued and did not end their message.
     pub fragments_sent: u64,
-    /// Bytes of the received messages after decompression.
+    /// The total size in bytes of the received messages after decompression.
     pub payload_received: u64,
-    /// Bytes of the sent messages before compression.
+    /// The total size in bytes of the sent messages before compression.
     pub payload_sent: u64,
-    /// Bytes of the messages that were sent compressed, before and after compression.
+    /// The total size in bytes of the messages that were sent compressed: before compression, and
+    /// after it.
     pub compressed: (u64, u64),
-    /// Messages that `queue` dropped.
+    /// The number of messages that `queue` dropped because the send queue was full.
     pub dropped: u64,
-    /// The round trip of the last ping that was answered.
+    /// The round-trip time of the last ping that was answered.
     pub round_trip: Option<Duration>,
 }
 
@@ -45,8 +47,8 @@ impl Statistics {
         self.messages_sent + self.fragments_sent + self.controls_sent
     }
 
-    /// Returns the size of the messages that were sent compressed, divided by their compressed
-    /// size.
+    /// Returns the compression ratio of the messages that were sent compressed: their original size
+    /// divided by their compressed size. Returns `None` if there are none.
     pub fn compression_ratio(&self) -> Option<f64> {
         let (before, after) = self.compressed;
         #[expect(clippy::cast_precision_loss, reason = "a ratio of counters, for a person")]

@@ -1,19 +1,19 @@
-//! Close frames (RFC 6455, 5.5.1 and 7.4).
+//! The contents of WebSocket close frames (RFC 6455, 5.5.1 and 7.4).
 
 use crate::protocol::close_code::CloseCode;
 use crate::protocol::violation::Violation;
 
-/// The contents of a close frame.
+/// The contents of a WebSocket close frame: a code and a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CloseReason<'a> {
-    /// The code; `None` in a frame without payload.
+    /// The close code, or `None` if the close frame has no payload.
     pub code: Option<CloseCode>,
-    /// The reason, which is meant for people.
+    /// The reason for closing the connection, as a text for people.
     pub reason: &'a str,
 }
 
-/// The maximum length of a reason in bytes: 125 bytes of a control frame without the two of the
-/// code.
+/// The maximum length in bytes of the reason in a close frame: the 125 bytes of a control frame
+/// without the two bytes of the code.
 pub const REASON_MAX: usize = 123;
 
 impl<'a> CloseReason<'a> {

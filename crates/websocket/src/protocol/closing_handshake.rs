@@ -1,4 +1,4 @@
-//! The closing handshake (RFC 6455, 7.1) as a state machine.
+//! The closing handshake of a WebSocket (RFC 6455, 7.1) as a state machine.
 //!
 //! ```text
 //!            start                    receive
@@ -12,30 +12,30 @@
 use crate::protocol::close_code::CloseCode;
 use crate::protocol::close_frame::CloseReason;
 
-/// The progress of the closing handshake.
+/// The progress of a WebSocket's closing handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum State {
     #[default]
     Open,
-    /// Our close frame was sent, and the peer's is expected.
+    /// This side's close frame was sent, and the peer's close frame is expected.
     Sent,
-    /// The peer's close frame was received and ours was sent, or the connection was failed.
+    /// Both close frames were sent and received, or the connection was failed.
     Done,
 }
 
-/// The way in which a connection ended.
+/// How a WebSocket connection ended: the peer's close code, and whether both sides closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ending {
-    /// The code in the peer's close frame; `None` if the frame was empty or was not received.
+    /// The code in the peer's close frame, or `None` if the frame was empty or was not received.
     pub code: Option<CloseCode>,
-    /// True if both sides sent a close frame. For a connection that ended otherwise, an API that
-    /// needs a code reports 1006.
+    /// True if both sides sent a close frame. If this is false, an API that needs a close code
+    /// reports 1006.
     pub is_clean: bool,
 }
 
 impl Ending {
-    /// Returns the code for an API that needs one: 1005 for a close frame without a code, and 1006
-    /// without a close frame (RFC 6455, 7.1.5).
+    /// Returns the close code as a number, for an API that needs one. It is 1005 for a close frame
+    /// without a code, and 1006 if there was no close frame (RFC 6455, 7.1.5).
     pub fn number(self) -> u16 {
         match self.code {
             _ if !self.is_clean => 1006,
@@ -45,17 +45,17 @@ impl Ending {
     }
 }
 
-/// The frame that answers the peer's close frame.
+/// The frame that has to be sent in response to the peer's close frame, if any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "the peer waits for the answer to its close frame"]
 pub enum Answer {
-    /// A close frame with this code, or an empty close frame.
+    /// Send a close frame with this code, or an empty close frame if there is none.
     Close(Option<CloseCode>),
-    /// No frame, because our own close frame has been sent.
+    /// Send no frame, because this side's close frame has already been sent.
     Nothing,
 }
 
-/// The state of the closing handshake of one connection.
+/// The state of one WebSocket connection's closing handshake.
 ///
 /// ```
 /// use rookery_websocket::protocol::{Answer, CloseCode, CloseReason, Closing};
@@ -74,8 +74,9 @@ pub struct Closing {
 }
 
 impl Closing {
-    /// Starts the handshake. Returns true if the caller has to send a close frame, and false if one
-    /// was sent before. No other frame may follow the close frame (5.5.1).
+    /// Starts the closing handshake. Returns true if the caller has to send a close frame, and
+    /// false if one was sent before. No other frame may be sent after a close frame (RFC 6455,
+    /// 5.5.1).
     #[must_use = "the caller has to write the close frame"]
     pub fn start(&mut self) -> bool {
         let is_first = self.state == State::Open;
@@ -85,8 +86,8 @@ impl Closing {
         is_first
     }
 
-    /// Records the peer's close frame and returns the answer, which has the same code.
-    /// [`CloseReason::parse`] has checked the code (5.5.1).
+    /// Records the peer's close frame. Returns the response that has to be sent, a close frame with
+    /// the same code. [`CloseReason::parse`] has already checked the code (RFC 6455, 5.5.1).
     pub fn receive(&mut self, reason: &CloseReason<'_>) -> Answer {
         let answer = match self.state {
             State::Open => Answer::Close(reason.code),
@@ -100,7 +101,8 @@ impl Closing {
         answer
     }
 
-    /// Fails the connection (7.1.7). Returns true if the caller has to send a close frame.
+    /// Fails the connection (RFC 6455, 7.1.7). Returns true if the caller has to send a close
+    /// frame.
     #[must_use = "the caller has to write the close frame"]
     pub fn fail(&mut self) -> bool {
         let may_write = self.state == State::Open;
@@ -109,23 +111,23 @@ impl Closing {
         may_write
     }
 
-    /// Returns true while messages and pings may be sent, which is until a close frame was sent or
-    /// received.
+    /// Returns true while messages and pings may be sent: until a close frame was sent or received.
     pub fn may_send(&self) -> bool {
         self.state == State::Open
     }
 
-    /// Returns true while frames from the peer are processed.
+    /// Returns true while frames from the peer are processed and not ignored.
     pub fn may_receive(&self) -> bool {
         self.state != State::Done
     }
 
-    /// Returns true while our close frame waits for the peer's.
+    /// Returns true if this side has sent its close frame and waits for the peer's close frame.
     pub fn is_waiting(&self) -> bool {
         self.state == State::Sent
     }
 
-    /// Returns how the connection ended, or how it would end if it broke now.
+    /// Returns how the connection ended. While it is open, returns how it would end if it broke
+    /// now.
     pub fn ending(&self) -> Ending {
         Ending { code: self.code, is_clean: self.has_received && !self.has_failed }
     }

@@ -1,10 +1,10 @@
-//! The decoder, which turns received bytes into messages.
+//! The decoder of a WebSocket connection, which turns received bytes into messages.
 //!
-//! The decoder is fed with the bytes as they arrive and yields one event at a time. An event
-//! borrows from the fed bytes or from the decoder. A message that is whole in the fed bytes, in one
-//! uncompressed frame, is not copied. Any other message is assembled in a buffer, which grows with
-//! the bytes received and never with a length that was only announced. The bytes may be split
-//! anywhere, because all progress is stored here.
+//! The decoder receives bytes as they arrive and returns one event at a time. An event borrows from
+//! the input or from the decoder. If one uncompressed frame in the input contains a whole message,
+//! the message is not copied. Any other message is assembled in a buffer, which grows with the
+//! bytes received and never with a length that was only announced. The input may be split anywhere,
+//! because the decoder stores its progress.
 
 mod event;
 mod limits;
@@ -24,37 +24,38 @@ use crate::protocol::role::Role;
 use crate::protocol::utf8::{Utf8Stream, is_utf8};
 use crate::protocol::violation::Violation;
 
-/// The reading side of a connection.
+/// The decoder of a WebSocket connection, which turns received bytes into messages and control
+/// frames.
 ///
 /// # Allocation
-/// Messages that arrive whole allocate nothing. Other messages need the assembly buffer, which is
-/// kept for the next message unless [`DecodedPayload::Assembled`] was taken. An idle decoder
-/// returns the buffer with [`Decoder::release`].
+/// For messages that arrive whole, none. Other messages need an assembly buffer, which is kept for
+/// the next message unless the caller takes it ([`DecodedPayload::Assembled`]).
+/// [`Decoder::release`] removes the buffer of an idle decoder.
 #[derive(Debug)]
 pub struct Decoder {
     role: Role,
     limits: DecoderLimits,
     inflater: Option<Box<Inflater>>,
-    /// The bytes of an incomplete header.
+    /// The received bytes of a frame header that is not complete yet.
     partial: [u8; MAX_HEADER],
     partial_len: u8,
-    /// The frame whose payload is being read.
+    /// The header of the frame whose payload is being read.
     frame: Option<Header>,
-    /// The number of payload bytes of that frame that have been read.
+    /// The number of bytes of the current frame's payload that have been read.
     done: u64,
-    /// The number of frames so far that did not end their message.
+    /// The number of frames received so far that did not end their message.
     fragments: u64,
-    /// The message that is being assembled.
+    /// The state of the message that is being assembled, if any.
     message: Option<Assembly>,
-    /// The assembled bytes, decompressed.
+    /// The bytes of the message that is being assembled, after decompression.
     assembled: Vec<u8>,
-    /// True if `assembled` was returned to the caller and has to be cleared.
+    /// True if the bytes in `assembled` were returned to the caller and have to be cleared.
     is_shown: bool,
-    /// True if decompression stopped because the output limit of one step was reached. The next
-    /// step continues without new bytes.
+    /// True if decompression stopped because one step has reached its maximum output. The next step
+    /// continues without new input.
     is_stalled: bool,
-    /// The payload of an incomplete control frame. It is on the heap because few connections need
-    /// it.
+    /// The payload of a control frame that is not complete yet. It is on the heap because few
+    /// connections need it.
     control: Option<Box<[u8; CONTROL_MAX as usize]>>,
 }
 
@@ -63,27 +64,30 @@ struct Assembly {
     is_text: bool,
     is_compressed: bool,
     fragments: u32,
-    /// The number of bytes that the message's frame headers have announced, before decompression.
+    /// The total length, before decompression, that the headers of the current message's frames
+    /// have announced.
     announced: u64,
-    /// The number of decompressed bytes that were returned as chunks or discarded.
+    /// The number of decompressed bytes of the current message that were returned as chunks or
+    /// discarded.
     shown: u64,
     consumed: Consumed,
     utf8: Utf8Stream,
 }
 
-/// The state of those bytes of a message that are no longer in `assembled`.
+/// What happened to the bytes of a message that are no longer in `assembled`, the assembly buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Consumed {
-    /// No bytes have been removed.
+    /// No bytes of the message have been removed from the assembly buffer.
     Nothing,
-    /// Some bytes were returned as chunks, so a whole message can only be the rest.
+    /// Some bytes of the message were returned as chunks, so only the rest of the message can still
+    /// be returned.
     Shown,
-    /// Some bytes were discarded, so the rest is discarded as well.
+    /// Some bytes of the message were discarded, so the rest of the message is discarded as well.
     Discarded,
 }
 
 impl Decoder {
-    /// Returns a decoder for a new connection without extensions.
+    /// Returns a decoder for a new WebSocket connection without extensions.
     pub fn new(role: Role, limits: DecoderLimits) -> Decoder {
         Decoder {
             role,
@@ -102,18 +106,18 @@ impl Decoder {
         }
     }
 
-    /// Returns a decoder for a new connection with permessage-deflate.
+    /// Returns a decoder for a new WebSocket connection with compression (permessage-deflate).
     pub fn with_inflater(role: Role, limits: DecoderLimits, inflater: Inflater) -> Decoder {
         Decoder { inflater: Some(Box::new(inflater)), ..Decoder::new(role, limits) }
     }
 
-    /// Decodes bytes from `input`, which is unmasked in place. Returns the number of bytes
-    /// consumed, and an event if one is complete. Without an event all of `input` is consumed,
-    /// unless the decoder is [stalled](Self::is_stalled). With an event, call it again with the
-    /// rest.
+    /// Decodes bytes from `input`, and unmasks them in place. Returns the number of bytes consumed,
+    /// and an event if one is complete. After an event, call it again with the remaining input.
+    /// Without an event, all of `input` is consumed, unless the decoder is
+    /// [stalled](Self::is_stalled).
     ///
     /// # Errors
-    /// If the peer violates the protocol. The decoder must not be used after that.
+    /// A [`Violation`] if the peer violates the protocol. The decoder must not be used afterwards.
     pub fn decode<'a>(
         &'a mut self,
         input: &'a mut [u8],
@@ -143,17 +147,18 @@ impl Decoder {
         Ok((n, Some(event)))
     }
 
-    /// Returns true between two messages.
+    /// Returns true if the decoder is between two messages, so that no message or frame is
+    /// incomplete.
     pub fn is_idle(&self) -> bool {
         self.message.is_none() && self.frame.is_none() && self.partial_len == 0
     }
 
-    /// Returns a number of bytes that can be read without reading past the end of the current
-    /// message or frame; 0 between two messages.
+    /// Returns a number of bytes that the caller can read without reading past the end of the
+    /// current message or frame. It is 0 between two messages.
     pub fn missing(&self) -> u64 {
-        /// Bytes of the shortest header of a client's frame, and of a server's frame (RFC 6455,
-        /// 5.2).
+        /// The length in bytes of the shortest header of a client's frame (RFC 6455, 5.2).
         const MASKED: u8 = 6;
+        /// The length in bytes of the shortest header of a server's frame (RFC 6455, 5.2).
         const PLAIN: u8 = 2;
         match &self.frame {
             _ if self.is_idle() => 0,
@@ -165,19 +170,19 @@ impl Decoder {
         }
     }
 
-    /// Returns the number of bytes of memory that the current message occupies, including a
-    /// decompressor that the thread has lent.
+    /// Returns the number of bytes of memory that the decoder holds for the current message. A
+    /// decompression state that the thread has lent is included.
     pub fn capacity(&self) -> usize {
         self.assembled.capacity() + self.inflater.as_ref().map_or(0, |inflater| inflater.held())
     }
 
-    /// Returns the number of frames so far that did not end their message.
+    /// Returns the number of frames received so far that did not end their message.
     pub fn fragments(&self) -> u64 {
         self.fragments
     }
 
-    /// Returns the assembly buffer of an idle connection, which needs none. Returns `None` while a
-    /// message is incomplete.
+    /// Removes the assembly buffer of an idle connection from the decoder and returns it. Returns
+    /// `None` while a message is incomplete.
     pub fn release(&mut self) -> Option<Vec<u8>> {
         if self.message.is_some() || self.assembled.capacity() == 0 {
             return None;
@@ -188,7 +193,8 @@ impl Decoder {
         Some(buffer)
     }
 
-    /// Gives the decoder an assembly buffer if it has none. The buffer's contents are discarded.
+    /// Gives the decoder a buffer for assembling messages if it has none. The buffer's contents are
+    /// discarded.
     pub fn lend(&mut self, mut buffer: Vec<u8>) {
         if self.assembled.capacity() == 0 {
             // Otherwise they would become the start of the next message, unchecked even if that is
@@ -198,24 +204,25 @@ impl Decoder {
         }
     }
 
-    /// Returns true if the decoder continues without new bytes, because more of a message is to be
-    /// decompressed. See [`Inflater::in_steps`].
+    /// Returns true if the decoder is stalled: it can continue without new input, because more of a
+    /// compressed message has to be decompressed. See [`Inflater::in_steps`].
     pub fn is_stalled(&self) -> bool {
         self.is_stalled
     }
 
-    /// Returns true if the decoder has an assembly buffer.
+    /// Returns true if the decoder has a buffer for assembling messages.
     #[cfg(feature = "tokio")]
     pub(crate) fn has_buffer(&self) -> bool {
         self.assembled.capacity() > 0
     }
 
-    /// Returns the assembled message.
+    /// Returns the buffer with the message that was assembled.
     pub(crate) fn assembled_mut(&mut self) -> &mut Vec<u8> {
         &mut self.assembled
     }
 
-    /// Returns the bytes of a step if they are stored in the decoder.
+    /// Returns the bytes of a step (a decoded event) if they are stored in the decoder. Otherwise
+    /// returns an empty slice.
     pub(crate) fn kept(&self, place: &StepBytes) -> &[u8] {
         match place {
             StepBytes::Fed(_) => &[],
@@ -226,7 +233,7 @@ impl Decoder {
         }
     }
 
-    /// Does what [`Decoder::decode`] does, and returns a step, which borrows nothing.
+    /// Decodes bytes like [`Decoder::decode`], but returns a step (an event that borrows nothing).
     pub(crate) fn step(
         &mut self,
         input: &mut [u8],
@@ -242,8 +249,8 @@ impl Decoder {
         self.step_general(input, mode)
     }
 
-    /// Handles everything except a whole frame in the input. As a separate function it does not
-    /// force the common path to save registers.
+    /// Decodes all input except the common case of a whole frame. It is a separate function so that
+    /// the common path need not save registers.
     #[inline(never)]
     fn step_general(
         &mut self,
@@ -307,9 +314,10 @@ impl Decoder {
         }
     }
 
-    /// Decodes the common case: no message is incomplete, and the input begins with one whole
-    /// uncompressed frame whose length has at most two bytes. For anything else, including any
-    /// violation, changes nothing and returns `None`; [`Decoder::step`] handles that.
+    /// Decodes the common case: no message is incomplete, and the input begins with a whole
+    /// uncompressed frame whose length has at most two bytes. In all other cases, including
+    /// protocol violations, changes nothing and returns `None`; the caller then uses
+    /// [`Decoder::step`].
     #[inline]
     pub(crate) fn decode_whole_frame(&mut self, input: &mut [u8]) -> Option<WholeFrame> {
         let [first, second, ..] = *input else { return None };
@@ -359,7 +367,7 @@ impl Decoder {
         Some(WholeFrame { start: start as u32, end: end as u32, is_text })
     }
 
-    /// Masks payload again that was unmasked but not consumed.
+    /// Masks those bytes of a payload again that were unmasked but not consumed.
     #[cold]
     fn give_back(&mut self, frame: &Header, rest: &mut [u8]) {
         self.done -= rest.len() as u64;
@@ -368,8 +376,9 @@ impl Decoder {
         }
     }
 
-    /// Adds payload to the message. Returns the number of bytes consumed, which is less than all if
-    /// the decoder is stalled, and a step if the message is complete or chunks are requested.
+    /// Adds bytes of a payload to the current message. Returns the number of bytes consumed, and a
+    /// step (an event) if the message is complete or chunks are requested. If the decoder is
+    /// stalled, not all bytes are consumed.
     fn take_payload(
         &mut self,
         chunk: &[u8],
@@ -432,8 +441,9 @@ impl Decoder {
         Ok((taken, Some(Step { kind: StepKind::Data { is_text, is_last, is_rest }, place })))
     }
 
-    /// Reads a header from the stored and the new bytes, and checks it against the state of the
-    /// message.
+    /// Reads a frame header from the stored and the new bytes, and checks that it is valid at this
+    /// point of the message. Returns the number of new bytes consumed, and the header if it is
+    /// complete.
     fn read_header(&mut self, input: &[u8]) -> Result<(usize, Option<Header>), Violation> {
         let kept = usize::from(self.partial_len);
         let (header, consumed) = if kept == 0 {

@@ -1,4 +1,4 @@
-//! The encoding of frames.
+//! The encoding of WebSocket frames.
 
 use crate::protocol::close_code::CloseCode;
 use crate::protocol::close_frame::REASON_MAX;
@@ -6,14 +6,15 @@ use crate::protocol::deflate::{Deflater, Fin, Takeover};
 use crate::protocol::frame::{CONTROL_MAX, Header, MAX_HEADER, OpCode};
 use crate::protocol::mask::{MaskKey, unmask};
 
-/// Appends a frame. A client passes a fresh random `mask` for each frame, and a server none.
+/// Encodes a frame and appends it to `out`. A client passes a fresh random `mask` for each frame,
+/// and a server passes `None`.
 ///
 /// # Panics
 /// If `opcode` is that of a control frame, and the frame is not final or has more than 125 bytes
 /// (RFC 6455, 5.5). [`encode_control`] and [`encode_close`] truncate longer payloads.
 ///
 /// # Allocation
-/// Only `out` may grow.
+/// None, except that `out` may grow.
 pub fn encode_frame(
     out: &mut Vec<u8>,
     opcode: OpCode,
@@ -24,8 +25,8 @@ pub fn encode_frame(
     append_frame(out, opcode, fin, mask, payload);
 }
 
-/// Does what [`encode_frame`] does, inlined into the one place that encodes all uncompressed
-/// messages.
+/// Encodes a frame like [`encode_frame`]. It is inlined into the one place that encodes all
+/// uncompressed messages.
 #[expect(
     clippy::inline_always,
     reason = "saves 30 of the 327 instructions of frames/write-512; `inline` saves none"
@@ -51,10 +52,9 @@ pub(crate) fn append_frame(
     }
 }
 
-/// Appends a fragment of a message as a frame, compressed if there is a `deflater`. `opcode` is
-/// that of the message for its first fragment, and `fin` marks the last fragment. The length of the
-/// header is known only after compression, so space for the longest header is reserved first, and
-/// the surplus is closed afterwards.
+/// Encodes a fragment of a message as a frame and appends it to `out`, compressed if there is a
+/// `deflater`. `opcode` is the type of the message for its first fragment, and `fin` marks the last
+/// fragment.
 ///
 /// A message that compression would lengthen is sent uncompressed, if that does not disturb the
 /// compression window of the peer.
@@ -63,7 +63,7 @@ pub(crate) fn append_frame(
 /// If `opcode` is that of a control frame.
 ///
 /// # Allocation
-/// `out` may grow, and the [`Deflater`] allocates as described there.
+/// `out` may grow, and the [`Deflater`] may allocate a compression state.
 pub fn encode_message(
     out: &mut Vec<u8>,
     opcode: OpCode,
@@ -78,6 +78,8 @@ pub fn encode_message(
         return encode_frame(out, opcode, is_last, mask, payload);
     };
     let start = out.len();
+    // The length of the header is known only after the compression, so space for the longest header
+    // is reserved, and unused space is removed afterwards.
     out.resize(start + MAX_HEADER, 0);
     deflater.push(payload, fin, out);
     let len = out.len() - start - MAX_HEADER;
@@ -97,7 +99,8 @@ pub fn encode_message(
     }
 }
 
-/// Appends a ping or pong. A payload of more than 125 bytes is truncated.
+/// Encodes a control frame, such as a ping or pong, and appends it to `out`. A payload of more than
+/// 125 bytes is truncated.
 ///
 /// # Panics
 /// If `opcode` is not that of a control frame.
@@ -106,7 +109,8 @@ pub fn encode_control(out: &mut Vec<u8>, opcode: OpCode, mask: Option<MaskKey>, 
     encode_frame(out, opcode, true, mask, &payload[..payload.len().min(CONTROL_MAX as usize)]);
 }
 
-/// Appends a close frame. A reason of more than 123 bytes is truncated between two characters.
+/// Encodes a close frame and appends it to `out`. A reason of more than 123 bytes is truncated
+/// between two characters.
 pub fn encode_close(
     out: &mut Vec<u8>,
     code: Option<CloseCode>,

@@ -1,4 +1,4 @@
-//! A parser of `Sec-WebSocket-Extensions` (RFC 6455, 9.1) that allocates nothing.
+//! A parser of the header `Sec-WebSocket-Extensions` (RFC 6455, 9.1) that allocates nothing.
 //!
 //! ```text
 //! extension-list = 1#( token *( ";" token [ "=" ( token | quoted-string ) ] ) )
@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-/// An error: the header does not follow the grammar.
+/// An error: the header `Sec-WebSocket-Extensions` does not follow its grammar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -20,9 +20,9 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// The extensions of one header line, in order.
+/// An iterator over the extensions in one `Sec-WebSocket-Extensions` header line, in order.
 ///
-/// After an error the iterator ends.
+/// After a syntax error, the iterator ends.
 ///
 /// ```
 /// use rookery_websocket::protocol::Extensions;
@@ -39,29 +39,30 @@ pub struct Extensions<'a> {
     rest: &'a [u8],
 }
 
-/// An extension with its parameters, as it is in the header.
+/// A WebSocket extension with its parameters, as written in the header.
 #[derive(Debug, Clone, Copy)]
 pub struct Extension<'a> {
     name: &'a str,
-    /// The text from the first `;` on, which has been parsed once without error.
+    /// The text of the extension's parameters, from the first `;` on. It was already parsed once
+    /// without error.
     params: &'a [u8],
 }
 
-/// The value of a parameter.
+/// The value of an extension's parameter.
 #[derive(Debug, Clone, Copy)]
 pub struct Value<'a> {
-    /// The text without its quotes and with its backslashes.
+    /// The text of the value without its quotes, but with its backslashes.
     raw: &'a str,
 }
 
-/// The parameters of an [`Extension`].
+/// An iterator over the parameters of an [`Extension`].
 #[derive(Debug, Clone)]
 pub struct Params<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Extensions<'a> {
-    /// Returns the extensions of one header line.
+    /// Returns an iterator over the extensions in one `Sec-WebSocket-Extensions` header line.
     pub fn parse(line: &'a [u8]) -> Extensions<'a> {
         Extensions { rest: line }
     }
@@ -104,12 +105,13 @@ impl<'a> Iterator for Extensions<'a> {
 }
 
 impl<'a> Extension<'a> {
-    /// Returns the name in the spelling of the header. Compare it without regard to case.
+    /// Returns the extension's name in the spelling of the header. Compare it without regard to
+    /// case.
     pub fn name(&self) -> &'a str {
         self.name
     }
 
-    /// Returns the parameters in their order, including repeated ones.
+    /// Returns an iterator over the extension's parameters in their order, including repeated ones.
     pub fn params(&self) -> Params<'a> {
         Params { rest: self.params }
     }
@@ -126,7 +128,7 @@ impl<'a> Iterator for Params<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Returns the characters of the value.
+    /// Returns the characters of the parameter's value, without backslashes.
     pub fn chars(&self) -> impl Iterator<Item = char> + 'a {
         let mut raw = self.raw.chars();
         std::iter::from_fn(move || match raw.next() {
@@ -135,7 +137,8 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// Returns the value if it is a decimal number of at most 255, without sign and leading zero.
+    /// Returns the parameter's value if it is a decimal number of at most 255, without sign and
+    /// leading zero.
     pub fn to_number(&self) -> Option<u8> {
         let mut number: Option<u8> = None;
         for digit in self.chars() {
@@ -158,8 +161,8 @@ impl PartialEq<&str> for Value<'_> {
 
 type Param<'a> = (&'a str, Option<Value<'a>>);
 
-/// Parses `; name [= value]` at the start of `bytes`, and returns it with the rest. Returns `None`
-/// if there is no semicolon.
+/// Parses a parameter of the form `; name [= value]` at the start of `bytes`, and returns it with
+/// the bytes after it. Returns `None` if there is no semicolon.
 fn param(bytes: &[u8]) -> Result<Option<(Param<'_>, &[u8])>, Malformed> {
     let [b';', rest @ ..] = bytes else { return Ok(None) };
     let (name, rest) = token(skip_space(rest))?;
@@ -182,7 +185,8 @@ fn token(bytes: &[u8]) -> Result<(&str, &[u8]), Malformed> {
     }
 }
 
-/// Parses a quoted string after its opening quote, and returns its contents with the rest.
+/// Parses a quoted string, given the bytes after its opening quote. Returns its contents and the
+/// bytes after the closing quote.
 fn quoted(bytes: &[u8]) -> Result<(&str, &[u8]), Malformed> {
     let mut at = 0;
     loop {
@@ -207,7 +211,7 @@ fn skip_space(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// Returns true for a character of a token (RFC 9110, 5.6.2).
+/// Returns true if `byte` may occur in a token of HTTP (RFC 9110, 5.6.2).
 pub(crate) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

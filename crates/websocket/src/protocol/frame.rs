@@ -1,29 +1,29 @@
-//! Frame headers (RFC 6455, 5.2).
+//! The headers of WebSocket frames (RFC 6455, 5.2).
 
 use crate::protocol::mask::MaskKey;
 use crate::protocol::violation::Violation;
 
-/// The type of a frame.
+/// The type of a WebSocket frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum OpCode {
-    /// A continuation of the current message.
+    /// A frame that continues the current message.
     Continuation = 0,
-    /// Text.
+    /// The first frame of a text message.
     Text = 1,
-    /// Binary data.
+    /// The first frame of a binary message.
     Binary = 2,
     /// A close frame.
     Close = 8,
-    /// A ping, which has to be answered with a pong.
+    /// A ping frame, which has to be answered with a pong.
     Ping = 9,
-    /// The answer to a ping.
+    /// A pong frame, the answer to a ping.
     Pong = 10,
 }
 
 impl OpCode {
-    /// Returns true for close, ping and pong frames, which have at most 125 bytes and are never
-    /// fragmented.
+    /// Returns true for the types of control frames: close, ping and pong. They have at most 125
+    /// bytes and are never fragmented.
     pub fn is_control(self) -> bool {
         self as u8 >= 8
     }
@@ -41,42 +41,46 @@ impl OpCode {
     }
 }
 
-/// The header of a frame.
+/// The header of a WebSocket frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// True for the last frame of a message.
+    /// True if the frame is the last one of its message.
     pub fin: bool,
-    /// The bit RSV1, which marks a compressed message (RFC 7692, 6).
+    /// The frame's bit RSV1, which marks a compressed message (RFC 7692, 6).
     pub rsv1: bool,
     /// The type of the frame.
     pub opcode: OpCode,
-    /// The masking key, which clients send and servers do not.
+    /// The masking key of the frame. Frames of clients have one, and frames of servers do not.
     pub mask: Option<MaskKey>,
-    /// The length of the payload in bytes.
+    /// The length of the frame's payload in bytes.
     pub len: u64,
 }
 
-/// The length of the longest header: two bytes, a length of eight bytes, and a key of four.
+/// The length in bytes of the longest frame header: two bytes, a payload length of eight bytes, and
+/// a masking key of four bytes.
 pub const MAX_HEADER: usize = 14;
 
-/// The values of the seven-bit length that announce a length of two bytes and of eight bytes.
+/// The value of a frame's seven-bit length field which announces that a two-byte length follows.
 const LEN_IN_TWO: u8 = 0x7E;
+
+/// The value of a frame's seven-bit length field which announces that an eight-byte length
+/// follows.
 const LEN_IN_EIGHT: u8 = 0x7F;
 
-/// The maximum payload of a control frame (RFC 6455, 5.5).
+/// The maximum payload of a control frame in bytes (RFC 6455, 5.5).
 pub(crate) const CONTROL_MAX: u64 = 125;
 
-/// The number of bytes that a header needs in all.
+/// The result for an incomplete frame header: the total number of bytes that the header needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Incomplete(pub usize);
 
 impl Header {
-    /// Reads a header from the start of `bytes` and returns it with its length. Consumes nothing.
+    /// Parses a frame header at the start of `bytes`. Returns it with its length in bytes.
     ///
     /// # Errors
-    /// The inner error is the number of bytes that are needed. The outer error is a violation of
-    /// RFC 6455. Violations that the first two bytes show are reported at once, before the length
-    /// has arrived.
+    /// The inner error is the number of bytes that the header needs, if it is incomplete. The outer
+    /// error is a violation of RFC 6455. Violations in the first two bytes are reported before the
+    /// remaining header has arrived.
     pub fn parse(bytes: &[u8]) -> Result<Result<(Header, usize), Incomplete>, Violation> {
         let [first, second, rest @ ..] = bytes else { return Ok(Err(Incomplete(2))) };
         let opcode = OpCode::from_bits(first & 0x0F)?;
@@ -117,11 +121,11 @@ impl Header {
         Ok(Ok((Header { fin, rsv1: first & 0x40 != 0, opcode, mask, len }, total)))
     }
 
-    /// Writes the header to the start of `out` and returns its length.
+    /// Writes the frame header to the start of `out` and returns its length in bytes.
     ///
     /// # Panics
-    /// If a control frame is not final or announces more than 125 bytes. RFC 6455, 5.5 has no such
-    /// frame.
+    /// If the header is that of a control frame which is not final or has more than 125 bytes. RFC
+    /// 6455, 5.5 forbids such frames.
     pub fn write(&self, out: &mut [u8; MAX_HEADER]) -> usize {
         assert!(self.fin || !self.opcode.is_control(), "a control frame is final (RFC 6455, 5.5)");
         out[0] = u8::from(self.fin) << 7 | u8::from(self.rsv1) << 6 | self.opcode as u8;
@@ -174,7 +178,7 @@ mod tests {
         }
     }
 
-    /// Checks that the longest control frame can be written, and one with one more byte cannot.
+    /// Checks that the longest control frame can be written, but not one with one more byte.
     #[test]
     fn a_control_frame_above_125_bytes_is_not_written() {
         for opcode in [OpCode::Close, OpCode::Ping, OpCode::Pong] {

@@ -1,12 +1,12 @@
-//! Masking (RFC 6455, 5.3): each payload byte is combined by exclusive or with a byte of a
-//! four-byte key.
+//! Masking of WebSocket frames (RFC 6455, 5.3): each payload byte is combined by exclusive or with
+//! a byte of a four-byte key.
 
-/// A masking key: its four bytes in the order of the frame.
+/// The masking key of a frame: four bytes, in the order in which the frame has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MaskKey(pub [u8; 4]);
 
 impl MaskKey {
-    /// Returns the key for the bytes after the first `n` bytes of a payload.
+    /// Returns the masking key for the bytes after the first `n` bytes of a payload.
     #[must_use]
     pub fn advanced(self, n: usize) -> MaskKey {
         let mut key = self.0;
@@ -18,8 +18,8 @@ impl MaskKey {
 /// Masks or unmasks `bytes`, whose first byte has an offset in the payload that is a multiple of 4.
 ///
 /// The loop works on eight bytes at a time and is safe code, which the compiler vectorises. From 64
-/// bytes on, the copy that was compiled for AVX2 runs where the processor has it. Shorter frames,
-/// which are the most common, do not pay for the choice.
+/// bytes on, a version compiled for AVX2 runs if the processor supports it. Shorter frames, which
+/// are the most common, skip this check.
 pub fn unmask(key: MaskKey, bytes: &mut [u8]) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if bytes.len() >= WIDE_FROM && std::arch::is_x86_feature_detected!("avx2") {
@@ -29,15 +29,17 @@ pub fn unmask(key: MaskKey, bytes: &mut [u8]) {
     unmask_words(key, bytes);
 }
 
-/// The length from which two AVX2 vectors are worth the check of the processor's features.
+/// The minimum number of bytes for which AVX2 is used to unmask a payload. For fewer bytes, the
+/// check of the processor's features would cost more than AVX2 saves.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const WIDE_FROM: usize = 64;
 
-/// Does the same as [`unmask_words`], compiled for AVX2.
+/// Masks or unmasks `bytes` as [`unmask_words`] does, but is compiled for AVX2.
 ///
 /// # Safety
 ///
-/// The processor has AVX2. (Rust 1.85 allows `#[target_feature]` only on unsafe functions.)
+/// The processor must support AVX2. (Rust 1.85 allows `#[target_feature]` only on unsafe
+/// functions.)
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "avx2")]
 unsafe fn unmask_avx2(key: MaskKey, bytes: &mut [u8]) {

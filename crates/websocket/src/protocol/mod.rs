@@ -1,4 +1,4 @@
-//! The protocol without I/O.
+//! The WebSocket protocol without I/O: frames, messages, handshakes and compression.
 
 mod close_code;
 mod close_frame;

@@ -1,16 +1,16 @@
-//! Validation of UTF-8 that arrives in chunks.
+//! Validation of UTF-8 text that arrives in chunks.
 
-/// A validator of text that arrives in chunks. An invalid byte is found in the chunk that contains
-/// it, and not at the end of the message (RFC 6455, 8.1).
+/// A validator of UTF-8 text that arrives in chunks. It finds an invalid byte in the chunk that
+/// contains it, and not only at the end of the message (RFC 6455, 8.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Utf8Stream {
-    /// The beginning of a character that the last chunk has split.
+    /// The first bytes of a character whose remaining bytes are in the next chunk.
     carry: [u8; 4],
     len: u8,
 }
 
-/// Returns true if a whole text is UTF-8. Below 64 bytes the standard library is faster than
-/// simdutf8, which first has to detect the features of the processor.
+/// Returns true if `text` is valid UTF-8. For fewer than 64 bytes, the standard library is faster
+/// than simdutf8, which first has to detect the features of the processor.
 pub(crate) fn is_utf8(text: &[u8]) -> bool {
     if text.len() < 64 {
         std::str::from_utf8(text).is_ok()
@@ -19,15 +19,15 @@ pub(crate) fn is_utf8(text: &[u8]) -> bool {
     }
 }
 
-/// An error: the text is not UTF-8.
+/// An error: a text is not valid UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotUtf8;
 
 impl Utf8Stream {
-    /// Validates the next chunk.
+    /// Validates the next chunk of the text.
     ///
     /// # Errors
-    /// [`NotUtf8`] if no continuation can make the text valid.
+    /// [`NotUtf8`] if the text so far cannot be the beginning of valid UTF-8.
     pub fn push(&mut self, mut chunk: &[u8]) -> Result<(), NotUtf8> {
         while self.len > 0 {
             let Some((byte, rest)) = chunk.split_first() else { return Ok(()) };
@@ -57,7 +57,7 @@ impl Utf8Stream {
         }
     }
 
-    /// Ends the text.
+    /// Checks, at the end of the text, that its last character is complete.
     ///
     /// # Errors
     /// [`NotUtf8`] if the text ends within a character.

@@ -1,45 +1,45 @@
-//! Violations of the protocol, and the close codes that report them (RFC 6455, 7.4.1).
+//! Violations of the WebSocket protocol, and the close codes that report them (RFC 6455, 7.4.1).
 
 use std::fmt;
 
 use crate::protocol::close_code::CloseCode;
 
-/// A violation of the protocol by the peer.
+/// A violation of the WebSocket protocol by the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// A reserved bit was set without an extension that uses it (RFC 6455, 5.2).
+    /// The peer set a reserved bit of a frame, although no extension uses this bit (RFC 6455, 5.2).
     ReservedBits,
-    /// A reserved opcode.
+    /// The peer sent a frame with this reserved opcode (RFC 6455, 5.2).
     OpCode(u8),
-    /// A control frame that is not final (5.5).
+    /// The peer sent a control frame that is not final (RFC 6455, 5.5).
     FragmentedControl,
-    /// A control frame of more than 125 bytes (5.5).
+    /// The peer sent a control frame of more than 125 bytes (RFC 6455, 5.5).
     LongControl,
-    /// A length that is not in its shortest form, or whose top bit is set (5.2).
+    /// The length of a frame is not in its shortest form, or its top bit is set (RFC 6455, 5.2).
     Length,
-    /// A client that does not mask its frames, or a server that does (5.1).
+    /// A client did not mask a frame, or a server did (RFC 6455, 5.1).
     Mask,
-    /// A continuation frame without a message to continue (5.4).
+    /// The peer sent a continuation frame, but there is no message to continue (RFC 6455, 5.4).
     Continuation,
-    /// A new message before the end of the current one (5.4).
+    /// The peer began a new message before the end of the current one (RFC 6455, 5.4).
     Interleaved,
-    /// A text message that is not UTF-8 (8.1).
+    /// A text message, or the reason in a close frame, is not UTF-8 (RFC 6455, 8.1).
     Utf8,
-    /// A close frame with a payload of one byte (5.5.1).
+    /// The peer sent a close frame with a payload of one byte (RFC 6455, 5.5.1).
     ClosePayload,
-    /// A close code that must not be sent (7.4).
+    /// The peer sent a close frame with this code, which must not be sent (RFC 6455, 7.4).
     CloseCode(u16),
-    /// A message larger than [`crate::protocol::DecoderLimits::message`].
+    /// A message is larger than [`crate::protocol::DecoderLimits::message`].
     TooBig,
-    /// A message in more frames than [`crate::protocol::DecoderLimits::fragments`].
+    /// A message has more frames than [`crate::protocol::DecoderLimits::fragments`].
     Fragments,
-    /// A compressed message that is not a valid deflate stream (RFC 7692, 7.2.2).
+    /// A compressed message is not a valid deflate stream (RFC 7692, 7.2.2).
     Inflate,
 }
 
 impl Violation {
-    /// Returns the close code that reports the violation.
+    /// Returns the close code that reports the violation to the peer.
     pub fn close_code(self) -> CloseCode {
         match self {
             Violation::Utf8 | Violation::Inflate => CloseCode::INVALID,

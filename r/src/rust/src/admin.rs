@@ -1,4 +1,5 @@
-//! The admin listener of this process (`rk_admin_*`), which has a thread of its own.
+//! The admin listener of this R process, which serves status and metrics on its own thread. The C
+//! code calls it with the functions `rk_admin_*`.
 
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
@@ -14,14 +15,14 @@ use rookery_worker_protocol::{RState, SharedScoreboard, now};
 use crate::core::{self, AdminServer, Core, config_of};
 use crate::entry;
 
-/// The results of `rk_admin_start`.
+/// The return values of `rk_admin_start`: success or failure.
 const STARTED: i32 = 0;
 const FAILED: i32 = -1;
 
 impl Core {
     fn start_admin(&mut self, at: &AdminAddress, target: String) -> Result<(), String> {
         let (scoreboard, _) = SharedScoreboard::create()
-            .map_err(|error| format!("`admin` cannot be had here: {error}."))?;
+            .map_err(|error| format!("`admin` is not available: {error}."))?;
         let scoreboard = Arc::new(scoreboard);
         scoreboard.set_own_process();
         let seen = StandaloneInputs {
@@ -51,12 +52,12 @@ impl Core {
         Ok(())
     }
 
-    /// Returns the configuration of the server.
+    /// Returns the configuration of the server with the limits that were set.
     fn config(&self) -> Config {
         config_of(&self.limits)
     }
 
-    /// Makes the admin listener report on the server that has replaced another one.
+    /// Makes the admin listener report on the server that has replaced the previous one.
     pub(crate) fn observe_server(&self, config: &Config) {
         if let Some(AdminServer { one, .. }) = &self.admin {
             self.server().set_scoreboard(Some(Arc::clone(one.scoreboard())));
@@ -64,14 +65,15 @@ impl Core {
         }
     }
 
-    /// Notifies the status source that a listener ends, because its thread may end as well.
+    /// Notifies the admin listener that a listener for clients is closing, because its thread may
+    /// end as well.
     pub(crate) fn on_listener_end(&self, listener: ListenerId) {
         if let Some(AdminServer { one, .. }) = &self.admin {
             one.ends(listener);
         }
     }
 
-    /// Records a response in the metrics, when an exchange is returned to the server.
+    /// Records a response in the metrics when R sends it.
     pub(crate) fn record_response(&self, command: &Command) {
         let Command::Respond(exchange) = command else { return };
         if self.admin.is_none()
@@ -97,9 +99,9 @@ impl Core {
     }
 }
 
-/// Starts the admin listener at an address (`127.0.0.1:9100`, `unix:/path`), with `target` as the
-/// name of what is served. Returns 0, or -1 with the error set. A listener that runs already is
-/// kept.
+/// Starts the admin listener (for status and metrics) at an address such as `127.0.0.1:9100` or
+/// `unix:/path`. `target` names what is served. Returns 0, or -1 after setting the error message.
+/// If an admin listener already runs, it is kept.
 ///
 /// # Safety
 /// - `at` and `target` are C strings.
@@ -131,8 +133,8 @@ pub unsafe extern "C" fn rk_admin_start(at: *const c_char, target: *const c_char
     })
 }
 
-/// Sets the lifecycle: 1 if the app listens on `address`, 2 if it stops, when `address` may be
-/// NULL.
+/// Sets the state that the admin listener reports: 1 if the app listens on `address`, 2 if it is
+/// stopping. In state 2, `address` may be NULL.
 ///
 /// # Safety
 /// - `address` is a C string or NULL.
@@ -154,7 +156,7 @@ pub unsafe extern "C" fn rk_admin_set_state(state: i32, address: *const c_char) 
     });
 }
 
-/// Stops the admin listener.
+/// Stops the admin listener, which serves status and metrics.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_admin_stop() {
     entry((), || {

@@ -1,13 +1,13 @@
-//! The allocator of the package's Rust half: mimalloc with counters. R's own allocations do not use
-//! it.
+//! The memory allocator of the Rust code in the R package: mimalloc with counters. R itself uses
+//! another allocator.
 //!
-//! An idle connection releases its buffers, which are scattered between allocations that remain.
-//! glibc returns only free memory at the end of a heap to the system, so each of 10,000 idle
-//! connections kept 11.8 KB instead of the 1.1 KB that it uses. mimalloc uses one size per page and
-//! returns free pages: 1.2 KB (`make bench GROUP=memory`, idle-10k).
+//! The reason for mimalloc is that it returns the memory of idle connections to the system. Their
+//! buffers are scattered between other allocations, and glibc returns only memory at the end of a
+//! heap. An idle connection takes 1.2 KB with mimalloc and 11.8 KB with glibc (`make bench
+//! GROUP=memory`, idle-10k).
 //!
-//! The counters are for tests: the number of live bytes must not grow when servers are started and
-//! stopped repeatedly, and an exchange must not allocate.
+//! The counters are for tests. They show that repeated starts and stops of a server do not leak
+//! memory, and that requests and responses allocate none.
 //!
 //! They cost two relaxed atomic additions per allocation and one per free. The code that runs for
 //! each request and each frame does not allocate.
@@ -24,7 +24,8 @@ struct Counting;
 static LIVE: AtomicI64 = AtomicI64::new(0);
 static ALLOCATIONS: AtomicI64 = AtomicI64::new(0);
 
-/// Converts a size. No allocation is larger than `isize::MAX`.
+/// Converts a number of bytes to a signed number. It cannot overflow, because no allocation is
+/// larger than `isize::MAX`.
 fn signed(bytes: usize) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
@@ -69,21 +70,23 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The size of the address space that mimalloc gets first: 1 GiB, as much as it would reserve by
-/// itself.
+/// The size in bytes of the address space that is first reserved for mimalloc: 1 GiB, as much as
+/// mimalloc would reserve by itself.
 const INITIAL_SPACE: usize = 1 << 30;
 
-/// The size of the address space, at first and for each extension, if the process has a limit on it
-/// (`ulimit -v`), because R needs the rest for its vectors. mimalloc's minimum.
+/// The size in bytes of each piece of address space that mimalloc reserves if the address space of
+/// the process is limited (`ulimit -v`). It is the minimum that mimalloc supports, because R needs
+/// the rest for its vectors.
 const LIMITED_SPACE: usize = 32 << 20;
 
-/// The alignment of mimalloc's slices.
+/// The alignment in bytes of the memory blocks (slices) in which mimalloc manages address space.
 const SLICE: usize = 64 << 10;
 
-/// The number of mimalloc's option `arena_reserve` (in KiB), for which the crate has no name.
+/// The number of mimalloc's option `arena_reserve` (in KiB). The crate libmimalloc-sys has no name
+/// for it.
 const ARENA_RESERVE: libmimalloc_sys::mi_option_t = 23;
 
-/// Returns the size of the initial address space.
+/// Returns the size in bytes of the address space that is first reserved for mimalloc.
 fn initial_space() -> usize {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: `limit` lives for the call.
@@ -102,10 +105,10 @@ fn initial_space() -> usize {
     LIMITED_SPACE
 }
 
-/// Gives mimalloc its initial address space, without huge pages. mimalloc would ask for huge pages,
-/// and the system would then fill holes that were returned: an idle connection would take 5 KB
-/// after 10 seconds and 12 KB after 20, instead of 1.4 KB. Called before the first allocation. If
-/// the address space cannot be reserved, mimalloc uses its own.
+/// Reserves the first address space for mimalloc, without huge pages. Must be called before the
+/// first allocation. With huge pages, the system would allocate returned memory again, and an idle
+/// connection would take 12 KB instead of 1.4 KB. If the reservation fails, mimalloc reserves
+/// address space itself.
 pub(crate) fn reserve() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {
@@ -142,20 +145,21 @@ pub(crate) fn reserve() {
     });
 }
 
-/// Returns free memory to the system; the value of [`rookery_server::Config::trim`].
+/// Returns unused memory to the operating system. The server calls this function as
+/// [`rookery_server::Config::trim`].
 pub(crate) fn reclaim(all: bool) {
     // SAFETY: may be called at any time. It uses only memory of the calling thread, and memory that
     // no thread owns.
     unsafe { libmimalloc_sys::mi_collect(all) }
 }
 
-/// Returns the number of bytes that are allocated and not freed.
+/// Returns the number of bytes that the Rust code has allocated and not freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_live_bytes() -> i64 {
     LIVE.load(Ordering::Relaxed)
 }
 
-/// Returns the number of allocations and reallocations.
+/// Returns the number of allocations and reallocations that the Rust code has made.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_allocations() -> i64 {
     ALLOCATIONS.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! The state of the package, on R's main thread.
+//! The state of the R package's Rust code, which belongs to R's main thread.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -18,74 +18,86 @@ use crate::allocator;
 use crate::exchange::header_names::{Header, HeaderNames};
 use crate::listener::active::{ActiveListener, CountedTls};
 
-/// The state of the package. Each process has one, in the local storage of R's main thread.
+/// The state of the R package's Rust code. Each process has one such object, in the thread-local
+/// storage of R's main thread.
 #[derive(Debug)]
 pub(crate) struct Core {
     server: Server,
     pub(crate) link: Arc<Link>,
     pub(crate) listeners: HashMap<u32, ActiveListener>,
-    /// The exchanges that R holds; the index is the slot by which C names an exchange.
+    /// The exchanges (requests with their responses) that R is processing. C refers to an exchange
+    /// by its index in this list, which is called its slot.
     held: Vec<Option<Box<Exchange>>>,
     free: Vec<u32>,
-    /// The WebSockets that R has accepted, by id.
+    /// The WebSockets that R has accepted. The key is the id of the exchange (the request with its
+    /// response) that opened the WebSocket.
     pub(crate) sockets: ById<BoundWebSocket>,
-    /// The streamed responses, by id.
+    /// The streamed responses that R has started. The key is the id of the exchange (the request
+    /// with its response).
     pub(crate) streams: ById<OpenStream>,
-    /// The ids of pulled streams whose next chunk R requests itself, in order.
+    /// The streamed responses from which R requests the next chunk by itself, without a request by
+    /// the server, in order. Each is named by the id of its exchange.
     pub(crate) pull_queue: VecDeque<u64>,
-    /// The requests whose bodies the app receives in chunks, by id.
+    /// The requests whose bodies the app receives in chunks. The key is the id of the exchange (the
+    /// request with its response).
     pub(crate) receivers: ById<Receiver>,
     pub(crate) names: HeaderNames,
     pub(crate) headers: Vec<Header>,
     pub(crate) address_texts: [Vec<u8>; 4],
-    /// The payload of the event that C is reading.
+    /// The data of the event that C is reading, kept alive until the next event.
     pub(crate) shown_payload: Option<rookery_exchange::Payload>,
     pub(crate) tokens: Vec<u64>,
     pub(crate) log: Log,
-    /// The TLS configurations of listeners.
+    /// The TLS configurations of the open listeners. The key is the id of the listener.
     pub(crate) tls: HashMap<u32, CountedTls>,
-    /// The development certificate whose paths C is reading.
+    /// The self-signed development certificate that C is reading, kept alive until C has copied its
+    /// file path and fingerprint.
     pub(crate) development_certificate: Option<DevelopmentCertificate>,
-    /// The limits that were set; empty for the defaults.
+    /// The values of all limits as R has set them. Empty if all limits have their defaults.
     pub(crate) limits: Vec<f64>,
-    /// Whether this process is a worker.
+    /// Whether this process is a worker, which a supervisor has started, and the state of the
+    /// worker.
     pub(crate) worker_state: WorkerState,
-    /// The admin listener, if there is one.
+    /// The admin listener, which serves status and metrics, if it was started.
     pub(crate) admin: Option<AdminServer>,
 }
 
-/// The running admin listener. The fields are in the order in which they are dropped.
+/// The running admin listener, which serves status and metrics. Its fields are in the order in
+/// which they must be dropped.
 #[derive(Debug)]
 pub(crate) struct AdminServer {
     pub(crate) _admin: AdminListener,
-    /// The folder in which `rookery status` finds this process, if it could be created.
+    /// The folder that contains the admin socket, by which `rookery status` finds this process.
+    /// `None` if the folder could not be created.
     pub(crate) _folder: Option<RunFolder>,
     pub(crate) one: Arc<Standalone>,
 }
 
-/// The state of a worker.
+/// The state of this process as a worker of a supervisor.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) supervision: Arc<Supervision>,
-    /// The listener that uses the worker's socket.
+    /// The id of the listener that uses the socket from the supervisor. `None` until a listener
+    /// uses it.
     pub(crate) listening: Option<u32>,
-    /// The static paths of that listener.
+    /// The static paths of the listener that uses the socket from the supervisor.
     pub(crate) files: Option<StaticFiles>,
-    /// Whether the supervisor was notified that the worker takes no new requests.
+    /// Whether this worker has told the supervisor that it accepts no new requests.
     pub(crate) is_leaving: bool,
 }
 
-/// Whether a supervisor has started this process.
+/// Whether this process is a worker, which a supervisor has started.
 #[derive(Debug, Default)]
 pub(crate) enum WorkerState {
     #[default]
     NotAWorker,
     Worker(Worker),
-    /// The supervisor's file descriptors or environment variables cannot be used.
+    /// A supervisor has started this process, but its file descriptors or environment variables
+    /// cannot be used.
     Failed(String),
 }
 
-/// The access log of the process, and the record that C is reading.
+/// The access log of the process, and the log record that C is reading.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     pub(crate) open: Option<Arc<AccessLog>>,
@@ -93,26 +105,28 @@ pub(crate) struct Log {
     pub(crate) remote: String,
 }
 
-/// A stream that R has started and whose end R does not know yet.
+/// A streamed response that R has started. It is kept until R has been notified of its end.
 #[derive(Debug)]
 pub(crate) struct OpenStream {
     /// C's token of the R object.
     pub(crate) token: u64,
     pub(crate) flow: Arc<StreamFlow>,
-    /// The number of chunks that were written.
+    /// The number of chunks that R has written to the streamed response.
     pub(crate) chunks: u64,
 }
 
 /// A request whose body the app receives in chunks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Receiver {
-    /// The slot of the exchange.
+    /// The slot of the exchange (the request with its response): its index among the exchanges that
+    /// R is processing.
     pub(crate) slot: u32,
-    /// C's token of the R object.
+    /// The number by which the C code finds the R object that receives the body.
     pub(crate) token: u64,
 }
 
-/// A map by exchange id. It is read for every message; clients cannot choose the ids.
+/// A map whose keys are ids of exchanges (requests with their responses). Its hash function is fast
+/// and not protected against chosen keys. That is safe, because clients cannot choose the ids.
 pub(crate) type ById<T> = HashMap<u64, T, BuildHasherDefault<IdHasher>>;
 
 #[derive(Debug, Default)]
@@ -129,8 +143,8 @@ impl Hasher for IdHasher {
         }
     }
 
-    /// Multiplies by an odd constant, because the map uses the lowest bits for the position and the
-    /// highest bits to tell apart the items of a group.
+    /// Hashes an id by multiplying it by an odd constant, so that both the lowest and the highest
+    /// bits of the hash are well distributed, as the map requires.
     fn write_u64(&mut self, id: u64) {
         self.0 = (self.0 ^ id).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
@@ -140,13 +154,14 @@ impl Hasher for IdHasher {
 #[derive(Debug, Clone)]
 pub(crate) struct BoundWebSocket {
     pub(crate) listener: u32,
-    /// C's token of the R object; 0 until there is one.
+    /// The number by which the C code finds the WebSocket's R object, or 0 until the object exists.
     pub(crate) token: u64,
-    /// The queue of messages to send.
+    /// The messages that wait to be sent to the client of the WebSocket.
     pub(crate) backlog: Arc<SendBacklog>,
 }
 
-/// Returns the configuration with these limits; NaN stands for the default.
+/// Returns a server configuration with these values of the limits, in the order of the table of
+/// limits. NaN stands for the default of a limit.
 pub(crate) fn config_of(values: &[f64]) -> Config {
     let mut config = Config { trim: Some(allocator::reclaim), ..Config::default() };
     for (limit, value) in NamedLimit::all().iter().zip(values) {
@@ -185,8 +200,8 @@ impl Core {
         }
     }
 
-    /// Replaces the server, which must not be in use, by one with another configuration, and keeps
-    /// the access log. Returns the previous server.
+    /// Replaces the server by a new one with another configuration, and returns the previous
+    /// server. The previous server must not be in use. The new server keeps its access log.
     pub(crate) fn replace_server(&mut self, config: &Config) -> Server {
         let schedule = SCHEDULE.get().expect("called after rk_init");
         let server = Server::new(config.clone(), Box::new(schedule));
@@ -195,7 +210,7 @@ impl Core {
         std::mem::replace(&mut self.server, server)
     }
 
-    /// Returns whether R holds no exchange.
+    /// Returns true if R is not processing any request.
     pub(crate) fn holds_no_exchange(&self) -> bool {
         self.held.iter().all(Option::is_none)
     }
@@ -204,13 +219,15 @@ impl Core {
         &self.server
     }
 
-    /// Returns the scoreboard to which R's activity is written, if there is one.
+    /// Returns the scoreboard (the memory in which this process publishes what R is doing). Returns
+    /// `None` if there is none.
     pub(crate) fn scoreboard(&self) -> Option<&Scoreboard> {
         self.supervised_scoreboard()
             .or_else(|| self.admin.as_ref().map(|admin| &***admin.one.scoreboard()))
     }
 
-    /// Returns the scoreboard that a supervisor reads.
+    /// Returns the scoreboard (the memory in which a worker publishes its state for the
+    /// supervisor). Returns `None` if this process is not a worker.
     pub(crate) fn supervised_scoreboard(&self) -> Option<&Scoreboard> {
         match &self.worker_state {
             WorkerState::Worker(worker) => Some(worker.supervision.scoreboard()),
@@ -218,19 +235,21 @@ impl Core {
         }
     }
 
-    /// Records what R is doing.
+    /// Records in the scoreboard (the memory that status reports read) what R is doing.
     pub(crate) fn set_r_activity(&self, r: RState) {
         if let Some(scoreboard) = self.scoreboard() {
             scoreboard.set_r_state(r, now());
         }
     }
 
-    /// Returns C's token of a WebSocket's R object, or 0.
+    /// Returns the number by which the C code finds the R object of a WebSocket, or 0 if there is
+    /// no object.
     pub(crate) fn token(&self, socket: u64) -> u64 {
         self.sockets.get(&socket).map_or(0, |bound| bound.token)
     }
 
-    /// Stores an exchange that R holds from now on; returns its slot.
+    /// Stores an exchange (a request with its response) that R begins to process. Returns its slot,
+    /// by which C refers to the exchange.
     pub(crate) fn hold(&mut self, exchange: Box<Exchange>) -> u32 {
         if let Some(slot) = self.free.pop() {
             self.held[slot as usize] = Some(exchange);
@@ -241,12 +260,14 @@ impl Core {
         }
     }
 
-    /// Returns the exchange in a slot if it has this id.
+    /// Returns the exchange (the request with its response) in a slot. Returns `None` if the slot
+    /// does not contain the exchange with this id.
     pub(crate) fn held(&mut self, slot: u32, id: u64) -> Option<&mut Exchange> {
         self.held.get_mut(slot as usize)?.as_deref_mut().filter(|exchange| exchange.id() == id)
     }
 
-    /// Removes and returns all exchanges of a listener that R holds.
+    /// Removes all exchanges (requests with their responses) of a listener that R is processing,
+    /// and returns them.
     #[allow(clippy::vec_box)] // Exchanges stay at their address.
     pub(crate) fn take_held(&mut self, listener: u32) -> Vec<Box<Exchange>> {
         let mut taken = Vec::new();
@@ -259,7 +280,8 @@ impl Core {
         taken
     }
 
-    /// Removes and returns an exchange that R holds.
+    /// Removes an exchange (a request with its response) from its slot and returns it. R no longer
+    /// processes it then. Returns `None` if the slot does not contain the exchange with this id.
     pub(crate) fn give(&mut self, slot: u32, id: u64) -> Option<Box<Exchange>> {
         self.held(slot, id)?;
         self.free.push(slot);
@@ -267,7 +289,8 @@ impl Core {
     }
 }
 
-/// The C functions by which the I/O thread wakes R's event loop.
+/// The C functions by which the I/O thread wakes R's event loop: one for new events, and one for
+/// memory that R can release.
 #[derive(Clone, Copy)]
 struct Schedule {
     events: extern "C" fn(),
@@ -290,11 +313,12 @@ thread_local! {
     static ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// Runs `body` with the core. A forked child creates a new core at its first call.
+/// Runs `body` with the state of the package's Rust code. A forked child process creates a new
+/// state at its first call.
 ///
 /// # Panics
-/// Panics on a thread other than R's main thread, and before `rk_init`, which are bugs in
-/// the C code.
+/// Panics if the caller is not R's main thread, or if `rk_init` has not been called. Either is a
+/// bug in the C code.
 pub(crate) fn with<T>(body: impl FnOnce(&mut Core) -> T) -> T {
     CORE.with_borrow_mut(|core| {
         let new = || Core::new(SCHEDULE.get().expect("called on R's main thread after rk_init"));
@@ -302,14 +326,15 @@ pub(crate) fn with<T>(body: impl FnOnce(&mut Core) -> T) -> T {
     })
 }
 
-/// Sets the message that `rk_error` returns.
+/// Sets the error message that `rk_error` returns to C.
 pub(crate) fn set_error(text: &str) {
     let text: String = text.chars().filter(|c| *c != '\0').collect();
     ERROR.set(CString::new(text).unwrap_or_default());
 }
 
-/// Creates the package's state. `schedule` makes R's event loop take events, and `released` makes
-/// it collect memory that was lent. Both may be called on any thread.
+/// Creates the state of the package's Rust code. `schedule` is called to make R's event loop
+/// process new events. `released` is called to make R release memory that it has lent. They may be
+/// called on any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_init(schedule: extern "C" fn(), released: extern "C" fn()) {
     allocator::reserve();
@@ -319,7 +344,7 @@ pub extern "C" fn rk_init(schedule: extern "C" fn(), released: extern "C" fn()) 
     });
 }
 
-/// Returns the last error message, which is valid until the next call.
+/// Returns the message of the last error. The text is valid until the next call of this function.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_error() -> *const c_char {
     ERROR.with_borrow(|text| text.as_ptr())

@@ -1,5 +1,5 @@
-//! Conversion of the link's events to `struct rk_event`, and the functions by which R waits for
-//! events.
+//! Converts the server's events to the C type `struct rk_event`. Also contains the functions with
+//! which R waits for events.
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +14,7 @@ use crate::core::{self, Core};
 use crate::exchange::header_names::{Header, HeaderNames, Interned};
 use crate::{Bytes, entry};
 
-/// `struct rk_event`.
+/// An event of the server as C reads it: `struct rk_event`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawEvent {
@@ -99,8 +99,8 @@ const STREAM_ENDED: i32 = 9;
 const BODY_CHUNK: i32 = 10;
 const BODY_END: i32 = 11;
 
-/// Returns the index of a header's HTTP_* name among R's symbols, or -1 if the header is only in
-/// `req$HEADERS`.
+/// Returns the index of R's symbol for the CGI name of a header, such as `HTTP_X_NAME`. Returns -1
+/// if the header has no symbol; it is then only in `req$HEADERS`.
 fn symbol(names: &mut HeaderNames, before: &[Header], header: &HeaderLine<'_>) -> i32 {
     if let Some(known) = header.known {
         return i32::from(known);
@@ -124,8 +124,9 @@ fn symbol(names: &mut HeaderNames, before: &[Header], header: &HeaderLine<'_>) -
     }
 }
 
-/// Returns whether an earlier header has the same HTTP_* name. `x_a` has the name of `x-a`, which
-/// is sorted before it. A header of a proxy is thus not overridden by a header of the client.
+/// Returns true if an earlier header of the request has the same CGI name. For example, `x-a` and
+/// `x_a` are both `HTTP_X_A`. Only the first counts: because headers are sorted, a client's `x_a`
+/// cannot replace the `x-a` of a proxy.
 fn has_same_symbol(before: &[Header], cgi: &[u8], index: i32) -> bool {
     let known = KNOWN_HEADERS.iter().position(|known| known.cgi.as_bytes() == cgi);
     let known = known.and_then(|known| i32::try_from(known).ok());
@@ -292,8 +293,8 @@ impl Core {
 }
 
 impl Core {
-    /// Returns an event that pulls the next stream in the queue, as if the server had requested a
-    /// chunk.
+    /// Returns an event that requests a chunk from the next streamed response in R's own queue, as
+    /// if the server had requested the chunk.
     fn next_pull(&mut self) -> Option<RawEvent> {
         loop {
             let id = self.pull_queue.pop_front()?;
@@ -305,7 +306,8 @@ impl Core {
     }
 }
 
-/// Leaves the requests for chunks to the server, because R does other work now.
+/// Leaves it to the server to request the next chunks of the streamed responses in R's own queue,
+/// because R does other work now.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_streams_yield() {
     entry((), || {
@@ -317,7 +319,7 @@ pub extern "C" fn rk_streams_yield() {
     });
 }
 
-/// Writes an address and a port as text; `""` and `"0"` for a Unix socket.
+/// Writes an IP address and a port as text. For a Unix socket, the texts are `""` and `"0"`.
 fn write_address(end: Option<SocketAddr>, addr: &mut Vec<u8>, port: &mut Vec<u8>) {
     addr.clear();
     port.clear();
@@ -352,7 +354,8 @@ fn push_decimal(text: &mut Vec<u8>, mut n: u16) {
     text.extend_from_slice(&digits[at..]);
 }
 
-/// Takes the next event; returns 0 if no event is queued.
+/// Takes the next event from the queue for R and writes it to `event`. Returns 0 if the queue is
+/// empty.
 ///
 /// # Safety
 /// - `event` points to a `struct rk_event`.
@@ -367,19 +370,19 @@ pub unsafe extern "C" fn rk_next(event: *mut RawEvent) -> i32 {
     })
 }
 
-/// Returns whether no event waits.
+/// Returns 1 if no event waits for R, otherwise 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_is_empty() -> i32 {
     entry(1, || i32::from(core::with(|core| core.link.is_empty())))
 }
 
-/// Returns the number of events that R has taken.
+/// Returns the number of events that R has taken from the queue.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_event_count() -> u64 {
     entry(0, || core::with(|core| core.link.taken()))
 }
 
-/// Waits for an event; returns whether there is one.
+/// Waits for an event for at most `seconds`. Returns 1 if an event is queued, otherwise 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_wait(seconds: f64) -> i32 {
     entry(0, || {
@@ -394,14 +397,14 @@ pub extern "C" fn rk_wait(seconds: f64) -> i32 {
     })
 }
 
-/// Returns whether the I/O thread has ended unexpectedly.
+/// Returns 1 if the server's I/O thread has ended unexpectedly, otherwise 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_has_failed() -> i32 {
     entry(0, || i32::from(core::with(|core| core.link.has_failed())))
 }
 
-/// Sets the message of `rk_error` to the reason for which the I/O thread has ended. Returns 0 if it
-/// runs, or if the reason was taken before.
+/// Sets the error message of `rk_error` to the reason why the I/O thread has ended, and returns 1.
+/// Returns 0 if the thread still runs, or if the reason was already reported.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_take_failure() -> i32 {
     entry(0, || {
@@ -417,8 +420,8 @@ pub extern "C" fn rk_fail_for_test() {
     entry((), || core::with(|core| core.server().panic_io_thread()));
 }
 
-/// Announces that R begins to wait outside of `rk_wait`. Returns 0 if it must not, because an event
-/// waits.
+/// Announces that R begins to wait for events by means other than `rk_wait`. Returns 0 if an event
+/// is queued already, so that R must not wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_park() -> i32 {
     entry(0, || {
@@ -433,7 +436,7 @@ pub extern "C" fn rk_park() -> i32 {
     })
 }
 
-/// Announces that R no longer waits.
+/// Announces that R has stopped waiting for events, after `rk_park`.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_resume() {
     entry((), || {
@@ -444,7 +447,7 @@ pub extern "C" fn rk_resume() {
     });
 }
 
-/// Wakes the I/O thread to send what R has queued.
+/// Wakes the I/O thread, so that it sends what R has queued, such as responses.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_flush() {
     entry((), || core::with(|core| core.link.flush()));

@@ -1,4 +1,5 @@
-//! The exchange that R holds: reading its body, and writing the response.
+//! Functions for C that read the body of a request and write its response. They work while R holds
+//! the exchange (the request with its response).
 
 mod error_format;
 pub(crate) mod header_names;
@@ -17,13 +18,15 @@ use rookery_exchange::{
 use crate::core::{Core, Receiver};
 use crate::{Bytes, core, entry, result, slice};
 
-/// Runs `body` with the exchange in a slot; returns `STALE` if it is not there.
+/// Runs `body` with the exchange (the request with its response) in a slot. Returns `STALE` if the
+/// slot does not contain the exchange with this id.
 fn with_held(slot: u32, id: u64, body: impl FnOnce(&mut Exchange) -> i32) -> i32 {
     entry(result::STALE, || core::with(|core| core.held(slot, id).map_or(result::STALE, body)))
 }
 
-/// Lets the server read the body of a request, which is then passed to R again, with `token`. If
-/// the client disconnects before that, `rk_released` returns the token.
+/// Makes the server read the body of a request and then pass the request to R again, with `token`.
+/// R does not hold the request meanwhile. If the client disconnects first, `rk_released` returns
+/// the token.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_read_body(slot: u32, id: u64, token: u64) -> i32 {
     entry(result::STALE, || {
@@ -36,8 +39,8 @@ pub extern "C" fn rk_read_body(slot: u32, id: u64, token: u64) -> i32 {
     })
 }
 
-/// Begins to receive the body of a request in chunks. Their events have `token`, which
-/// `RK_BODY_END` returns. R keeps the exchange.
+/// Begins to receive the body of a request in chunks. Each chunk is an event with `token`. The last
+/// event, `RK_BODY_END`, releases the token. R keeps the request meanwhile.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_receive_body(slot: u32, id: u64, token: u64) -> i32 {
     entry(result::STALE, || {
@@ -51,13 +54,15 @@ pub extern "C" fn rk_receive_body(slot: u32, id: u64, token: u64) -> i32 {
     })
 }
 
-/// Notes that the app has processed `bytes` bytes of a received body.
+/// Tells the server that the app has processed `bytes` more bytes of a request body that it
+/// receives in chunks. The server then reads more of the body.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_body_consumed(id: u64, bytes: usize) {
     entry((), || core::with(|core| core.link.send(Command::BodyConsumed { exchange: id, bytes })));
 }
 
-/// Reads from the body. Returns the number of bytes, 0 at the end, or -1 with an error.
+/// Reads bytes of a request's body into `out`. Returns the number of bytes, 0 at the end of the
+/// body, or -1 after setting the error message.
 ///
 /// # Safety
 /// - `out` has space for `len` bytes that nothing else reads or writes meanwhile.
@@ -95,8 +100,8 @@ pub unsafe extern "C" fn rk_body_read(
     })
 }
 
-/// Writes a 503 response; for a client that accepts events, an event stream with the delay after
-/// which to reconnect.
+/// Writes the response of a server that is stopping: status 503. A client that accepts server-sent
+/// events instead gets an event stream that tells it when to reconnect.
 fn refuse(exchange: &mut Exchange) {
     let is_for_events = exchange.header(b"accept").is_some_and(accepts_events);
     // These names and values are valid, so they are not refused.
@@ -113,7 +118,7 @@ fn refuse(exchange: &mut Exchange) {
     }
 }
 
-/// Writes a 503 response for an exchange whose server was stopped.
+/// Writes a 503 response to a request of a stopped server.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_refuse(slot: u32, id: u64) -> i32 {
     with_held(slot, id, |exchange| {
@@ -122,8 +127,8 @@ pub extern "C" fn rk_refuse(slot: u32, id: u64) -> i32 {
     })
 }
 
-/// Responds with 503 to every request of a listener that R holds. Later responses of their promises
-/// name no exchange and are dropped.
+/// Responds with status 503 to every request of a listener that R is processing. Responses that the
+/// app sends to these requests later are dropped.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_refuse_held(listener: u32) {
     entry((), || {
@@ -137,7 +142,7 @@ pub extern "C" fn rk_refuse_held(listener: u32) {
     });
 }
 
-/// Returns whether [`rk_body_lend`] would lend the body.
+/// Returns 1 if [`rk_body_lend`] would lend R the body of this request, otherwise 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_body_is_lendable(slot: u32, id: u64, len: usize) -> c_int {
     entry(0, || {
@@ -151,8 +156,9 @@ fn block_of(core: &mut Core, slot: u32, id: u64, len: usize) -> Option<&BodyBuff
     core.held(slot, id)?.body().block().filter(|block| block.bytes().len() == len)
 }
 
-/// Lends a body of `len` bytes that is one block in memory, and returns its read-only start; NULL
-/// if there is no such block, or if it is lent already. The loan ends with [`rk_body_return`].
+/// Lends R the body of a request without copying it. Returns the read-only start of the body, which
+/// R must give back with [`rk_body_return`]. Returns NULL if the body is not one block of `len`
+/// bytes, or if it is already lent.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_body_lend(slot: u32, id: u64, len: usize) -> *mut u8 {
     entry(ptr::null_mut(), || {
@@ -164,7 +170,7 @@ pub extern "C" fn rk_body_lend(slot: u32, id: u64, len: usize) -> *mut u8 {
     })
 }
 
-/// Takes back a block that `rk_body_lend` has lent.
+/// Takes back the body of a request that `rk_body_lend` has lent to R.
 ///
 /// # Safety
 /// - `start` came from `rk_body_lend` and is returned once.
@@ -178,7 +184,7 @@ pub unsafe extern "C" fn rk_body_return(start: *mut u8) {
     });
 }
 
-/// Begins a response.
+/// Begins the response to a request, with this status.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_response_begin(slot: u32, id: u64, status: i32) -> i32 {
     with_held(slot, id, |exchange| {
@@ -187,7 +193,7 @@ pub extern "C" fn rk_response_begin(slot: u32, id: u64, status: i32) -> i32 {
     })
 }
 
-/// Marks the response as the one for an error of the app.
+/// Marks the response to a request as the result of an error in the app.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_response_mark_failed(slot: u32, id: u64) -> i32 {
     with_held(slot, id, |exchange| {
@@ -196,7 +202,7 @@ pub extern "C" fn rk_response_mark_failed(slot: u32, id: u64) -> i32 {
     })
 }
 
-/// Adds a header line to a response.
+/// Adds a header line to the response to a request.
 ///
 /// # Safety
 /// - `name` and `value` are readable for the length of the call.
@@ -213,7 +219,7 @@ pub unsafe extern "C" fn rk_response_header(slot: u32, id: u64, name: Bytes, val
     })
 }
 
-/// Sets the body of a response to a copy.
+/// Sets the body of a response to a copy of these bytes.
 ///
 /// # Safety
 /// - `start..start + len` is readable for the length of the call.
@@ -226,7 +232,8 @@ pub unsafe extern "C" fn rk_response_copy(slot: u32, id: u64, start: *const u8, 
     })
 }
 
-/// Sets the body of a response to lent memory.
+/// Sets the body of a response to memory that R lends. When the server no longer uses the memory,
+/// `rk_released` returns `token`.
 ///
 /// # Safety
 /// - `start..start + len` stays readable and unwritten until `rk_released` has returned `token`.
@@ -251,7 +258,7 @@ pub unsafe extern "C" fn rk_response_lend(
     })
 }
 
-/// Sets the body of a response to a file; `unlink_it` removes the file's name at once.
+/// Sets the body of a response to a file. With `unlink_it`, the file is deleted once it is open.
 ///
 /// # Safety
 /// - `path` is a C string.
@@ -296,7 +303,7 @@ pub unsafe extern "C" fn rk_response_file(
     })
 }
 
-/// Returns the exchange with its response to the server.
+/// Sends the response to a request. R no longer holds the request then.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_respond(slot: u32, id: u64) -> i32 {
     entry(result::STALE, || {
@@ -308,13 +315,14 @@ pub extern "C" fn rk_respond(slot: u32, id: u64) -> i32 {
     })
 }
 
-/// Returns whether the exchange still waits for its response.
+/// Returns 1 if R still has to respond to this request, otherwise 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_is_held(slot: u32, id: u64) -> i32 {
     entry(0, || i32::from(core::with(|core| core.held(slot, id).is_some())))
 }
 
-/// Writes `METHOD /path` as a C string, with session tokens masked; returns its length.
+/// Writes the method and path of a request, such as `GET /path`, as a C string. Session tokens in
+/// the path are masked. Returns the length of the text.
 ///
 /// # Safety
 /// - `out` has space for `len` bytes, at least 1.
@@ -335,14 +343,14 @@ pub unsafe extern "C" fn rk_route(slot: u32, id: u64, out: *mut c_char, len: usi
     })
 }
 
-/// Returns the listener of an exchange, or 0 if R does not hold it.
+/// Returns the id of the listener that accepted a request, or 0 if R does not hold the request.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_listener_of(slot: u32, id: u64) -> u32 {
     entry(0, || core::with(|core| core.held(slot, id).map_or(0, |exchange| exchange.listener())))
 }
 
-/// Writes the request id as a C string, which is empty if R does not hold the exchange; returns its
-/// length.
+/// Writes the request id as a C string, and returns its length. The text is empty if R does not
+/// hold the request.
 ///
 /// # Safety
 /// - `out` has space for `len` bytes, at least 1.
@@ -356,13 +364,14 @@ pub unsafe extern "C" fn rk_request_id(slot: u32, id: u64, out: *mut c_char, len
     })
 }
 
-/// Returns the part of this server's request ids that identifies the process.
+/// Returns the number of this process. It is a part of the request ids that the server creates.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_request_process() -> u64 {
     rookery_exchange::request_id_prefix()
 }
 
-/// Writes the request id that the server of `process` has assigned to an exchange, as a C string.
+/// Writes the id of a request as a C string. The server with the process number `process` has
+/// created it for the exchange `id`.
 ///
 /// # Safety
 /// - `out` has space for 33 bytes.
@@ -374,7 +383,7 @@ pub unsafe extern "C" fn rk_format_request_id(id: u64, process: u64, out: *mut c
     });
 }
 
-/// Writes `text` as a C string; returns its length.
+/// Writes `text` as a C string to `out`. Returns the length of the text.
 ///
 /// # Safety
 /// - `out` has space for `text` and one more byte.
@@ -387,8 +396,9 @@ unsafe fn write_text(text: &[u8], out: *mut c_char) -> i32 {
     i32::try_from(text.len()).unwrap_or(0)
 }
 
-/// Writes the tokens of lent memory that was sent, and of requests that were never passed to R
-/// again; returns their number.
+/// Writes to `tokens` the tokens whose R objects can now be released. They belong to lent memory
+/// that was sent, or to requests that are not passed to R again, for example because the client
+/// has disconnected. Returns the number of tokens.
 ///
 /// # Safety
 /// - `tokens` has space for `capacity` tokens.
@@ -409,7 +419,7 @@ pub unsafe extern "C" fn rk_released(tokens: *mut u64, capacity: usize) -> usize
     })
 }
 
-/// Returns whether bytes are valid UTF-8.
+/// Returns 1 if the bytes are valid UTF-8, otherwise 0.
 ///
 /// # Safety
 /// - `start..start + len` is readable for the length of the call.

@@ -1,4 +1,4 @@
-//! The Rust half of the R package, with the plain C interface of `src/rookery.h`.
+//! The Rust code of the R package, with the plain C interface that `src/rookery.h` declares.
 //!
 //! # Ground rules
 //! - No function here calls R, and none runs while R can raise an error, so no longjmp ever passes
@@ -26,7 +26,7 @@ mod websocket;
 mod websocket_client;
 mod worker;
 
-/// The values of `enum rk_result`.
+/// The return values of functions that C calls. They equal those of `enum rk_result` in rookery.h.
 pub(crate) mod result {
     pub(crate) const OK: i32 = 0;
     pub(crate) const BAD_NAME: i32 = 1;
@@ -34,8 +34,8 @@ pub(crate) mod result {
     pub(crate) const STALE: i32 = 3;
 }
 
-/// Runs the body of an entry point. After a panic, returns `fallback` and sets the message of
-/// `rk_error()`.
+/// Runs the body of a function that C calls. If the body panics, returns `fallback` and sets the
+/// error message that `rk_error()` returns.
 pub(crate) fn entry<T>(fallback: T, body: impl FnOnce() -> T) -> T {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let text = panic
@@ -48,8 +48,8 @@ pub(crate) fn entry<T>(fallback: T, body: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Resets the state in a forked child, which has no I/O thread and must not use the parent's
-/// descriptors.
+/// Resets the state of the package in a forked child process. The child has no I/O thread, and must
+/// not use the file descriptors of its parent.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_forked() {
     entry((), || {
@@ -59,7 +59,8 @@ pub extern "C" fn rk_forked() {
     });
 }
 
-/// Bytes that C and Rust lend each other during a call: `struct rk_bytes`.
+/// A range of bytes that C passes to Rust, or Rust to C, for the length of a call: `struct
+/// rk_bytes`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Bytes {
@@ -78,7 +79,7 @@ impl Bytes {
         Bytes { start: bytes.as_ptr(), len: bytes.len() }
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes of the range as a slice.
     ///
     /// # Safety
     /// - `start..start + len` is readable and unwritten for `'a`, which ends with the entry point's
@@ -89,7 +90,7 @@ impl Bytes {
     }
 }
 
-/// Returns the slice for an array of C, which may be NULL if it is empty.
+/// Returns a C array of bytes as a slice. `start` may be NULL if the array is empty.
 ///
 /// # Safety
 /// - `start..start + len` is readable and unwritten for `'a`, which ends with the entry point's
@@ -103,8 +104,8 @@ pub(crate) unsafe fn slice<'a>(start: *const u8, len: usize) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(start, len) }
 }
 
-/// Writes one line to stderr, in the format of `log_error()` in R, from any thread. Never blocks,
-/// even if nothing reads stderr.
+/// Writes one line to stderr in the format of R's `log_error()`. Can be called on any thread, and
+/// never blocks, even if nothing reads stderr.
 pub(crate) fn write_log_line(line: &str) {
     rookery_server::output::stderr().write(format!("rookery: {line}\n").as_bytes());
 }

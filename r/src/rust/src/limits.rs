@@ -1,5 +1,5 @@
-//! The limits, as R names and sets them. Their table is [`NamedLimit`], from which R's
-//! `server_limits()` is generated as well.
+//! Functions with which R reads and sets the server's limits. The limits are defined in the table
+//! of [`NamedLimit`], from which R's function `server_limits()` is also generated.
 
 use std::ffi::c_char;
 
@@ -9,7 +9,7 @@ use rookery_server::{Config, LimitKind, NamedLimit};
 use crate::core::{self, Core, config_of};
 use crate::{entry, result};
 
-/// Returns the value of `enum rk_limit_kind` for a limit.
+/// Returns the kind of a limit, such as bytes or seconds, as a value of `enum rk_limit_kind`.
 fn kind_of(limit: &NamedLimit) -> i32 {
     match limit.kind() {
         LimitKind::Count => 0,
@@ -21,7 +21,8 @@ fn kind_of(limit: &NamedLimit) -> i32 {
 }
 
 impl Core {
-    /// Returns whether the server is unused and no events wait for R.
+    /// Returns true if the server is not in use, so that it can be replaced: it has no listeners,
+    /// and no events wait for R.
     fn is_idle(&self) -> bool {
         self.listeners.is_empty()
             && self.sockets.is_empty()
@@ -31,7 +32,8 @@ impl Core {
             && self.link.is_empty()
     }
 
-    /// Sets the limits by replacing the server. Returns `false` if it is in use with other limits.
+    /// Sets the limits by replacing the server. Returns `false` if that is not possible, because
+    /// the server is in use and has other limits.
     fn set_limits(&mut self, values: &[f64]) -> bool {
         let is_same = |(a, b): (&f64, &f64)| a.total_cmp(b).is_eq();
         if self.limits.len() == values.len() && self.limits.iter().zip(values).all(is_same) {
@@ -59,7 +61,7 @@ impl Core {
     }
 }
 
-/// `struct rk_limit`.
+/// The description of a limit as C reads it: `struct rk_limit`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawLimit {
@@ -73,7 +75,8 @@ pub struct RawLimit {
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<RawLimit>() == 32 && std::mem::offset_of!(RawLimit, least) == 16);
 
-/// Writes the limit with index `at` and its default; returns 0 if no limit has this index.
+/// Writes the name, kind, minimum and default of the limit with index `at` to `out`. Returns 0 if
+/// there is no such limit.
 ///
 /// # Safety
 /// - `out` may be written.
@@ -94,8 +97,8 @@ pub unsafe extern "C" fn rk_limit(at: usize, out: *mut RawLimit) -> i32 {
     })
 }
 
-/// Sets all limits in their order; NaN stands for the default. Refused while the server is in use
-/// with other limits.
+/// Sets the values of all limits, in the order of the table of limits. NaN stands for the default
+/// of a limit. Fails if the server is in use and has other limits.
 ///
 /// # Safety
 /// - `values..values + count` is readable for the length of the call.

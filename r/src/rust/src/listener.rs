@@ -1,4 +1,4 @@
-//! Starting and stopping listeners.
+//! Functions for C that start and stop listeners.
 
 pub(crate) mod access_log;
 pub(crate) mod active;
@@ -23,7 +23,8 @@ use crate::entry;
 use crate::listener::active::{ActiveListener, CountedTls};
 use crate::listener::tls::Https;
 
-/// The results of functions that start a listener; after `FAILED`, `rk_error` has the message.
+/// The return values of functions that start a listener. After `FAILED`, `rk_error` returns the
+/// message.
 const FAILED: i32 = -1;
 const STARTED: i32 = 0;
 
@@ -53,7 +54,7 @@ impl Core {
     }
 }
 
-/// `struct rk_setup`: the configuration of a listener except its address.
+/// The configuration of a listener as C passes it, without the address: `struct rk_setup`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawSetup {
@@ -77,7 +78,8 @@ pub struct RawSetup {
 const _: () =
     assert!(size_of::<RawSetup>() == 88 && std::mem::offset_of!(RawSetup, calls_on_headers) == 40);
 
-/// Returns the configuration; `None` with the error set if a trusted proxy is invalid.
+/// Returns the configuration of a listener from the values that C passes. Returns `None` after
+/// setting the error message if a trusted proxy is invalid.
 ///
 /// # Safety
 /// - `site` came from `rk_site_new` and is not freed, `tls` came from `rk_tls_new` or is NULL,
@@ -118,10 +120,12 @@ unsafe fn listener_config(setup: &RawSetup) -> Option<ListenerConfig> {
     })
 }
 
-/// The value of `rk_setup.inherits` for the socket of a worker.
+/// The value of `rk_setup.inherits` that makes a worker listen on the socket that its supervisor
+/// has opened.
 const SOCKET_OF_WORKER: i32 = 1;
 
-/// Listens on an address and, for redirects to HTTPS, on another port of the address.
+/// Listens on an address. If plaintext HTTP is redirected to HTTPS, also listens on a second port
+/// of the same host.
 fn listen_with_redirect(
     address: SocketAddr,
     site: ListenerConfig,
@@ -149,7 +153,8 @@ fn listen_with_redirect(
     Ok(ActiveListener { renewer: None, listener, redirect: Some(redirect) })
 }
 
-/// Starts the renewer of a listener's certificate, if an authority issues it.
+/// Starts the thread that renews the listener's certificate, if the certificate comes from an ACME
+/// authority.
 fn with_renewer(
     mut listening: ActiveListener,
     https: Option<&Https>,
@@ -159,7 +164,8 @@ fn with_renewer(
     Ok(listening)
 }
 
-/// Listens on the socket of the supervisor, and announces that to it; returns the listener's id.
+/// Listens on the socket that the supervisor has opened for this worker, and notifies the
+/// supervisor that the worker is ready. Returns the id of the listener.
 fn listen_as_worker(setup: &RawSetup, site: ListenerConfig) -> Option<ListenerId> {
     core::with(|core| {
         let (files, tls) = (site.files.clone(), site.tls.clone());
@@ -176,7 +182,7 @@ fn listen_as_worker(setup: &RawSetup, site: ListenerConfig) -> Option<ListenerId
     })
 }
 
-/// Returns the path in a C string.
+/// Returns the path that a C string contains.
 ///
 /// # Safety
 /// - `path` is a C string that outlives the returned value.
@@ -186,7 +192,7 @@ unsafe fn path_of<'a>(path: *const c_char) -> &'a Path {
     Path::new(OsStr::from_bytes(path.to_bytes()))
 }
 
-/// Listens on a literal IPv4 or IPv6 address.
+/// Starts a listener on a literal IPv4 or IPv6 address.
 ///
 /// # Safety
 /// - `host` is a C string, `setup` meets the requirements of [`listener_config`], and `listener`
@@ -210,9 +216,9 @@ pub unsafe extern "C" fn rk_listen_tcp(
         let Some(address) = u16::try_from(port).ok().and_then(|port| literal_address(&host, port))
         else {
             core::set_error(&format!(
-                "{host} is not a valid IPv4 or IPv6 address, or its zone no interface: use an address \
-                 like \"127.0.0.1\" (this machine only) or \"0.0.0.0\" (all networks), and a port \
-                 from 0 to 65535"
+                "{host} is not a valid IPv4 or IPv6 address, or its zone is not a network \
+                 interface: use an address like \"127.0.0.1\" (this machine only) or \
+                 \"0.0.0.0\" (all networks), and a port from 0 to 65535"
             ));
             return FAILED;
         };
@@ -242,7 +248,8 @@ pub unsafe extern "C" fn rk_listen_tcp(
     })
 }
 
-/// Listens on a Unix socket; with a negative `mask`, the umask of the process is used.
+/// Starts a listener on a Unix socket. `mask` is the umask with which the socket is created. If it
+/// is negative, the umask of the process applies.
 ///
 /// # Safety
 /// - `path` is a C string, `setup` meets the requirements of [`listener_config`], and `listener`
@@ -284,7 +291,7 @@ pub unsafe extern "C" fn rk_listen_unix(
     })
 }
 
-/// Stops a listener; its port is free when this function returns.
+/// Stops a listener. Its port is free when this function returns.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stop(listener: u32) {
     entry((), || {
@@ -301,7 +308,7 @@ pub extern "C" fn rk_stop(listener: u32) {
     });
 }
 
-/// Stops accepting connections; open ones end after their responses.
+/// Makes a listener stop accepting connections. Open connections end after their current responses.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_drain(listener: u32) {
     entry((), || {
@@ -314,7 +321,8 @@ pub extern "C" fn rk_drain(listener: u32) {
     });
 }
 
-/// Returns the number of connections and WebSockets of a listener; 0 if it does not exist.
+/// Returns the number of open connections, including WebSockets, of a listener. Returns 0 if the
+/// listener does not exist.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_connections(listener: u32) -> i32 {
     entry(0, || {
@@ -327,7 +335,7 @@ pub extern "C" fn rk_connections(listener: u32) -> i32 {
     })
 }
 
-/// Stops all listeners and the connection to the supervisor.
+/// Stops all listeners, and ends the connection to the supervisor.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stop_all() {
     entry((), || {

@@ -1,5 +1,5 @@
-//! Reads values of settings and `_server.yml` files for R, by the table of settings. The results
-//! are [`Lines`].
+//! Parses values of settings and `_server.yml` files for R, as the table of settings requires. The
+//! results are [`Lines`] of `key=value`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,7 +11,8 @@ use rookery_settings::{GivenValue, Section, Settings, expected_form, server_yml,
 use crate::text::lend;
 use crate::{Bytes, entry};
 
-/// Reads the value of a setting. The result is its lines, or a line `wanted` or `wrong`.
+/// Parses the value of a setting for R. Returns lines with the typed value. After an error, returns
+/// a line `wanted` (the expected form) or `wrong` (an error message).
 fn read_value(name: &str, values: &str) -> Lines {
     let mut lines = Lines::default();
     let Some(setting) = table::find_for_r(name) else {
@@ -37,10 +38,10 @@ fn read_value(name: &str, values: &str) -> Lines {
     lines
 }
 
-/// Reads a `_server.yml`. The result is `app`, a line for each value and each `note`; or `wrong`.
-/// The result is empty for another engine. If `is_alone`, the file must have all HTTPS settings
-/// that belong together; otherwise the command line or the environment may add some, and the
-/// program has checked them.
+/// Parses a `_server.yml` for R. Returns a line `app`, a line for each setting, and a line `note`
+/// for each warning. After an error, returns a line `wrong`. Returns nothing for a file of another
+/// server. With `is_alone`, also checks that the HTTPS settings in the file are complete. Otherwise
+/// the program has already checked them together with the other sources of settings.
 fn read_file(path: &Path, is_alone: bool) -> Lines {
     let mut lines = Lines::default();
     let bytes = match server_yml::bytes(path) {
@@ -80,8 +81,8 @@ fn read_file(path: &Path, is_alone: bool) -> Lines {
     lines
 }
 
-/// Reads the value of a setting; `values` has a line for each part. The result is valid until
-/// `rk_text_free`.
+/// Parses the value of a setting for R. `values` has a line for each part of the value. The result
+/// is valid until `rk_text_free`.
 ///
 /// # Safety
 /// - The bytes are readable for the length of the call.
@@ -97,7 +98,7 @@ pub unsafe extern "C" fn rk_read_setting(name: Bytes, values: Bytes) -> Bytes {
     })
 }
 
-/// Reads the `_server.yml` at a path. The result is valid until `rk_text_free`.
+/// Parses the `_server.yml` at a path for R. The result is valid until `rk_text_free`.
 ///
 /// # Safety
 /// - The bytes are readable for the length of the call.

@@ -1,7 +1,8 @@
-//! The text functions behind R's exported functions: kinds of IP addresses, base64 and
-//! percent-encoding.
+//! The text functions behind some exported functions of the R package: kinds of IP addresses,
+//! base64 and percent-encoding.
 //!
-//! A result is valid until the next call of one of these functions, or of `rk_text_free`.
+//! The result of one of these functions is valid until the next call of such a function, or of
+//! `rk_text_free`.
 
 use std::cell::Cell;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -12,30 +13,32 @@ use rookery_exchange::masked;
 
 use crate::{Bytes, entry};
 
-/// The characters that only `encodeURI()` leaves unencoded, because they are reserved in URIs.
+/// The characters that `encodeURI()` leaves unencoded and `encodeURIComponent()` encodes, because
+/// they are reserved in URIs.
 const RESERVED: &[u8] = b";,/?:@&=+$";
-/// The characters, besides letters and digits, that are never encoded (ECMA-262, `uriUnescaped`).
+/// The characters, besides letters and digits, that percent-encoding never changes (ECMA-262,
+/// `uriUnescaped`).
 const MARKS: &[u8] = b"-_.!~*'()";
 
 thread_local! {
     static TEXT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Keeps the text while C copies it.
+/// Keeps a text alive until C has copied it, and returns its bytes.
 pub(crate) fn lend(text: Vec<u8>) -> Bytes {
     let bytes = Bytes::of(&text);
     TEXT.set(text);
     bytes
 }
 
-/// Frees the last result, which C has copied.
+/// Frees the text that the last text function has returned, after C has copied it.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_text_free() {
     TEXT.set(Vec::new());
 }
 
-/// Returns the address of this machine in its network, or an empty text. The result is valid until
-/// `rk_text_free`.
+/// Returns the IP address of this machine in its network. Returns an empty text if it is unknown.
+/// The result is valid until `rk_text_free`.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_network_address() -> Bytes {
     entry(Bytes::EMPTY, || {
@@ -48,8 +51,8 @@ pub extern "C" fn rk_network_address() -> Bytes {
     })
 }
 
-/// Returns 4 or 6, or -1 for text that is not an IP address. The zone of an IPv6 address is not
-/// checked.
+/// Returns 4 for an IPv4 address, 6 for an IPv6 address, and -1 for other text. The zone of an IPv6
+/// address is not checked.
 fn ip_family(text: &[u8]) -> i32 {
     let Ok(text) = std::str::from_utf8(text) else { return -1 };
     if text.parse::<Ipv4Addr>().is_ok() {
@@ -80,9 +83,9 @@ fn uri_encode(text: &[u8], is_whole: bool) -> Vec<u8> {
     encoded
 }
 
-/// Decodes percent-escapes. An invalid escape is copied with all its three bytes, so a valid one
-/// that begins within it is not decoded. Returns `None` for an escaped NUL, which R's strings
-/// cannot hold.
+/// Decodes the percent-escapes in a text. An invalid escape is copied unchanged, with all its three
+/// bytes. With `is_whole`, escapes of reserved characters are also copied. Returns `None` if the
+/// text contains `%00`, because R's strings cannot contain NUL.
 fn uri_decode(text: &[u8], is_whole: bool) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -103,7 +106,7 @@ fn uri_decode(text: &[u8], is_whole: bool) -> Option<Vec<u8>> {
     Some(decoded)
 }
 
-/// Returns 4, 6, or -1 for text that is not an IP address.
+/// Returns 4 for an IPv4 address, 6 for an IPv6 address, and -1 for other text.
 ///
 /// # Safety
 /// - `text` is readable.
@@ -113,7 +116,8 @@ pub unsafe extern "C" fn rk_ip_family(text: Bytes) -> i32 {
     entry(-1, || ip_family(unsafe { text.get() }))
 }
 
-/// Encodes in the alphabet of RFC 4648, section 4, with padding and without line breaks.
+/// Encodes bytes as base64, in the alphabet of RFC 4648, section 4, with padding and without line
+/// breaks.
 ///
 /// # Safety
 /// - `bytes` is readable.
@@ -123,7 +127,8 @@ pub unsafe extern "C" fn rk_base64(bytes: Bytes) -> Bytes {
     entry(Bytes::EMPTY, || lend(STANDARD.encode(unsafe { bytes.get() }).into_bytes()))
 }
 
-/// Percent-encodes text; with `is_whole`, reserved characters are not encoded.
+/// Percent-encodes a text. With `is_whole`, the text is a whole URI, in which reserved characters
+/// are not encoded.
 ///
 /// # Safety
 /// - `text` is readable.
@@ -133,7 +138,7 @@ pub unsafe extern "C" fn rk_uri_encode(text: Bytes, is_whole: i32) -> Bytes {
     entry(Bytes::EMPTY, || lend(uri_encode(unsafe { text.get() }, is_whole != 0)))
 }
 
-/// Returns a request target with session tokens masked.
+/// Returns the target of a request (its path and query) with session tokens masked.
 ///
 /// # Safety
 /// - `target` is readable.
@@ -143,7 +148,8 @@ pub unsafe extern "C" fn rk_mask_tokens(target: Bytes) -> Bytes {
     entry(Bytes::EMPTY, || lend(masked(unsafe { target.get() }).flatten().copied().collect()))
 }
 
-/// Decodes percent-escapes into `out`. Returns 0 if there is a `%00`.
+/// Decodes the percent-escapes in a text and writes the result to `out`. Returns 0 if the text
+/// contains `%00`.
 ///
 /// # Safety
 /// - `text` is readable, and `out` is a `struct rk_bytes`.
@@ -208,7 +214,8 @@ mod tests {
         }
     }
 
-    /// Decoding restores each byte, and exactly the bytes outside of the two sets are encoded.
+    /// Tests that decoding restores each encoded byte, and that letters, digits and the bytes in
+    /// `RESERVED` and `MARKS` are not encoded.
     #[test]
     fn decoding_restores_encoded_bytes() {
         for is_whole in [false, true] {

@@ -1,4 +1,4 @@
-//! WebSockets of the server: `rk_ws_*`.
+//! The WebSockets that the server has accepted. The C code uses them with the functions `rk_ws_*`.
 
 use std::borrow::Cow;
 use std::ptr::NonNull;
@@ -9,16 +9,17 @@ use rookery_exchange::{Command, Lease, MessageKind, Payload, WebSocketCompressio
 use crate::core::{BoundWebSocket, Core};
 use crate::{Bytes, core, entry, result, slice};
 
-/// The maximum length of a reason: the payload of a close frame has at most 125 bytes, two of which
-/// are the code (RFC 6455, 5.5).
+/// The maximum length in bytes of the reason in a close frame. The payload of the frame has at most
+/// 125 bytes, and the code takes two of them (RFC 6455, 5.5).
 const REASON_MAX: usize = 123;
 
 fn kind(is_text: i32) -> MessageKind {
     if is_text == 0 { MessageKind::Binary } else { MessageKind::Text }
 }
 
-/// Begins the response that accepts an opening handshake, with the first of `protocols` that the
-/// client offers. It is written to `chosen`, which is empty if no protocol matches.
+/// Begins the response that accepts the opening handshake of a WebSocket. Chooses the first
+/// subprotocol in `protocols` that the client offers, and writes it to `chosen`. If the client
+/// offers none of them, `chosen` is empty.
 ///
 /// # Safety
 /// - `protocols` has `count` elements, readable for the length of the call, and `chosen` can be
@@ -64,7 +65,7 @@ pub unsafe extern "C" fn rk_ws_accept(
     })
 }
 
-/// `struct rk_ws_compression`.
+/// The compression settings of a WebSocket as C passes them: `struct rk_ws_compression`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct RawCompression {
@@ -75,13 +76,13 @@ pub struct RawCompression {
 
 const SUBPROTOCOL: &[u8] = b"sec-websocket-protocol";
 
-/// Returns whether a client offers a subprotocol (RFC 6455, 11.3.4). The comparison is
-/// case-sensitive.
+/// Returns true if the client offers the WebSocket subprotocol `own` (RFC 6455, 11.3.4). The
+/// comparison is case-sensitive.
 fn is_offered(offered: &[u8], own: &[u8]) -> bool {
     !own.is_empty() && offered.split(|byte| *byte == b',').any(|named| named.trim_ascii() == own)
 }
 
-/// Stores the token of an accepted WebSocket's R object.
+/// Stores the number by which the C code finds the R object of an accepted WebSocket.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_ws_bind(id: u64, token: u64) {
     entry((), || {
@@ -93,7 +94,7 @@ pub extern "C" fn rk_ws_bind(id: u64, token: u64) {
     });
 }
 
-/// Removes a WebSocket.
+/// Forgets a WebSocket whose R object is no longer needed.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_ws_unbind(id: u64) {
     entry((), || {
@@ -103,8 +104,8 @@ pub extern "C" fn rk_ws_unbind(id: u64) {
     });
 }
 
-/// Writes the tokens of a listener's WebSockets, at most `capacity`; returns the number of
-/// WebSockets.
+/// Writes to `tokens` the numbers of the R objects of a listener's WebSockets, at most `capacity`
+/// of them. Returns the number of all WebSockets of the listener.
 ///
 /// # Safety
 /// - `tokens` has space for `capacity` tokens.
@@ -130,7 +131,8 @@ const SEND_MORE: i32 = 1;
 const SEND_FULL: i32 = 0;
 const SEND_CLOSED: i32 = -1;
 
-/// Queues a message unless the WebSocket has ended. Returns an `enum rk_send`.
+/// Queues a message to the client of a WebSocket. Does not queue it if the WebSocket has ended.
+/// Returns an `enum rk_send`.
 fn send(
     core: &Core,
     id: u64,
@@ -145,8 +147,8 @@ fn send(
     if more { SEND_MORE } else { SEND_FULL }
 }
 
-/// Sends a copy of a message. Invalid UTF-8 in text is replaced by U+FFFD, because clients close
-/// the connection on invalid text.
+/// Sends a copy of a message to the client of a WebSocket. Invalid UTF-8 in text is replaced by
+/// U+FFFD, because clients close the connection on invalid text.
 ///
 /// # Safety
 /// - `start..start + len` is readable for the length of the call.
@@ -167,7 +169,9 @@ pub unsafe extern "C" fn rk_ws_send(id: u64, is_text: i32, start: *const u8, len
     })
 }
 
-/// Sends a lent message. If this returns `RK_SEND_CLOSED`, the token stays the caller's.
+/// Sends a message to the client of a WebSocket without copying it: R lends the memory. When the
+/// message was sent, `rk_released` returns the token. If this returns `RK_SEND_CLOSED`, the caller
+/// keeps the token.
 ///
 /// # Safety
 /// - `start..start + len` stays readable and unwritten until `rk_released` has returned `token`.
@@ -199,7 +203,8 @@ pub unsafe extern "C" fn rk_ws_lend(
     })
 }
 
-/// Returns the number of bytes that are queued for a WebSocket; -1 after its end.
+/// Returns the number of bytes that wait to be sent to the client of a WebSocket, or -1 after the
+/// end of the WebSocket.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_ws_queued_bytes(id: u64) -> i64 {
     entry(-1, || {
@@ -212,13 +217,14 @@ pub extern "C" fn rk_ws_queued_bytes(id: u64) -> i64 {
     })
 }
 
-/// Sends a ping.
+/// Sends a ping to the client of a WebSocket.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_ws_ping(id: u64) {
     entry((), || core::with(|core| core.link.send(Command::Ping { socket: id })));
 }
 
-/// Starts the closing handshake. A reason that is too long is truncated between characters.
+/// Starts the closing handshake of a WebSocket. A reason that is too long is truncated between
+/// characters.
 ///
 /// # Safety
 /// - `reason..reason + len` is readable for the length of the call.
@@ -237,7 +243,7 @@ pub unsafe extern "C" fn rk_ws_close(id: u64, code: i32, reason: *const u8, len:
     });
 }
 
-/// Closes the connection without a closing handshake.
+/// Closes the connection of a WebSocket without a closing handshake.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_ws_abort(id: u64) {
     entry((), || core::with(|core| core.link.send(Command::Abort { socket: id })));

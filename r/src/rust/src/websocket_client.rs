@@ -1,4 +1,5 @@
-//! WebSocket clients: `rk_client_*`.
+//! The WebSocket clients with which R code connects to other servers. The C code uses them with the
+//! functions `rk_client_*`.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,7 +9,7 @@ use rookery_websocket_client::{Address, Clients, Content, Event, Roots, SendOutc
 
 use crate::{Bytes, core, entry, result, slice};
 
-/// `struct rk_client_setup`.
+/// The configuration of a WebSocket client as C passes it: `struct rk_client_setup`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Setup {
@@ -28,7 +29,7 @@ pub struct Setup {
     group: u32,
 }
 
-/// `struct rk_client_event`.
+/// An event of a WebSocket client as C reads it: `struct rk_client_event`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawEvent {
@@ -70,24 +71,27 @@ const ENDED: i32 = 2;
 
 struct State {
     clients: Clients,
-    /// C's tokens of the clients' R objects, by client.
+    /// The numbers by which the C code finds the R objects of the WebSocket clients. The key is the
+    /// id of a client.
     tokens: HashMap<u64, u64>,
-    /// The event that C is reading.
+    /// The event that C is reading, kept alive until the next event.
     shown_event: Option<Event>,
 }
 
 thread_local! {
-    /// The clients, on R's main thread; `None` before the first client.
+    /// The state of all WebSocket clients of this process. `None` until the first client is opened.
     static STATE: RefCell<Option<State>> = const { RefCell::new(None) };
 }
 
-/// Runs `body` with the clients; returns the default if there has been no client.
+/// Runs `body` with the state of the WebSocket clients. Returns the default of `T` if no client was
+/// ever opened.
 fn with<T: Default>(body: impl FnOnce(&mut State) -> T) -> T {
     STATE.with_borrow_mut(|state| state.as_mut().map(body).unwrap_or_default())
 }
 
-/// Resets the state in a forked child, in which the parent's clients cannot be used. The state is
-/// not dropped, because its locks may be held by a thread that does not exist in the child.
+/// Resets the state of the WebSocket clients in a forked child process, which cannot use the
+/// clients of its parent. Does not drop the state, because a thread that does not exist in the
+/// child may hold its locks.
 pub(crate) fn forked() {
     let _ = STATE.try_with(|state| {
         if let Ok(mut state) = state.try_borrow_mut() {
@@ -99,12 +103,12 @@ pub(crate) fn forked() {
     });
 }
 
-/// Converts seconds from R; `None` if they are infinite.
+/// Converts a number of seconds from R to a duration. Returns `None` if the number is infinite.
 fn duration_of(seconds: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// Converts a number of bytes from R.
+/// Converts a number of bytes from R to an integer.
 #[expect(
     clippy::cast_sign_loss,
     reason = "R has checked that it is positive; one of more than there is counts as all there is"
@@ -117,14 +121,16 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Parses a URL; sets the message of `rk_error()` if it is invalid.
+/// Parses the URL of a WebSocket server. Returns `None` after setting the error message of
+/// `rk_error()` if the URL is invalid.
 fn address(url: &str) -> Option<Address> {
     Address::parse(url)
         .map_err(|bad| core::set_error(&format!("`url` is not the address of a WebSocket: {bad}")))
         .ok()
 }
 
-/// Checks a URL. Returns `RK_BAD_VALUE` if it is not one of a WebSocket, with the error set.
+/// Checks the URL of a WebSocket server. Returns `RK_BAD_VALUE` after setting the error message if
+/// the URL is invalid.
 ///
 /// # Safety
 /// - `url` is readable for the length of the call.
@@ -135,8 +141,9 @@ pub unsafe extern "C" fn rk_client_check(url: Bytes) -> i32 {
     entry(result::BAD_VALUE, || if is_one() { result::OK } else { result::BAD_VALUE })
 }
 
-/// Starts a client, which connects. `wake` makes the event loop of a group take events; it is
-/// called on another thread. Returns `RK_BAD_VALUE` after a failure, with the error set.
+/// Starts a WebSocket client, which connects to its server. When events are queued, `wake` is
+/// called on another thread to wake the event loop of the client's group. Returns `RK_BAD_VALUE`
+/// after setting the error message if the client cannot be started.
 ///
 /// # Safety
 /// - `setup` is a `struct rk_client_setup` whose pointers are valid for the length of the call,
@@ -203,8 +210,8 @@ pub unsafe extern "C" fn rk_client_open(
     })
 }
 
-/// Sends a copy of a message; returns an `enum rk_client_send_status`. Invalid UTF-8 in text is
-/// replaced by U+FFFD.
+/// Sends a copy of a message from a WebSocket client to its server. Returns an `enum
+/// rk_client_send_status`. Invalid UTF-8 in text is replaced by U+FFFD.
 ///
 /// # Safety
 /// - `start..start + len` is readable for the length of the call.
@@ -230,7 +237,7 @@ pub unsafe extern "C" fn rk_client_send(
     })
 }
 
-/// Starts the closing handshake, or stops connecting.
+/// Starts the closing handshake of a WebSocket client, or stops its attempt to connect.
 ///
 /// # Safety
 /// - `reason..reason + len` is readable for the length of the call.
@@ -243,8 +250,8 @@ pub unsafe extern "C" fn rk_client_close(id: u64, code: i32, reason: *const u8, 
     });
 }
 
-/// Closes a client whose R object was collected, and drops its events. Returns its token, or 0 if
-/// it had ended before.
+/// Closes a WebSocket client whose R object was garbage-collected, and drops its events. Returns
+/// the number of the R object, or 0 if the client had already ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_client_abandon(id: u64) -> u64 {
     entry(0, || {
@@ -255,15 +262,15 @@ pub extern "C" fn rk_client_abandon(id: u64) -> u64 {
     })
 }
 
-/// Returns the number of bytes that are queued for sending.
+/// Returns the number of bytes that wait to be sent by a WebSocket client.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_client_queued_bytes(id: u64) -> u64 {
     entry(0, || with(|state| state.clients.queued_bytes(id) as u64))
 }
 
-/// Takes the next event of a group; returns 0 if no event is queued. The pointers in the event
-/// are valid until the next call. `RK_CLIENT_CLOSED` and `RK_CLIENT_FAILED` return the client's
-/// token.
+/// Removes the next event of a group of WebSocket clients from the queue, and writes it to `event`.
+/// Returns 0 if no event is queued. The pointers in the event are valid until the next call. After
+/// `RK_CLIENT_CLOSED` or `RK_CLIENT_FAILED`, the client's token is no longer used.
 ///
 /// # Safety
 /// - `event` points to a `struct rk_client_event`.
@@ -319,14 +326,14 @@ pub unsafe extern "C" fn rk_client_next(group: u32, event: *mut RawEvent) -> i32
     })
 }
 
-/// Returns whether events of a group wait.
+/// Returns 1 if events of a group of WebSocket clients are queued, otherwise 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_client_has_events(group: u32) -> i32 {
     entry(0, || i32::from(with(|state| state.clients.has_events(group))))
 }
 
-/// Ends all clients and their thread, which takes at most half a second. Their last events can be
-/// taken afterwards.
+/// Ends all WebSocket clients and their thread, which takes at most half a second. The clients'
+/// last events can still be taken afterwards.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_client_stop() {
     entry((), || with(|state| state.clients.stop()));

@@ -1,4 +1,5 @@
-//! This process as a worker of a supervisor (`rk_worker_*`), and R's entries in the scoreboard.
+//! The functions `rk_worker_*`, which let this R process be a worker of a supervisor. Also updates
+//! the scoreboard, the memory in which a worker publishes what R is doing.
 
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::Arc;
@@ -16,26 +17,29 @@ use crate::core::{self, Core, Worker, WorkerState};
 use crate::entry;
 use crate::listener::access_log;
 
-/// The C functions that the I/O thread calls.
+/// The C functions by which the I/O thread passes requests of the supervisor to R.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorkerCallbacks {
-    /// Interrupts the R code that runs for a request.
+    /// The C function that interrupts the R code of the current request.
     interrupt: extern "C" fn(),
-    /// Makes R collect garbage and return free memory, when R waits.
+    /// The C function that makes R collect garbage and return free memory. R does so when it next
+    /// waits for events.
     collect: extern "C" fn(),
-    /// Ends the process like SIGTERM, unless a signal has done so.
+    /// The C function that ends the process as SIGTERM would. It does nothing if a signal is
+    /// already ending the process.
     end: extern "C" fn(),
 }
 
-/// The results of `rk_worker_state`.
+/// The return value of `rk_worker_state` for a process that is not a worker.
 const NONE: i32 = 0;
 const SOCKET_FREE: i32 = 1;
 const SOCKET_USED: i32 = 2;
 const FAILED: i32 = 3;
 
 impl Core {
-    /// Takes the file descriptors and environment variables that a supervisor has passed. Called
-    /// again if the package is loaded again, to reconnect to the supervisor.
+    /// Takes the file descriptors and environment variables that a supervisor has passed to this
+    /// process, if there are any. If the R package is unloaded and loaded again, this function
+    /// reconnects to the supervisor.
     ///
     /// # Safety
     /// The requirements are those of [`Inherited::take`].
@@ -60,7 +64,8 @@ impl Core {
         self.attach_supervisor();
     }
 
-    /// Makes the server read the supervisor's messages; called again after the server was replaced.
+    /// Makes the server read the supervisor's messages to this worker. Must be called again after
+    /// the server was replaced.
     pub(crate) fn attach_supervisor(&mut self) {
         let WorkerState::Worker(worker) = &self.worker_state else { return };
         if !worker.supervision.has_public_listeners() {
@@ -73,15 +78,16 @@ impl Core {
         }
     }
 
-    /// Stops reading the supervisor's messages, so that the server's thread may end.
+    /// Makes the server stop reading the supervisor's messages, so that the server's thread may
+    /// end.
     pub(crate) fn detach_supervisor(&self) {
         if let WorkerState::Worker(_) = &self.worker_state {
             self.server().unwatch_supervisor();
         }
     }
 
-    /// Listens on the socket of the supervisor. Outside of a worker, or while another listener uses
-    /// the socket, this is a bug of the caller.
+    /// Listens on the socket that the supervisor has opened for this worker. The caller must check
+    /// that this process is a worker and that no other listener uses the socket.
     pub(crate) fn listen_inherited(&self, site: ListenerConfig) -> Result<Listener, ListenError> {
         let WorkerState::Worker(worker) = &self.worker_state else {
             unreachable!("R checks that this process is a worker")
@@ -89,20 +95,20 @@ impl Core {
         self.server().listen_supervised(&worker.supervision, site)
     }
 
-    /// Returns the cookie by which the supervisor recognizes the clients of this worker.
+    /// Returns the session cookie by which the supervisor recognizes the clients of this worker.
     pub(crate) fn session_cookie(&self) -> Option<SessionCookie> {
         let WorkerState::Worker(worker) = &self.worker_state else { return None };
         SessionCookie::read(worker.supervision.cookie()?)
     }
 
-    /// Returns a copy of the descriptor of the supervisor's access log, which replaces stdout.
+    /// Returns a copy of the file descriptor of the supervisor's access log. This worker writes its
+    /// records there instead of to stdout.
     pub(crate) fn log_output(&self) -> Option<OwnedFd> {
         let WorkerState::Worker(worker) = &self.worker_state else { return None };
         worker.supervision.log()
     }
 
-    /// Tells the supervisor the static paths of the listener on the worker's socket, and that the
-    /// worker is ready.
+    /// Tells the supervisor that this worker is ready, and which static paths its listener serves.
     pub(crate) fn announce_ready(
         &mut self,
         listener: u32,
@@ -120,8 +126,9 @@ impl Core {
         }
     }
 
-    /// Sends changed static paths to the supervisor if it serves them. Returns the supervision,
-    /// with which the caller can wait until the change is applied.
+    /// Sends changed static paths to the supervisor, and returns the connection by which the caller
+    /// can wait for the confirmation. Returns `None` if the supervisor does not serve the files of
+    /// this listener.
     pub(crate) fn announce_paths(&self, files: &StaticFiles) -> Option<Arc<Supervision>> {
         let WorkerState::Worker(worker) = &self.worker_state else { return None };
         worker.files.as_ref().filter(|own| own.is_same(files))?;
@@ -129,8 +136,8 @@ impl Core {
         Some(Arc::clone(&worker.supervision))
     }
 
-    /// Notifies the supervisor that a listener takes no new requests, because it ends, or with
-    /// `is_stopping` because the process does.
+    /// Tells the supervisor that this worker accepts no new requests. `is_stopping` is true if the
+    /// whole process is ending, and false if only the listener is.
     pub(crate) fn announce_leaving(&mut self, listener: u32, is_stopping: bool) {
         if let WorkerState::Worker(worker) = &mut self.worker_state {
             if worker.listening == Some(listener) {
@@ -148,8 +155,8 @@ impl Core {
 
     // ---- the scoreboard, if there is one ----
 
-    /// Records that R begins with an event. Returns false for a request that the supervisor has
-    /// withdrawn, which R must not process.
+    /// Records that R begins to process an event. Returns false if the event is a request that the
+    /// supervisor has cancelled, so that R must not process it.
     #[must_use]
     pub(crate) fn begin_event(&self, event: &mut Event) -> bool {
         let Some(scoreboard) = self.scoreboard() else { return true };
@@ -178,14 +185,14 @@ impl Core {
         true
     }
 
-    /// Records that R skips a request whose client has disconnected.
+    /// Records that R skips a request because its client has disconnected.
     pub(crate) fn skip_request(&self) {
         if let Some(scoreboard) = self.scoreboard() {
             scoreboard.count_taken();
         }
     }
 
-    /// Returns an exchange to the server.
+    /// Sends the server a command that returns an exchange (a request with its response) from R.
     pub(crate) fn return_exchange(&self, command: Command) {
         self.record_response(&command);
         // Recorded before the response is sent, so that its receiver can read the updated values.
@@ -196,7 +203,7 @@ impl Core {
     }
 }
 
-/// Handles a request of the supervisor, on the I/O thread.
+/// Executes a request of the supervisor, for example to stop this worker. Runs on the I/O thread.
 fn on_supervisor_request(request: SupervisorRequest, callbacks: WorkerCallbacks) {
     match request {
         SupervisorRequest::Drain => end_process(callbacks),
@@ -210,9 +217,9 @@ fn on_supervisor_request(request: SupervisorRequest, callbacks: WorkerCallbacks)
     }
 }
 
-/// Ends the process like SIGTERM: `serve()` shuts down gracefully, and a process without `serve()`
-/// ends at once. This is done only once, because a second signal would end `serve()` at once as
-/// well.
+/// Ends this worker process as SIGTERM would: `serve()` shuts down gracefully, and a process
+/// without `serve()` ends at once. Does nothing when called again, because a second signal would
+/// end `serve()` at once.
 fn end_process(callbacks: WorkerCallbacks) {
     static IS_ORDERED: AtomicBool = AtomicBool::new(false);
     if !IS_ORDERED.swap(true, Ordering::Relaxed) {
@@ -220,8 +227,8 @@ fn end_process(callbacks: WorkerCallbacks) {
     }
 }
 
-/// Ends the process after a while, whatever R does. A thread of its own waits, because the I/O
-/// thread may end earlier.
+/// Ends this worker process after a time limit, even if R is still busy. The wait needs its own
+/// thread, because the I/O thread may end earlier.
 fn end_process_later() {
     static IS_COUNTING: AtomicBool = AtomicBool::new(false);
     if IS_COUNTING.swap(true, Ordering::Relaxed) {
@@ -231,8 +238,8 @@ fn end_process_later() {
     let counting = std::thread::Builder::new().name("rookery-end".to_owned()).spawn(|| {
         std::thread::sleep(EXIT_TIMEOUT);
         crate::write_log_line(
-            "the supervisor has ordered this worker to end, or has died, and R is still busy: the \
-             worker ends now",
+            "the supervisor has asked this worker to stop, or has exited, and R is still busy: the \
+             worker exits now",
         );
         output::flush();
         // SAFETY: `_exit` does not return and runs no code of R.
@@ -245,9 +252,9 @@ fn end_process_later() {
     }
 }
 
-/// Takes what a supervisor has passed to this process, if there is one. `interrupt` interrupts R
-/// code for a request, `collect` makes R return memory when it waits, and `end` ends the process;
-/// all are called on another thread.
+/// Makes this process a worker if a supervisor has started it. The three C functions are called on
+/// another thread. `interrupt` interrupts the R code of a request, `collect` makes R return free
+/// memory, and `end` ends the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_worker_join(
     interrupt: extern "C" fn(),
@@ -260,8 +267,9 @@ pub extern "C" fn rk_worker_join(
     entry((), || core::with(|core| unsafe { core.join(callbacks) }));
 }
 
-/// Returns whether the process is a worker: 0 if it is not, 1 if no listener uses its socket, 2 if
-/// one does, and 3 with the error set if the process cannot be a worker.
+/// Returns 0 if this process is not a worker. Returns 1 if it is a worker and no listener uses its
+/// socket yet, and 2 if a listener uses the socket. Returns 3 after setting the error message if
+/// this process was started as a worker but cannot work as one.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_worker_state() -> i32 {
     entry(NONE, || {
@@ -277,7 +285,8 @@ pub extern "C" fn rk_worker_state() -> i32 {
     })
 }
 
-/// Returns whether a listener uses the socket of this worker.
+/// Returns 1 if this listener uses the socket that the supervisor has opened for this worker,
+/// otherwise 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_worker_uses_socket(listener: u32) -> i32 {
     entry(0, || {
@@ -288,8 +297,8 @@ pub extern "C" fn rk_worker_uses_socket(listener: u32) -> i32 {
     })
 }
 
-/// Returns a new descriptor of the supervisor's access log, for use instead of stdout; -1 if
-/// the supervisor has passed no descriptor.
+/// Returns a new file descriptor for the supervisor's access log. The worker writes its records
+/// there instead of to stdout. Returns -1 if the supervisor has passed no descriptor.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_log_output() -> i32 {
     entry(-1, || core::with(|core| core.log_output().map_or(-1, IntoRawFd::into_raw_fd)))

@@ -20,8 +20,8 @@ fn screen(address: &str) -> StartupScreen<'_> {
     }
 }
 
-/// Compares with a snapshot, in which `VERSION` stands for the version and `^` for an escape
-/// character.
+/// Compares the start-up screen with a snapshot, in which `VERSION` stands for the version and `^`
+/// for an escape character.
 #[track_caller]
 fn assert_shows(screen: &StartupScreen<'_>, is_coloured: bool, snapshot: &str) {
     let snapshot = snapshot.replace("VERSION", env!("CARGO_PKG_VERSION")).replace('^', "\x1b");

@@ -1,5 +1,5 @@
-//! Tests the table against a model: entries are added, replaced and removed in any order, as
-//! connections and as substreams, while the clock ticks.
+//! Tests of the connection table against a model. Connections and HTTP/2 streams are added,
+//! replaced and removed in random order while the clock advances.
 
 use std::cell::Cell;
 
@@ -7,7 +7,7 @@ use super::*;
 use crate::connections::memory_budget::budget;
 use crate::connections::model_testing::for_all_sequences;
 
-/// An entry that records the tick of its last sweep.
+/// A table entry that records the clock tick at which its deadlines were last checked.
 #[derive(Debug)]
 struct Recorder {
     is_substream: bool,
@@ -62,14 +62,14 @@ fn recorder(is_substream: bool) -> Rc<Recorder> {
     Rc::new(Recorder { is_substream, swept_at: Cell::new(None) })
 }
 
-/// The table, and the entries that it must contain. The entry of a place is `None` while a
-/// connection becomes a WebSocket.
+/// The table under test, with the entries that it must contain. The entry of a slot is `None` while
+/// a connection becomes a WebSocket.
 struct Model {
     connections: Rc<ConnectionTable>,
     slots: Vec<(Slot, Option<Rc<Recorder>>, bool)>,
 }
 
-/// The number of kinds of operations.
+/// The number of kinds of operations that the random test applies to the table.
 const KINDS: usize = 6;
 
 impl Model {
@@ -85,7 +85,8 @@ impl Model {
         self.slots.push((slot, Some(entry), is_substream));
     }
 
-    /// Applies an operation. `at` selects the slot that it applies to.
+    /// Applies one random operation to the table and to its model. `at` selects the slot that the
+    /// operation changes.
     fn apply(&mut self, operation: usize, at: usize) -> Result<(), String> {
         let at = if self.slots.is_empty() { None } else { Some(at % self.slots.len()) };
         match (operation, at) {

@@ -1,10 +1,11 @@
-//! The record of a connection's activity: its phase, since when it lasts, the transfer rate, and
-//! the memory that the connection holds.
+//! The activity record of a connection: its phase, when the phase began, the client's transfer
+//! rate, and the memory that the connection holds.
 //!
-//! An event on a connection costs one or two writes to a `Cell`. The sweep does the rest.
+//! Recording an event costs one or two writes to a `Cell`. The sweep, a periodic check of all
+//! connections, compares the record with the time limits.
 //!
 //! # One timestamp per purpose
-//! Each deadline is counted from a tick of its own, which only the listed functions set:
+//! Each deadline is counted from a clock tick of its own, which only the listed functions set:
 //!
 //! | tick | deadlines | set by |
 //! |---|---|---|
@@ -27,7 +28,8 @@ use rookery_exchange::Share;
 use crate::connections::clock::TimeLimits;
 use crate::connections::rate::RateMeter;
 
-/// The phase of a connection, which decides which deadlines apply.
+/// The phase of a connection, for example waiting for a request head or writing a response. The
+/// phase decides which timeouts apply.
 ///
 /// ```text
 /// accepted ──TLS or PROXY protocol──▶ Handshake
@@ -50,53 +52,57 @@ use crate::connections::rate::RateMeter;
 /// Each of its streams is an `HttpConnection` too, and begins in phase `Body`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// The TLS handshake or the PROXY protocol header is under way.
+    /// The client is sending the PROXY protocol header or performing the TLS handshake.
     Handshake,
-    /// No request is under way.
+    /// The connection is open, but no request is under way.
     Idle,
-    /// A part of a head has been received, or the first head of a new connection is awaited.
+    /// The server has received a part of a request head, or is waiting for the first head on a new
+    /// connection.
     Head,
-    /// The body is being received.
+    /// The server is receiving the request body.
     Body,
-    /// The application is processing the request.
+    /// The application is processing the request, and the server waits for its response.
     Application,
-    /// The response is being made and written.
+    /// The server is producing and writing a response that is not streamed.
     Response,
-    /// A streamed response is being produced by the application and written.
+    /// The application is producing a streamed response, which the server writes chunk by chunk.
     Stream,
-    /// The response is complete, and its last bytes are being written.
+    /// The response is complete, and the server is writing its last bytes to the client.
     Flush,
 }
 
-/// The record of a connection's activity; the module documentation explains its timestamps.
+/// The activity record of a connection: its phase, when the phase began, the client's transfer
+/// rate, and the memory that the connection holds. The sweep (the periodic check of all
+/// connections) reads the record to enforce timeouts.
 #[derive(Debug)]
 pub(crate) struct Activity {
     phase: Cell<Phase>,
-    /// The tick at which the phase began.
+    /// The clock tick at which the connection's current phase began.
     entered_at: Cell<u32>,
-    /// The tick at which a part of a body was last received.
+    /// The clock tick at which the server last received a part of the request body.
     read_at: Cell<u32>,
-    /// The tick at which the client last accepted a part of a response.
+    /// The clock tick at which the client last accepted a part of the response.
     taken_at: Cell<u32>,
-    /// True if the last read had to wait for the client. The next field is the same for writes.
+    /// True if the server's last read from the client had to wait.
     is_read_blocked: Cell<bool>,
+    /// True if the server's last write to the client had to wait.
     is_write_blocked: Cell<bool>,
-    /// The transfer rate of the client in the current phase.
+    /// The rate at which the client sends or receives data in the current phase.
     rate: RateMeter,
-    /// The number of bytes of the head that have been received.
+    /// The number of bytes of the current request head that have been received.
     head_bytes: Cell<u32>,
-    /// The number of bytes that the current request holds in memory.
+    /// The number of bytes that the connection's current request holds in memory.
     pub(crate) request_bytes: Cell<usize>,
-    /// The part of `request_bytes` that another thread is working on. Closing the connection does
-    /// not free these bytes.
+    /// The part of `request_bytes` that a background thread is using. This memory is still in use
+    /// when the connection closes.
     pub(crate) background_bytes: Cell<usize>,
-    /// The number of response bytes in memory that have not been written.
+    /// The number of response bytes that are held in memory because they have not been written.
     pub(crate) response_bytes: Cell<usize>,
 }
 
 impl Activity {
-    /// Creates the record of a new connection. The first head has the same deadline as any other
-    /// head.
+    /// Creates the activity record of a new connection. Its first phase is `Handshake` if
+    /// `has_handshake` is true, and otherwise `Head`.
     pub(crate) fn new(now: u32, has_handshake: bool) -> Activity {
         Activity {
             phase: Cell::new(if has_handshake { Phase::Handshake } else { Phase::Head }),
@@ -113,7 +119,7 @@ impl Activity {
         }
     }
 
-    /// Creates the record of an HTTP/2 stream, whose head is complete.
+    /// Creates the activity record of an HTTP/2 stream, whose request head is already complete.
     pub(crate) fn for_http2_stream(now: u32) -> Activity {
         let activity = Activity::new(now, false);
         activity.enter(Phase::Body, now);
@@ -132,14 +138,15 @@ impl Activity {
         self.rate.start();
     }
 
-    /// Begins the phase in which the client reads the rest of the response or closes the
-    /// connection.
+    /// Begins the lingering close, in which the server waits until the client has read the rest of
+    /// the response or closed the connection.
     pub(crate) fn begin_lingering(&self, now: u32) {
         self.enter(Phase::Flush, now);
         self.is_write_blocked.set(true);
     }
 
-    /// Notes the result of a read. The end of the client's input is not progress.
+    /// Records the result of a read from the client. The end of the client's input does not count
+    /// as progress.
     pub(crate) fn on_read(&self, read: &Poll<io::Result<usize>>, now: u32) {
         self.is_read_blocked.set(read.is_pending());
         let Poll::Ready(Ok(n @ 1..)) = *read else { return };
@@ -157,22 +164,22 @@ impl Activity {
         self.rate.count(n);
     }
 
-    /// Notes that `n` bytes of blank lines were read between two requests. They do not begin a
-    /// request (RFC 9112, 2.2).
+    /// Records that the client sent `n` bytes of blank lines between two requests. Blank lines do
+    /// not begin a request (RFC 9112, 2.2).
     pub(crate) fn on_blank_lines(&self, n: usize) {
         self.is_read_blocked.set(false);
         self.head_bytes.set(self.head_bytes.get().saturating_add(n as u32));
     }
 
-    /// Notes that the buffers of the idle connection were freed, including any blank lines in them.
+    /// Records that the idle connection's buffers were freed, including any blank lines in them.
     pub(crate) fn on_parked(&self) {
         if self.phase.get() == Phase::Idle {
             self.head_bytes.set(0);
         }
     }
 
-    /// Notes that the first `n` bytes of a head had already been read when the connection became
-    /// idle.
+    /// Records that the first `n` bytes of the next request head had already been read when the
+    /// connection became idle.
     pub(crate) fn on_head_left_over(&self, n: usize) {
         if self.phase.get() == Phase::Idle {
             self.phase.set(Phase::Head);
@@ -180,14 +187,14 @@ impl Activity {
         }
     }
 
-    /// Notes that the next bytes must be read from disk first, so the client is waiting for the
-    /// server.
+    /// Records that the next bytes of the response must first be read from disk. The client is
+    /// waiting for the server, so its write deadline does not apply.
     pub(crate) fn on_disk_wait(&self) {
         self.is_write_blocked.set(false);
     }
 
-    /// Restarts the write deadline, because the client cannot read these bytes yet. Another stream
-    /// of the connection blocks them.
+    /// Restarts the client's deadline for accepting response bytes. Called while another stream of
+    /// the HTTP/2 connection blocks the response, because the client is then not to blame.
     pub(crate) fn restart_write_deadline(&self, now: u32) {
         if self.is_write_blocked.get() {
             self.taken_at.set(now);
@@ -195,20 +202,20 @@ impl Activity {
         }
     }
 
-    /// Notes that the system accepted all bytes that had been waiting, so the client is waiting for
-    /// the server.
+    /// Records that the operating system has accepted all pending response bytes. The client is now
+    /// waiting for the server, so its write deadline does not apply.
     pub(crate) fn on_write_drained(&self) {
         self.is_write_blocked.set(false);
     }
 
-    /// Notes that nothing is read from the client until the application has processed earlier
-    /// chunks.
+    /// Records that the server reads nothing from the client until the application has processed
+    /// earlier chunks of the body.
     pub(crate) fn on_application_wait(&self) {
         self.is_read_blocked.set(false);
     }
 
-    /// Notes the result of a write. Only the bytes of a response count as progress: other bytes
-    /// answer control frames or ask for a body.
+    /// Records the result of a write to the client. Only response bytes count as progress of the
+    /// client. Other bytes, such as those that answer HTTP/2 control frames, do not.
     pub(crate) fn on_written(&self, written: &Poll<io::Result<usize>>, now: u32) {
         self.is_write_blocked.set(written.is_pending());
         if let (Poll::Ready(Ok(n @ 1..)), Phase::Response | Phase::Stream | Phase::Flush) =
@@ -219,27 +226,29 @@ impl Activity {
         }
     }
 
-    /// Notes that all bytes of the response have been written.
+    /// Records that all bytes of the response have been written, so that the connection is idle
+    /// again.
     pub(crate) fn on_flushed(&self, now: u32) {
         self.enter(Phase::Idle, now);
         self.head_bytes.set(0);
     }
 
-    /// Returns the number of bytes of an incomplete head and of blank lines before it, or 0 once
-    /// the head is complete.
+    /// Returns the number of bytes received of an incomplete request head, including blank lines
+    /// before it. Returns 0 once the head is complete.
     pub(crate) fn head_bytes(&self) -> usize {
         let is_before = matches!(self.phase.get(), Phase::Idle | Phase::Head);
         if is_before { self.head_bytes.get() as usize } else { 0 }
     }
 
-    /// Returns the number of ticks since the phase began.
+    /// Returns the number of clock ticks since the connection's current phase began.
     fn phase_age(&self, now: u32) -> u32 {
         now.wrapping_sub(self.entered_at.get())
     }
 
-    /// Updates the rates after a tick and returns true if the client has exceeded a deadline.
-    /// `unsent` returns the number of written bytes that the client has not acknowledged; it costs
-    /// a system call and is called only while a write is blocked.
+    /// Updates the client's transfer rate after a clock tick, and returns true if the client has
+    /// exceeded a time limit or fallen below the minimum rate. `unsent` returns the number of
+    /// written bytes that the client has not acknowledged. It makes a system call and is therefore
+    /// called only while a write is blocked.
     pub(crate) fn check_deadlines(
         &self,
         ticks: &TimeLimits,
@@ -279,18 +288,20 @@ impl Activity {
         }
     }
 
-    /// Returns true if the application has exceeded the request timeout.
+    /// Returns true if the application has taken longer for its response than the request timeout.
     pub(crate) fn has_request_timed_out(&self, ticks: &TimeLimits, now: u32) -> bool {
         self.phase.get() == Phase::Application && self.phase_age(now) > ticks.request
     }
 
-    /// Returns true if the connection has been between requests for at least `ticks`.
+    /// Returns true if the connection has been idle, without a request, for at least `ticks` clock
+    /// ticks.
     pub(crate) fn is_idle_for(&self, ticks: u32, now: u32) -> bool {
         self.phase.get() == Phase::Idle && self.phase_age(now) >= ticks
     }
 
-    /// Returns the number of ticks for which the connection has not used its slot, or `None` while
-    /// it is being served. Eviction closes the connection with the highest number.
+    /// Returns the number of clock ticks for which the connection has been idle or its client too
+    /// slow. Returns `None` for any other connection. To admit a new connection, the server closes
+    /// the one with the highest number.
     pub(crate) fn slowness(&self, ticks: &TimeLimits, now: u32) -> Option<u32> {
         let lag = |min_rate| Some(self.rate.lag(min_rate)).filter(|lag| *lag > 0);
         match self.phase.get() {
@@ -308,8 +319,8 @@ impl Activity {
         }
     }
 
-    /// Returns true if an error response can still be sent: no response has begun, and the client
-    /// has sent at least one byte.
+    /// Returns true if the server can still send an error response, because no response has begun
+    /// and the client has sent at least one byte.
     pub(crate) fn can_send_rejection(&self) -> bool {
         match self.phase.get() {
             Phase::Head => self.head_bytes.get() > 0,
@@ -320,8 +331,8 @@ impl Activity {
         }
     }
 
-    /// Returns the bytes of a memory share that closing this connection would free. `own` is the
-    /// charge of the connection itself.
+    /// Returns the number of bytes of the given memory budget share that closing this connection
+    /// would free. `own` is the number of bytes that are charged for the connection itself.
     pub(crate) fn held(&self, share: Share, own: usize) -> usize {
         match (share, self.phase.get()) {
             (Share::Connections, Phase::Handshake | Phase::Idle | Phase::Head | Phase::Body) => own,

@@ -1,5 +1,6 @@
-//! The handshake of a connection: the PROXY protocol header, TLS, and error responses for clients
-//! that use plaintext HTTP on a TLS port.
+//! The steps before the first HTTP request of a connection: reading the PROXY protocol header,
+//! performing the TLS handshake, and sending an error response to clients that use plaintext HTTP
+//! on a TLS port.
 
 use std::future::poll_fn;
 use std::io;
@@ -18,11 +19,13 @@ use crate::net::tls::certificate;
 use crate::net::tls::stream::HandshakeResult;
 use crate::rejection::Rejection;
 
-/// The maximum number of bytes of a plaintext request that are read to find the intended URL.
+/// The maximum number of bytes of a plaintext request that the server reads on a TLS port to find
+/// the URL that the client intended.
 const MAX_HEAD_BYTES: usize = 8 << 10;
 
-/// Reads the PROXY protocol header and performs the TLS handshake, as configured. Returns false if
-/// the connection must be closed; any error response has been written by then.
+/// Reads the PROXY protocol header and performs the TLS handshake, as the listener is configured.
+/// Returns false if the connection must be closed. In that case, any error response has already
+/// been written.
 pub(crate) async fn perform_handshake(connection: &HttpConnection) -> bool {
     if connection.has_tls() {
         // Only the next poll of the reactor shows whether the client has sent anything.
@@ -70,8 +73,8 @@ pub(crate) async fn perform_handshake(connection: &HttpConnection) -> bool {
     }
 }
 
-/// Reads the PROXY protocol header, whose addresses replace those of the connection. Returns false
-/// if the connection must be closed.
+/// Reads the PROXY protocol header and replaces the connection's addresses by those in the header.
+/// Returns false if the connection must be closed.
 async fn read_proxy_header(connection: &HttpConnection) -> bool {
     if !connection.config.proxies.is_empty() && !connection.is_proxy {
         connection.shared.report(Rejection::Proxy);
@@ -118,8 +121,9 @@ fn record_client_certificate(connection: &HttpConnection) {
     }
 }
 
-/// Responds to a plaintext HTTP request on a TLS port with a 400 response that people understand. A
-/// redirect would hide that cookies may have been sent in plaintext.
+/// Sends a 400 response with an explanation to a client that uses plaintext HTTP on a TLS port. The
+/// server does not redirect the client to HTTPS, because this would hide that the client may have
+/// sent cookies in plaintext.
 async fn reject_plaintext(connection: &HttpConnection) {
     let head = read_head(connection).await;
     let url = intended_url(&head, connection.ends.get().local);
@@ -130,7 +134,8 @@ async fn reject_plaintext(connection: &HttpConnection) {
     lingering_close::reject_with_text(connection, Rejection::PlainOnTls, &text);
 }
 
-/// Reads a head up to its end, up to [`MAX_HEAD_BYTES`], or until the handshake timeout.
+/// Reads a request head, until it is complete, exceeds [`MAX_HEAD_BYTES`], or the handshake times
+/// out.
 async fn read_head(connection: &HttpConnection) -> Vec<u8> {
     let mut head = Vec::new();
     poll_fn(|cx| {
@@ -156,7 +161,8 @@ fn has_complete_head(head: &[u8]) -> bool {
     head.windows(4).any(|window| window == b"\r\n\r\n")
 }
 
-/// Returns the `https` URL that the client intended, or an empty string if it is unknown.
+/// Returns the `https` URL that the client of a plaintext request probably wanted, or an empty
+/// string if it is unknown.
 fn intended_url(head: &[u8], local: Option<SocketAddr>) -> String {
     let text = String::from_utf8_lossy(head);
     let mut lines = text.split("\r\n");
@@ -173,7 +179,7 @@ fn intended_url(head: &[u8], local: Option<SocketAddr>) -> String {
     }
 }
 
-/// Returns true if the bytes begin like a TLS handshake record (RFC 8446, 5.1).
+/// Returns true if the received bytes begin like a TLS handshake record (RFC 8446, 5.1).
 pub(crate) fn looks_like_tls(read: &[u8]) -> bool {
     matches!(read, [22, 3, ..])
 }

@@ -1,22 +1,22 @@
-//! The limit on concurrent TLS handshakes.
+//! The limit on how many TLS handshakes use CPU time at once.
 //!
 //! The first message of a client costs the I/O thread 0.1 ms, or 0.5 ms with RSA. When many clients
-//! connect at the same time, they are therefore accepted gradually: the server serves open
-//! connections in between, and the remaining clients wait in the system's accept queue.
+//! connect at the same time, the limit lets the server serve open connections in between. The
+//! remaining clients wait in the system's accept queue.
 //!
 //! A handshake that waits for its client uses no CPU time and is not counted, because otherwise a
-//! few silent clients could block all others. Such a connection occupies a slot like any other and
-//! is subject to [`tls_handshake_timeout`](crate::Limits::tls_handshake_timeout).
+//! few silent clients could block all others. Its connection still takes a place in the connection
+//! table, and is subject to [`tls_handshake_timeout`](crate::Limits::tls_handshake_timeout).
 
 use std::cell::Cell;
 
 use tokio::sync::Notify;
 
-/// The number of TLS handshakes that currently use CPU time.
+/// The counter that limits how many TLS handshakes use CPU time at once.
 #[derive(Debug, Default)]
 pub(crate) struct HandshakeLimit {
     count: Cell<usize>,
-    /// Notified whenever a handshake completes or begins to wait for its client.
+    /// Notifies waiting tasks whenever a TLS handshake completes or begins to wait for its client.
     ended: Notify,
 }
 
@@ -30,8 +30,8 @@ impl HandshakeLimit {
         self.ended.notify_waiters();
     }
 
-    /// Waits until fewer than `max` handshakes are counted. The wait is short, because each counted
-    /// handshake is ready to run.
+    /// Waits until fewer than `max` TLS handshakes use CPU time. The wait is short, because none of
+    /// these handshakes waits for its client.
     pub(crate) async fn wait_for_capacity(&self, max: usize) {
         loop {
             // Subscribes before the check, so that a handshake that ends between the check and the

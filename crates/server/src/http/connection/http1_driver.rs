@@ -1,5 +1,5 @@
-//! The task of a connection: performs the handshake, drives hyper until the connection closes or
-//! becomes a WebSocket, and hands HTTP/2 connections over to the HTTP/2 driver.
+//! The task of a client's connection. It performs the handshake, drives hyper (HTTP/1.1) until the
+//! connection closes or becomes a WebSocket, and passes HTTP/2 connections to the HTTP/2 driver.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -28,8 +28,9 @@ use crate::net::transport::Transport;
 use crate::rejection::Rejection;
 use crate::websocket::driver::{Upgraded, spawn as spawn_websocket};
 
-/// Starts the task of an accepted connection. The handshake is counted here and not when the task
-/// first runs, because the acceptor may accept many more connections before that.
+/// Starts the task of an accepted connection, and counts its TLS handshake at once. If the
+/// handshake were counted only when the task first runs, the acceptor could accept too many
+/// connections before that.
 pub(crate) fn spawn(
     shared: &Rc<HttpState>,
     listener: ListenerId,
@@ -44,8 +45,8 @@ pub(crate) fn spawn(
     tokio::task::spawn_local(serve(ConnectionGuard(connection), slot));
 }
 
-/// A guard that releases the request and its memory when dropped, even if the task panics or the
-/// I/O thread ends.
+/// A guard for a connection's task. When dropped, it releases the connection's request and memory,
+/// even if the task panics or the I/O thread ends.
 struct ConnectionGuard(Rc<HttpConnection>);
 
 impl Drop for ConnectionGuard {
@@ -54,7 +55,7 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// Turns the connection into the WebSocket that the application has accepted.
+/// Turns the HTTP/1.1 connection into the WebSocket that the application has accepted.
 fn become_websocket(guard: ConnectionGuard, slot: Slot, exchange: Box<Exchange>, read: Bytes) {
     let connection = Rc::clone(&guard.0);
     let shared = Rc::clone(&connection.shared);
@@ -71,33 +72,33 @@ fn become_websocket(guard: ConnectionGuard, slot: Slot, exchange: Box<Exchange>,
     spawn_websocket(&shared.websockets, id, Upgraded { transport, slot, charge, read, is_ending });
 }
 
-/// The reason for which the server stopped polling hyper for a connection.
+/// The reason why the server stopped polling hyper for a connection.
 enum HyperOutcome {
     Done,
     Closing(CloseState),
     Failed(hyper::Error),
-    /// The connection has been idle for some time, so its buffers are freed.
+    /// The connection has been idle for some time, so the server drops hyper to free the buffers.
     Parked,
-    /// A streamed response continues without hyper.
+    /// The rest of a streamed response is written without hyper.
     Detached,
-    /// The application has accepted a WebSocket.
+    /// The application has accepted a WebSocket, so the connection no longer speaks HTTP.
     Upgrade(Box<Exchange>),
 }
 
-/// The number of headers that hyper parses into a table on its stack. Any larger limit makes hyper
-/// allocate a table for each request. A connection therefore starts with this limit, and the rare
-/// head that exceeds it is parsed again with the configured limit.
+/// The number of request headers that hyper can parse without allocating memory. Every connection
+/// begins with this limit. A head with more headers is rare, and is parsed again with the
+/// configured limit.
 const SMALL_HEADER_TABLE: usize = 100;
 
-/// The capacity of [`http::HeaderMap`], which panics beyond it.
+/// The maximum number of headers in an [`http::HeaderMap`], which panics beyond it.
 const MAX_HEADER_TABLE: usize = 24_576;
 
-/// The bytes and headers that a supervisor may add to a head that its own limits accepted: the
-/// worker header, and a few headers such as `X-Forwarded-For`.
+/// The number of bytes that a supervisor may add to a request head when it forwards the request:
+/// the worker header and a few headers such as `X-Forwarded-For`.
 const SUPERVISOR_HEAD_BYTES: usize = MAX_WORKER_HEADER_SIZE + 4096;
 const SUPERVISOR_HEADERS: usize = 16;
 
-/// Returns the maximum number of bytes and of headers of a head.
+/// Returns the maximum size of a request head in bytes, and the maximum number of its headers.
 fn head_limits(connection: &HttpConnection) -> (usize, usize) {
     let limits = &connection.shared.connections.limits;
     let (bytes, lines) = if connection.config.is_supervised() {
@@ -108,10 +109,10 @@ fn head_limits(connection: &HttpConnection) -> (usize, usize) {
     (limits.max_header_size.saturating_add(bytes), limits.max_headers.saturating_add(lines))
 }
 
-/// The smallest buffer that hyper accepts.
+/// The smallest read buffer that hyper accepts, in bytes.
 const MIN_HYPER_BUFFER: usize = 8192;
 
-/// Serves a connection until it is closed.
+/// Serves an HTTP connection until it is closed.
 async fn serve(guard: ConnectionGuard, slot: Slot) {
     let connection = &guard.0;
     // Boxed because the future is needed only once, and never for plaintext connections.
@@ -212,8 +213,8 @@ async fn serve(guard: ConnectionGuard, slot: Slot) {
     close(connection).await;
 }
 
-/// Drives hyper until it ends or is no longer needed. Returns the reason, and the bytes that hyper
-/// has read but not parsed.
+/// Runs hyper on a connection until hyper ends or is no longer needed. Returns why it stopped, and
+/// the bytes that hyper has read but not parsed.
 async fn drive_hyper(
     connection: &Rc<HttpConnection>,
     replay: Bytes,

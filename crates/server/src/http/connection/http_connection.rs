@@ -1,4 +1,5 @@
-//! The state of a connection, apart from hyper's own state.
+//! The server's own state of an HTTP connection, which complements the state in the HTTP libraries
+//! hyper and h2.
 
 mod closing;
 mod request_lifecycle;
@@ -32,16 +33,17 @@ use crate::net::transport::Transport;
 
 pub(crate) use self::closing::{CloseState, ResetMode};
 
-/// Returns the number of bytes that a connection is charged for.
+/// Returns the number of bytes that a new connection, with or without TLS, is charged to the memory
+/// budget.
 pub(crate) fn connection_bytes(has_tls: bool) -> usize {
     if has_tls { CONNECTION_BYTES + TLS_BYTES } else { CONNECTION_BYTES }
 }
 
-/// The state of a connection, apart from hyper's own state. Its [`Phase`] documents the state
-/// transitions.
+/// The server's own state of an HTTP connection, which complements the state in the HTTP libraries
+/// hyper and h2. [`Phase`] documents the state transitions.
 ///
 /// A stream of an HTTP/2 connection has an `HttpConnection` of its own, with its own deadlines, but
-/// without a transport. In the connection table it is a substream.
+/// without a transport. The connection table lists it as a substream.
 #[derive(Debug)]
 pub(crate) struct HttpConnection {
     pub(crate) shared: Rc<HttpState>,
@@ -51,62 +53,66 @@ pub(crate) struct HttpConnection {
     pub(crate) config: ListenerConfig,
     pub(crate) transport: RefCell<Transport>,
     pub(crate) ends: Cell<ConnectionAddresses>,
-    /// True if the client is a trusted proxy, whose forwarding headers are used.
+    /// True if the client is a trusted proxy, so that the server uses its `X-Forwarded-*` headers.
     pub(crate) is_proxy: bool,
-    /// The identity in the client's TLS certificate.
+    /// The identity in the client's TLS certificate, if the client sent one.
     pub(crate) client_certificate: OnceCell<Arc<ClientCertificate>>,
     pub(crate) activity: Activity,
-    /// The charge for the connection and its read buffer.
+    /// The memory charge for the connection and its read buffer.
     pub(crate) charge: Charge,
-    /// The size of the read buffer in bytes.
+    /// The size of the connection's read buffer in bytes.
     buffer: Cell<usize>,
-    /// True if the connection is counted as a handshake under way.
+    /// True while the connection counts towards the limit on concurrent TLS handshakes.
     is_handshaking: Cell<bool>,
-    /// The bytes that an eviction waits for and that have not been freed yet.
+    /// The memory that closing this connection will free, as a number of bytes of one memory budget
+    /// share. `None` unless the connection was closed to free memory.
     pending_release: Cell<Option<(Share, usize)>>,
     serial: u64,
-    /// Whether the connection must be closed, and when.
+    /// Whether the connection must be closed, when, and with which error response.
     pub(crate) close_state: Cell<CloseState>,
-    /// True if the connection closes after its next response, or after some idle time.
+    /// True if the connection closes after its next response, or once it has been idle for some
+    /// time.
     pub(crate) is_draining: Cell<bool>,
-    /// True if the close may wait until the client has read the response.
+    /// True if the server may delay closing the connection until the client has read the response.
     pub(crate) may_linger: Cell<bool>,
-    /// True if the connection has been idle for long enough to free its buffers.
+    /// True if the connection has been idle for so long that its buffers were freed.
     is_parked: Cell<bool>,
     waker: RefCell<Option<Waker>>,
-    /// True if hyper has rejected a head that it could not parse. hyper's error response is
-    /// discarded, and the server sends its own.
+    /// True if hyper has rejected a request head that it could not parse. The server discards
+    /// hyper's error response and sends its own.
     pub(crate) is_head_refused: Cell<bool>,
-    /// True while a disconnect of the client is watched for during the application's work. This
-    /// ends when the client sends a FIN or further bytes.
+    /// True while the server watches the transport, in order to notice at once when the client
+    /// disconnects. False once the client has sent a FIN or further bytes.
     is_watched: Cell<bool>,
-    /// True if the client sent a FIN during the application's work. Each sweep then checks whether
-    /// the client is still connected.
+    /// True if the client sent a FIN while the application was processing its request. Each sweep
+    /// of the connections then checks whether the client is still connected.
     is_half_closed: Cell<bool>,
-    /// True once a sweep has found that the half-closed client disconnected.
+    /// True once the server has found that a half-closed connection's client has disconnected.
     is_disconnected: Cell<bool>,
-    /// True once the application has exceeded the request timeout.
+    /// True once the application has taken longer for the current request than the request timeout.
     has_request_timed_out: Cell<bool>,
-    /// True if input of the client was left unread, so that the close must linger.
+    /// True if the server left bytes from the client unread. The close must then linger, so that
+    /// the client can read the response.
     pub(crate) has_unread_input: Cell<bool>,
-    /// The exchange of an opening handshake that the application has accepted.
+    /// The request and response of a WebSocket opening handshake that the application has accepted.
     pub(crate) accepted_websocket: RefCell<Option<Box<Exchange>>>,
-    /// The files that are being sent.
+    /// The files that are being sent with sendfile, without reading them into user memory.
     sendfile_queue: RefCell<Option<Box<SendfileQueue>>>,
-    /// The parts of a request context whose response is complete but not fully written.
+    /// The reusable parts of the request context, kept until the complete response has been
+    /// written.
     flushing: RefCell<Option<Box<ContextParts>>>,
-    /// The streamed response, until its last byte has been written.
+    /// The current streamed response, until its last byte has been written.
     response_stream: RefCell<Option<Rc<ResponseStream>>>,
-    /// The reason why the connection ends, unless the client caused it.
+    /// The reason why the server ends the connection. `None` if the client caused the end.
     end_reason: Cell<Option<StreamEnd>>,
-    /// Whether the connection is closed with a reset, so that the client cannot mistake an
-    /// incomplete response for a complete one.
+    /// Whether the server closes the connection with a TCP reset, so that the client cannot mistake
+    /// an incomplete response for a complete one.
     pub(crate) reset_mode: Cell<ResetMode>,
-    /// The state that all streams of an HTTP/2 connection share.
+    /// The state that all streams of this HTTP/2 connection share. Unset for HTTP/1.1.
     http2_session: OnceCell<Rc<Http2Session>>,
     is_http2_stream: bool,
-    /// True if a part of a chunk has not been passed to h2 yet, so that a flush does not complete
-    /// the response.
+    /// True if a part of a response chunk has not been passed to h2 yet. The response is then
+    /// incomplete even if h2 has written everything it got.
     pub(crate) has_partial_chunk: Cell<bool>,
 }
 
@@ -127,7 +133,7 @@ impl HttpConnection {
         })
     }
 
-    /// Creates the state of an HTTP/2 stream, with the charge for it.
+    /// Creates the state of an HTTP/2 stream, and charges the memory budget for the stream.
     pub(crate) fn for_http2_stream(
         connection: &HttpConnection,
         session: &Rc<Http2Session>,
@@ -155,7 +161,7 @@ impl HttpConnection {
         })
     }
 
-    /// Returns the state of a connection on which nothing has happened yet.
+    /// Returns the initial state of a connection, before any bytes were exchanged.
     fn initial(
         shared: &Rc<HttpState>,
         listener: ListenerId,
@@ -203,7 +209,8 @@ impl HttpConnection {
         }
     }
 
-    /// Makes this an HTTP/2 connection.
+    /// Makes this connection an HTTP/2 connection with the given shared state of its streams, and
+    /// returns that state.
     pub(crate) fn set_http2_session(&self, session: Rc<Http2Session>) -> Rc<Http2Session> {
         Rc::clone(self.http2_session.get_or_init(|| session))
     }
@@ -213,29 +220,32 @@ impl HttpConnection {
         self.is_http2_stream
     }
 
-    /// Returns the HTTP/2 session if this is an HTTP/2 connection and not one of its streams.
+    /// Returns the shared HTTP/2 state if this is an HTTP/2 connection. Returns `None` for one of
+    /// its streams, and for an HTTP/1.1 connection.
     fn own_session(&self) -> Option<&Http2Session> {
         self.http2_session.get().filter(|_| !self.is_http2_stream).map(|session| &**session)
     }
 
-    /// Notes the size of a head that h2 has read. A large head is charged to its request.
+    /// Records the size of a request head that h2 has read. The memory of a large head is charged
+    /// to its request.
     pub(crate) fn on_head_read(&self, bytes: usize) {
         self.buffer.set(bytes);
     }
 
-    /// Notes that the application still has a request whose client disconnected.
+    /// Records a request that the application still processes although its client has disconnected.
     pub(crate) fn on_request_abandoned(&self, status: &Arc<ExchangeStatus>) {
         if let Some(session) = self.http2_session.get() {
             session.add_abandoned(status);
         }
     }
 
-    /// Wakes the connection's task.
+    /// Wakes the task that drives this connection.
     pub(crate) fn wake_task(&self) {
         TableEntry::wake(self);
     }
 
-    /// Tells the application whether the client used HTTPS, and passes on the client's certificate.
+    /// Stores in the exchange whether the client is a trusted proxy, whether it used HTTPS, and its
+    /// TLS certificate, for use by the application.
     pub(crate) fn set_transport_info(&self, exchange: &mut Exchange, headers: &HeaderMap) {
         exchange.set_from_trusted_proxy(self.is_proxy);
         exchange.set_transport(
@@ -261,16 +271,16 @@ impl HttpConnection {
         self.has_tls() && self.transport.borrow_mut().tls().is_some_and(|tls| tls.is_http2())
     }
 
-    /// Returns the `Strict-Transport-Security` value for a response to an unreadable head, whose
-    /// host is unknown. It is sent only if the client named a host in the TLS handshake, which is
-    /// never an address.
+    /// Returns the `Strict-Transport-Security` value for a response to an unreadable request head.
+    /// Returns `None` unless the client named a host in the TLS handshake.
     pub(crate) fn hsts(&self) -> Option<&HeaderValue> {
         let hsts = self.config.tls.as_ref()?.hsts()?;
+        // A server name in a TLS handshake is never an IP address.
         self.transport.borrow_mut().tls()?.server_name()?;
         Some(hsts)
     }
 
-    /// Counts the connection among the handshakes under way.
+    /// Counts the connection towards the limit on concurrent TLS handshakes.
     pub(crate) fn begin_handshake(&self) {
         if self.has_tls() {
             self.is_handshaking.set(true);
@@ -278,7 +288,8 @@ impl HttpConnection {
         }
     }
 
-    /// Stops counting the handshake, because it has completed or waits for the client.
+    /// Stops counting the connection towards the limit on TLS handshakes, because its handshake has
+    /// completed or waits for the client.
     pub(crate) fn end_handshake(&self) {
         if self.is_handshaking.replace(false) {
             self.shared.handshake_limit.end();
@@ -287,7 +298,7 @@ impl HttpConnection {
 
     // ---- transport events ----
 
-    /// Notes the result of a read.
+    /// Records the result of a read from the client.
     pub(crate) fn on_read(&self, read: &Poll<io::Result<usize>>) {
         if let Poll::Ready(Ok(n)) = *read {
             self.is_watched.set(n > 0);
@@ -295,26 +306,28 @@ impl HttpConnection {
         self.activity.on_read(read, self.now());
     }
 
-    /// Notes that `n` bytes of blank lines were read between two requests.
+    /// Records that the client sent `n` bytes of blank lines between two requests.
     pub(crate) fn on_blank_lines(&self, n: usize) {
         self.is_watched.set(true);
         self.activity.on_blank_lines(n);
     }
 
-    /// Returns true if no request is under way and no part of a head has arrived.
+    /// Returns true if no request is under way on the connection and no part of a request head has
+    /// arrived.
     pub(crate) fn is_between_requests(&self) -> bool {
         self.activity.phase() == Phase::Idle
     }
 
-    /// Notes that `bytes` of the next head have already been read, if any. Its deadline counts from
-    /// the end of the previous response.
+    /// Records that `bytes` bytes of the next request head (possibly 0) have already been read. The
+    /// deadline for that head counts from the end of the previous response.
     pub(crate) fn on_head_left_over(&self, bytes: usize) {
         if bytes > 0 {
             self.activity.on_head_left_over(bytes);
         }
     }
 
-    /// Writes the bytes that hyper provides, and the files whose placeholders are among them.
+    /// Writes bytes that hyper provides to the client. If they contain the placeholder of a file,
+    /// writes the file's contents instead of the placeholder.
     pub(crate) fn poll_write(
         &self,
         cx: &mut Context<'_>,
@@ -349,13 +362,13 @@ impl HttpConnection {
         written
     }
 
-    /// Queues at most `left` bytes of a file, and returns the placeholder that hyper writes in
-    /// place of the file's bytes.
+    /// Queues at most `left` bytes of a file for sending, from offset `at`. Returns the placeholder
+    /// bytes that hyper writes in place of the file's contents.
     pub(crate) fn queue_file(&self, file: &Arc<SentFile>, at: u64, left: u64) -> Bytes {
         self.sendfile_queue.borrow_mut().get_or_insert_default().push(file, at, left)
     }
 
-    /// Over TLS, waits until the system has accepted all encrypted bytes.
+    /// On a TLS connection, waits until the operating system has accepted all encrypted bytes.
     pub(crate) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.has_tls() {
             return Poll::Ready(Ok(()));
@@ -369,7 +382,7 @@ impl HttpConnection {
         flushed
     }
 
-    /// Notes that hyper has written all bytes that it had.
+    /// Records that hyper has written all bytes that it had for the client.
     pub(crate) fn on_all_written(&self) {
         if self.activity.phase() == Phase::Flush {
             self.activity.on_flushed(self.now());
@@ -382,9 +395,8 @@ impl HttpConnection {
         }
     }
 
-    /// Returns true if the bytes that hyper wants to write are its own error response to an
-    /// unreadable head, and notes that the head was refused. The server discards these bytes and
-    /// sends its own error response.
+    /// Returns true if hyper wants to write its own error response to an unreadable request head.
+    /// Also sets `is_head_refused` then, so that the server sends its own response instead.
     pub(crate) fn suppress_hyper_error(&self) -> bool {
         let suppress_hyper_error = matches!(self.activity.phase(), Phase::Idle | Phase::Head);
         self.is_head_refused.set(self.is_head_refused.get() || suppress_hyper_error);
@@ -393,7 +405,7 @@ impl HttpConnection {
 
     // ---- memory ----
 
-    /// Charges the connection for a read buffer of `bytes`. If the memory budget is exhausted,
+    /// Charges the memory budget for a read buffer of `bytes` bytes. If the budget is exhausted,
     /// closes the connection and returns false.
     pub(crate) fn charge_buffer(&self, bytes: usize) -> bool {
         if bytes <= self.buffer.get() {
@@ -409,8 +421,8 @@ impl HttpConnection {
         true
     }
 
-    /// Returns true if the head fits into hyper's first buffer, which every connection is charged
-    /// for.
+    /// Returns true if the connection's read buffer has at most its initial size, which is charged
+    /// for every connection.
     pub(crate) fn has_small_buffer(&self) -> bool {
         self.buffer.get() <= UNCHARGED_BYTES
     }

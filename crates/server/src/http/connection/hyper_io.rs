@@ -1,5 +1,5 @@
-//! The transport of a connection, as hyper reads and writes it. Reads and writes update the
-//! connection's deadlines, which costs a write to a `Cell` each and needs no timer.
+//! The adapter through which hyper reads from and writes to a connection's transport. Each read or
+//! write also updates the connection's deadlines, which are kept in a `Cell` and need no timer.
 
 use std::io;
 use std::pin::Pin;
@@ -12,13 +12,13 @@ use tokio::io::ReadBuf;
 
 use crate::http::connection::http_connection::HttpConnection;
 
-/// The transport of a connection, as hyper reads and writes it.
+/// The adapter through which hyper reads from and writes to a connection's transport.
 #[derive(Debug)]
 pub(crate) struct HyperIo {
     connection: Rc<HttpConnection>,
-    /// Bytes that a previous hyper instance read but did not parse, and how many of them this
-    /// instance has read.
+    /// The bytes that a previous hyper instance read from the connection but did not parse.
     replay: Bytes,
+    /// The number of bytes of `replay` that the current hyper instance has read.
     replayed: usize,
 }
 
@@ -27,8 +27,8 @@ impl HyperIo {
         HyperIo { connection: Rc::clone(connection), replay, replayed: 0 }
     }
 
-    /// Returns all bytes that were read from the client and that hyper has not parsed. `read` are
-    /// those in hyper's own buffer.
+    /// Returns all bytes that were read from the client and that hyper has not parsed. `read`
+    /// contains the unparsed bytes in hyper's own buffer.
     pub(crate) fn unparsed(self, read: Bytes) -> Bytes {
         if self.replay.is_empty() {
             return read;
@@ -38,13 +38,13 @@ impl HyperIo {
     }
 }
 
-/// Returns true if `bytes` consists only of line ends, which are ignored before a request line (RFC
-/// 9112, 2.2).
+/// Returns true if `bytes` consists only of line ends, which a server ignores before a request line
+/// (RFC 9112, 2.2).
 fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n'))
 }
 
-/// Returns `read` without the blank lines at its beginning.
+/// Returns `read`, the bytes received from a client, without the blank lines at its beginning.
 pub(crate) fn without_blank_lines(read: &Bytes) -> Bytes {
     let blank = read.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     read.slice(blank..)

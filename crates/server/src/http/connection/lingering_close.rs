@@ -1,5 +1,5 @@
-//! Closing a connection: error responses that hyper cannot send, and the lingering close, which
-//! makes sure that the client can read what was written.
+//! Closes connections in such a way that the client can read the last response, and writes error
+//! responses that hyper cannot send.
 
 use std::future::poll_fn;
 use std::io::IoSlice;
@@ -11,13 +11,14 @@ use crate::http::connection::http_connection::{CloseState, HttpConnection, Reset
 use crate::logging::access_log::pending_record::record_unreadable;
 use crate::rejection::Rejection;
 
-/// Writes an error response to a head that could not be read. The connection is closed afterwards.
+/// Writes an error response to a request head that could not be read. The caller closes the
+/// connection afterwards.
 pub(crate) fn reject(connection: &HttpConnection, rejection: Rejection) {
     reject_with_text(connection, rejection, rejection.text());
 }
 
-/// Does the same as [`reject`] with a text other than the rejection's own. Bytes that do not fit
-/// into the socket buffer are lost if the client does not read.
+/// Writes an error response with the given text to a request head that could not be read. If the
+/// response does not fit into the socket buffer, the rest is lost.
 pub(crate) fn reject_with_text(connection: &HttpConnection, rejection: Rejection, text: &str) {
     connection.shared.report(rejection);
     record_unreadable(
@@ -43,8 +44,8 @@ pub(crate) fn reject_with_text(connection: &HttpConnection, rejection: Rejection
     connection.has_unread_input.set(true);
 }
 
-/// Handles a client that speaks TLS on a plaintext port. It could not read an HTTP response, so the
-/// connection is closed and the operator is notified.
+/// Closes the connection of a client that speaks TLS on a plaintext port, and notifies the
+/// operator. No response is sent, because the client could not read it.
 pub(crate) fn close_tls_client(connection: &HttpConnection) {
     let rejection = Rejection::TlsOnPlain;
     connection.shared.report(rejection);
@@ -64,8 +65,9 @@ pub(crate) fn close_tls_client(connection: &HttpConnection) {
     connection.has_unread_input.set(true);
 }
 
-/// Closes the sending direction, and then reads and discards input for a limited time, because the
-/// system would otherwise send a reset that discards the response (RFC 9112, 9.6).
+/// Closes a connection so that the client can read the response: closes the sending direction
+/// first, and then reads and discards input for a limited time. Without this, the system would send
+/// a reset that discards the response (RFC 9112, 9.6).
 pub(crate) async fn close(connection: &HttpConnection) {
     if connection.reset_mode.get() != ResetMode::None {
         return reset(connection).await;
@@ -92,15 +94,16 @@ pub(crate) async fn close(connection: &HttpConnection) {
     let _ = tokio::time::timeout(limit, rest).await;
 }
 
-/// The maximum number of bytes that a client may send after its request was rejected. Further bytes
-/// cause a reset.
+/// The maximum number of bytes that a closing connection reads and discards after its last
+/// response. If the client sends more, the connection is reset.
 const LINGER_BYTES: usize = 16 << 20;
 
-/// The interval at which the connection is checked for unacknowledged bytes.
+/// The interval at which a closing connection is checked for bytes that the client has not
+/// acknowledged.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Closes a connection with a reset after the bytes of an incomplete response have been written. A
-/// FIN would make the response look complete, at least to HTTP/1.0 clients.
+/// Closes a connection with a TCP reset, after the bytes of an incomplete response have been
+/// written. A FIN would make the response look complete, at least to HTTP/1.0 clients.
 async fn reset(connection: &HttpConnection) {
     if connection.reset_mode.get() == ResetMode::AfterWrite && connection.may_linger.get() {
         connection.close_state.set(CloseState::Open);

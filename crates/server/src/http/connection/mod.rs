@@ -1,4 +1,4 @@
-//! A client's connection, from the handshake to the close.
+//! The connection of an HTTP client, from the handshake to the close.
 
 pub(crate) mod activity;
 pub(crate) mod handshake;

@@ -7,11 +7,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use http::HeaderValue;
 
 thread_local! {
-    /// The last value, and the second that it belongs to.
+    /// The last value of the `Date` header, and the Unix time in seconds for which it was
+    /// formatted.
     static LAST: RefCell<Option<(u64, HeaderValue)>> = const { RefCell::new(None) };
 }
 
-/// Returns the current value of the header.
+/// Returns the current value of the `Date` header.
 pub(super) fn now() -> HeaderValue {
     let time = SystemTime::now();
     let second = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());

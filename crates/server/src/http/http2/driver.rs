@@ -18,18 +18,18 @@ use crate::http::connection::http_connection::{CloseState, HttpConnection};
 use crate::net::tls::certificate_store::Tls;
 use crate::rejection::Rejection;
 
-/// The maximum number of response bytes that h2 buffers for each stream.
+/// The maximum number of response bytes that h2 buffers for each HTTP/2 stream.
 const SEND_BUFFER: usize = 64 << 10;
 
-/// The maximum number of streams that the client may reset before the server has looked at them.
-/// After that, h2 closes the connection.
+/// The maximum number of HTTP/2 streams that the client may reset before the server has begun to
+/// serve them. h2 closes the connection of a client that resets more.
 const MAX_EARLY_RESETS: usize = 20;
 
-/// The maximum number of streams that h2 may reset because of errors of the client, or refuse
-/// because too many are open.
+/// The maximum number of HTTP/2 streams of a connection that h2 may reset or refuse because the
+/// client violated the protocol or opened too many streams.
 const MAX_LOCAL_RESETS: usize = 128;
 
-/// The size of the dynamic header table in each direction (RFC 7541, 4.2).
+/// The size in bytes of the HPACK dynamic table in each direction of a connection (RFC 7541, 4.2).
 const HEADER_TABLE_BYTES: u32 = 4 << 10;
 
 fn builder(connections: &ConnectionTable, has_websockets: bool) -> Builder {
@@ -51,14 +51,15 @@ fn builder(connections: &ConnectionTable, has_websockets: bool) -> Builder {
     builder
 }
 
-/// Returns the server name that the client sent in the TLS handshake, if requests on the connection
-/// must be for that name.
+/// Returns the server name from the client's TLS handshake if all requests on the connection must
+/// be for that name.
 fn bound_name(connection: &HttpConnection) -> Option<Rc<str>> {
     connection.config.tls.as_ref().filter(|tls| tls.binds_names())?;
     connection.transport.borrow_mut().tls()?.server_name().map(Rc::from)
 }
 
-/// A guard that closes the session when dropped, even if the task panics or the I/O thread ends.
+/// A guard that closes the HTTP/2 session when dropped, even if the task panics or the I/O thread
+/// ends.
 struct SessionGuard(Rc<Http2Session>);
 
 impl Drop for SessionGuard {
@@ -68,8 +69,8 @@ impl Drop for SessionGuard {
     }
 }
 
-/// Serves an HTTP/2 connection. The connection has the same charge, slot and deadlines as any
-/// other.
+/// Serves an HTTP/2 connection until it closes. Its memory and time are limited as for an HTTP/1.1
+/// connection.
 pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
     let connections = &connection.shared.connections;
     let session =

@@ -1,15 +1,16 @@
-//! A filter for the frames of an HTTP/2 connection, between the socket and h2.
+//! A filter for the frames that a client sends on an HTTP/2 connection, between the socket and the
+//! h2 library.
 //!
 //! [`Frames`] measures two things that h2 does not report: for how long a header block has been
-//! incomplete, and which share of the received bytes is payload. It also rewrites two kinds of
+//! incomplete, and what proportion of the received bytes is payload. It also rewrites two kinds of
 //! frames that h2 does not handle as RFC 9113 requires:
 //!
 //! - CONTINUATION frames (6.10) are merged into frames of [`FRAME`] bytes. h2 closes a connection
 //!   after five CONTINUATION frames of one header block, whatever their size, whereas a client may
 //!   split a header block into any number of frames.
-//! - An ordinary field is inserted in front of the trailers (8.1). h2 accepts pseudo-header fields
-//!   in trailers, which are malformed, but resets a stream if a pseudo-header field follows an
-//!   ordinary one (8.3). The server drops trailers, so no application sees the inserted field.
+//! - An ordinary field is inserted in front of trailers. Trailers must not contain pseudo-header
+//!   fields (8.1), but h2 rejects these only after an ordinary field (8.3). The server drops all
+//!   trailers, and thus the inserted field.
 
 use std::collections::VecDeque;
 
@@ -21,11 +22,12 @@ const PREFACE: u32 = 24;
 /// The length of a frame header in bytes (RFC 9113, 4.1).
 const HEADER: usize = 9;
 
-/// The maximum payload of a frame in bytes, in each direction. It limits how long one stream blocks
-/// the others.
+/// The maximum payload of an HTTP/2 frame in bytes, in each direction. It limits for how long one
+/// stream can block the others.
 pub(super) const FRAME: u32 = 16 << 10;
 
-/// The types of frames with payload, and of `RST_STREAM` (RFC 9113, 6.1, 6.2, 6.4, 6.10).
+/// The HTTP/2 frame types that the filter treats specially: DATA, HEADERS, `RST_STREAM` and
+/// CONTINUATION (RFC 9113, 6.1, 6.2, 6.4, 6.10).
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
@@ -34,56 +36,61 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// The number of bytes in frames without payload that a connection may send before [`RATIO`]
-/// applies. They suffice for days of pings and window updates.
+/// The number of bytes that are added to every connection's payload before [`RATIO`] is applied.
+/// They suffice for days of pings and window updates.
 const FREE_OVERHEAD: u64 = 1 << 20;
 
-/// Once more than [`FREE_OVERHEAD`] bytes were received, at least one byte in `RATIO`, sent or
-/// received, must be payload. nginx has the same limit.
+/// The maximum ratio of all bytes that a client sends to the payload that it sends or receives. A
+/// client that exceeds it floods the connection with frames. nginx uses the same ratio.
 const RATIO: u64 = 8;
 
 /// The maximum number of empty CONTINUATION frames in a header block.
 const MAX_EMPTY: u32 = 16;
 
-/// The number of open streams that are tracked beyond the concurrent streams allowed. [`Frames`]
-/// does not see the streams that h2 resets by itself, and h2 closes a connection after 128 of them.
+/// The number of stream ids that [`Frames`] keeps beyond the maximum number of concurrent streams.
+/// They leave space for streams that h2 has reset, because [`Frames`] learns only later that these
+/// have ended.
 const MAX_EXTRA_OPEN: usize = 1024;
 
-/// A filter for the frames of a connection. It costs a few comparisons per frame, and copies only
-/// the payloads of frames that it rewrites.
+/// A filter for the frames that a client sends on an HTTP/2 connection. It costs a few comparisons
+/// per frame, and copies only the payloads of frames that it rewrites.
 #[derive(Debug)]
 pub(super) struct Frames {
     header: [u8; HEADER],
-    /// The number of header bytes so far. They are held back until the header is complete.
+    /// The number of bytes of the current frame's header that have arrived. They are held back
+    /// until the header is complete.
     filled: usize,
-    /// The number of payload bytes that have not arrived yet.
+    /// The number of payload bytes of the current frame that have not arrived yet.
     left: u32,
     is_data: bool,
-    /// True if the payload is collected in `block` to be rewritten.
+    /// True if the payload of the current frame is collected in `block` to be rewritten.
     is_collected: bool,
-    /// The stream whose header block is incomplete, so that a CONTINUATION frame must follow.
+    /// The id of the stream whose header block is incomplete, so that a CONTINUATION frame must
+    /// follow.
     head: Option<u32>,
-    /// The streams that the client has opened and that neither side has ended. A HEADERS frame for
-    /// one of them contains trailers; h2 checks all others.
+    /// The ids of the streams that the client has opened and that neither side has ended. A HEADERS
+    /// frame for one of them contains trailers.
     open: VecDeque<u32>,
-    /// The maximum number of streams in `open`.
+    /// The maximum number of stream ids in `open`.
     max_open: usize,
-    /// The part of a header block that has not been passed on, or the payload of trailers.
+    /// The collected part of a header block that has not been passed to h2, or the payload of
+    /// trailers.
     block: Vec<u8>,
-    /// The rewritten bytes for h2, which follow the bytes that are passed on in place, and how many
-    /// of the rewritten bytes h2 has got already.
+    /// The rewritten bytes for h2, which follow the bytes that h2 gets unchanged.
     out: Vec<u8>,
+    /// The number of bytes of `out` that h2 has already got.
     taken: usize,
-    /// The number of empty CONTINUATION frames in the current header block.
+    /// The number of empty CONTINUATION frames that the current header block contains so far.
     empty: u32,
-    /// The tick in which the unfinished frame or header block began.
+    /// The clock tick in which the unfinished frame or header block began.
     unfinished_since: u32,
     received: u64,
     payload: u64,
 }
 
 impl Frames {
-    /// Creates a filter for a new connection with at most `streams` concurrent streams.
+    /// Creates the frame filter of a new HTTP/2 connection that allows at most `streams` concurrent
+    /// streams.
     pub(super) fn new(streams: usize) -> Frames {
         Frames {
             header: [0; HEADER],
@@ -104,9 +111,9 @@ impl Frames {
         }
     }
 
-    /// Processes received bytes. Returns the number of bytes at the beginning that h2 gets
-    /// unchanged. The bytes after them are in [`rewritten`](Self::rewritten), and must be taken
-    /// before the next call.
+    /// Filters bytes that were received from the client. Returns how many bytes at the beginning h2
+    /// gets unchanged. The remaining bytes for h2 are in [`rewritten`](Self::rewritten), and must
+    /// be taken before the next call.
     pub(super) fn follow(&mut self, bytes: &[u8], now: u32) -> usize {
         self.received += bytes.len() as u64;
         let (mut at, mut kept) = (0, 0);
@@ -140,8 +147,8 @@ impl Frames {
         kept
     }
 
-    /// Passes bytes on. They stay in place if they are at offset `at` of the input and no byte
-    /// before them was left out.
+    /// Passes bytes to h2. They need not be copied if they are at offset `at` of the input and all
+    /// input before them is passed unchanged. `kept` is the length of the unchanged input.
     fn pass(&mut self, at: Option<usize>, bytes: &[u8], kept: &mut usize) {
         if at == Some(*kept) && self.out.is_empty() {
             *kept += bytes.len();
@@ -150,8 +157,8 @@ impl Frames {
         }
     }
 
-    /// Begins a frame. Its header is at offset `at` of the input, unless its first bytes arrived
-    /// earlier.
+    /// Begins an HTTP/2 frame whose header is complete. The header is at offset `at` of the input,
+    /// or `at` is `None` if its first bytes arrived earlier.
     fn begin(&mut self, at: Option<usize>, kept: &mut usize) {
         let header = self.header;
         let (kind, flags, stream) = parse_header(header);
@@ -190,7 +197,7 @@ impl Frames {
         self.pass(at, &header, kept);
     }
 
-    /// Notes a frame that begins a header block, and may also end it.
+    /// Records an HTTP/2 frame that begins a header block, and may also end it.
     fn begin_head(&mut self, flags: u8, stream: u32) {
         self.head = (flags & END_HEADERS == 0).then_some(stream);
         if self.empty <= MAX_EMPTY {
@@ -198,7 +205,7 @@ impl Frames {
         }
     }
 
-    /// Notes that the client has opened a stream.
+    /// Records that the client has opened the HTTP/2 stream with this id.
     fn open(&mut self, stream: u32) {
         if self.open.len() == self.max_open {
             self.open.pop_front();
@@ -206,15 +213,15 @@ impl Frames {
         self.open.push_back(stream);
     }
 
-    /// Notes that either side has ended a stream.
+    /// Records that the client or the server has ended the HTTP/2 stream with this id.
     pub(super) fn close(&mut self, stream: u32) {
         if let Some(at) = self.open.iter().position(|open| *open == stream) {
             self.open.remove(at);
         }
     }
 
-    /// Ends a frame whose payload was collected. Passes on the rewritten form of the header block
-    /// if the frame is the last one of the block.
+    /// Ends an HTTP/2 frame whose payload was collected. If the frame is the last one of its header
+    /// block, passes the rewritten block to h2.
     fn end_collected(&mut self) {
         self.is_collected = false;
         let (kind, flags, stream) = parse_header(self.header);
@@ -239,8 +246,8 @@ impl Frames {
         }
     }
 
-    /// Appends payload to the collected bytes, and passes on full frames. A header block thus has
-    /// as few frames as possible, whatever frames the client sends.
+    /// Appends payload to the collected part of a header block, and passes full frames to h2. h2
+    /// thus gets as few frames as possible, even if the client splits the block into many.
     fn collect(&mut self, mut bytes: &[u8]) {
         let (_, _, stream) = parse_header(self.header);
         while self.block.len() + bytes.len() > FRAME as usize {
@@ -268,12 +275,12 @@ impl Frames {
         }
     }
 
-    /// Returns the bytes for h2 that follow those that stayed in place.
+    /// Returns the rewritten bytes for h2, which follow the bytes that h2 gets unchanged.
     pub(super) fn rewritten(&self) -> &[u8] {
         &self.out[self.taken..]
     }
 
-    /// Drops the first `len` bytes of [`rewritten`](Self::rewritten), which h2 has got.
+    /// Removes the first `len` bytes of [`rewritten`](Self::rewritten), because h2 has got them.
     pub(super) fn take(&mut self, len: usize) {
         self.taken += len;
         if self.taken == self.out.len() {
@@ -281,34 +288,35 @@ impl Frames {
         }
     }
 
-    /// Returns the number of bytes of memory that rewritten frames occupy.
+    /// Returns the number of bytes of memory that the filter uses for rewritten frames.
     pub(super) fn held(&self) -> usize {
         self.block.capacity() + self.out.capacity()
     }
 
-    /// Returns the tick in which the unfinished header block or frame began, if there is one. DATA
-    /// frames may stay unfinished.
+    /// Returns the clock tick in which the unfinished header block or frame began, if there is one.
+    /// An unfinished DATA frame does not count.
     pub(super) fn unfinished_since(&self) -> Option<u32> {
         let is_unfinished =
             self.head.is_some() || self.filled > 0 || (self.left > 0 && !self.is_data);
         is_unfinished.then_some(self.unfinished_since)
     }
 
-    /// Returns true if the client sends mostly frames without payload, even when the `sent` bytes
-    /// of DATA are counted as payload.
+    /// Returns true if the client floods the connection with frames that contain almost no payload.
+    /// `sent` is the number of bytes of response DATA, which count as payload too.
     pub(super) fn is_flood(&self, sent: u64) -> bool {
         self.empty > MAX_EMPTY || self.received / RATIO > self.payload + sent + FREE_OVERHEAD
     }
 }
 
-/// Returns the type, the flags and the stream of a frame. The first bit of the stream is reserved.
+/// Returns the type, the flags and the stream id from a frame header. The reserved first bit of the
+/// stream id is cleared.
 fn parse_header(header: [u8; HEADER]) -> (u8, u8, u32) {
     let [_, _, _, kind, flags, stream @ ..] = header;
     (kind, flags, u32::from_be_bytes(stream) & (u32::MAX >> 1))
 }
 
-/// Returns the bytes that h2 gets when the bytes after a preface arrive in chunks of `size` bytes.
-/// For the fuzzer.
+/// Returns the bytes that h2 gets when the bytes after a client's connection preface arrive in
+/// chunks of `size` bytes. Used by the fuzzer.
 #[doc(hidden)]
 pub fn frames_for_fuzzer(bytes: &[u8], size: usize) -> Vec<u8> {
     let mut frames = Frames::new(100);
@@ -378,7 +386,7 @@ mod tests {
         assert!(!frames.is_flood(0));
     }
 
-    /// Returns the bytes that h2 gets when `bytes` arrive in chunks.
+    /// Returns the bytes that h2 gets when the client's bytes arrive in the given chunks.
     fn filtered<'a>(frames: &mut Frames, chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
         let mut filtered = Vec::new();
         for chunk in chunks {
@@ -390,7 +398,7 @@ mod tests {
         filtered
     }
 
-    /// Splits bytes into chunks of the sizes that `size` returns.
+    /// Splits test input into chunks of the sizes that `size` returns.
     fn split(bytes: &[u8], mut size: impl FnMut() -> usize) -> Vec<&[u8]> {
         let (mut rest, mut all) = (bytes, Vec::new());
         while !rest.is_empty() {
@@ -530,8 +538,7 @@ mod tests {
         assert!(frames.is_flood(0));
     }
 
-    /// A model: for any frames in any chunks, h2 gets the same bytes, and all of every header
-    /// block.
+    /// Checks that h2 gets the same bytes, however the client's frames are split into chunks.
     #[test]
     fn output_does_not_depend_on_how_the_input_is_split() {
         let mut state = 0x2545_F491_4F6C_DD1Du64;

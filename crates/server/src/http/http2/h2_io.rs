@@ -1,4 +1,4 @@
-//! The transport of a connection, as h2 reads and writes it.
+//! The adapter through which h2 reads from and writes to a connection's transport.
 
 use std::io;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use super::session::Http2Session;
 use crate::connections::admission::UNCHARGED_BYTES;
 use crate::http::connection::http_connection::HttpConnection;
 
-/// The transport of a connection, as h2 reads and writes it.
+/// The adapter through which h2 reads from and writes to a connection's transport.
 pub(super) struct H2Io {
     pub(super) connection: Rc<HttpConnection>,
     pub(super) session: Rc<Http2Session>,
@@ -83,7 +83,8 @@ impl AsyncWrite for H2Io {
         flushed
     }
 
-    /// Only flushes, because the connection sends the FIN itself.
+    /// Flushes the transport without closing it, because the server itself sends the FIN when it
+    /// closes the connection.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_flush(cx)
     }

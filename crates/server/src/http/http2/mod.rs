@@ -1,4 +1,4 @@
-//! HTTP/2 (RFC 9113) with the h2 crate. Each stream has an
+//! The implementation of HTTP/2 (RFC 9113) with the h2 library. Each stream has an
 //! [`HttpConnection`](super::connection::http_connection::HttpConnection) of its own, so requests
 //! have the same features and limits as over HTTP/1.1.
 

@@ -1,4 +1,4 @@
-//! Validation of HTTP/2 request heads, and their conversion into the form of HTTP/1.1.
+//! The validation of HTTP/2 request heads, and their conversion into the form of HTTP/1.1.
 
 use h2::ext::Protocol;
 use http::header::{CONNECTION, CONTENT_LENGTH, COOKIE, HOST, UPGRADE};
@@ -8,13 +8,13 @@ use http::{HeaderMap, HeaderValue, Method, Uri};
 use crate::rejection::Rejection;
 use crate::websocket::handshake::KEY;
 
-/// Converts a head into the form of HTTP/1.1: a target without an authority, a Host header and a
-/// single Cookie header (RFC 9113, 8.2.3 and 8.3.1). An extended CONNECT becomes an opening
-/// handshake without a key (RFC 8441, 5). Returns true for an extended CONNECT.
+/// Converts an HTTP/2 request head into the form of HTTP/1.1: a target without an authority, a Host
+/// header and a single Cookie header (RFC 9113, 8.2.3 and 8.3.1). An extended CONNECT becomes a
+/// WebSocket opening handshake without a key (RFC 8441, 5). Returns true for an extended CONNECT.
 ///
 /// # Errors
-/// Returns the rejection to respond with if the head is malformed (RFC 9113, 8.1.1), because other
-/// programs may interpret such a head differently.
+/// Returns the rejection to respond with if the head is malformed (RFC 9113, 8.1.1). Malformed
+/// heads are not repaired, because other programs may interpret them differently.
 pub(super) fn normalize(head: &mut Parts, max_headers: usize) -> Result<bool, Rejection> {
     if head.headers.len() > max_headers {
         return Err(Rejection::HeadTooLarge);
@@ -47,13 +47,15 @@ pub(super) fn normalize(head: &mut Parts, max_headers: usize) -> Result<bool, Re
     Ok(protocol.is_some())
 }
 
-/// Returns true if a value begins or ends with whitespace, which is not allowed (RFC 9113, 8.2.1).
+/// Returns true if a header value begins or ends with whitespace, which HTTP/2 does not allow (RFC
+/// 9113, 8.2.1).
 fn has_outer_whitespace(value: &[u8]) -> bool {
     let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     is_space(value.first()) || is_space(value.last())
 }
 
-/// Returns the host of a request. If both `:authority` and Host are present, they must be equal.
+/// Returns the host of an HTTP/2 request. If it has both `:authority` and a Host header, they must
+/// be equal.
 fn host(head: &Parts) -> Result<HeaderValue, Rejection> {
     let mut hosts = head.headers.get_all(HOST).iter();
     let authority = head.uri.authority().map(http::uri::Authority::as_str);
@@ -70,7 +72,7 @@ fn host(head: &Parts) -> Result<HeaderValue, Rejection> {
     }
 }
 
-/// Joins several Cookie headers into one.
+/// Joins several Cookie headers of a request into one.
 fn join_cookies(headers: &mut HeaderMap) {
     let mut cookies = headers.get_all(COOKIE).iter();
     if let (Some(first), Some(second)) = (cookies.next(), cookies.next()) {
@@ -82,13 +84,13 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// Returns the size of a header list as defined in RFC 9113, 6.5.2.
+/// Returns the size in bytes of a request's header list, as defined in RFC 9113, 6.5.2.
 pub(super) fn header_list_size(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
 }
 
-/// Returns true if the host of a request differs from the server name in the TLS handshake (RFC
-/// 9110, 15.5.20).
+/// Returns true if the host of a request differs from the server name in the client's TLS handshake
+/// (RFC 9110, 15.5.20).
 pub(super) fn is_misdirected(headers: &HeaderMap, named: &str) -> bool {
     let host = headers.get(HOST).map_or(&b""[..], HeaderValue::as_bytes);
     // The server name in TLS is never an address and has no port.
@@ -100,7 +102,7 @@ pub(super) fn is_misdirected(headers: &HeaderMap, named: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns a head as h2 provides it, with an optional `:authority`.
+    /// Builds an HTTP/2 request head for the tests, in the form in which h2 provides it.
     fn head(authority: Option<&str>, path: &str, lines: &[(&'static str, &str)]) -> Parts {
         let uri = authority
             .map_or_else(|| path.to_owned(), |authority| format!("https://{authority}{path}"));

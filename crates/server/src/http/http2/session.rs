@@ -12,66 +12,71 @@ use tokio::io::ReadBuf;
 use super::frames::Frames;
 use crate::connections::table::ConnectionTable;
 
-/// The flow-control window of a stream, which is the number of bytes that a client may send before
-/// they are read. The window of a connection is larger, so that an unread stream does not block the
-/// others.
+/// The flow-control window of an HTTP/2 stream: the number of bytes that a client may send before
+/// the server reads them. The window of a connection is larger, so that an unread stream does not
+/// block the others.
 pub(super) const STREAM_WINDOW: u32 = 256 << 10;
 pub(super) const CONNECTION_WINDOW: u32 = 1 << 20;
 
-/// The maximum number of bytes that are read before the streams are polled. This also bounds the
-/// number of tiny frames that h2 buffers, because h2 closes a connection on which too many of them
-/// are unread.
+/// The maximum number of bytes that the server reads from an HTTP/2 connection before it polls the
+/// streams. Without this limit, many tiny frames could be unread, for which h2 closes the
+/// connection.
 const MAX_READ_PER_POLL: usize = 8 << 10;
 
-/// The size of the buffer for outgoing WebSocket messages. Small messages share a buffer.
+/// The size in bytes of the buffer that outgoing WebSocket messages on an HTTP/2 connection are
+/// copied into. Several small messages fit into one buffer.
 const WEBSOCKET_BUFFER: usize = 4 << 10;
 
-/// The number of wasted requests from which a connection may be abusive. A request is wasted if the
-/// client resets it or if it is malformed. Wasted requests are tolerated while they are less than
-/// half of all requests, because a browser that leaves a page resets all requests under way.
+/// The number of requests that a client may waste on an HTTP/2 connection before it can count as
+/// abusive. A request is wasted if the client resets it or if it is malformed. A client is abusive
+/// only if it wastes more than half of its requests, because a browser that leaves a page resets
+/// all requests under way.
 const MAX_WASTED: u64 = 100;
 
-/// An object that waits until the data that it has passed to h2 has been written.
+/// An object, such as an HTTP/2 stream, that waits until the data that it has passed to h2 has been
+/// written.
 pub(crate) trait FlushListener {
-    /// Called when all data has been written.
+    /// Called when all data that the listener has passed to h2 has been written.
     fn on_flushed(&self);
 
-    /// Called when the connection closed before all data was written.
+    /// Called when the connection closed before all data of the listener was written.
     fn on_lost(&self);
 }
 
 /// The state that all streams of an HTTP/2 connection share.
 pub(crate) struct Http2Session {
     connections: Rc<ConnectionTable>,
-    /// The connection-table keys of the open streams.
+    /// The connection-table keys of the HTTP/2 connection's open streams.
     streams: RefCell<Vec<usize>>,
-    /// The number of open streams whose response has been passed to h2. The client may consider
-    /// them closed.
+    /// The number of open streams whose complete response has been passed to h2. The client may
+    /// already consider these streams closed.
     responses_sent: Cell<usize>,
-    /// The streams that have passed data to h2 since everything was last written.
+    /// The streams that have passed data to h2 and wait until h2 has written it.
     unflushed: RefCell<Vec<Rc<dyn FlushListener>>>,
-    /// True once nothing can be written any more.
+    /// True once the HTTP/2 connection has closed, so that nothing can be written any more.
     is_closed: Cell<bool>,
-    /// True if all written bytes have been sent; and true if the socket accepts no more bytes.
+    /// True if the transport has sent all bytes that h2 has written.
     is_clean: Cell<bool>,
+    /// True if the connection's socket accepts no more bytes.
     is_blocked: Cell<bool>,
-    /// The number of bytes read in the current poll.
+    /// The number of bytes that were read from the connection in the current poll.
     read_in_poll: Cell<usize>,
-    /// The server name from the TLS handshake, if requests must be for that name.
+    /// The server name from the TLS handshake, if requests on the connection must be for that name.
     tls_name: Option<Rc<str>>,
     frames: RefCell<Frames>,
-    /// The number of bytes of DATA that have been sent.
+    /// The number of bytes of response DATA that the server has sent on the connection.
     sent: Cell<u64>,
     opened: Cell<u64>,
     wasted: Cell<u64>,
-    /// The number of streams that are WebSockets.
+    /// The number of the connection's streams that are WebSockets.
     websockets: Cell<usize>,
-    /// The buffer for outgoing WebSocket messages.
+    /// The buffer that outgoing WebSocket messages are copied into before h2 sends them.
     websocket_buffer: RefCell<BytesMut>,
-    /// The requests whose streams have ended while the application still processes them.
+    /// The requests that the application still processes although their HTTP/2 streams have ended.
     abandoned: RefCell<Vec<Arc<ExchangeStatus>>>,
-    /// The number of body bytes that may arrive before they are read, and the charge for them.
+    /// The number of request body bytes that the client may send before the server has read them.
     incoming: Cell<usize>,
+    /// The memory charge for the `incoming` bytes.
     charge: Charge,
 }
 
@@ -104,7 +109,7 @@ impl Http2Session {
 
     // ---- streams ----
 
-    /// Notes that a stream was opened. Returns true if it is the only one.
+    /// Adds a newly opened HTTP/2 stream. Returns true if the connection has no other stream.
     pub(super) fn on_stream_opened(&self, key: usize) -> bool {
         self.opened.set(self.opened.get() + 1);
         let mut streams = self.streams.borrow_mut();
@@ -112,12 +117,12 @@ impl Http2Session {
         streams.len() == 1
     }
 
-    /// Notes that the complete response of a stream has been passed to h2.
+    /// Counts an HTTP/2 stream whose complete response has been passed to h2.
     pub(super) fn on_response_sent(&self) {
         self.responses_sent.set(self.responses_sent.get() + 1);
     }
 
-    /// Notes that a stream was closed. Returns true if no other stream is open.
+    /// Removes a closed HTTP/2 stream. Returns true if no other stream of the connection is open.
     pub(super) fn on_stream_closed(&self, key: usize, is_response_sent: bool) -> bool {
         self.responses_sent.set(self.responses_sent.get() - usize::from(is_response_sent));
         let mut streams = self.streams.borrow_mut();
@@ -127,7 +132,8 @@ impl Http2Session {
         streams.is_empty()
     }
 
-    /// Notes that a stream became a WebSocket. Returns true if it is the only WebSocket.
+    /// Counts an HTTP/2 stream that became a WebSocket. Returns true if the connection has no other
+    /// WebSocket.
     pub(super) fn on_websocket_opened(&self) -> bool {
         self.websockets.replace(self.websockets.get() + 1) == 0
     }
@@ -137,8 +143,9 @@ impl Http2Session {
         self.websockets.get() == 0
     }
 
-    /// Returns true if all streams are WebSockets, and there is at least one. WebSockets have their
-    /// own stall timeout.
+    /// Returns true if all open streams of the connection are WebSockets, and there is at least
+    /// one. The stall timeout of the WebSockets then replaces the connection's own deadline for
+    /// writing.
     pub(crate) fn has_only_websockets(&self) -> bool {
         let websockets = self.websockets.get();
         websockets > 0 && websockets == self.streams.borrow().len()
@@ -148,15 +155,15 @@ impl Http2Session {
         !self.streams.borrow().is_empty()
     }
 
-    /// Returns true if the application owes a response to one of the streams.
+    /// Returns true if at least one HTTP/2 stream is waiting for the application's response.
     pub(crate) fn is_awaiting_response(&self) -> bool {
         self.streams.borrow().iter().any(|key| {
             self.connections.get(*key).is_some_and(|stream| stream.is_awaiting_response())
         })
     }
 
-    /// Returns the number of ticks for which all streams have been unused, or `None` if one is
-    /// being served.
+    /// Returns the number of clock ticks for which all streams of the connection have been idle or
+    /// slow, or `None` if at least one is neither.
     pub(crate) fn slowness(&self, now: u32) -> Option<u32> {
         let streams = self.streams.borrow();
         let mut all = streams
@@ -165,8 +172,8 @@ impl Http2Session {
         all.try_fold(u32::MAX, |least, ticks| Some(least.min(ticks?)))
     }
 
-    /// Counts the requests under way: streams without a complete response, and abandoned requests
-    /// that the application still processes.
+    /// Returns the number of requests under way on the HTTP/2 connection. Also counts requests that
+    /// the application still processes although their streams have ended.
     pub(super) fn count_requests_under_way(&self) -> usize {
         let mut left = self.abandoned.borrow_mut();
         // The application holds the exchange, and with it a reference to its status.
@@ -174,17 +181,18 @@ impl Http2Session {
         left.len() + self.streams.borrow().len() - self.responses_sent.get()
     }
 
-    /// Adds a request whose stream ended while the application still processes it.
+    /// Adds a request that the application still processes although its HTTP/2 stream has ended.
     pub(crate) fn add_abandoned(&self, status: &Arc<ExchangeStatus>) {
         self.abandoned.borrow_mut().push(Arc::clone(status));
     }
 
-    /// Counts a request that was reset or malformed.
+    /// Counts a request that the client has reset or that was malformed.
     pub(super) fn count_wasted(&self) {
         self.wasted.set(self.wasted.get() + 1);
     }
 
-    /// Returns true if the client makes the server work for nothing.
+    /// Returns true if the client is abusive: it has wasted too many requests, or it floods the
+    /// connection with frames that contain almost no payload.
     pub(super) fn is_abusive(&self) -> bool {
         let wasted = self.wasted.get();
         (wasted > MAX_WASTED && wasted > self.opened.get() / 2)
@@ -197,19 +205,20 @@ impl Http2Session {
 
     // ---- writing ----
 
-    /// Notes the result of a write or flush. `is_clean` is true for a flush.
+    /// Records the result of a write or flush of the HTTP/2 connection. `is_pending` is true if the
+    /// socket accepts no more bytes, and `is_clean` is true for a flush.
     pub(super) fn on_written(&self, is_pending: bool, is_clean: bool) {
         self.is_blocked.set(is_pending);
         self.is_clean.set(is_clean && !is_pending);
     }
 
-    /// Returns true if the socket accepts no more bytes. A stream's lack of progress is then not
-    /// the fault of its client.
+    /// Returns true if the connection's socket accepts no more bytes. No stream of the connection
+    /// can make progress then.
     pub(crate) fn is_blocked(&self) -> bool {
         self.is_blocked.get()
     }
 
-    /// Notes that a stream has passed a head or `bytes` of DATA to h2.
+    /// Records that an HTTP/2 stream has passed a response head or `bytes` bytes of DATA to h2.
     pub(super) fn on_data_sent(&self, stream: Rc<dyn FlushListener>, bytes: usize) {
         self.sent.set(self.sent.get() + bytes as u64);
         if self.is_closed.get() {
@@ -222,8 +231,8 @@ impl Http2Session {
     }
 
     /// Copies the first `len` bytes of an outgoing WebSocket message into a chunk for h2. All
-    /// WebSockets of a session share one buffer, whose memory is reused once its contents have been
-    /// sent.
+    /// WebSockets of an HTTP/2 connection share one buffer, whose memory is reused once its
+    /// contents have been sent.
     pub(super) fn copy_chunk(&self, buffers: &[IoSlice<'_>], len: usize) -> Bytes {
         let mut websocket_buffer = self.websocket_buffer.borrow_mut();
         if websocket_buffer.capacity() < len {
@@ -239,8 +248,8 @@ impl Http2Session {
         websocket_buffer.split().freeze()
     }
 
-    /// Notifies the waiting streams if all data has been written. Called when h2 has nothing to
-    /// write.
+    /// Notifies the waiting streams if all their data has been written. Called when h2 has nothing
+    /// to write.
     pub(super) fn notify_flushed(&self) {
         if self.is_clean.get() {
             let unflushed = std::mem::take(&mut *self.unflushed.borrow_mut());
@@ -250,8 +259,8 @@ impl Http2Session {
         }
     }
 
-    /// Notifies the waiting streams that the connection closed. h2 does not notify streams whose
-    /// complete response it has.
+    /// Notifies the waiting streams that the connection has closed, because h2 does not notify a
+    /// stream that has already passed its whole response to h2.
     pub(super) fn on_closed(&self) {
         self.is_closed.set(true);
         let unflushed = std::mem::take(&mut *self.unflushed.borrow_mut());
@@ -262,24 +271,27 @@ impl Http2Session {
 
     // ---- reading ----
 
-    /// Begins a poll of the connection, which may read up to the limit again.
+    /// Begins a poll of the HTTP/2 connection, which may again read up to [`MAX_READ_PER_POLL`]
+    /// bytes.
     pub(super) fn begin_poll(&self) {
         self.read_in_poll.set(0);
     }
 
-    /// Returns true if the streams must be polled before more is read.
+    /// Returns true if no more bytes may be read from the connection before its streams have been
+    /// polled.
     pub(super) fn has_read_enough(&self) -> bool {
         self.read_in_poll.get() >= MAX_READ_PER_POLL
     }
 
-    /// Passes received bytes through the filter. Returns the number of bytes at the beginning that
-    /// h2 gets unchanged; [`Frames::follow`] explains the others.
+    /// Filters bytes received from the client. Returns the number of bytes at the beginning that h2
+    /// gets unchanged. [`Frames::follow`] explains how the remaining bytes are rewritten.
     pub(super) fn follow(&self, bytes: &[u8]) -> usize {
         self.read_in_poll.set(self.read_in_poll.get() + bytes.len());
         self.frames.borrow_mut().follow(bytes, self.connections.clock.now())
     }
 
-    /// Moves rewritten bytes into `buffer` for h2. Returns true if there were any.
+    /// Moves bytes that the frame filter has rewritten into `buffer`, from which h2 reads them.
+    /// Returns true if there were any.
     pub(super) fn take_rewritten(&self, buffer: &mut ReadBuf<'_>) -> bool {
         let mut frames = self.frames.borrow_mut();
         let rest = frames.rewritten();
@@ -291,13 +303,13 @@ impl Http2Session {
         len > 0
     }
 
-    /// Returns the number of bytes of memory that rewritten frames occupy.
+    /// Returns the number of bytes of memory that the frame filter uses for rewritten frames.
     pub(super) fn held_for_frames(&self) -> usize {
         self.frames.borrow().held()
     }
 
-    /// Charges a body of `bytes` that may arrive before it is read. Returns false if the memory
-    /// budget is exhausted.
+    /// Charges the memory budget for `bytes` bytes of a request body that the client may send
+    /// before the server reads them. Returns false if the budget is exhausted.
     pub(super) fn reserve_body(&self, bytes: usize) -> bool {
         let incoming = self.incoming.get() + bytes;
         let (has, needs) = (self.charge.bytes(), incoming.min(CONNECTION_WINDOW as usize));
@@ -315,12 +327,12 @@ impl Http2Session {
         self.charge.set(incoming.min(CONNECTION_WINDOW as usize));
     }
 
-    /// Notes that the server has ended a stream. h2 checks frames that still arrive for it.
+    /// Tells the frame filter that the server has ended a stream.
     pub(super) fn on_stream_done(&self, stream: u32) {
         self.frames.borrow_mut().close(stream);
     }
 
-    /// Returns the tick in which an unfinished head began, if there is one.
+    /// Returns the clock tick in which an unfinished request head began, if there is one.
     pub(crate) fn unfinished_since(&self) -> Option<u32> {
         self.frames.borrow().unfinished_since()
     }

@@ -1,5 +1,5 @@
-//! The task of an HTTP/2 stream: handles the request as over HTTP/1.1 and sends the response within
-//! the client's flow-control window.
+//! The task of an HTTP/2 stream. It serves one request as over HTTP/1.1, and sends the response
+//! within the client's flow-control window.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -29,12 +29,12 @@ use crate::http::response::response_body::ResponseBody;
 use crate::logging::access_log::pending_record::record_unreadable;
 use crate::rejection::Rejection;
 
-/// The charge for a stream: its head, as much again in h2's tables, and the response bytes that h2
-/// buffers.
+/// The number of bytes that an HTTP/2 stream is charged to the memory budget: for its request head,
+/// as many bytes in h2's tables, and the response bytes that h2 buffers.
 pub(crate) const STREAM_BYTES: usize = 32 << 10;
 
-/// Starts the task of a stream. If there are too many requests or too little memory, refuses the
-/// stream with an error code that lets the client retry.
+/// Starts the task that serves an HTTP/2 stream. If there are too many requests or too little
+/// memory, refuses the stream with an error code that lets the client retry.
 pub(super) fn spawn(
     connection: &Rc<HttpConnection>,
     session: &Rc<Http2Session>,
@@ -70,14 +70,14 @@ pub(super) fn spawn(
     tokio::task::spawn_local(serve(guard, slot, request, responder));
 }
 
-/// The result of handling a request.
+/// The result of processing the request of an HTTP/2 stream.
 enum StreamOutcome {
     Response(Response<ResponseBody>),
     /// The application has accepted a WebSocket.
     Upgrade(Box<Exchange>),
-    /// The stream must be closed.
+    /// The server must close the stream, because of a timeout, overload or shutdown.
     Closing(CloseState),
-    /// The client has reset the stream or disconnected.
+    /// The client has reset the stream or closed the connection.
     Disconnected,
 }
 
@@ -126,7 +126,8 @@ async fn serve(
     }
 }
 
-/// Handles the request as over HTTP/1.1. Returns `None` if the client disconnected.
+/// Processes the request of an HTTP/2 stream as over HTTP/1.1, and returns the response. Returns
+/// `None` if the client disconnected.
 async fn respond(
     guard: &StreamGuard,
     request: Request<RecvStream>,
@@ -161,8 +162,8 @@ async fn respond(
     }
 }
 
-/// Closes a stream because of a timeout or overload, with an error response if no response has
-/// begun.
+/// Closes an HTTP/2 stream because of a timeout or overload. Sends an error response first if no
+/// response has begun.
 fn reject(guard: &StreamGuard, responder: &SharedResponder, end: CloseState) {
     let rejection = match end {
         CloseState::HeadTimeout | CloseState::BodyTimeout => Rejection::BodyTimeout,
@@ -192,13 +193,13 @@ fn reject(guard: &StreamGuard, responder: &SharedResponder, end: CloseState) {
     }
 }
 
-/// The side that has reset a stream.
+/// The side, client or server, that has reset an HTTP/2 stream.
 enum StreamReset {
     ByClient,
     ByServer,
 }
 
-/// Sends a response and waits until it has been written.
+/// Sends a response on an HTTP/2 stream, and waits until it has been written.
 async fn send_response(
     guard: &StreamGuard,
     responder: &SharedResponder,
@@ -249,12 +250,13 @@ async fn send_response(
     Ok(())
 }
 
-/// A response whose head has been passed to h2.
+/// The sender of a response body on an HTTP/2 stream. The response head has already been passed to
+/// h2.
 struct ResponseSender<'a> {
     guard: &'a StreamGuard,
     body: ResponseBody,
     frames: SendStream<Bytes>,
-    /// The rest of the current chunk of the body.
+    /// The part of the current chunk of the body that has not been passed to h2.
     chunk: Bytes,
     is_end: bool,
 }
@@ -301,8 +303,8 @@ impl ResponseSender<'_> {
         }
     }
 
-    /// Returns the number of bytes that the client's window allows. Window capacity is reserved
-    /// only for existing bytes.
+    /// Waits until the client's flow-control window has capacity, and returns the number of bytes
+    /// that may be sent.
     fn poll_window(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, StreamReset>> {
         let stream = &self.guard.stream;
         loop {

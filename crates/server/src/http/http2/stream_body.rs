@@ -1,5 +1,6 @@
-//! The body of an HTTP/2 request. Reading a frame releases its flow-control window immediately,
-//! because the reader stores the bytes and stops reading while it cannot.
+//! The body of an HTTP/2 request. When a DATA frame is read, the client may at once send more. This
+//! cannot exhaust the memory, because the server stops reading while it cannot store more of the
+//! body.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -17,30 +18,35 @@ use crate::http::connection::http_connection::HttpConnection;
 use crate::http::request::request_body::RequestBody;
 use crate::rejection::Rejection;
 
-/// The handle to respond on a stream, which the body also uses to send `100 Continue`.
+/// The handle for sending a response on an HTTP/2 stream. The request body shares it in order to
+/// send `100 Continue`.
 pub(super) type SharedResponder = Rc<RefCell<SendResponse<Bytes>>>;
 
 /// The body of an HTTP/2 request.
 pub(super) struct StreamBody {
-    /// The DATA frames; `None` if there is no body.
+    /// The DATA frames of the request body, or `None` if the request has no body.
     frames: Option<RecvStream>,
     connection: Rc<HttpConnection>,
-    /// The length that the client declared.
+    /// The `Content-Length` of the request, if the client sent one.
     length: Option<u64>,
     read: u64,
-    /// Bytes that were taken from h2 but not read. They never exceed the window of a stream.
+    /// Bytes of the body that were taken from h2 but that the server has not read yet. There are at
+    /// most as many as the flow-control window of the stream allows.
     buffered: Vec<u8>,
-    /// The result of the last frame, once it has been read.
+    /// The end of the body or the error that ended it, once the last DATA frame has been taken from
+    /// h2.
     end: Option<Result<(), h2::Error>>,
-    /// The charge for bytes that may be unread.
+    /// The memory charge for bytes of the body that the client may send before the server reads
+    /// them.
     _reservation: Option<BodyReservation>,
-    /// The handle for sending `100 Continue`, if the client waits for it.
+    /// The handle for sending `100 Continue`, if the client waits for this response before it sends
+    /// the body.
     continue_to: Option<SharedResponder>,
 }
 
 impl StreamBody {
-    /// Creates the body of a request with these headers. Returns `None` if the memory budget is
-    /// exhausted.
+    /// Creates the body of an HTTP/2 request with the given headers. Returns `None` if the memory
+    /// budget is exhausted.
     pub(super) fn new(
         frames: RecvStream,
         headers: &HeaderMap,
@@ -77,7 +83,8 @@ impl StreamBody {
         })
     }
 
-    /// Creates an empty body, for a stream whose frames are read elsewhere.
+    /// Creates an empty request body for an HTTP/2 stream whose frames are not read as a request
+    /// body, for example because the stream becomes a WebSocket.
     pub(super) fn empty(connection: &Rc<HttpConnection>) -> StreamBody {
         let connection = Rc::clone(connection);
         let (buffered, end) = (Vec::new(), None);
@@ -94,7 +101,8 @@ impl StreamBody {
         }
     }
 
-    /// Returns the buffered bytes, the next frame, or the end.
+    /// Returns the buffered bytes, or else the next DATA frame of the body, or `None` at the end of
+    /// the body.
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
         if !self.buffered.is_empty() {
             return Poll::Ready(Some(Ok(std::mem::take(&mut self.buffered).into())));
@@ -111,15 +119,16 @@ impl StreamBody {
     }
 }
 
-/// The charge for bytes of a stream that may arrive before they are read. Dropping it ends the
-/// charge.
+/// The memory charge for bytes of an HTTP/2 stream that the client may send before the server reads
+/// them. Dropping the value ends the charge.
 pub(super) struct BodyReservation {
     session: Rc<Http2Session>,
     bytes: usize,
 }
 
 impl BodyReservation {
-    /// Charges the session for `bytes`. Returns `None` if the memory budget is exhausted.
+    /// Charges an HTTP/2 connection for `bytes` bytes that the client may send before the server
+    /// reads them. Returns `None` if the memory budget is exhausted.
     pub(super) fn reserve(session: &Rc<Http2Session>, bytes: usize) -> Option<BodyReservation> {
         session.reserve_body(bytes).then(|| BodyReservation { session: Rc::clone(session), bytes })
     }
@@ -185,8 +194,9 @@ impl Body for StreamBody {
 }
 
 impl RequestBody for StreamBody {
-    /// Returns `None`, because after an error the stream or the connection has been reset (by h2 if
-    /// the client violated the protocol), so that no response can be sent.
+    /// Returns `None`, because no response can be sent after a read error. The stream or the
+    /// connection has already been reset, either by the client, or by h2 because the client
+    /// violated the protocol.
     fn rejection(_: &h2::Error) -> Option<Rejection> {
         None
     }

@@ -1,4 +1,4 @@
-//! A guard that ends an HTTP/2 stream.
+//! A guard that, when dropped, ends an HTTP/2 stream and releases its resources.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,22 +8,22 @@ use super::session::Http2Session;
 use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::{CloseState, HttpConnection};
 
-/// The maximum number of bytes that are passed to h2 at once, so that streams take turns. Together
-/// with a frame header (RFC 9113, 4.1) they fill exactly one TLS record; nine more bytes would need
-/// a record and a system call of their own.
+/// The maximum number of response bytes that a stream passes to h2 at once, so that the streams of
+/// a connection take turns. Together with a frame header of nine bytes (RFC 9113, 4.1), these bytes
+/// fill exactly one TLS record. A longer frame would need another record and another system call.
 pub(super) const MAX_SEND: usize = (16 << 10) - 9;
 
-/// A stream that is being served. Dropping it releases everything, even if the task panics or the
-/// I/O thread ends.
+/// A guard for an HTTP/2 stream that is being served. Dropping it ends the stream and releases its
+/// request and memory, even if the task panics or the I/O thread ends.
 pub(super) struct StreamGuard {
     pub(super) connection: Rc<HttpConnection>,
     pub(super) session: Rc<Http2Session>,
     pub(super) stream: Rc<HttpConnection>,
-    /// The stream identifier (RFC 9113, 5.1.1).
+    /// The HTTP/2 stream identifier (RFC 9113, 5.1.1).
     pub(super) stream_id: u32,
-    /// True once the complete response has been passed to h2.
+    /// True once the complete response of the stream has been passed to h2.
     pub(super) is_response_sent: Cell<bool>,
-    /// True if the client reset the stream, so that the work for it was wasted.
+    /// True if the client reset the stream, so that the server's work for it was wasted.
     pub(super) is_wasted: bool,
 }
 
@@ -44,7 +44,8 @@ impl Drop for StreamGuard {
 }
 
 impl StreamGuard {
-    /// Sets for how long the system keeps the connection while the client acknowledges nothing.
+    /// Sets how long the operating system keeps the connection open while the client acknowledges
+    /// no bytes.
     pub(super) fn set_stall_timeout(&self, time: Duration) {
         self.connection.transport.borrow().set_for_streaming(time);
     }

@@ -1,17 +1,18 @@
-//! Parses the payload of an HTTP/2 frame with trailers (RFC 9113, 6.2), before h2 reads the frame.
+//! A parser for HTTP/2 HEADERS frames that contain trailers (RFC 9113, 6.2). The server uses it to
+//! rewrite such a frame before h2 reads it.
 
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;
 
-/// The length in bytes of the priority fields that a HEADERS frame may have.
+/// The length in bytes of the priority fields that an HTTP/2 HEADERS frame may contain.
 const PRIORITY_BYTES: usize = 5;
 
-/// An ordinary header field that is not added to the dynamic table (RFC 7541, 6.2.2): a name of one
-/// byte, and an empty value.
+/// The header field that the server inserts in front of trailers: its name is `x` and its value is
+/// empty, in HPACK encoding (RFC 7541, 6.2.2).
 pub(super) const MARKER: &[u8] = &[0, 1, b'x', 0];
 
-/// Returns the part of a payload that is a header block, or `None` if the padding is longer than
-/// the rest.
+/// Returns the header block within the payload of an HTTP/2 HEADERS frame. Returns `None` if the
+/// padding is longer than the rest of the payload.
 pub(super) fn fields(flags: u8, payload: &[u8]) -> Option<&[u8]> {
     let (padding, rest) = match flags & PADDED {
         0 => (0, payload),
@@ -21,8 +22,8 @@ pub(super) fn fields(flags: u8, payload: &[u8]) -> Option<&[u8]> {
     rest.get(..rest.len().checked_sub(padding)?)
 }
 
-/// Returns the length of the dynamic table size updates (RFC 7541, 6.3) that a header block begins
-/// with.
+/// Returns the length in bytes of the dynamic table size updates (RFC 7541, 6.3) at the beginning
+/// of a header block.
 pub(super) fn updates(block: &[u8]) -> usize {
     let mut len = 0;
     while let Some(first) = block.get(len).filter(|first| **first >> 5 == 1) {

@@ -21,23 +21,24 @@ use crate::net::transport::{MultiplexedStream, PeerState, Transport};
 use crate::websocket::driver::{Upgraded, spawn};
 use crate::websocket::handshake::accepted_headers;
 
-/// The DATA frames of a stream for which the application has not accepted the WebSocket yet.
+/// The DATA frames that arrive on an HTTP/2 stream while the application has not yet accepted the
+/// WebSocket that the client wants to open.
 pub(super) struct IncomingFrames {
     frames: RecvStream,
     _reservation: BodyReservation,
 }
 
 impl IncomingFrames {
-    /// Charges the session for the bytes that may arrive unread. Returns `None` if the memory
-    /// budget is exhausted.
+    /// Holds the DATA frames of a stream, and charges the memory budget for bytes that the client
+    /// may send before the server reads them. Returns `None` if the budget is exhausted.
     pub(super) fn new(frames: RecvStream, session: &Rc<Http2Session>) -> Option<IncomingFrames> {
         BodyReservation::reserve(session, STREAM_WINDOW as usize)
             .map(|reservation| IncomingFrames { frames, _reservation: reservation })
     }
 }
 
-/// Turns a stream into the WebSocket that the application has accepted. It remains a stream of its
-/// session.
+/// Turns an HTTP/2 stream into the WebSocket that the application has accepted. The WebSocket
+/// remains a stream of its HTTP/2 connection.
 pub(super) fn open_websocket(
     guard: StreamGuard,
     slot: Slot,
@@ -73,29 +74,29 @@ pub(super) fn open_websocket(
     );
 }
 
-/// The reason for which the input ended.
+/// The reason why a WebSocket over HTTP/2 receives no more input.
 #[derive(Debug, Clone, Copy)]
 enum InputEnd {
-    /// The client has ended its side of the stream.
+    /// The client has ended its direction of the HTTP/2 stream.
     Finished,
-    /// The stream was reset, or the connection closed.
+    /// The HTTP/2 stream was reset, or the connection closed.
     Reset,
 }
 
-/// The transport of a WebSocket within an HTTP/2 stream.
+/// The transport of a WebSocket within an HTTP/2 stream (RFC 8441).
 struct StreamTransport {
     guard: StreamGuard,
     incoming: RecvStream,
     outgoing: SendStream<Bytes>,
-    /// Bytes that were received, of which the first `consumed` have been read. They never exceed
-    /// the window of a stream, because the window is released only when bytes are read. The buffer
-    /// is freed when it is empty.
+    /// Bytes that were received from the client. The buffer is freed when the server has read all
+    /// of them.
     buffered: Vec<u8>,
+    /// The number of bytes of `buffered` that the server has read.
     consumed: usize,
     end: Option<InputEnd>,
-    /// True once any bytes were received.
+    /// True once the client has sent any bytes on the stream.
     has_received: bool,
-    /// True once the server has ended its side of the stream.
+    /// True once the server has ended its direction of the HTTP/2 stream.
     is_shut: bool,
 }
 
@@ -124,8 +125,8 @@ impl StreamTransport {
         }
     }
 
-    /// Waits for the payload of the next DATA frame, without releasing its flow-control window.
-    /// Returns `None` at the end of the stream, and stores the reason in `end`.
+    /// Waits for the payload of the stream's next DATA frame, without releasing its flow-control
+    /// window. Returns `None` at the end of the stream, and stores the reason in `end`.
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.end.is_some() {
             return Poll::Ready(None);
@@ -146,7 +147,8 @@ impl StreamTransport {
         })
     }
 
-    /// Releases the flow-control window of bytes that have been read.
+    /// Releases the flow-control window of `bytes` bytes that have been read, so that the client
+    /// may send more.
     fn release_window(&mut self, bytes: usize) {
         // Fails only if the stream has ended.
         let _ = self.incoming.flow_control().release_capacity(bytes);
@@ -154,8 +156,8 @@ impl StreamTransport {
 }
 
 impl MultiplexedStream for StreamTransport {
-    /// Fills `buffer` from all frames that have arrived. If only one frame was taken per poll,
-    /// small frames would accumulate, and h2 closes a connection with too many of them.
+    /// Fills `buffer` from all DATA frames that have arrived. h2 would close the connection if many
+    /// small frames were left unread.
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -216,7 +218,8 @@ impl MultiplexedStream for StreamTransport {
         })
     }
 
-    /// Returns unused window capacity to the other streams.
+    /// Gives unused capacity back to the connection's flow-control window, so that other streams
+    /// can use it.
     fn flush(&mut self) {
         if self.outgoing.capacity() > 0 {
             self.outgoing.reserve_capacity(0);

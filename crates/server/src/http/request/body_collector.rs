@@ -1,5 +1,5 @@
-//! Collects a request's body before the application is called: in memory while the body is small,
-//! and in a temporary file once it is large.
+//! Reads a request's complete body before the application is called. A small body stays in memory,
+//! and a large one is written to a temporary file.
 
 use std::fs::File;
 use std::future::poll_fn;
@@ -16,16 +16,16 @@ use crate::http::request::request_context::RequestContext;
 use crate::http::request::spool_folder::{DiskReserve, SpoolFolder};
 use crate::rejection::Rejection;
 
-/// The number of bytes that are gathered before another thread writes them to the file. Writing
-/// them takes a fraction of a millisecond, and a gigabyte needs 4,000 such writes.
+/// The number of bytes of a request body that are gathered before a background thread writes them
+/// to the temporary file. Writing so many bytes takes a fraction of a millisecond.
 const WRITE_BATCH: usize = 256 << 10;
 
-/// The number of bytes that must arrive before a memory block is taken for the body. No memory is
-/// reserved for bytes that are only announced, and copying this many bytes costs little compared
-/// with what the block saves.
+/// The number of bytes of a request body that must have arrived before the server takes a large
+/// memory block for the body. A client thus cannot make the server reserve memory merely by
+/// announcing a large body.
 const MIN_BLOCK_BODY: u64 = 64 << 10;
 
-/// Reads the body into the exchange.
+/// Reads the body of a request into its exchange.
 ///
 /// # Errors
 /// Fails with the rejection to respond with if the body is invalid or too large, or if memory or
@@ -89,7 +89,8 @@ pub(crate) async fn collect<B: RequestBody>(
     Ok(exchange)
 }
 
-/// Awaits `work`. Meanwhile, frames of the body are buffered but not processed.
+/// Waits for `work`, such as a write to disk. Meanwhile, buffers the frames of the request body
+/// that arrive, without processing them.
 async fn with_body_held<B: RequestBody, T>(body: &mut B, work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     poll_fn(|cx| {
@@ -99,18 +100,20 @@ async fn with_body_held<B: RequestBody, T>(body: &mut B, work: impl Future<Outpu
     .await
 }
 
-/// A temporary file without a name, which the system deletes in any case once the file is closed.
+/// A temporary file for a large request body. The file has no name, so the system deletes it once
+/// it is closed.
 struct Spool {
     file: UnnamedFile,
     batch: Vec<u8>,
-    /// The charge for the batch, which moves with it between threads.
+    /// The memory charge for the batch of bytes to be written. It moves with the batch between
+    /// threads.
     charge: Charge,
     reserve: DiskReserve,
     folder: Arc<SpoolFolder>,
 }
 
 impl Spool {
-    /// Creates the file and moves the bytes in memory into it.
+    /// Creates the temporary file, and moves the part of the body that is in memory into it.
     async fn start(exchange: &Exchange, context: &RequestContext) -> io::Result<Spool> {
         let batch = exchange.body().segments().collect::<Vec<_>>().concat();
         let charge = context.shared().connections.charge(Share::Requests, batch.capacity());

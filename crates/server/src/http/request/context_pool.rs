@@ -1,4 +1,5 @@
-//! A pool of the parts that request contexts reuse, so that a request allocates no memory for them.
+//! A pool of reusable parts of request contexts, so that a request needs no memory allocation for
+//! them.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,28 +11,27 @@ use rookery_exchange::{Budget, Charge, Share};
 use crate::logging::access_log::pending_record::PendingRecord;
 use crate::rejection::Rejection;
 
-/// The maximum number of pooled parts. It covers the requests that complete between two visits of
-/// the I/O thread to the application's queue.
+/// The maximum number of unused parts of request contexts that the pool keeps.
 const MAX_POOLED: usize = 256;
 
-/// The maximum size of a response whose buffer is kept for reuse. All pooled buffers together take
-/// up to 16 MiB.
+/// The maximum capacity in bytes of a response buffer that the pool keeps for reuse. All pooled
+/// buffers together take up to 16 MiB.
 pub(crate) const MAX_POOLED_BUFFER: usize = 64 << 10;
 
-/// The reusable parts of a request context.
+/// The parts of a request context that are reused for later requests, such as its buffer.
 #[derive(Debug)]
 pub(crate) struct ContextParts {
-    /// The error hook, which knows the request that is being served.
+    /// The error hook, which receives the errors that occur while the request is served.
     pub(crate) hook: Arc<RequestHook<Rejection>>,
-    /// The pending access log record.
+    /// The access log data of the request, until the request is complete.
     pub(crate) pending_record: PendingRecord,
-    /// The charge for the response until it has been written.
+    /// The memory charge for the response until it has been written.
     pub(crate) response_charge: Charge,
-    /// The buffer that responses are copied into, split off and sent from.
+    /// The buffer that responses are copied into and sent from.
     pub(crate) buffer: BytesMut,
 }
 
-/// A pool of parts that are not in use.
+/// A pool of unused parts of request contexts.
 #[derive(Debug, Default)]
 #[expect(
     clippy::vec_box,
@@ -56,7 +56,8 @@ impl ContextPool {
         })
     }
 
-    /// Writes the access log record and returns the parts to the pool.
+    /// Writes the request's access log record, and returns the parts of its request context to the
+    /// pool.
     pub(crate) fn put_back(&self, mut parts: Box<ContextParts>) {
         parts.pending_record.end();
         parts.response_charge.set(0);

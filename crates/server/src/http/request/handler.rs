@@ -1,4 +1,4 @@
-//! The handler of a request, from its head to its response.
+//! The handler that serves a request, from its head to its response.
 
 use std::rc::Rc;
 
@@ -27,8 +27,8 @@ use crate::http::response::stream::head::respond_streamed;
 use crate::rejection::Rejection;
 use crate::websocket::handshake;
 
-/// Handles a request. Errors on the way are passed to the request's error hook, which is active
-/// during each poll.
+/// Serves a request and returns its response. Errors that occur meanwhile are passed to the
+/// request's error hook.
 pub(crate) fn handle<B: RequestBody>(
     connection: &Rc<HttpConnection>,
     request: Request<B>,
@@ -45,7 +45,7 @@ pub(crate) fn handle<B: RequestBody>(
     })
 }
 
-/// Rejects a request whose body is not read.
+/// Builds the error response to a request whose body is not read.
 pub(crate) fn reject(
     connection: &Rc<HttpConnection>,
     head: Parts,
@@ -194,7 +194,7 @@ async fn handle_request<B: RequestBody>(
     }
 }
 
-/// Reads the worker header of a request that a supervisor forwarded, and checks the head.
+/// Reads the worker header that a supervisor added to the request, and validates the request head.
 ///
 /// # Errors
 /// Returns the rejection to respond with if the worker header or the head is invalid.
@@ -212,7 +212,7 @@ fn check_request(
     Ok(worker_header)
 }
 
-/// Hands the exchange of an accepted opening handshake to the driver.
+/// Passes an accepted WebSocket opening handshake to the connection's driver, which completes it.
 fn accept_websocket(context: &mut RequestContext, mut exchange: Box<Exchange>) {
     if let Some(cookie) =
         context.connection.config.session_cookie.as_deref().filter(|_| context.needs_session_cookie)
@@ -226,8 +226,8 @@ fn accept_websocket(context: &mut RequestContext, mut exchange: Box<Exchange>) {
     context.connection.accepted_websocket.replace(Some(exchange));
 }
 
-/// Passes a head to the application whose body the supervisor has not sent yet, and reports to the
-/// supervisor whether it should send the body.
+/// Passes the head of a request to the application before its supervisor has sent the body. The
+/// response tells the supervisor whether to send the body.
 async fn pass_announced_head(
     mut context: RequestContext,
     exchange: Box<Exchange>,
@@ -265,7 +265,8 @@ async fn pass_announced_head(
     }
 }
 
-/// Creates the exchange of a request, with its head and the information about the client.
+/// Creates the exchange (the shared object of a request and its response), and fills in the request
+/// head and the information about the client.
 fn begin_exchange(
     context: &RequestContext,
     head: &Parts,
@@ -287,7 +288,7 @@ fn begin_exchange(
     exchange
 }
 
-/// Returns true if the origin of a page does not allow it to open a WebSocket.
+/// Returns true if the origin of a web page may not open WebSockets on this listener.
 fn is_origin_forbidden(context: &RequestContext, headers: &HeaderMap) -> bool {
     let origins = context.connection.config.origins.as_ref();
     origins.is_some_and(|policy| !handshake::is_origin_allowed(policy, headers))

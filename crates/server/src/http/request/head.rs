@@ -1,4 +1,5 @@
-//! The head of a request: its validation, and its transfer into the exchange.
+//! The validation of a request head, and copying it into the exchange (the shared object of a
+//! request and its response).
 
 use std::net::Ipv4Addr;
 
@@ -10,7 +11,7 @@ use rookery_exchange::{Exchange, ExchangeId, RequestId, Version};
 use crate::net::addresses::ConnectionAddresses;
 use crate::rejection::Rejection;
 
-/// Returns the request id for the exchange ([`Exchange::request_id`]).
+/// Returns the request id that the exchange will have ([`Exchange::request_id`]).
 pub(crate) fn request_id(
     id: ExchangeId,
     headers: &HeaderMap,
@@ -27,9 +28,9 @@ pub(crate) fn request_id(
     RequestId::choose(id, external_id, only("traceparent"))
 }
 
-/// Rejects heads that hyper accepts but a server must not (RFC 9112, 3.2, 3.2.3 and 6.1; RFC 9110,
-/// 4.2.4 and 9.3.6). If the target is absolute, its host replaces the Host header (RFC 9112,
-/// 3.2.2).
+/// Rejects request heads that hyper accepts but a server must not (RFC 9112, 3.2, 3.2.3 and 6.1;
+/// RFC 9110, 4.2.4 and 9.3.6). If the request target is an absolute URL, replaces the Host header
+/// by the host in the target (RFC 9112, 3.2.2).
 pub(crate) fn check(head: &mut Parts, has_body: bool) -> Result<(), Rejection> {
     let mut hosts = head.headers.get_all(HOST).iter();
     let is_fine = match (hosts.next(), hosts.next()) {
@@ -53,15 +54,17 @@ pub(crate) fn check(head: &mut Parts, has_body: bool) -> Result<(), Rejection> {
     if has_body { check_coding(&head.headers) } else { Ok(()) }
 }
 
-/// Returns true if a target without a host contains a path, or is the `*` of OPTIONS (RFC 9112,
-/// 3.2.1 and 3.2.4). The `http` crate also accepts a query without a path, and `*` for any method.
+/// Returns true if a request target without a host contains a path, or is the `*` of OPTIONS (RFC
+/// 9112, 3.2.1 and 3.2.4). The check is needed because the `http` crate also accepts a query
+/// without a path, and `*` for any method.
 fn names_path(head: &Parts) -> bool {
     let target = head.uri.path_and_query().map_or("", |target| target.as_str());
     target.starts_with('/') || (target == "*" && head.method == Method::OPTIONS)
 }
 
-/// Replaces the Host header by the host of the target. A proxy has routed the request by the
-/// target, so an application that used a different Host could be tricked into serving another site.
+/// Replaces the Host header by the host in the request target. A proxy has routed the request by
+/// the target, so an application that used a different Host could be tricked into serving another
+/// site.
 fn take_host(head: &mut Parts) -> Result<(), Rejection> {
     let authority = head.uri.authority().map(http::uri::Authority::as_str);
     let host = authority.filter(|host| is_host(host.as_bytes()) && !host.starts_with(':'));
@@ -70,8 +73,8 @@ fn take_host(head: &mut Parts) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Accepts only the transfer coding `chunked`, and only once. hyper has already rejected bodies
-/// whose last coding is not `chunked`.
+/// Accepts only the transfer coding `chunked`, and only once. hyper has already rejected request
+/// bodies whose last coding is not `chunked`.
 fn check_coding(headers: &HeaderMap) -> Result<(), Rejection> {
     let lines = headers.get_all(TRANSFER_ENCODING);
     let codings = || {
@@ -89,8 +92,8 @@ fn check_coding(headers: &HeaderMap) -> Result<(), Rejection> {
     }
 }
 
-/// Returns true if a Host is valid: empty, or a host with an optional port (RFC 9110, 7.2; RFC
-/// 3986, 3.2.2 and 3.2.3).
+/// Returns true if the value of a Host header is valid: empty, or a host with an optional port (RFC
+/// 9110, 7.2; RFC 3986, 3.2.2 and 3.2.3).
 pub(crate) fn is_host(value: &[u8]) -> bool {
     let (is_fine, port) = if let Some(literal) = value.strip_prefix(b"[") {
         // The address within the brackets is not parsed. It is enough that it cannot be mistaken
@@ -106,15 +109,15 @@ pub(crate) fn is_host(value: &[u8]) -> bool {
     is_fine && (port.is_empty() || (port[0] == b':' && port[1..].iter().all(u8::is_ascii_digit)))
 }
 
-/// Returns true if the Host is a name and not an address (RFC 6797, 8.1.1).
+/// Returns true if the Host header contains a host name and not an IP address (RFC 6797, 8.1.1).
 pub(crate) fn names_host(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let name = host.split(':').next().unwrap_or_default();
     !name.is_empty() && !name.starts_with('[') && name.parse::<Ipv4Addr>().is_err()
 }
 
-/// Returns true for bytes of `unreserved` and `sub-delims`, and for the `%` of `pct-encoded` (RFC
-/// 3986). Uses a table, because it checks each byte of each request's Host.
+/// Returns true if a byte may occur in a Host header: `unreserved`, `sub-delims`, and the `%` of
+/// `pct-encoded` (RFC 3986).
 fn is_host_byte(byte: u8) -> bool {
     const MARKS: &[u8] = b"-._~!$&'()*+,;=%";
     const TABLE: [bool; 256] = {
@@ -134,7 +137,7 @@ fn is_host_byte(byte: u8) -> bool {
     TABLE[usize::from(byte)]
 }
 
-/// Returns true if each `%` is followed by two hexadecimal digits.
+/// Returns true if each `%` in a host is followed by two hexadecimal digits.
 fn has_whole_escapes(host: &[u8]) -> bool {
     !host.contains(&b'%')
         || host.split(|byte| *byte == b'%').skip(1).all(|part| {
@@ -142,12 +145,12 @@ fn has_whole_escapes(host: &[u8]) -> bool {
         })
 }
 
-/// Returns true if a comma-separated list contains a token, ignoring case.
+/// Returns true if a header value, a comma-separated list, contains a token. Case is ignored.
 pub(crate) fn has_token(list: &[u8], token: &[u8]) -> bool {
     list.split(|byte| *byte == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(token))
 }
 
-/// Writes the head into the exchange.
+/// Copies the head of a request into its exchange, which the application reads.
 pub(crate) fn fill(
     exchange: &mut Exchange,
     head: &Parts,
@@ -176,9 +179,10 @@ pub(crate) fn fill(
     exchange.end_head(ends.remote, ends.local, is_upgrade);
 }
 
-/// Returns true if the client used HTTPS. `is_own` says whether this connection uses TLS; the
-/// `X-Forwarded-Proto` header of a trusted proxy takes precedence. The last of several values is
-/// the proxy's, because the values before it come from the client.
+/// Returns true if the client used HTTPS. `is_own` is true if this connection uses TLS. If
+/// `is_trusted` is true, the client is a trusted proxy, and its `X-Forwarded-Proto` header takes
+/// precedence. The last value of the header counts, because a proxy appends its value to those from
+/// the client.
 pub(crate) fn used_https(headers: &HeaderMap, is_own: bool, is_trusted: bool) -> bool {
     if !is_trusted {
         return is_own;

@@ -1,4 +1,4 @@
-//! A request, from its head to the application's response.
+//! Processing a request, from its head to the application's response.
 
 pub(crate) mod body_collector;
 pub(crate) mod context_pool;

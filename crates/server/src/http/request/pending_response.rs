@@ -1,4 +1,4 @@
-//! Sending a request to the application, and the wait for its response.
+//! Sends a request to the application, and waits for its response.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -11,40 +11,42 @@ use crate::application::dispatch::AppDecision;
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::request::request_context::RequestContext;
 
-/// The client disconnected, so no response can be sent.
+/// The error that the client disconnected, so that no response can be sent.
 #[derive(Debug)]
 pub(crate) struct ClientDisconnected;
 
 impl std::fmt::Display for ClientDisconnected {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the client has gone")
+        f.write_str("the client has disconnected")
     }
 }
 
 impl std::error::Error for ClientDisconnected {}
 
-/// The reason why the application's response is no longer awaited.
+/// The reason why the server stopped waiting for the application's response.
 #[derive(Debug)]
 pub(crate) enum WaitAborted {
     /// The client disconnected.
     Disconnected,
-    /// The application exceeded the request timeout.
+    /// The application took longer for its response than the request timeout.
     TimedOut,
 }
 
-/// The reason why there is no response of the application.
+/// The reason why the application has provided no response.
 pub(crate) enum NoResponse {
-    /// The application's queue is full, so the exchange was returned.
+    /// The application's queue is full, so the request was not sent to the application. Contains
+    /// the exchange of the request.
     QueueFull(Box<Exchange>),
-    /// The client disconnected.
+    /// The client disconnected before the application responded.
     Disconnected,
-    /// The application exceeded the request timeout.
+    /// The application took longer for its response than the request timeout.
     TimedOut,
-    /// The application keeps the exchange and wants to receive the body chunk by chunk.
+    /// The application has not responded yet, and wants to receive the request body chunk by chunk.
     StreamsBody(PendingResponse),
 }
 
-/// Sends the exchange of a request to the application and waits for its decision.
+/// Sends a request to the application, and waits until the application responds or asks for the
+/// request body.
 pub(crate) async fn send_to_application(
     context: &mut RequestContext,
     exchange: Box<Exchange>,
@@ -74,12 +76,13 @@ pub(crate) async fn send_to_application(
     }
 }
 
-/// A guard that, when dropped, copies the outcome of the request at its workers into the pending
-/// access log record. It is also dropped when the client disconnects while the application keeps
-/// the exchange.
+/// A guard that, when dropped, copies the request's upstream log (its attempts at workers and their
+/// times) into the pending access log record. The data is logged even if the client disconnects
+/// early.
 struct UpstreamLogGuard<'a> {
     context: &'a mut RequestContext,
-    /// The status of the exchange, if the request is logged.
+    /// The status that the exchange shares with the application. `None` if the request is not
+    /// logged.
     status: Option<Arc<ExchangeStatus>>,
     termination_state: Option<TerminationState>,
 }
@@ -102,8 +105,8 @@ impl Drop for UpstreamLogGuard<'_> {
     }
 }
 
-/// The wait for the application's decision. If it is dropped early, the application is notified
-/// that its response is no longer needed.
+/// The wait for the application's decision about a request. Dropping it early notifies the
+/// application that its response is no longer needed.
 #[derive(Debug)]
 pub(crate) struct PendingResponse {
     connection: Rc<HttpConnection>,
@@ -122,15 +125,16 @@ impl PendingResponse {
         }
     }
 
-    /// Returns the application's decision if it has arrived, without checking whether the client is
-    /// still connected.
+    /// Returns the application's decision about a request if it has arrived, without checking
+    /// whether the client is still connected.
     pub(crate) fn take_decision(&mut self) -> Option<AppDecision> {
         let answer = self.connection.shared.dispatch.take_decision(self.slot);
         self.is_over |= answer.is_some();
         answer
     }
 
-    /// Ends the wait, because the exchange did not reach the application.
+    /// Ends the wait for the application's decision, because the request did not reach the
+    /// application.
     fn cancel(mut self) {
         self.is_over = true;
     }
@@ -171,8 +175,8 @@ impl Drop for PendingResponse {
     }
 }
 
-/// A guard that frees the slot of an exchange if reading its body ends before
-/// [`BodyReadGuard::done`] is called.
+/// A guard for a request whose body is being read. It releases the request's place in the dispatch
+/// table, unless [`BodyReadGuard::done`] is called first.
 #[derive(Debug)]
 pub(crate) struct BodyReadGuard {
     connection: Rc<HttpConnection>,

@@ -1,4 +1,4 @@
-//! The common interface of request bodies over HTTP/1.1 and HTTP/2.
+//! The common interface for reading request bodies over HTTP/1.1 and HTTP/2.
 
 use std::io;
 use std::task::Context;
@@ -8,17 +8,18 @@ use hyper::body::Incoming;
 
 use crate::rejection::Rejection;
 
-/// The body of a request, as read by its protocol.
+/// The body of a request, as it is read over HTTP/1.1 or HTTP/2.
 pub(crate) trait RequestBody: http_body::Body<Data = Bytes> + Unpin {
-    /// Returns the rejection to respond with after a read error, or `None` if the client
-    /// disconnected.
+    /// Returns the error response to send after the request body could not be read, or `None` if
+    /// the client disconnected.
     fn rejection(error: &Self::Error) -> Option<Rejection>;
 
-    /// Returns true if the body ended early because the client disconnected or stopped sending.
+    /// Returns true if the read error means that the request body ended early because the client
+    /// disconnected or stopped sending.
     fn is_cut_short(error: &Self::Error) -> bool;
 
-    /// Buffers what has arrived while the body is not being read. HTTP/2 needs this because h2
-    /// closes a connection on which too many small frames are waiting.
+    /// Buffers the part of the request body that has arrived while the server is not reading it.
+    /// HTTP/2 needs this because h2 closes a connection on which too many small frames are waiting.
     fn buffer_unread(&mut self, _cx: &mut Context<'_>) {}
 }
 

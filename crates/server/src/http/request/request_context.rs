@@ -1,4 +1,5 @@
-//! The context of a request: what the server keeps for it until its response is complete.
+//! The request context: the data that the server keeps for a request until its response is
+//! complete.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,43 +22,44 @@ use crate::http::response::stream::response_stream::ResponseStream;
 use crate::logging::access_log::pending_record::PendingRecord;
 use crate::rejection::Rejection;
 
-/// The divisor that bounds the charge of a response, which is at most the share divided by this
-/// number. The application chooses the size of a response, and a response that is larger than the
-/// share must remain possible.
+/// The divisor that limits the memory charge of a single response. The charge is at most the budget
+/// share of all responses, divided by this number. Without this limit, a response that is larger
+/// than the share could not be sent.
 const MAX_RESPONSE_PART: usize = 4;
 
-/// The context of a request, from the end of its head until its response has been made. The
-/// function that currently works on the request owns it. The context notifies its connection of
-/// each step; the connection keeps the remaining parts until the last byte has been written.
+/// The request context: the data that the server keeps for a request from the end of its head until
+/// its response is complete. The function that currently works on the request owns the context.
+/// When the context is dropped, its connection keeps the reusable parts until the last byte of the
+/// response has been written.
 ///
-/// A connection may have several request contexts at the same time. Nothing here assumes that
-/// HTTP/1.1 processes requests one after the other.
+/// A connection may have several request contexts at the same time, even over HTTP/1.1.
 #[derive(Debug)]
 pub(crate) struct RequestContext {
     pub(crate) connection: Rc<HttpConnection>,
     pub(crate) id: ExchangeId,
     state: State,
-    /// True if the Host is a name, which a `Strict-Transport-Security` header may be sent for.
+    /// True if the request's Host header contains a host name. Only then may the response contain a
+    /// `Strict-Transport-Security` header.
     has_host_name: bool,
-    /// True if the response must set the session cookie of this process.
+    /// True if the response must set the session cookie of this worker.
     pub(crate) needs_session_cookie: bool,
-    /// The reusable parts; `None` once the connection has taken them.
+    /// The reusable parts of the request context, or `None` once the connection has taken them.
     parts: Option<Box<ContextParts>>,
 }
 
-/// The step that a request has reached.
+/// The step that the processing of a request has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The request is being read.
+    /// The server is reading the request.
     Request,
     /// The application is processing the request.
     Application,
-    /// The response is being made and sent.
+    /// The server is producing and sending the response.
     Response,
 }
 
 impl RequestContext {
-    /// Creates the context of a request whose head has been read.
+    /// Creates the request context of a request whose head has been read.
     pub(crate) fn begin(connection: &Rc<HttpConnection>) -> RequestContext {
         connection.begin_request();
         let id = Dispatch::next_id();
@@ -81,12 +83,12 @@ impl RequestContext {
         self.parts.as_mut().expect("only `drop` takes them")
     }
 
-    /// Returns the hook that errors of this request are passed to.
+    /// Returns the error hook, which receives the errors that occur while this request is served.
     pub(crate) fn hook(&mut self) -> Arc<dyn ErrorHook> {
         Arc::clone(&self.parts().hook) as _
     }
 
-    /// Returns the pending access log record.
+    /// Returns the access log data of the request, which is not complete yet.
     pub(crate) fn pending_record(&mut self) -> &mut PendingRecord {
         &mut self.parts().pending_record
     }
@@ -96,19 +98,20 @@ impl RequestContext {
         self.parts.as_ref().is_some_and(|parts| parts.pending_record.is_begun())
     }
 
-    /// Returns the buffer that the response is copied into, and the cache of header names.
+    /// Returns the buffer that the response is copied into, and the cache of response header names.
     pub(crate) fn buffer_and_names(&mut self) -> (&mut BytesMut, &HeaderNameCache) {
         let parts = self.parts.as_mut().expect("only `drop` takes them");
         (&mut parts.buffer, &self.connection.shared.header_names)
     }
 
-    /// Returns the `Strict-Transport-Security` value for the response.
+    /// Returns the `Strict-Transport-Security` value for the response, if it must contain this
+    /// header.
     pub(crate) fn hsts(&self) -> Option<&HeaderValue> {
         self.connection.config.tls.as_ref().filter(|_| self.has_host_name)?.hsts()
     }
 
-    /// Begins the access log record, with the client's address and request id from the worker
-    /// header if there is one.
+    /// Begins the access log record of the request. The client's address and the request id come
+    /// from the worker header if there is one.
     pub(crate) fn begin_log(
         &mut self,
         head: &Parts,
@@ -137,23 +140,23 @@ impl RequestContext {
 
     // ---- steps ----
 
-    /// Begins reading the request. Called again if the application wants the body after seeing the
-    /// head.
+    /// Marks the request as being read. Called a second time if the application wants the body
+    /// after it has seen the head.
     pub(crate) fn begin_reading(&mut self) {
         self.enter(State::Request);
     }
 
-    /// Notes that the application is processing the request.
+    /// Marks the request as being processed by the application.
     pub(crate) fn begin_waiting(&mut self) {
         self.enter(State::Application);
     }
 
-    /// Begins making the response.
+    /// Marks the request as having a response, which the server now produces and sends.
     pub(crate) fn begin_response(&mut self) {
         self.enter(State::Response);
     }
 
-    /// Begins a streamed response.
+    /// Begins the application's streamed response to this request.
     pub(crate) fn begin_response_stream(&mut self, stream: &Rc<ResponseStream>) {
         self.state = State::Response;
         self.connection.begin_response_stream(stream);
@@ -168,16 +171,16 @@ impl RequestContext {
         });
     }
 
-    /// Notes whether a part of the body stays unread. If so, the connection closes after the
-    /// response.
+    /// Records whether a part of the request body stays unread. If so, the connection closes after
+    /// the response.
     pub(crate) fn set_unread_body(&self, has_unread_input: bool) {
         self.connection.has_unread_input.set(has_unread_input);
     }
 
     // ---- memory ----
 
-    /// Charges the memory that the request holds in its exchange. Also checks that the budget
-    /// allows for `also` more bytes, which the caller charges.
+    /// Charges the memory budget for the memory that the request's exchange holds. Also checks that
+    /// the budget allows for `also` more bytes, which the caller charges.
     ///
     /// # Errors
     /// Returns [`Rejection::Overload`] if the memory budget is exhausted.
@@ -201,13 +204,14 @@ impl RequestContext {
         Ok(())
     }
 
-    /// Reduces the charge, because `also` bytes are now held in addition to the exchange.
+    /// Reduces the memory charge of the request to the size of its exchange plus `also` more bytes,
+    /// if the charge is higher.
     pub(crate) fn reduce_charge(&self, exchange: &Exchange, also: usize) {
         let held = &self.connection.activity.request_bytes;
         held.set(held.get().min((exchange.capacity() + also).max(UNCHARGED_BYTES)));
     }
 
-    /// Charges a response of `len` bytes until it has been written.
+    /// Charges the memory budget for a response of `len` bytes until it has been written.
     ///
     /// # Errors
     /// Returns [`Rejection::Overload`] if the memory budget is exhausted.
@@ -230,8 +234,9 @@ impl RequestContext {
 }
 
 impl Drop for RequestContext {
-    /// Passes the parts to the connection if the response has been made. Otherwise the client
-    /// disconnected or the connection became a WebSocket, and the parts return to the pool.
+    /// Passes the reusable parts of the request context to the connection if the request has a
+    /// response. Otherwise (if the client disconnected or the connection became a WebSocket),
+    /// returns the parts to the pool.
     fn drop(&mut self) {
         let Some(parts) = self.parts.take() else { return };
         match self.state {

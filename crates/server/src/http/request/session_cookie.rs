@@ -1,11 +1,12 @@
 //! The session cookie by which a supervisor routes a client to its worker. This module defines the
-//! cookie's names, and how a worker handles it for clients whose connections it accepted itself.
+//! cookie's names, and how a worker sets and reads the cookie for clients that connect to the
+//! worker directly.
 
 use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue};
 
-/// The beginning of the cookie's name. Over HTTPS, a prefix precedes it that prevents pages of
-/// other hosts from setting the cookie.
+/// The beginning of the session cookie's name. Over HTTPS, the name has an additional prefix that
+/// prevents pages of other hosts from setting the cookie.
 const NAME: &str = "rookery";
 const HOST_PREFIX: &str = "__Host-";
 
@@ -14,12 +15,13 @@ const HOST_PREFIX: &str = "__Host-";
 #[derive(Debug, Clone)]
 pub struct CookieNames {
     plain: String,
-    /// The name over HTTPS.
+    /// The session cookie's name over HTTPS.
     host: String,
 }
 
 impl CookieNames {
-    /// Creates the names for the server with this name. The empty string adds no suffix.
+    /// Creates the cookie names for the server with the given name, which becomes a suffix. The
+    /// empty string adds no suffix.
     pub fn new(server: &str) -> CookieNames {
         CookieNames::of(if server.is_empty() {
             NAME.to_owned()
@@ -32,7 +34,7 @@ impl CookieNames {
         CookieNames { host: format!("{HOST_PREFIX}{plain}"), plain }
     }
 
-    /// Returns the name over HTTPS and the name over plaintext HTTP.
+    /// Returns the cookie's name over HTTPS and its name over plaintext HTTP.
     pub fn both(&self) -> [&str; 2] {
         [&self.host, &self.plain]
     }
@@ -42,8 +44,8 @@ impl CookieNames {
         self.both().iter().any(|own| name == own.as_bytes())
     }
 
-    /// Returns the `Cookie` header for the app, which omits this server's cookie, or `None` if the
-    /// header does not contain that cookie.
+    /// Returns a `Cookie` header without this server's session cookie, or `None` if the header does
+    /// not contain that cookie.
     pub fn without_own(&self, cookies: &[u8]) -> Option<Vec<u8>> {
         if !pairs(cookies).any(|(name, _)| self.has(name)) {
             return None;
@@ -53,9 +55,9 @@ impl CookieNames {
         Some(others.join(&b"; "[..]))
     }
 
-    /// Returns the value of a `Set-Cookie` header. If `is_embedded` is true, pages of other sites
-    /// may embed the app, and each of those sites gets a separate cookie. Browsers accept such
-    /// cookies only over HTTPS.
+    /// Returns the value of the `Set-Cookie` header that sets the session cookie. If `is_embedded`
+    /// is true, pages of other sites may embed the app, and each of those sites gets a separate
+    /// cookie. Browsers accept such cookies only over HTTPS.
     pub fn set_cookie(&self, value: &str, is_https: bool, is_embedded: bool) -> String {
         let CookieNames { plain, host } = self;
         if is_https && is_embedded {
@@ -68,7 +70,7 @@ impl CookieNames {
     }
 }
 
-/// Returns the names and values of a `Cookie` header.
+/// Returns the name and value of each cookie in a `Cookie` header.
 pub fn pairs(cookies: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     cookies.split(|byte| *byte == b';').map(|pair| pair_of(pair.trim_ascii()))
 }
@@ -78,9 +80,9 @@ fn pair_of(pair: &[u8]) -> (&[u8], &[u8]) {
     (pair[..at].trim_ascii(), pair.get(at + 1..).unwrap_or_default().trim_ascii())
 }
 
-/// The signed cookie that identifies one worker. The worker sets it for clients that do not have
-/// it. The supervisor's front end routes by it while two generations of the app are running. A
-/// cookie that the front end does not recognise, for example that of a former worker, is harmless.
+/// The signed session cookie that identifies one worker. The worker sets it for clients that do not
+/// have it. The supervisor uses it to route requests while two generations of the app (before and
+/// after a reload) are running.
 #[derive(Debug, Clone)]
 pub struct SessionCookie {
     names: CookieNames,
@@ -89,18 +91,20 @@ pub struct SessionCookie {
 }
 
 impl SessionCookie {
-    /// Creates a cookie with this value.
+    /// Creates the session cookie of a worker with the given value. `is_embedded` is true if pages
+    /// of other sites may embed the app.
     pub fn new(names: CookieNames, value: String, is_embedded: bool) -> SessionCookie {
         SessionCookie { names, value, is_embedded }
     }
 
-    /// Returns the text of the cookie for the environment variable
-    /// [`COOKIE`](rookery_worker_protocol::COOKIE).
+    /// Returns the session cookie as text for the environment variable
+    /// [`COOKIE`](rookery_worker_protocol::COOKIE), which passes it to the worker.
     pub fn text(&self) -> String {
         format!("{} {} {}", self.names.plain, self.value, u8::from(self.is_embedded))
     }
 
-    /// Parses the text that [`text`](Self::text) returns, and returns `None` for any other text.
+    /// Parses a session cookie from the text that [`text`](Self::text) returns, and returns `None`
+    /// for any other text.
     pub fn read(text: &str) -> Option<SessionCookie> {
         let mut words = text.split(' ');
         let (name, value, is_embedded) = (words.next()?, words.next()?, words.next()?);
@@ -120,8 +124,9 @@ impl SessionCookie {
         Some(SessionCookie::new(CookieNames::of(name.to_owned()), value.to_owned(), is_embedded))
     }
 
-    /// Removes the cookie from a request's headers, so that the app does not see it. Returns true
-    /// if the response must set this cookie, because the client has a different one or none.
+    /// Removes the session cookie from a request's headers, so that the app does not see it.
+    /// Returns true if the response must set the cookie, because the client has a different one or
+    /// none.
     pub(crate) fn remove_from(&self, headers: &mut HeaderMap) -> bool {
         let mut has_own = false;
         let mut has_any = false;
@@ -154,7 +159,8 @@ impl SessionCookie {
         }
     }
 
-    /// Sets the cookie in a response, unless shared caches may store the response.
+    /// Adds a `Set-Cookie` header with the session cookie to a response, unless shared caches may
+    /// store the response.
     pub(crate) fn add_to(&self, headers: &mut HeaderMap, is_https: bool) {
         let is_public = headers
             .get_all("cache-control")
@@ -166,7 +172,8 @@ impl SessionCookie {
         }
     }
 
-    /// Returns the value of a `Set-Cookie` header for the response to an opening handshake.
+    /// Returns the `Set-Cookie` value with which the response to a WebSocket opening handshake sets
+    /// the session cookie.
     pub(crate) fn set_cookie(&self, is_https: bool) -> String {
         self.names.set_cookie(&self.value, is_https, self.is_embedded)
     }

@@ -1,5 +1,5 @@
-//! The folder for request bodies that are too large to stay in memory, with the disk space that
-//! must stay free, and the notices about failures.
+//! The folder for temporary files with request bodies that are too large for memory. This module
+//! also checks how much disk space must stay free, and reports failures.
 
 use std::fmt;
 use std::fs::File;
@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 
 use crate::config::Limits;
 
-/// The minimum time between two notices, so that repeated uploads cannot fill the log.
+/// The minimum time between two notices about a failed spool file, so that repeated uploads cannot
+/// fill the log.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The folder for spooled bodies. Its path is determined when the listener starts, so later changes
-/// of `TMPDIR` have no effect.
+/// The folder for temporary files with large request bodies. Its path is determined when the
+/// listener starts, so later changes of `TMPDIR` have no effect.
 pub struct SpoolFolder {
     path: PathBuf,
     notice: fn(&str),
@@ -24,23 +25,24 @@ pub struct SpoolFolder {
 }
 
 impl SpoolFolder {
-    /// Creates a folder with a function that receives a line of text when a body cannot be spooled.
-    /// The function is called at most every ten seconds, on a thread that may block.
+    /// Creates a spool folder at the given path. `notice` is called with a line of text when a
+    /// request body cannot be written to the folder, at most every ten seconds, on a thread that
+    /// may block.
     pub fn new(path: impl Into<PathBuf>, notice: fn(&str)) -> SpoolFolder {
         SpoolFolder { path: path.into(), notice, last_notice: Mutex::new(None) }
     }
 
-    /// Returns the path of the folder.
+    /// Returns the path of the folder for large request bodies.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Creates a file without a name.
+    /// Creates a temporary file without a name in the folder.
     pub(crate) fn create_file(&self) -> io::Result<File> {
         tempfile::tempfile_in(&self.path)
     }
 
-    /// Reports why a body could not be spooled.
+    /// Sends a notice that says why a request body could not be written to the folder.
     pub(crate) fn report_failure(&self, error: &io::Error) {
         let now = Instant::now();
         let mut last_notice = self.last_notice.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,7 +60,8 @@ impl SpoolFolder {
     }
 }
 
-/// The folder that the environment names (`TMPDIR`, or `/tmp`), without notices.
+/// Creates a spool folder in the temporary folder of the system (`TMPDIR`, or `/tmp`), without
+/// notices about failures.
 impl Default for SpoolFolder {
     fn default() -> SpoolFolder {
         SpoolFolder::new(std::env::temp_dir(), |_| ())
@@ -71,7 +74,7 @@ impl fmt::Debug for SpoolFolder {
     }
 }
 
-/// The disk space that must stay free.
+/// The amount of disk space that must stay free when request bodies are written to disk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DiskReserve {
     bytes: u64,
@@ -83,16 +86,17 @@ impl DiskReserve {
         DiskReserve { bytes: limits.disk_reserve, share: limits.disk_share }
     }
 
-    /// Returns the reserve in bytes for a file system of `total` bytes. A fixed number would reject
-    /// every upload on a small file system.
+    /// Returns how many bytes must stay free on a file system of `total` bytes. On a small file
+    /// system, this is a share of its size, because a fixed number would reject every upload.
     fn on(self, total: u64) -> u64 {
         self.bytes.min(total / self.share.max(1))
     }
 
-    /// Checks that `wanted` more bytes fit on the file system of `file`.
+    /// Checks that `wanted` more bytes may be written to the file system of `file`.
     ///
     /// # Errors
-    /// Fails with `StorageFull` if writing the bytes would leave less free space than the reserve.
+    /// Fails with `StorageFull` if writing the bytes would leave less free disk space than must
+    /// stay free.
     pub(crate) fn check(self, file: &File, wanted: u64) -> io::Result<()> {
         let space = DiskSpace::of(file)?;
         let reserve = self.on(space.total);
@@ -109,7 +113,8 @@ impl DiskReserve {
     }
 }
 
-/// The size of a file system, and the bytes that an unprivileged user can still write.
+/// The size of a file system in bytes, and the number of bytes that an unprivileged user can still
+/// write to it.
 struct DiskSpace {
     total: u64,
     free: u64,

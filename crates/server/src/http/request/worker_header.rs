@@ -1,6 +1,7 @@
-//! The worker header, which only a supervisor may send and which describes the client of a
-//! forwarded request. The supervisor forwards the head of a large upload before it reads the body,
-//! so that an upload that the application refuses is never written to disk.
+//! The worker header, in which the supervisor describes the client of a request that it forwards to
+//! a worker. No other program may send it. The supervisor forwards the head of a large upload
+//! before it reads the body, so that an upload that the application refuses is never written to
+//! disk.
 
 use std::sync::Arc;
 
@@ -18,11 +19,10 @@ use crate::rejection::Rejection;
 
 const HEADER_NAME: HeaderName = HeaderName::from_static(WORKER_HEADER);
 
-/// Reads the worker header of a request that came from a supervisor, and begins the access log
-/// record.
+/// Reads the worker header of a request from the supervisor, and begins the access log record.
 ///
 /// # Errors
-/// Returns [`Rejection::Unreadable`] if no supervisor sends such a header.
+/// Returns [`Rejection::Unreadable`] if the worker header is invalid or does not fit the request.
 pub(crate) fn read(
     context: &mut RequestContext,
     head: &mut Parts,
@@ -40,9 +40,9 @@ pub(crate) fn read(
     })
 }
 
-/// Removes the worker header from the headers and parses it. Returns `None` if it is missing, for
-/// example when a person sends a request to a worker's socket. Boxed, so that requests without it
-/// need less memory.
+/// Removes the worker header from the request headers and parses it. Returns `None` if it is
+/// missing, for example when a person sends a request to a worker's socket. The result is boxed, so
+/// that requests without the header need less memory.
 fn take_from(headers: &mut HeaderMap) -> Result<Option<Box<WorkerHeader>>, Rejection> {
     let mut values = headers.get_all(&HEADER_NAME).iter();
     let header = match (values.next(), values.next()) {
@@ -56,9 +56,9 @@ fn take_from(headers: &mut HeaderMap) -> Result<Option<Box<WorkerHeader>>, Rejec
     Ok(Some(Box::new(header)))
 }
 
-/// Returns the announced length of a body that the supervisor will send later, or 0 if the length
-/// is unknown. Restores the client's headers, so that the application sees the request as if there
-/// were no supervisor. Returns `None` if the body was sent or does not exist.
+/// Restores the headers of a request whose body the supervisor has announced and will send later.
+/// The application thus sees the headers that the client sent. Returns the length of the body, or 0
+/// if it is unknown. Returns `None` if the body was sent with the request or does not exist.
 pub(crate) fn apply_announced_body(
     header: Option<&WorkerHeader>,
     headers: &mut HeaderMap,
@@ -80,8 +80,8 @@ pub(crate) fn apply_announced_body(
     Some(0)
 }
 
-/// Responds to a head whose body the supervisor will send later, with
-/// [`HEAD_ACCEPTED`](rookery_worker_protocol::HEAD_ACCEPTED) or
+/// Tells the supervisor whether it should send a request body that it has announced. The response
+/// is [`HEAD_ACCEPTED`](rookery_worker_protocol::HEAD_ACCEPTED) or
 /// [`HEAD_UNDECIDED`](rookery_worker_protocol::HEAD_UNDECIDED).
 pub(crate) fn respond_to_head(
     mut context: RequestContext,
@@ -97,13 +97,14 @@ pub(crate) fn respond_to_head(
     builder::finish(context, StatusCode::NO_CONTENT, headers, Content::Absent, &framing, options)
 }
 
-/// Returns the addresses of the client's connection.
+/// Returns the addresses of the client's connection to the supervisor, as the worker header states
+/// them.
 pub(crate) fn addresses(header: &WorkerHeader) -> ConnectionAddresses {
     ConnectionAddresses { remote: header.remote, local: header.local }
 }
 
-/// Copies the information about the client into the exchange, and whether the application has
-/// already seen the head.
+/// Copies information from the worker header into the exchange: about the client, and about whether
+/// the application has already seen the request head.
 pub(crate) fn apply(exchange: &mut Exchange, header: WorkerHeader) {
     if header.body == BodyState::HeadSeen {
         exchange.set_head_seen();

@@ -1,4 +1,4 @@
-//! The sources of response bodies: files, and compressors that run on other threads.
+//! The sources of response bodies: files, and compressors that run on background threads.
 
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -17,22 +17,24 @@ use crate::http::response::sendfile::{READ_CHUNK, SentFile};
 use crate::http::response::stream::registry::CompressorPermit;
 use crate::http::response::stream::response_stream::{Detachable, NextChunk, ResponseStream};
 
-/// A file that the connection sends uncompressed, as described in
+/// A file that is sent uncompressed as a response body, as described in
 /// [`sendfile`](crate::http::response::sendfile).
 #[derive(Debug)]
 pub(crate) struct FileSource {
     file: Arc<SentFile>,
     at: u64,
     pub(crate) left: u64,
-    /// The task that reads the next chunk, if the file must be read.
+    /// The background task that is reading the next chunk of the file, if `sendfile` cannot be
+    /// used.
     read_job: Option<BlockingTask<Vec<u8>>>,
 }
 
-/// A body that is compressed while it is sent. Another thread compresses it, because a chunk takes
-/// milliseconds.
+/// A response body that is compressed while it is sent. A background thread compresses it, because
+/// a chunk takes milliseconds.
 #[derive(Debug)]
 pub(crate) struct GzipSource {
-    /// `None` while another thread works on the task, and at the end.
+    /// The compression task. It is `None` while a background thread works on it, and after the end
+    /// of the body.
     task: Option<CompressionTask>,
     job: Option<BlockingTask<CompressionResult>>,
 }
@@ -43,8 +45,8 @@ pub(crate) enum Input {
     File { file: Arc<SentFile>, at: u64, left: u64 },
 }
 
-/// A compressor, its remaining input, and the memory charge, which lasts until the task is dropped
-/// on whichever thread.
+/// A compressor with its remaining input and its memory charge, which move together between
+/// threads.
 #[derive(Debug)]
 pub(crate) struct CompressionTask {
     gzip: Gzip,
@@ -54,7 +56,7 @@ pub(crate) struct CompressionTask {
 
 #[derive(Debug)]
 struct CompressionResult {
-    /// `None` after the last chunk.
+    /// The rest of the compression task, or `None` after the last chunk.
     rest: Option<CompressionTask>,
     out: Vec<u8>,
 }
@@ -64,7 +66,8 @@ impl FileSource {
         FileSource { file: Arc::new(file), at, left, read_job: None }
     }
 
-    /// Returns the placeholder that hyper writes in place of the next part of the file.
+    /// Returns the placeholder bytes that hyper writes in place of the next part of the file, or
+    /// `None` at the end.
     pub(crate) fn next_placeholder(&mut self, connection: &HttpConnection) -> Option<Bytes> {
         if self.left == 0 {
             return None;
@@ -75,7 +78,8 @@ impl FileSource {
         Some(placeholder)
     }
 
-    /// Reads the next chunk. HTTP/2 streams need this because they have no socket for `sendfile`.
+    /// Reads the next chunk of the file into memory. HTTP/2 streams need this because they have no
+    /// socket of their own for `sendfile`.
     pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Vec<u8>>>> {
         if self.left == 0 {
             return Poll::Ready(None);
@@ -104,12 +108,13 @@ impl FileSource {
     }
 }
 
-/// The maximum size of a body that is compressed as a whole and keeps its `Content-Length`. Larger
-/// bodies are compressed in chunks of this size.
+/// The maximum size in bytes of a response body that is compressed as a whole, so that its
+/// compressed length can be sent as `Content-Length`. Larger bodies are compressed in chunks of
+/// this size.
 pub(crate) const GZIP_CHUNK: usize = 64 << 10;
 
 impl CompressionTask {
-    /// Compresses chunks until there is output.
+    /// Compresses chunks of the response body until there is compressed output.
     fn run(mut self) -> io::Result<CompressionResult> {
         let mut out = Vec::new();
         loop {
@@ -163,21 +168,22 @@ impl GzipSource {
     }
 }
 
-/// The maximum size of a chunk that is compressed on the I/O thread.
+/// The maximum size in bytes of a response chunk that is compressed on the I/O thread.
 const GZIP_INLINE: usize = 4 << 10;
 
-/// A streamed response that is compressed. The compressor is flushed after each chunk unless the
-/// next chunk is available, so that no data waits in the compressor.
+/// A streamed response that is compressed. The compressor is flushed after each chunk, unless the
+/// next chunk is already available, so that the client gets all data at once.
 #[derive(Debug)]
 pub(crate) struct GzipStream {
     stream: Rc<ResponseStream>,
-    /// `None` while another thread uses the compressor, and at the end.
+    /// The compressor of the streamed response. It is `None` while a background thread uses it, and
+    /// after the end of the response.
     compressor: Option<Compressor>,
     job: Option<BlockingTask<(Compressor, Vec<u8>)>>,
     _permit: CompressorPermit,
 }
 
-/// A compressor and its memory charge, which move together between threads.
+/// A gzip compressor and its memory charge, which move together between threads.
 #[derive(Debug)]
 struct Compressor {
     gzip: Gzip,
@@ -185,8 +191,8 @@ struct Compressor {
 }
 
 impl Compressor {
-    /// Compresses a chunk. If it `is_last` of the chunks that are available, the output contains
-    /// all data so far.
+    /// Compresses a chunk. `is_last` is true if no further chunk is available yet. The compressor
+    /// is then flushed, so that the client can decode all data so far.
     fn compress_chunk(mut self, chunk: &[u8], is_last: bool) -> (Compressor, Vec<u8>) {
         let mut out = Vec::new();
         self.gzip.push(chunk, &mut out);

@@ -1,5 +1,5 @@
-//! Builds responses for hyper or h2, from the parts that the application wrote into the exchange or
-//! that the server provides.
+//! Builds responses for hyper or h2. Their parts come from the application, through the exchange,
+//! or from the server itself.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::header::{
@@ -19,14 +19,14 @@ use crate::http::response::response_body::{Content, ResponseBody, Source};
 use crate::http::response::stream::response_stream::Detachable;
 use crate::rejection::Rejection;
 
-/// The number of seconds after which clients should retry when the queue is full. By then, a second
-/// of work is done.
+/// The `Retry-After` value in seconds of the response that is sent when the application's queue is
+/// full.
 const RETRY_SECONDS: &str = "1";
 
-/// The response header that contains the request id.
+/// The name of the response header that contains the request id.
 const REQUEST_ID: &str = "x-request-id";
 
-/// The properties of a request that determine the form of its response.
+/// The properties of a request that determine how its response is built.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ResponseOptions {
     is_head: bool,
@@ -58,23 +58,25 @@ impl ResponseOptions {
         self.accepts_gzip
     }
 
-    /// Returns the options for a body that is already compressed.
+    /// Returns these options with compression turned off, for a response body that is already
+    /// compressed.
     pub(crate) fn without_gzip(self) -> ResponseOptions {
         ResponseOptions { accepts_gzip: false, ..self }
     }
 }
 
-/// The framing of a response.
+/// The framing of a response body: the properties by which the client finds its end.
 #[derive(Debug)]
 pub(crate) struct Framing {
     pub(crate) closes: bool,
-    /// The `Content-Length` that the application declared.
+    /// The `Content-Length` that the application declared for the response body.
     pub(crate) declared_length: Option<u64>,
 }
 
 impl Framing {
-    /// Returns true if a header of the application is sent unchanged. Headers about framing and the
-    /// connection are noted and removed, because the server sets them (RFC 9110, 7.6.1).
+    /// Returns true if the server sends a header of the application unchanged. Returns false for
+    /// headers about framing and the connection, because the server sets these itself (RFC 9110,
+    /// 7.6.1). The length and `Connection: close` are recorded in the framing first.
     fn filter(&mut self, name: &HeaderName, value: &[u8]) -> bool {
         match name.as_str() {
             "connection" => {
@@ -94,9 +96,9 @@ impl Framing {
     }
 }
 
-/// Builds the response to a request. The map `headers` of the request is cleared and reused. The
-/// bytes of the response are copied into the context's buffer, so that the exchange can be reused
-/// at once.
+/// Builds the application's response to a request. `headers`, the header map of the request, is
+/// cleared and reused. The bytes of the response are copied out of the exchange, which can
+/// therefore be reused at once.
 pub(crate) fn build(
     mut context: RequestContext,
     exchange: &mut Exchange,
@@ -174,13 +176,13 @@ pub(crate) fn build(
     finish(context, status, headers, content, &framing, options)
 }
 
-/// Returns true if a response with this status has no body (RFC 9110, 6.4.1). A 205 response
-/// declares a length of 0 (15.3.6).
+/// Returns true if a response with this status code has no body (RFC 9110, 6.4.1; for 205, 15.3.6).
 pub(crate) fn is_bodiless(status: u16) -> bool {
     matches!(status, 204 | 205 | 304) || status < 200
 }
 
-/// Completes a response with the headers and the compression that the server adds.
+/// Completes a response: adds the headers that the server sets, and compresses the body if the
+/// client accepts it.
 pub(crate) fn finish(
     mut context: RequestContext,
     status: StatusCode,
@@ -269,7 +271,7 @@ pub(crate) fn finish(
     response
 }
 
-/// Returns true if a response is compressed for clients that accept gzip.
+/// Returns true if the server compresses this response for clients that accept gzip.
 fn may_compress(content: &Content, status: StatusCode, headers: &HeaderMap) -> bool {
     let len = match content {
         // The application declared the uncompressed length. Events are compressed if the
@@ -286,7 +288,7 @@ fn may_compress(content: &Content, status: StatusCode, headers: &HeaderMap) -> b
     compress::is_compressible_response(status, headers, len)
 }
 
-/// Builds the error response for a request that is not served.
+/// Builds the error response for a request that the server rejects.
 pub(crate) fn reject(
     mut context: RequestContext,
     mut headers: HeaderMap,

@@ -1,34 +1,35 @@
-//! gzip compression of responses.
+//! The gzip compression of responses.
 //!
 //! As in httpuv, responses to clients that accept gzip are compressed at level 6, even if they are
 //! short. Unlike httpuv, the server parses `Accept-Encoding` as RFC 9110 (12.5.3) requires. It does
-//! not compress data that is already compressed, or responses whose framing gzip would break: those
-//! without a body, parts of files, and responses to HTTP/1.0 clients.
+//! not compress data that is already compressed. It also does not compress responses whose framing
+//! gzip would break: those without a body, parts of files, and responses to HTTP/1.0 clients.
 
 use flate2::{Compress, Compression, FlushCompress, Status};
 use http::header::{ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, VARY};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 use smallvec::SmallVec;
 
-/// The properties that determine whether a response is compressed, besides the client's
+/// The properties of a response that determine whether it is compressed, besides the client's
 /// `Accept-Encoding`.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<'a> {
-    /// The method of the request.
+    /// The HTTP method of the request.
     pub method: &'a Method,
-    /// The version of the request. HTTP/1.0 has no chunks, and the compressed length is unknown in
-    /// advance.
+    /// The HTTP version of the request. Responses to HTTP/1.0 clients are not compressed, because
+    /// HTTP/1.0 has no chunks and the compressed length is unknown in advance.
     pub version: Version,
-    /// The status of the response.
+    /// The status code of the response.
     pub status: StatusCode,
     /// The headers of the response. An application can prevent compression by setting any
     /// `Content-Encoding`.
     pub headers: &'a HeaderMap,
-    /// The length of the body in bytes, or `None` if it is still being produced.
+    /// The length of the response body in bytes, or `None` if the body is still being produced.
     pub len: Option<u64>,
 }
 
-/// Returns true if a response is to be compressed.
+/// Returns true if the server should compress a response with gzip, given the request's
+/// `Accept-Encoding`.
 pub fn negotiate(accept_encoding: Option<&[u8]>, response: &Candidate<'_>) -> bool {
     let Some(accept_encoding) = accept_encoding else { return false };
     response.method != Method::HEAD
@@ -37,7 +38,7 @@ pub fn negotiate(accept_encoding: Option<&[u8]>, response: &Candidate<'_>) -> bo
         && accepts_gzip(accept_encoding)
 }
 
-/// Returns true if a response is compressed for clients that accept gzip.
+/// Returns true if the server compresses a response for clients that accept gzip.
 pub(crate) fn is_compressible_response(
     status: StatusCode,
     headers: &HeaderMap,
@@ -57,12 +58,14 @@ pub(crate) fn is_compressible_response(
         && headers.get(CONTENT_TYPE).is_none_or(|kind| is_compressible(kind.as_bytes()))
 }
 
-/// The minimum length of a body that is compressed. Bodies below 20 bytes only grow, but httpuv
-/// compresses bodies of one byte, and tests of applications check for the `Content-Encoding`.
+/// The minimum length in bytes of a response body that is compressed. Fewer than 20 bytes only grow
+/// when they are compressed. However, httpuv compresses them too, and tests of applications rely on
+/// the `Content-Encoding`.
 const MIN_BYTES: u64 = 1;
 
-/// Adapts the headers of a response to its compressed form. The length is no longer known, caches
-/// must distinguish the two forms, and a strong `ETag` identifies the uncompressed bytes.
+/// Adapts the headers of a response whose body is compressed. Removes the length and the support of
+/// ranges, makes a strong `ETag` weak, and tells caches that the response depends on
+/// `Accept-Encoding`.
 pub fn mark(headers: &mut HeaderMap) {
     headers.remove(CONTENT_LENGTH);
     headers.remove(ACCEPT_RANGES);
@@ -100,30 +103,31 @@ pub struct Gzip {
 }
 
 impl Gzip {
-    /// Creates a compressor at the beginning of a stream.
+    /// Creates a compressor for a new gzip stream.
     pub fn new() -> Gzip {
         Gzip { deflate: Compress::new_gzip(Compression::new(LEVEL), WINDOW_BITS) }
     }
 
-    /// Compresses `input` and appends the available output to `out`. Some output may stay in the
-    /// compressor.
+    /// Compresses `input` and appends the output that is available to `out`. Some output may stay
+    /// in the compressor.
     pub fn push(&mut self, input: &[u8], out: &mut Vec<u8>) {
         self.run(input, out, FlushCompress::None);
     }
 
-    /// Appends all output, so that the client can decode everything that has been pushed. Used for
-    /// bodies that are produced gradually; costs five bytes and some of the compression ratio.
+    /// Appends all output that is still in the compressor to `out`, so that the client can decode
+    /// everything that has been pushed. Used for response bodies that are produced gradually. A
+    /// flush costs five bytes and makes the compression slightly worse.
     pub fn flush(&mut self, out: &mut Vec<u8>) {
         self.run(&[], out, FlushCompress::Sync);
     }
 
-    /// Appends the end of the stream, and begins the next stream.
+    /// Appends the end of the gzip stream to `out`, and begins the next stream.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.run(&[], out, FlushCompress::Finish);
         self.deflate.reset();
     }
 
-    /// Compresses a whole body.
+    /// Compresses a whole response body into one gzip stream and appends it to `out`.
     pub fn compress(&mut self, body: &[u8], out: &mut Vec<u8>) {
         self.run(body, out, FlushCompress::Finish);
         self.deflate.reset();
@@ -160,21 +164,22 @@ impl Default for Gzip {
     }
 }
 
-/// The compression level of httpuv.
+/// The gzip compression level, which is that of httpuv.
 const LEVEL: u32 = 6;
 
-/// The largest window, 32 KiB, which every gzip decoder supports.
+/// The window size of the compressor as a power of two: 32 KiB, the largest size, which every gzip
+/// decoder supports.
 const WINDOW_BITS: u8 = 15;
 
-/// The number of bytes by which the output grows, a quarter of the chunk size for reading files.
+/// The number of bytes by which the compressor's output buffer grows.
 const GROWTH: usize = 16 << 10;
 
-/// The minimum free space in the output. zlib immediately writes the header of a block, so calling
-/// it with less space would be useless.
+/// The minimum free space in the compressor's output buffer, in bytes. zlib immediately writes the
+/// header of a block, so calling it with less space would be useless.
 const MIN_SPARE: usize = 64;
 
-/// Returns true if `Accept-Encoding` accepts gzip, and does not prefer the uncompressed form (RFC
-/// 9110, 12.5.3).
+/// Returns true if the value of `Accept-Encoding` accepts gzip and does not prefer an uncompressed
+/// response (RFC 9110, 12.5.3).
 fn accepts_gzip(value: &[u8]) -> bool {
     let (mut gzip, mut any, mut identity) = (None, None, None);
     for item in value.split(|byte| *byte == b',') {
@@ -197,8 +202,8 @@ fn accepts_gzip(value: &[u8]) -> bool {
     gzip > 0 && gzip >= identity.unwrap_or(0)
 }
 
-/// Parses a `q=` parameter in thousandths (RFC 9110, 12.4.2). Returns 0 for an invalid value, which
-/// safely disables the coding.
+/// Parses the weight of a coding, such as `q=0.5`, into thousandths (RFC 9110, 12.4.2). Returns 0
+/// for an invalid weight, which disables the coding. Returns `None` for any other parameter.
 fn weight(parameter: &[u8]) -> Option<u16> {
     let value = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="))?;
     let (whole, decimals) = match value {
@@ -219,9 +224,9 @@ fn weight(parameter: &[u8]) -> Option<u16> {
     })
 }
 
-/// Returns true if bodies of this type are likely to shrink. Unknown types are compressed.
-/// Exceptions are plain bytes, because compressed downloads lose their length and cannot be
-/// resumed, and event streams, because every event would need a flush.
+/// Returns true if response bodies of this content type are likely to shrink when compressed, and
+/// for unknown types. Returns false for `application/octet-stream`, because a compressed download
+/// cannot be resumed, and for event streams, because every event would need a flush.
 fn is_compressible(content_type: &[u8]) -> bool {
     let kind = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     let mut kind: SmallVec<[u8; 64]> = SmallVec::from_slice(kind);

@@ -1,18 +1,19 @@
-//! A cache of non-standard response header names, so that they are not parsed for each response.
+//! A cache of parsed response header names. It avoids parsing the application's non-standard names
+//! for each response.
 
 use std::cell::RefCell;
 
 use http::HeaderName;
 
-/// The maximum number of cached names.
+/// The maximum number of header names in the cache.
 const MAX_NAMES: usize = 64;
 
-/// A cache of the header names that responses have used.
+/// A cache of the parsed header names that responses have used.
 #[derive(Debug, Default)]
 pub(crate) struct HeaderNameCache(RefCell<Vec<(Box<[u8]>, HeaderName)>>);
 
 impl HeaderNameCache {
-    /// Returns the header name, or `None` if it is invalid.
+    /// Returns the parsed header name for these bytes, or `None` if they are not a valid name.
     pub(crate) fn get(&self, name: &[u8]) -> Option<HeaderName> {
         let mut names = self.0.borrow_mut();
         if let Some((_, known)) = names.iter().find(|(bytes, _)| **bytes == *name) {

@@ -1,5 +1,5 @@
-//! Redirects from plaintext HTTP to HTTPS, and responses to the challenges of certificate
-//! authorities.
+//! Redirects from plaintext HTTP to HTTPS, and responses to the challenges by which certificate
+//! authorities check that the server controls a name.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -17,11 +17,11 @@ use crate::rejection::Rejection;
 
 const TEXT: &[u8] = b"308 Permanent Redirect\n";
 
-/// The port that `https` URLs omit (RFC 9110, 4.2.2).
+/// The default port of HTTPS, which `https` URLs omit (RFC 9110, 4.2.2).
 const HTTPS: u16 = 443;
 
-/// Responds with a 308 redirect to HTTPS, after which the client repeats the request with the same
-/// method and body (RFC 9110, 15.4.9). The body is not read.
+/// Responds to a plaintext request with a 308 redirect to HTTPS, without reading the request body.
+/// The client then repeats the request with the same method and body (RFC 9110, 15.4.9).
 pub(crate) fn redirect(
     context: RequestContext,
     redirect: &Redirect,
@@ -59,8 +59,8 @@ pub(crate) fn redirect(
     builder::finish(context, StatusCode::PERMANENT_REDIRECT, headers, content, &framing, options)
 }
 
-/// Returns the `https` URL of a request. Clients are only redirected to hosts of this server,
-/// because a cache in between could store the redirect for other clients.
+/// Returns the `https` URL that a plaintext request is redirected to. The host must be one of this
+/// server, because a cache between client and server could store the redirect for other clients.
 fn location(
     redirect: &Redirect,
     head: &Parts,
@@ -97,8 +97,8 @@ fn location(
     HeaderValue::try_from(url).map_err(|_| Rejection::Target)
 }
 
-/// Returns the host of a request without its port, or `None` if it is empty. The Host header has
-/// already been validated.
+/// Returns the host of a request without its port, or `None` if the host is empty. The Host header
+/// has already been validated.
 fn host(headers: &HeaderMap) -> Option<&str> {
     let host = headers.get(HOST)?.to_str().ok()?;
     let end = host.find(']').map(|end| end + 1).or_else(|| host.find(':')).unwrap_or(host.len());

@@ -1,4 +1,5 @@
-//! A response, from what the application or a file provides to the bytes that hyper or h2 sends.
+//! Building responses from what the application or a file provides, and sending them through hyper
+//! or h2.
 
 pub(crate) mod body_source;
 pub(crate) mod builder;

@@ -24,30 +24,32 @@ use crate::http::response::stream::registry::CompressorPermit;
 use crate::http::response::stream::response_stream::{NextChunk, ResponseStream};
 use crate::static_files::{CachedFile, Headers, Variant};
 
-/// The memory of a compressor with its window, an input chunk and an output chunk.
+/// The memory in bytes that a gzip compressor needs for its window, an input chunk and an output
+/// chunk.
 const COMPRESSOR_BYTES: usize = 512 << 10;
 
-/// The maximum size of a body that is compressed on the I/O thread. That takes 0.1 ms, of which
-/// passing the body to another thread would save only a part.
+/// The maximum size in bytes of a response body that is compressed on the I/O thread. Compressing
+/// it takes 0.1 ms, so passing it to a background thread would save little.
 const GZIP_INLINE: usize = 4 << 10;
 
-/// The body of a response. It is dropped when it has been encoded or when the connection closes,
-/// which also ends the request context.
+/// The body of a response. It is dropped when all of it has been encoded or when the connection
+/// closes. Dropping it also ends the request context.
 #[derive(Debug)]
 pub(crate) struct ResponseBody {
     context: RequestContext,
     source: Source,
 }
 
-/// The source of a body's bytes.
+/// The source that provides the bytes of a response body.
 #[derive(Debug)]
 pub(crate) enum Source {
     Empty,
     Whole(Bytes),
-    /// Bytes that [`compress_body`] must compress before the head is sent.
+    /// Bytes that [`compress_body`] must compress before the response head is sent, so that the
+    /// head can state the compressed length.
     CompressFirst(Bytes, Charge, Option<Rc<CachedFile>>),
-    /// Bytes that [`compress_body`] must compress so that the response to HEAD can contain the
-    /// length. They are not sent.
+    /// Bytes that [`compress_body`] must compress only to measure the compressed length, which the
+    /// response to a HEAD request states. They are not sent.
     MeasureFirst(Box<Source>),
     File(FileSource),
     Gzip(Box<GzipSource>),
@@ -60,7 +62,7 @@ impl ResponseBody {
         ResponseBody { context, source }
     }
 
-    /// Returns true if [`compress_body`] must be called before the body is sent.
+    /// Returns true if [`compress_body`] must be called before the response is sent.
     pub(crate) fn needs_compression(&self) -> bool {
         matches!(self.source, Source::CompressFirst(..) | Source::MeasureFirst(..))
     }
@@ -137,27 +139,28 @@ impl http_body::Body for ResponseBody {
     }
 }
 
-/// The content of a response.
+/// The uncompressed content of a response, such as bytes, a file or a stream.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// No content. A response to HEAD contains no length.
+    /// The response has no content. If the request method is HEAD, the response then has no
+    /// `Content-Length`.
     Absent,
     Whole(Bytes),
-    /// A file in memory, which also caches its compressed form.
+    /// A static file in memory, which also caches its compressed form.
     Ready(Rc<CachedFile>),
     File {
         file: File,
-        /// True if the file system is known to be local.
+        /// True if the file is known to be on a local file system.
         is_local: bool,
         at: u64,
         len: u64,
     },
-    /// A file of the application, which may already be unlinked.
+    /// An open file that the application provided, whose name may already be deleted.
     Unnamed {
         file: UnnamedFile,
         len: u64,
     },
-    /// A streamed response.
+    /// A streamed response, which the application produces chunk by chunk.
     Stream(Rc<ResponseStream>),
 }
 
@@ -171,7 +174,8 @@ impl Content {
         }
     }
 
-    /// Returns the number of bytes that the content keeps in memory until it has been sent.
+    /// Returns the number of bytes that the response content keeps in memory until it has been
+    /// sent.
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
             // Chunks of a stream are charged when they arrive.
@@ -182,14 +186,14 @@ impl Content {
         }
     }
 
-    /// Returns true if the content is compressed as a whole before the head is sent. Its compressed
-    /// form then has a known length.
+    /// Returns true if the response content is compressed as a whole before the head is sent, so
+    /// that the head can state the compressed length.
     pub(crate) fn is_compressed_whole(&self) -> bool {
         matches!(self, Content::Whole(_) | Content::Ready(_)) && self.held_bytes() <= GZIP_CHUNK
     }
 
-    /// Returns the number of additional bytes that compression needs. They may be in use for longer
-    /// than the client stays connected.
+    /// Returns the number of additional bytes of memory that compressing the content needs. A
+    /// background thread may use this memory even after the client has disconnected.
     pub(crate) fn compressor_bytes(&self) -> usize {
         let len = match self {
             Content::Absent => 0,
@@ -224,8 +228,9 @@ impl Content {
         }
     }
 
-    /// Returns the source of the compressed body. Very small content is compressed immediately, by
-    /// `gzip`. A stream is compressed only if it has a `permit`.
+    /// Returns the source of the compressed response body. Very small content is compressed
+    /// immediately, with the given `gzip` compressor. A streamed response is compressed only if it
+    /// has a `permit`.
     pub(crate) fn into_compressed_source(
         self,
         gzip: &RefCell<Option<Gzip>>,
@@ -267,12 +272,12 @@ impl Content {
 }
 
 thread_local! {
-    /// The compressor of a blocking thread. There are few such threads, and they end when they are
-    /// idle.
+    /// The gzip compressor that a background thread keeps for reuse until the thread ends.
     static THREAD_GZIP: RefCell<Option<Gzip>> = const { RefCell::new(None) };
 }
 
-/// Compresses a body that keeps its length, on another thread.
+/// Compresses a response body on a background thread before its head is sent, so that the head can
+/// state the compressed length.
 pub(crate) async fn compress_body(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     let ResponseBody { context, source } = response.body_mut();
     let is_head = matches!(source, Source::MeasureFirst(..));
@@ -302,7 +307,7 @@ pub(crate) async fn compress_body(mut response: Response<ResponseBody>) -> Respo
     response
 }
 
-/// Stores the compressed form of a file in memory with the file.
+/// Stores the compressed content of a static file in the file cache.
 fn cache_gzip(file: Option<Rc<CachedFile>>, bytes: &Bytes) {
     let Some(file) = file else { return };
     let mut headers: HeaderMap = file.plain().headers.iter().cloned().collect();
@@ -312,7 +317,7 @@ fn cache_gzip(file: Option<Rc<CachedFile>>, bytes: &Bytes) {
     file.keep_gzip(Variant { headers: header_lines(&headers), bytes });
 }
 
-/// Returns the headers in the format that files in memory use.
+/// Returns response headers in the format that the file cache uses.
 pub(crate) fn header_lines(headers: &HeaderMap) -> Headers {
     headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
 }

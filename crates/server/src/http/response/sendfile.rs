@@ -29,30 +29,30 @@ use crate::blocking::nonblocking_file;
 use crate::blocking::unnamed_file::UnnamedFile;
 use crate::net::transport::{Scratch, Transport};
 
-/// The maximum number of bytes that are read from a file at once.
+/// The maximum number of bytes that are read from a file at once when `sendfile` cannot be used.
 pub(crate) const READ_CHUNK: usize = 64 << 10;
 
-/// The maximum size of a placeholder and of a `sendfile` call. It is larger than a socket buffer,
-/// so that small remainders are rare.
+/// The maximum size in bytes of a placeholder, and of a `sendfile` call. It is larger than a socket
+/// buffer, so that small remainders are rare.
 const MAX_PLACEHOLDER: usize = 16 << 20;
 
-/// The number of bytes that are looked up in the page cache at once. A lookup checks every page, so
-/// its result is reused within the same clock tick, at most a second. If the system drops pages in
-/// that time, the I/O thread waits while they are read again.
+/// The number of bytes of a file that one lookup in the page cache covers. A lookup checks every
+/// page, so its result is reused within the same clock tick, at most a second. If the system drops
+/// pages in that time, the I/O thread waits while they are read again.
 const CACHE_LOOKAHEAD: u64 = 16 << 20;
 
-/// The bytes of all placeholders. They are never written to, so they occupy no memory.
+/// The memory that all placeholders for file contents refer to. It is never written to, so it
+/// occupies no physical memory.
 static PLACEHOLDER: LazyLock<&'static [u8]> =
     LazyLock::new(|| Box::leak(vec![0; MAX_PLACEHOLDER].into()));
 
-/// A file that is being sent. Closing it may take long if it has no name, because the system then
-/// frees its blocks. Such a file was created by the application, or has been replaced in the
-/// meantime.
+/// A file that is being sent as a response body. If its name has been deleted, closing it may take
+/// long, because the system then frees its blocks.
 #[derive(Debug)]
 pub(crate) struct SentFile {
     file: UnnamedFile,
     had_name: bool,
-    /// True if the file system is local; unset until that is known.
+    /// True if the file is on a local file system. Unset until that is known.
     is_local: OnceLock<bool>,
 }
 
@@ -65,7 +65,8 @@ impl SentFile {
         SentFile { file, had_name: false, is_local: OnceLock::new() }
     }
 
-    /// Reads a part of the file if that does not wait for a disk.
+    /// Reads `len` bytes of the file from offset `at`. Returns `None` if that is not possible
+    /// without waiting for a disk.
     pub(crate) fn try_read(&self, at: u64, len: usize) -> Option<Vec<u8>> {
         if self.is_local.get() != Some(&true) {
             return None;
@@ -74,7 +75,8 @@ impl SentFile {
         nonblocking_file::read(self, &mut chunk, at).ok().map(|()| chunk)
     }
 
-    /// Reads a part of the file. Must be called on a thread that may block.
+    /// Reads `len` bytes of the file from offset `at`. Must be called on a thread that may block,
+    /// because it may wait for a disk.
     pub(crate) fn read(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
         self.is_local.get_or_init(|| nonblocking_file::is_local(self));
         let mut chunk = vec![0; len];
@@ -106,17 +108,19 @@ impl Drop for SentFile {
     }
 }
 
-/// The files that a connection is sending, in order.
+/// The files that a connection is sending, in order, while hyper writes placeholders for their
+/// contents.
 #[derive(Debug, Default)]
 pub(crate) struct SendfileQueue {
-    /// The parts whose placeholders hyper has not written yet.
+    /// The parts of files whose placeholders hyper has not written yet.
     parts: VecDeque<FilePart>,
-    /// The bytes that have been read from the first part, and how many of them have been written.
+    /// The bytes that have been read from the first file part because `sendfile` could not be used.
     chunk: Vec<u8>,
+    /// The number of bytes of `chunk` that have been written to the client.
     written: usize,
     read_job: Option<BlockingTask<Vec<u8>>>,
-    /// The offset up to which the first file is in the page cache, and the tick at which that was
-    /// checked.
+    /// The offset up to which the first file is in the page cache, and the clock tick at which that
+    /// was checked.
     cached: (u64, u32),
     is_sendfile_unsupported: bool,
 }
@@ -126,25 +130,26 @@ struct FilePart {
     file: Arc<SentFile>,
     at: u64,
     left: usize,
-    /// The offset at which the file's last part will end.
+    /// The offset in the file at which the part that is to be sent ends.
     end: u64,
 }
 
-/// The result of a write.
+/// The result of writing a part of a response that may contain files.
 pub(crate) enum WriteResult {
-    /// The number of bytes written, or pending because the client does not read.
+    /// The number of bytes written to the socket, or `Pending` if the socket accepts no more bytes.
     Socket(Poll<io::Result<usize>>),
-    /// The write waits for a disk.
+    /// The write waits until a background thread has read bytes of the file from disk.
     DiskWait,
 }
 
-/// Returns true if the bytes are a placeholder for a file.
+/// Returns true if the bytes that hyper writes are the placeholder for a file's contents.
 fn is_placeholder(bytes: &[u8]) -> bool {
     PLACEHOLDER.as_ptr_range().contains(&bytes.as_ptr())
 }
 
 impl SendfileQueue {
-    /// Queues at most `left` bytes of a file and returns their placeholder.
+    /// Queues at most `left` bytes of a file for sending, from offset `at`. Returns the placeholder
+    /// that hyper writes in place of the file's bytes.
     pub(crate) fn push(&mut self, file: &Arc<SentFile>, at: u64, left: u64) -> Bytes {
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(MAX_PLACEHOLDER);
         match self.parts.back_mut() {
@@ -161,13 +166,13 @@ impl SendfileQueue {
         Bytes::from_static(&PLACEHOLDER[..len])
     }
 
-    /// Returns the number of bytes whose placeholders hyper has not written yet.
+    /// Returns the number of file bytes whose placeholders hyper has not written yet.
     pub(crate) fn left(&self) -> usize {
         self.parts.iter().map(|part| part.left).sum()
     }
 
-    /// Writes the first of `buffers`, together with following ones of the same kind: ordinary bytes
-    /// or placeholders.
+    /// Writes the first of hyper's `buffers`, together with the buffers after it that are of the
+    /// same kind: ordinary bytes or file placeholders.
     pub(crate) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -185,7 +190,7 @@ impl SendfileQueue {
         self.poll_send(cx, transport, len, scratch, now)
     }
 
-    /// Writes at most `len` bytes of the first file.
+    /// Writes at most `len` bytes of the first file in the queue to the transport.
     fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -271,8 +276,8 @@ impl SendfileQueue {
 }
 
 impl FilePart {
-    /// Returns true if the next `len` bytes are in the page cache. `cached` is the result of the
-    /// previous lookup and is updated.
+    /// Returns true if the next `len` bytes of the file are in the system's page cache. `cached`
+    /// contains the result of the previous lookup, and is updated by a new one.
     fn is_cached(&self, len: usize, now: u32, cached: &mut (u64, u32)) -> bool {
         let to = self.at + len as u64;
         if cached.0 < to || cached.1 != now {
@@ -287,7 +292,8 @@ impl FilePart {
     }
 }
 
-/// Returns true if the error means that the transport or the file does not support `sendfile`.
+/// Returns true if an I/O error means that the transport or the file system does not support
+/// `sendfile`.
 fn is_unsupported(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -1,4 +1,4 @@
-//! Responses with static files, for which the application is not called.
+//! Responds to requests for static files, without calling the application.
 
 use std::rc::Rc;
 use std::time::SystemTime;
@@ -20,30 +20,30 @@ use crate::static_files::{
     Reading, RequestHead, Route, content_range, error_body, read_small, unsatisfiable,
 };
 
-/// The memory charge for a lookup that waits for a thread: a target, the options of its folder and
-/// the conditions of the request.
+/// The memory charge for a static file lookup that waits for a background thread. It covers the
+/// request target, the options of the static path and the conditions of the request.
 const LOOKUP_BYTES: usize = 1 << 10;
 
-/// The result of looking for a static file.
+/// The result of looking for the static file that a request names.
 pub(crate) enum StaticOutcome {
-    /// The response to the request.
+    /// The server responds with this response, which contains the static file or an error.
     Response(Response<ResponseBody>),
-    /// The application must respond.
+    /// The application must respond to the request, because no static file is served for it.
     Application(RequestContext),
-    /// The file must be opened or read by another thread.
+    /// A background thread must open or read the static file.
     Pending(RequestContext, Box<PendingLookup>),
 }
 
-/// The work for a thread that may block.
+/// The part of a static file lookup that must run on a thread that may block.
 #[expect(clippy::large_enum_variant, reason = "handed on once")]
 pub(crate) enum PendingLookup {
     Open(Lookup),
-    /// Read a small file that is already open.
+    /// The content of a small file that is already open must be read.
     Read(Found, Option<Box<Cacheable>>),
 }
 
-/// Responds with a static file if that is possible without blocking. The response reuses the
-/// request's header map.
+/// Responds with a static file if that is possible without waiting for a disk. The response reuses
+/// the request's header map.
 pub(crate) fn try_respond(
     mut context: RequestContext,
     head: &mut Parts,
@@ -102,8 +102,8 @@ pub(crate) fn try_respond(
     }
 }
 
-/// Opens or reads the file on another thread and responds, or returns the context if the
-/// application must respond.
+/// Opens or reads a static file on a background thread and responds with it. Returns the request
+/// context if the application must respond instead.
 pub(crate) async fn respond_when_ready(
     context: RequestContext,
     pending: Box<PendingLookup>,
@@ -165,7 +165,7 @@ fn framing(headers: &HeaderMap) -> BodyFraming {
     len.map_or(BodyFraming::Absent, BodyFraming::Length)
 }
 
-/// Responds with a file that is cached in memory.
+/// Responds with a static file that is cached in memory.
 fn respond_from_memory(
     context: RequestContext,
     mut headers: HeaderMap,
@@ -232,8 +232,8 @@ fn fill(headers: &mut HeaderMap, lines: &[(HeaderName, HeaderValue)]) {
     }
 }
 
-/// Adapts the headers of a 304 response to the compressed form, if the client would have received
-/// that form.
+/// Adapts the headers of a 304 response (not modified) to the compressed form of the file, if the
+/// client would have received that form.
 fn mark_not_modified(headers: &mut HeaderMap, whole: &HeaderMap, len: u64) {
     if compress::is_compressible_response(StatusCode::OK, whole, Some(len)) {
         compress::mark(headers);
@@ -278,7 +278,7 @@ fn build_outcome(
     StaticOutcome::Response(finish(context, status, headers, content, options))
 }
 
-/// Takes the request's header map and clears it for the response.
+/// Takes the request's header map, and clears it for reuse in the response.
 fn take_emptied(head: &mut Parts) -> HeaderMap {
     let mut headers = std::mem::take(&mut head.headers);
     headers.clear();

@@ -1,4 +1,4 @@
-//! The file of an access log, which can be reopened after log rotation has renamed it.
+//! The file of an access log. It can be opened again by its path after log rotation has renamed it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A log file to which lines are appended. Several processes may write to the same file, because
-/// the system does not mix data that is appended in single writes.
+/// A log file to which lines are appended. Several processes may append to the same file, because
+/// the system does not mix the data of separate writes.
 #[derive(Debug)]
 pub struct LogFile {
     file: File,
@@ -16,12 +16,13 @@ pub struct LogFile {
     notice: fn(&str),
 }
 
-/// A handle by which any thread can have a log file reopened.
+/// A handle by which any thread can request that a log file is opened again, for example after log
+/// rotation has renamed it.
 #[derive(Debug, Clone, Default)]
 pub struct Reopener(Arc<AtomicBool>);
 
 impl Reopener {
-    /// Requests that the file is opened again, by its path, before the next lines are written.
+    /// Requests that the log file is opened again by its path before the next lines are written.
     pub fn reopen(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -37,7 +38,7 @@ impl LogFile {
         Ok(LogFile { file: open(path)?, path: path.to_owned(), reopens: Arc::default(), notice })
     }
 
-    /// Returns a handle for reopening the file.
+    /// Returns a handle by which any thread can have the log file opened again.
     pub fn reopener(&self) -> Reopener {
         Reopener(Arc::clone(&self.reopens))
     }

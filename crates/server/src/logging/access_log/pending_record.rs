@@ -11,15 +11,15 @@ use rookery_exchange::{RequestId, StreamEnd, UpstreamLog, write_masked};
 use super::record::{PATH_BYTES, Protocol, Record};
 use super::{AccessLog, lock};
 
-/// The status in the log for a request whose client disconnected before the response. No status was
-/// sent. nginx logs the same number.
+/// The status that the access log shows for a request whose client disconnected before the
+/// response. nginx uses the same number.
 const CLIENT_GONE: u16 = 499;
 
-/// The current access log of a server, which may be replaced while the server runs.
+/// The current access log of a server, if any. It may be replaced while the server runs.
 #[derive(Debug, Default)]
 pub(crate) struct CurrentLog {
-    /// True if there is a log. Because of this flag, a server without a log pays only one load per
-    /// request.
+    /// True if there is an access log. Because of this flag, a server without an access log spends
+    /// only one memory access per request on logging.
     is_on: AtomicBool,
     log: Mutex<Option<Arc<AccessLog>>>,
 }
@@ -38,13 +38,14 @@ impl CurrentLog {
     }
 }
 
-/// The access-log record of a request under way. The record begins when the request head has been
-/// read, and ends when the system has accepted the last byte of the response or the connection is
-/// closed.
+/// The access-log record of a request that is not complete yet. The record begins when the request
+/// head has been read. It ends when the system has accepted the last byte of the response, or when
+/// the connection is closed.
 #[derive(Debug, Default)]
 pub(crate) struct PendingRecord {
     fields: Option<Fields>,
-    /// The method, path, query and request id, concatenated. The buffer is reused for each request.
+    /// The request's method, path, query and id, concatenated. The buffer is reused for each
+    /// request.
     head: Vec<u8>,
 }
 
@@ -65,7 +66,7 @@ struct Fields {
 }
 
 impl PendingRecord {
-    /// Begins the record of a request. Does nothing if there is no log.
+    /// Begins the access-log record of a request. Does nothing if there is no access log.
     pub(crate) fn begin(
         &mut self,
         current: &CurrentLog,
@@ -90,12 +91,13 @@ impl PendingRecord {
         self.fields = Some(Fields { method, path, query, ..Fields::new(log, remote, protocol) });
     }
 
-    /// Returns true if a record has been begun.
+    /// Returns true if the access-log record of a request has been begun and has not ended.
     pub(crate) fn is_begun(&self) -> bool {
         self.fields.is_some()
     }
 
-    /// Sets what the record reports about the workers of the request.
+    /// Stores in the access-log record to which worker the request was sent, the number of
+    /// attempts, and the times.
     pub(crate) fn set_upstream(&mut self, upstream: UpstreamLog) {
         if let Some(fields) = &mut self.fields {
             fields.upstream = Some(upstream);
@@ -114,21 +116,23 @@ impl PendingRecord {
         }
     }
 
-    /// Subtracts bytes that were counted but could not be sent.
+    /// Subtracts `bytes` from the number of response bytes in the access-log record, because they
+    /// were counted but could not be sent.
     pub(crate) fn take_back(&mut self, bytes: usize) {
         if let Some(fields) = &mut self.fields {
             fields.bytes = fields.bytes.saturating_sub(bytes as u64);
         }
     }
 
-    /// Marks the response as incomplete.
+    /// Records in the access log that the response is incomplete, and why.
     pub(crate) fn abort(&mut self, reason: StreamEnd) {
         if let Some(fields) = &mut self.fields {
             fields.aborted = Some(reason);
         }
     }
 
-    /// Completes the record and adds it to the log, if one has been begun.
+    /// Completes the access-log record of a request and adds it to the log. Does nothing if no
+    /// record has been begun.
     pub(crate) fn end(&mut self) {
         if let Some(fields) = self.fields.take() {
             fields.record(&self.head);
@@ -136,7 +140,7 @@ impl PendingRecord {
     }
 }
 
-/// Adds a record for a request whose head could not be read, so that its method and path are
+/// Adds an access-log record for a request whose head could not be read. Its method and path are
 /// unknown.
 pub(crate) fn record_unreadable(
     current: &CurrentLog,

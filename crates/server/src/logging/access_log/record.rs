@@ -1,4 +1,4 @@
-//! The records of the access log and their formats.
+//! The records of the access log, and the formats in which they are written.
 
 use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr};
@@ -6,45 +6,47 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rookery_exchange::{StreamEnd, TerminationState, UpstreamLog};
 
-/// The maximum length of a path or query in the log. Clients may send up to 96 KiB, which would
-/// make lines unreadable.
+/// The maximum length of a path or query in the access log, in bytes. Clients may send up to 96
+/// KiB, which would make lines unreadable.
 pub(super) const PATH_BYTES: usize = 2048;
 
 /// The access-log data of one complete request.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
-    /// The time at which the request head had been read.
+    /// The time at which the server finished reading the request head.
     pub time: SystemTime,
-    /// The address of the client, or `None` on a Unix socket.
+    /// The address of the client, or `None` if the client is connected over a Unix socket.
     pub remote: Option<SocketAddr>,
-    /// The method, or an empty slice if the request was rejected before the method was known.
+    /// The request method. It is empty if the request was rejected before the method was known.
     pub method: &'a [u8],
-    /// The path, in which session tokens are masked.
+    /// The path of the request, in which session tokens are masked.
     pub path: &'a [u8],
-    /// The query with its `?`, in which session tokens are masked, or an empty slice.
+    /// The query of the request with its `?`, in which session tokens are masked. It is empty if
+    /// there is no query.
     pub query: &'a [u8],
     /// The HTTP version of the request.
     pub protocol: Protocol,
-    /// The status of the response, which is 101 for an open WebSocket.
+    /// The status of the response. It is 101 for a WebSocket.
     pub status: u16,
-    /// The number of bytes of the response body that were passed to the system.
+    /// The number of bytes of the response body that the operating system has accepted for sending.
     pub bytes: u64,
-    /// The time from the request head to the end of the response.
+    /// The time from the end of the request head to the end of the response.
     pub elapsed: Duration,
     /// The reason for which the response is incomplete, or `None` if it is complete.
     pub aborted: Option<StreamEnd>,
-    /// The request id, or an empty slice if the request was rejected before the id was known.
+    /// The request id. It is empty if the request was rejected before the id was known.
     pub request_id: &'a [u8],
-    /// The data about the workers of the request, or `None` if no worker was involved.
+    /// The data about the workers that the request was sent to, or `None` if no worker was
+    /// involved.
     pub upstream: Option<UpstreamLog>,
 }
 
-/// A version of HTTP.
+/// The HTTP version of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.0.
     Http10,
-    /// HTTP/1.1, also for a request whose head could not be read.
+    /// HTTP/1.1. It is also assumed for a request whose head could not be read.
     Http11,
     /// HTTP/2.
     Http2,
@@ -68,51 +70,56 @@ impl Protocol {
     }
 }
 
-/// A [`Record`] that owns its data.
+/// An access-log [`Record`] that owns its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnedRecord {
-    /// The time at which the request head had been read.
+    /// The time at which the server finished reading the request head.
     pub time: SystemTime,
-    /// The address of the client, or `None` on a Unix socket.
+    /// The address of the client, or `None` if the client is connected over a Unix socket.
     pub remote: Option<SocketAddr>,
-    /// The method, or empty if the request was rejected before the method was known.
+    /// The request method. It is empty if the request was rejected before the method was known.
     pub method: Vec<u8>,
-    /// The path, in which session tokens are masked, cut after 2,048 bytes.
+    /// The path of the request, in which session tokens are masked, cut off after 2,048 bytes.
     pub path: Vec<u8>,
-    /// The query with its `?`, in which session tokens are masked, cut after 2,048 bytes.
+    /// The query of the request with its `?`, in which session tokens are masked, cut off after
+    /// 2,048 bytes.
     pub query: Vec<u8>,
-    /// The status of the response, which is 101 for an open WebSocket.
+    /// The status of the response. It is 101 for a WebSocket.
     pub status: u16,
-    /// The number of bytes of the response body that were passed to the system.
+    /// The number of bytes of the response body that the operating system has accepted for sending.
     pub bytes: u64,
-    /// The time from the request head to the end of the response.
+    /// The time from the end of the request head to the end of the response.
     pub elapsed: Duration,
     /// The reason for which the response is incomplete, or `None` if it is complete.
     pub aborted: Option<StreamEnd>,
-    /// The request id, or empty if the request was rejected before the id was known.
+    /// The request id. It is empty if the request was rejected before the id was known.
     pub request_id: Vec<u8>,
-    /// The data about the workers of the request, or `None` if no worker was involved.
+    /// The data about the workers that the request was sent to, or `None` if no worker was
+    /// involved.
     pub upstream: Option<UpstreamLog>,
-    /// The reason for which the request did not complete normally, as [`Record::ended`] returns it.
+    /// The reason for which the request did not complete normally, or `None` if it did
+    /// ([`Record::ended`]).
     pub ended: Option<TerminationState>,
 }
 
 /// The format of the lines of an access log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// The Common Log Format, followed by the duration of the request in seconds.
+    /// One line per request in the Common Log Format, followed by the duration of the request in
+    /// seconds.
     Common,
-    /// The format [`Common`](Self::Common), followed by data about the workers of the request. They
-    /// are the request id, the worker's slot, process id and start number, the seconds in the
-    /// queue, the seconds from there to the response head, the number of retries, the [termination
-    /// state](Record::ended), and the session. Unknown values are written as `-`.
+    /// The Common Log Format with the duration ([`Common`](Self::Common)), followed by nine fields
+    /// about the workers of the request. The first four are the request id and the worker's slot,
+    /// process id and start number. They are followed by the seconds in the queue, the seconds from
+    /// there to the response head, and the number of retries. The last two are the [termination
+    /// state](Record::ended) and the session. Unknown values are written as `-`.
     CommonOfWorkers,
-    /// One JSON object per line.
+    /// One JSON object per line for each request.
     Json,
 }
 
 impl Record<'_> {
-    /// Returns a copy that owns its data.
+    /// Returns a copy of the access-log record that owns its data.
     pub fn to_owned(&self) -> OwnedRecord {
         OwnedRecord {
             time: self.time,
@@ -130,7 +137,7 @@ impl Record<'_> {
         }
     }
 
-    /// Appends the record to `out` as a line, including the line feed.
+    /// Appends the access-log record to `out` as a line, including the line feed.
     pub fn write_line(&self, format: Format, out: &mut Vec<u8>) {
         // Writing to a `Vec` cannot fail.
         let _ = match format {
@@ -140,8 +147,9 @@ impl Record<'_> {
         };
     }
 
-    /// Returns the reason for which the request did not complete normally, as the upstream log or
-    /// otherwise this record states it, or `None`.
+    /// Returns the reason for which the request did not complete normally, or `None` if it did. The
+    /// reason is the one that the request's workers have reported, if any, and is otherwise
+    /// inferred from the rest of the record.
     pub fn ended(&self) -> Option<TerminationState> {
         let told = self.upstream.and_then(|upstream| upstream.termination_state);
         let has_worker = self.upstream.is_some_and(|upstream| upstream.worker.is_some());
@@ -258,7 +266,8 @@ impl Record<'_> {
         Ok(())
     }
 
-    /// Appends the members for the data about workers. Unknown values are left out.
+    /// Appends the data about the request's workers as members of a JSON object. Unknown values are
+    /// left out.
     fn write_upstream_json(&self, upstream: &UpstreamLog, out: &mut Vec<u8>) -> io::Result<()> {
         if let Some(worker) = upstream.worker {
             write!(
@@ -282,7 +291,7 @@ impl Record<'_> {
     }
 }
 
-/// A point in time in the calendar, in UTC.
+/// A date and time of day in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Civil {
     pub(super) year: u64,
@@ -295,8 +304,9 @@ pub(super) struct Civil {
 }
 
 impl Civil {
-    /// Converts a time by the method of H. Hinnant, "chrono-compatible low-level date algorithms".
-    /// A time before 1970 becomes the beginning of 1970.
+    /// Converts a time to a date and time of day, with the algorithm of H. Hinnant,
+    /// "chrono-compatible low-level date algorithms". A time before 1970 becomes the beginning of
+    /// 1970.
     pub(super) fn of(time: SystemTime) -> Civil {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
         let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
@@ -332,8 +342,8 @@ pub(super) fn cut(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.len().min(PATH_BYTES)]
 }
 
-/// Appends bytes with escapes, so that a client cannot add lines or terminal escape sequences to
-/// the log.
+/// Appends bytes to a log line with escapes, so that a client cannot add lines or terminal escape
+/// sequences to the log.
 fn escape_common(bytes: &[u8], out: &mut Vec<u8>) {
     for &byte in bytes {
         match byte {

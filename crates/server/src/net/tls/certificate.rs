@@ -1,5 +1,5 @@
-//! Parsing of certificates (RFC 5280, 4.1): for messages, for the choice of a certificate by host
-//! name, and for the application.
+//! A parser of X.509 certificates (RFC 5280, 4.1). It reads the fields that are needed for log
+//! messages, for the choice of a certificate by host name, and for the application.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -11,20 +11,21 @@ use rustls::pki_types::pem::PemObject as _;
 
 use super::der::{Values, dotted, tag};
 
-/// The parts of a certificate that the server uses.
+/// The fields of an X.509 certificate that the server uses.
 #[derive(Debug, Clone)]
 pub(super) struct Certificate {
-    /// The issuer and the subject, in DER.
+    /// The name of the certificate's issuer, in DER.
     issuer: Vec<u8>,
+    /// The name of the certificate's subject, in DER.
     subject: Vec<u8>,
     pub(super) not_before: SystemTime,
     pub(super) not_after: SystemTime,
-    /// The host names of the certificate, in lower case.
+    /// The host names and IP addresses for which the certificate is valid, in lower case.
     pub(super) hosts: Vec<String>,
 }
 
 impl Certificate {
-    /// Parses a certificate in DER. Returns `None` if it is malformed.
+    /// Parses an X.509 certificate in DER. Returns `None` if it is malformed.
     pub(super) fn parse(der: &[u8]) -> Option<Certificate> {
         let mut signed = Values(Values(der).take(tag::SEQUENCE)?);
         let mut fields = Values(signed.take(tag::SEQUENCE)?);
@@ -50,48 +51,48 @@ impl Certificate {
         Some(Certificate { issuer, subject, not_before, not_after, hosts })
     }
 
-    /// Returns the subject as text (RFC 4514).
+    /// Returns the name of the certificate's subject as text (RFC 4514).
     pub(super) fn subject(&self) -> String {
         name_text(&self.subject)
     }
 
-    /// Returns the issuer as text (RFC 4514).
+    /// Returns the name of the certificate's issuer as text (RFC 4514).
     pub(super) fn issuer(&self) -> String {
         name_text(&self.issuer)
     }
 
-    /// Returns true if issuer and subject have the same name.
+    /// Returns true if the certificate's issuer and subject have the same name.
     pub(super) fn is_self_issued(&self) -> bool {
         self.issuer == self.subject
     }
 
-    /// Returns true if the issuer has the name of the subject of `other`.
+    /// Returns true if this certificate's issuer has the same name as the subject of `other`.
     pub(super) fn is_issued_by(&self, other: &Certificate) -> bool {
         self.issuer == other.subject
     }
 }
 
-/// The properties of a certificate that its renewal needs.
+/// The properties of a certificate that are needed to renew it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssuedCertificate {
-    /// The start of the validity.
+    /// The time from which the certificate is valid.
     pub begins: SystemTime,
-    /// The end of the validity.
+    /// The time at which the certificate expires.
     pub ends: SystemTime,
-    /// The host names and IP addresses of the certificate, in lower case.
+    /// The host names and IP addresses for which the certificate is valid, in lower case.
     pub hosts: Vec<String>,
-    /// The serial number. Together with `authority_key` it identifies the certificate to its
-    /// authority (RFC 9773, 4.1).
+    /// The serial number of the certificate. Together with `authority_key` it identifies the
+    /// certificate to its authority (RFC 9773, 4.1).
     pub serial: Vec<u8>,
     /// The identifier of the key that signed the certificate, or `None` if the certificate does not
     /// contain it.
     pub authority_key: Option<Vec<u8>>,
-    /// The SHA-256 of the certificate.
+    /// The SHA-256 hash of the certificate.
     pub sha256: [u8; 32],
 }
 
 impl IssuedCertificate {
-    /// Parses the first certificate in PEM. Returns `None` if there is none.
+    /// Parses the first certificate in a PEM text. Returns `None` if there is none.
     pub fn read(pem: &[u8]) -> Option<IssuedCertificate> {
         let der = CertificateDer::from_pem_slice(pem).ok()?;
         let read = Certificate::parse(&der)?;
@@ -118,7 +119,8 @@ impl IssuedCertificate {
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1D, 0x11];
 const AUTHORITY_KEY: &[u8] = &[0x55, 0x1D, 0x23];
 
-/// Returns the content of an extension, if it is present.
+/// Returns the content of the certificate extension with the object identifier `wanted`, if it is
+/// present.
 fn extension<'a>(extensions: &'a [u8], wanted: &[u8]) -> Option<&'a [u8]> {
     let mut extensions = Values(Values(extensions).take(tag::SEQUENCE)?);
     while let Some(extension) = extensions.take(tag::SEQUENCE) {
@@ -131,7 +133,7 @@ fn extension<'a>(extensions: &'a [u8], wanted: &[u8]) -> Option<&'a [u8]> {
     None
 }
 
-/// Returns the SHA-256 of a certificate, in hexadecimal.
+/// Returns the SHA-256 hash of a certificate, in hexadecimal.
 pub(super) fn fingerprint(der: &[u8]) -> String {
     hexadecimal(digest(&SHA256, der).as_ref())
 }
@@ -144,7 +146,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Returns the alternative names that are host names or IP addresses (RFC 5280, 4.2.1.6).
+/// Returns the host names and IP addresses among a certificate's alternative names (RFC 5280,
+/// 4.2.1.6).
 fn hosts_of(extensions: &[u8]) -> Option<Vec<String>> {
     let mut hosts = Vec::new();
     let mut names = Values(Values(extension(extensions, SUBJECT_ALT_NAME)?).take(tag::SEQUENCE)?);
@@ -160,7 +163,7 @@ fn hosts_of(extensions: &[u8]) -> Option<Vec<String>> {
     Some(hosts)
 }
 
-/// Parses a `UTCTime` or `GeneralizedTime` (RFC 5280, 4.1.2.5).
+/// Parses a time in a certificate, which is a `UTCTime` or a `GeneralizedTime` (RFC 5280, 4.1.2.5).
 fn time((tag, text): (u8, &[u8])) -> Option<SystemTime> {
     let digits = text.strip_suffix(b"Z")?;
     let number = |bytes: &[u8]| {
@@ -193,16 +196,16 @@ fn time((tag, text): (u8, &[u8])) -> Option<SystemTime> {
     if seconds < 0 { UNIX_EPOCH.checked_sub(passed) } else { UNIX_EPOCH.checked_add(passed) }
 }
 
-/// Returns the number of days from 1970-01-01 to a date of the Gregorian calendar. Years are
-/// counted from March, so that the leap day is the last day of a year.
+/// Returns the number of days from 1970-01-01 to a date of the Gregorian calendar.
 fn days(year: i64, month: i64, day: i64) -> i64 {
+    // Years begin in March here, so that the leap day is the last day of a year.
     let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
     let leaps = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
     365 * year + leaps + (153 * month + 2) / 5 + day - 1 - 719_468
 }
 
-/// Calls `each` with the type, the tag and the value of every attribute of a name, and with whether
-/// the attribute belongs to the same set as the previous one.
+/// Calls `each` for every attribute of an X.509 name. The arguments are the type, tag and value of
+/// the attribute, and whether the attribute belongs to the same set as the previous one.
 fn attributes<'a>(
     name: &'a [u8],
     mut each: impl FnMut(&'a [u8], u8, &'a [u8], bool),
@@ -224,7 +227,8 @@ fn attributes<'a>(
 
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 
-/// The short names of RFC 4514, 3, and the common one of e-mail addresses.
+/// The short names of the attributes of X.509 names (RFC 4514, 3), and the usual short name for
+/// e-mail addresses.
 const SHORT_NAMES: &[(&[u8], &str)] = &[
     (COMMON_NAME, "CN"),
     (&[0x55, 0x04, 0x07], "L"),
@@ -248,7 +252,8 @@ fn common_name(name: &[u8]) -> Option<String> {
     found
 }
 
-/// Formats a name as in RFC 4514, with the last part first, like `openssl x509 -nameopt RFC2253`.
+/// Formats an X.509 name as text (RFC 4514), with the last part first, like `openssl x509 -nameopt
+/// RFC2253`.
 fn name_text(name: &[u8]) -> String {
     let mut parts: Vec<String> = Vec::new();
     // A malformed rest of the name is ignored.
@@ -271,7 +276,7 @@ fn name_text(name: &[u8]) -> String {
     parts.join(",")
 }
 
-/// Decodes a string of X.520. Returns `None` for other types.
+/// Decodes a string of an X.509 name. Returns `None` for values of types other than strings.
 fn string(kind: u8, value: &[u8]) -> Option<String> {
     match kind {
         tag::BMP_STRING => {
@@ -288,7 +293,8 @@ fn string(kind: u8, value: &[u8]) -> Option<String> {
     }
 }
 
-/// Escapes special characters (RFC 4514, 2.4), and control characters, which could change a log.
+/// Escapes special characters in an X.509 name (RFC 4514, 2.4), and control characters, which could
+/// forge log lines.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let last = text.chars().count().saturating_sub(1);
@@ -307,7 +313,8 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// Returns the subject and the fingerprint of a client's certificate, as the application sees them.
+/// Returns the subject and the fingerprint of a client's certificate, in the form that the
+/// application receives.
 pub(crate) fn client_identity(der: &[u8]) -> (String, String) {
     (Certificate::parse(der).map(|it| it.subject()).unwrap_or_default(), fingerprint(der))
 }

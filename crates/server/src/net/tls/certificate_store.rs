@@ -1,4 +1,5 @@
-//! The TLS configuration of a listener, whose certificates can be replaced while the server runs.
+//! The TLS configuration of a listener, with certificates that can be replaced while the server
+//! runs.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,35 +22,35 @@ use super::settings::{CertificatePair, Hsts, TlsSettings, TlsVersion};
 use super::stream::HTTP2;
 use super::tls_error::{TlsError, TlsPart};
 
-/// The TLS configuration of a listener. Clones share their state. Open connections keep the
-/// configuration with which they started.
+/// The TLS configuration of a listener. Clones share their state. A change applies to new
+/// connections; open connections keep the configuration with which they started.
 ///
-/// Sessions are resumed by tickets (RFC 5077; RFC 8446, 4.6.1). The ticket keys belong to this
-/// process, and change every six hours and with every reload. So a client whose certificate is not
-/// trusted any more cannot resume a session.
+/// Clients resume TLS sessions by tickets (RFC 5077; RFC 8446, 4.6.1). The ticket keys belong to
+/// this process, and change every six hours and with every reload. Therefore, a client whose
+/// certificate is no longer trusted after a reload cannot resume a session.
 #[derive(Clone)]
 pub struct Tls(Arc<Store>);
 
 struct Store {
-    /// The settings with which the listener started. ACME challenges, HSTS and WebSockets over
-    /// HTTP/2 are never changed by a reload.
+    /// The TLS settings with which the listener started. The settings for ACME challenges, HSTS and
+    /// WebSockets over HTTP/2 are always taken from here, because a reload does not change them.
     settings: TlsSettings,
-    /// The settings according to which the current certificates were read.
+    /// The TLS settings from which the current certificates were read.
     current: ArcSwap<TlsSettings>,
     binds_names: AtomicBool,
     notice: fn(&str),
     config: ArcSwap<ServerConfig>,
-    /// The configuration used while ACME challenges over TLS are pending.
+    /// The TLS configuration that is used while ACME challenges over TLS are pending.
     challenge_config: ArcSwap<ServerConfig>,
-    /// The certificates by host name.
+    /// The resolver that chooses the certificate for a host name.
     names: ArcSwap<CertificateResolver>,
     file_watch: Mutex<FileWatch>,
     dates: Mutex<Dates>,
     hsts: Option<HeaderValue>,
 }
 
-/// The validity dates about which warnings are logged once a day, because a server can run longer
-/// than its certificate is valid.
+/// The validity dates of the certificates. Warnings about them are logged once a day, because a
+/// server can run longer than its certificate is valid.
 #[derive(Debug)]
 struct Dates {
     all: Vec<Validity>,
@@ -62,15 +63,17 @@ impl Dates {
     }
 }
 
-/// The interval between warnings about validity dates.
+/// The interval between log warnings about certificates that expire soon or are not valid.
 const DATE_WARNING_INTERVAL: Duration = Duration::from_secs(86_400);
 
 impl Tls {
-    /// Reads certificates and keys. `notice` is called with one line for each warning: here, after
-    /// each reload, and, on another thread, after a failed automatic reload.
+    /// Reads the certificates and keys of `settings`. `notice` is called with one line for each
+    /// warning, during this call and after each reload. An automatic reload calls it on another
+    /// thread.
     ///
     /// # Errors
-    /// Fails if a certificate or key cannot be read, and if they do not belong together.
+    /// Fails if a certificate or key cannot be read, or if a key does not belong to its
+    /// certificate.
     pub fn new(mut settings: TlsSettings, notice: fn(&str)) -> Result<Tls, TlsError> {
         settings.make_paths_absolute();
         let (served, built) = load(&settings, notice);
@@ -91,8 +94,8 @@ impl Tls {
         })))
     }
 
-    /// Reads all files again. New connections use the new certificates, and open connections keep
-    /// theirs. Blocks.
+    /// Reads all certificate and key files again. New connections use the new certificates, and
+    /// open connections keep the old ones. Blocks.
     ///
     /// # Errors
     /// Fails like [`new`](Self::new). The previous certificates then stay in use, and the files are
@@ -121,7 +124,7 @@ impl Tls {
     }
 
     /// Replaces certificates, keys, client authorities and TLS versions. New connections use the
-    /// new ones, and open connections keep theirs. [`TlsSettings::hsts`],
+    /// new settings, and open connections keep the old ones. [`TlsSettings::hsts`],
     /// [`TlsSettings::challenges`] and [`TlsSettings::only_http1_websockets`] are not changed.
     /// Blocks.
     ///
@@ -144,9 +147,9 @@ impl Tls {
         Ok(())
     }
 
-    /// Compares the contents of the files with the certificates that are served, and serves the new
-    /// contents if they differ. Logs success and failure. A failed attempt is repeated, timed by a
-    /// monotonic clock, until it succeeds. Blocks.
+    /// Checks whether the certificate files have changed, and if so, serves the new certificates.
+    /// Success and failure are logged. After a failed attempt, later calls try again until one
+    /// succeeds, with growing pauses. Blocks.
     pub(crate) fn check_files(&self, now: Instant) {
         let notice = self.0.notice;
         // No lock is held while files are read, because a file system may be slow.
@@ -181,8 +184,8 @@ impl Tls {
         }
     }
 
-    /// Returns the settings according to which the current certificates were read, and their
-    /// generation.
+    /// Returns the settings from which the current certificates were read, and the number of times
+    /// that the server has started to use new certificates.
     fn current_settings(&self) -> (Arc<TlsSettings>, u64) {
         // The two values change together under this lock.
         let file_watch = self.file_watch();
@@ -193,7 +196,7 @@ impl Tls {
         self.0.file_watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Installs a new configuration for new connections.
+    /// Makes a new TLS configuration take effect for new connections.
     fn install(
         &self,
         file_watch: &mut FileWatch,
@@ -212,7 +215,7 @@ impl Tls {
         file_watch.on_served(found);
     }
 
-    /// Logs warnings about the validity dates of certificates, at most once a day.
+    /// Logs warnings about certificates that expire soon or are not valid, at most once a day.
     pub(crate) fn warn_about_dates(&self, now: SystemTime) {
         let mut dates = self.0.dates.lock().unwrap_or_else(PoisonError::into_inner);
         // If the clock was set back, the warnings are logged again.
@@ -226,28 +229,31 @@ impl Tls {
         }
     }
 
-    /// Returns true if a connection may only be used for the host name of its TLS handshake,
-    /// because clients authenticate by certificates or hosts have separate certificates.
+    /// Returns true if a connection may only serve requests for the host that the client named in
+    /// its TLS handshake. This is the case if clients authenticate by certificates, or if hosts
+    /// have separate certificates.
     pub(crate) fn binds_names(&self) -> bool {
         self.0.binds_names.load(Ordering::Relaxed)
     }
 
-    /// Returns true if there is a certificate for a host, or one without host names.
+    /// Returns true if there is a certificate for `host`, or one without host names, which may be
+    /// used for every host.
     pub(crate) fn covers_host(&self, host: &str) -> bool {
         self.0.names.load().covers(host) || self.is_expected(host)
     }
 
-    /// Returns true if a certificate contains a host name or IP address.
+    /// Returns true if one of the certificates contains `host`, which is a host name or IP address.
     pub(crate) fn names_host(&self, host: &str) -> bool {
         self.0.names.load().names(host) || self.is_expected(host)
     }
 
-    /// Returns true if a certificate for a host is to be obtained by ACME.
+    /// Returns true if the certificate for `host` is obtained by ACME.
     fn is_expected(&self, host: &str) -> bool {
         self.0.settings.challenges.as_ref().is_some_and(|challenges| challenges.has_host(host))
     }
 
-    /// Returns the response to an ACME challenge over plaintext HTTP with this path.
+    /// Returns the response to an ACME challenge over plaintext HTTP, or `None` if `path` belongs
+    /// to no pending challenge.
     pub(crate) fn challenge(&self, path: &str) -> Option<String> {
         self.0.settings.challenges.as_ref()?.response_for_path(path)
     }
@@ -257,12 +263,13 @@ impl Tls {
         !self.0.settings.only_http1_websockets
     }
 
-    /// Returns the value of `Strict-Transport-Security` in responses.
+    /// Returns the value of the header `Strict-Transport-Security` for responses, or `None` if the
+    /// header is omitted.
     pub(crate) fn hsts(&self) -> Option<&HeaderValue> {
         self.0.hsts.as_ref()
     }
 
-    /// Returns the configuration for a new connection.
+    /// Returns the TLS configuration for a new connection.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         match &self.0.settings.challenges {
             Some(challenges) if challenges.has_tls_responses() => {
@@ -280,7 +287,8 @@ impl fmt::Debug for Tls {
 }
 
 impl TlsSettings {
-    /// Makes relative paths absolute, so that they do not depend on the working directory.
+    /// Makes the relative paths of certificates and keys absolute, so that they do not depend on
+    /// the working directory.
     fn make_paths_absolute(&mut self) {
         for pair in &mut self.pairs {
             pair.certificate.make_paths_absolute();
@@ -304,8 +312,8 @@ fn contents(settings: &TlsSettings) -> Contents {
     settings.pems().map(Pem::digest).collect()
 }
 
-/// Returns the pairs to use. With ACME, pairs whose files are missing are left out, and only the
-/// first pair is used once its files exist.
+/// Returns the certificate and key pairs to serve. Without ACME, these are all pairs. With ACME, it
+/// is only the first pair once its files exist, and until then all further pairs whose files exist.
 fn usable_pairs(settings: &TlsSettings) -> impl Iterator<Item = &CertificatePair> {
     let is_issued = settings.challenges.is_some();
     let is_there =
@@ -315,12 +323,12 @@ fn usable_pairs(settings: &TlsSettings) -> impl Iterator<Item = &CertificatePair
     settings.pairs.iter().take(count).filter(move |pair| !is_issued || is_there(pair))
 }
 
-/// The result of reading the files: the configuration for new connections, the certificates by host
-/// name, and the validity dates.
+/// The result of reading the certificate files: the configuration for new connections, the resolver
+/// that chooses certificates by host name, and the validity dates.
 type Built = (ServerConfig, Arc<CertificateResolver>, Vec<Validity>);
 
-/// Reads the files, and builds the configuration for new connections. Returns the hashes of the
-/// contents from which the configuration was built. Blocks.
+/// Reads the certificate files, and builds the TLS configuration for new connections. Returns it
+/// with the hashes of the files from which it was built. Blocks.
 fn load(settings: &TlsSettings, notice: fn(&str)) -> (Contents, Result<Built, TlsError>) {
     let mut warnings = Vec::new();
     let (found, built) = build_unchanged(
@@ -332,7 +340,7 @@ fn load(settings: &TlsSettings, notice: fn(&str)) -> (Contents, Result<Built, Tl
     );
     let changing = || {
         let file = settings.pems().next().expect("a change was detected in one of the files");
-        Err(file.malformed(TlsPart::Certificate, &"the files change while they are read"))
+        Err(file.malformed(TlsPart::Certificate, &"the files changed while they were read"))
     };
     for line in built.iter().flat_map(|_| &warnings) {
         notice(&format!("TLS: {line}"));
@@ -381,9 +389,9 @@ fn build(settings: &TlsSettings, warn: &mut dyn FnMut(String)) -> Result<Built, 
     Ok((config, by_name, dates))
 }
 
-/// Returns the configuration for clients that offer `acme-tls/1`. It answers challenges in
-/// addition. If client certificates are required, challenges fail, because an authority presents
-/// none.
+/// Returns the TLS configuration for clients that offer the protocol `acme-tls/1`. It is the normal
+/// configuration, extended by the responses to ACME challenges. If client certificates are
+/// required, challenges fail, because an ACME authority presents none.
 fn challenge_config_of(
     config: &ServerConfig,
     settings: &TlsSettings,

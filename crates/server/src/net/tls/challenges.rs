@@ -1,5 +1,5 @@
-//! The responses to ACME challenges, by which a certificate authority verifies the control of a
-//! host (RFC 8555, 8).
+//! The responses to ACME challenges, by which a certificate authority verifies that this server
+//! controls a host name (RFC 8555, 8).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,17 +11,17 @@ use rustls::sign::CertifiedKey;
 
 use super::signing;
 
-/// The ALPN name of the challenge protocol (RFC 8737, 6.2). The certificate is the response, and no
-/// data are exchanged.
+/// The ALPN protocol name of ACME challenges over TLS (RFC 8737, 6.2). The certificate that the
+/// server presents is its response, so no application data is exchanged.
 pub(super) const ACME_TLS: &[u8] = b"acme-tls/1";
 
-/// The path prefix of challenges over HTTP (RFC 8555, 8.3).
+/// The path prefix of ACME challenges over HTTP (RFC 8555, 8.3).
 const HTTP_PATH_PREFIX: &str = "/.well-known/acme-challenge/";
 
 /// The hosts whose certificates are obtained by ACME while the server runs, and the responses to
-/// challenges. Clones share their state. The ACME client sets the responses, and the server sends
-/// them: over TLS on its own port, and over plaintext HTTP from the listener that redirects to
-/// HTTPS.
+/// the authority's challenges. Clones share their state. The ACME client sets the responses. The
+/// server sends them over TLS on its own port, and over plaintext HTTP from the listener that
+/// redirects to HTTPS.
 #[derive(Clone, Default)]
 pub struct Challenges(Arc<Responses>);
 
@@ -33,18 +33,19 @@ struct Responses {
 }
 
 impl Challenges {
-    /// Makes the value for host names in lower case. TLS handshakes fail until there is a
+    /// Makes an empty set of responses for these hosts, whose certificates are obtained by ACME.
+    /// The names must be in lower case. TLS handshakes for a host fail until there is a
     /// certificate.
     pub fn new(hosts: Vec<String>) -> Challenges {
         Challenges(Arc::new(Responses { hosts, ..Responses::default() }))
     }
 
-    /// Sets the response to the challenge with this token over HTTP.
+    /// Sets the response to the ACME challenge over HTTP that has this token.
     pub fn set_http_response(&self, token: &str, key_authorization: &str) {
         locked(&self.0.over_http).insert(token.to_owned(), key_authorization.to_owned());
     }
 
-    /// Sets the response to the challenge for this host over TLS (`acme-tls/1`).
+    /// Sets the response to the ACME challenge over TLS (`acme-tls/1`) for this host.
     ///
     /// # Errors
     /// Fails if the system provides no random numbers.
@@ -54,7 +55,7 @@ impl Challenges {
         Ok(())
     }
 
-    /// Removes all responses.
+    /// Removes the responses to all ACME challenges.
     pub fn clear(&self) {
         locked(&self.0.over_http).clear();
         locked(&self.0.over_tls).clear();
@@ -64,7 +65,8 @@ impl Challenges {
         !locked(&self.0.over_tls).is_empty()
     }
 
-    /// Returns the challenge certificate for a host name over TLS.
+    /// Returns the certificate by which the server responds to the ACME challenge over TLS for a
+    /// host name, or `None` if no such challenge is pending.
     pub(super) fn certificate_for(&self, name: &str) -> Option<Arc<CertifiedKey>> {
         locked(&self.0.over_tls).get(&name.to_ascii_lowercase()).cloned()
     }
@@ -74,7 +76,8 @@ impl Challenges {
         self.0.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
     }
 
-    /// Returns the response to a request for `path`.
+    /// Returns the response to an ACME challenge over HTTP, or `None` if `path` belongs to no
+    /// pending challenge.
     pub(super) fn response_for_path(&self, path: &str) -> Option<String> {
         locked(&self.0.over_http).get(path.strip_prefix(HTTP_PATH_PREFIX)?).cloned()
     }
@@ -86,8 +89,8 @@ impl fmt::Debug for Challenges {
     }
 }
 
-/// Returns the server name in an authority's TLS handshake for a host. IP addresses have a name of
-/// the reverse mapping (RFC 8738, 6).
+/// Returns the server name that an ACME authority sends in its TLS handshake to verify `host`. For
+/// an IP address, it is the name of the reverse mapping (RFC 8738, 6).
 fn server_name_for(host: &str) -> String {
     match host.parse::<IpAddr>() {
         Ok(IpAddr::V4(address)) => {

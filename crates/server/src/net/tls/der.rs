@@ -1,6 +1,6 @@
-//! Reading and writing of the parts of DER (X.690) that certificates use.
+//! A reader and writer of the parts of DER (X.690) that certificates use.
 
-/// The tags of X.680, and those that X.509 defines.
+/// The tags of the DER values that certificates contain (X.680 and X.509).
 pub(super) mod tag {
     pub(crate) const BOOLEAN: u8 = 0x01;
     pub(crate) const INTEGER: u8 = 0x02;
@@ -14,23 +14,24 @@ pub(super) mod tag {
     pub(crate) const SEQUENCE: u8 = 0x30;
     pub(crate) const SET: u8 = 0x31;
 
-    /// Returns the tag `[number]` of an implicitly tagged value.
+    /// Returns the DER tag `[number]` of an implicitly tagged value.
     pub(crate) const fn implicit(number: u8) -> u8 {
         0x80 | number
     }
 
-    /// Returns the tag `[number]` of an explicitly tagged value.
+    /// Returns the DER tag `[number]` of an explicitly tagged value.
     pub(crate) const fn explicit(number: u8) -> u8 {
         0xA0 | number
     }
 }
 
-/// An iterator over consecutive values, which ends at malformed DER.
+/// An iterator over consecutive DER values. It ends at malformed data.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Values<'a>(pub(super) &'a [u8]);
 
 impl<'a> Values<'a> {
-    /// Returns the tag and the content of the next value.
+    /// Returns the tag and the content of the next DER value, or `None` at the end or at malformed
+    /// data.
     pub(super) fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, rest) = rest.split_first()?;
@@ -49,8 +50,8 @@ impl<'a> Values<'a> {
         Some((tag, content))
     }
 
-    /// Returns the content of the next value if that has the tag `wanted`. Otherwise the value is
-    /// not consumed.
+    /// Returns the content of the next DER value if that value has the tag `wanted`. Otherwise the
+    /// value is not consumed.
     pub(super) fn take(&mut self, wanted: u8) -> Option<&'a [u8]> {
         let mut after = *self;
         let (tag, content) = after.next()?;
@@ -61,7 +62,7 @@ impl<'a> Values<'a> {
         Some(content)
     }
 
-    /// Returns the next value with its tag and length.
+    /// Returns the next DER value including its tag and length.
     pub(super) fn whole(&mut self) -> Option<&'a [u8]> {
         let before = self.0;
         self.next()?;
@@ -69,7 +70,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Encodes a value with its tag and length.
+/// Encodes a DER value from its tag and the parts of its content.
 pub(super) fn value(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = vec![tag];
@@ -88,7 +89,7 @@ pub(super) fn value(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// Formats an object identifier in dotted form.
+/// Formats an object identifier in dotted form, such as `2.5.4.3`.
 pub(super) fn dotted(oid: &[u8]) -> String {
     let mut text = String::new();
     let mut arc: u64 = 0;

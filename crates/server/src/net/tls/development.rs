@@ -1,4 +1,4 @@
-//! A self-signed certificate for development on this machine. It is stored in a folder, and
+//! The self-signed certificate for development on this machine. It is stored in a folder, and
 //! replaced before it expires.
 
 use std::fs;
@@ -15,28 +15,28 @@ use super::signing::{Extension, SigningKey, pem};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The validity in days. It is the longest that browsers accept for certificates of public
-/// authorities.
+/// The validity of a development certificate in days. It is the longest that browsers accept for
+/// certificates of public authorities.
 const VALID_DAYS: u32 = 397;
 
-/// A certificate with less remaining validity than this is replaced.
+/// The remaining validity in days below which a development certificate is replaced.
 const RENEWAL_DAYS: u32 = 30;
 
-/// A self-signed certificate for `localhost`, `127.0.0.1` and `::1`.
+/// A self-signed certificate for development, valid for `localhost`, `127.0.0.1` and `::1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DevelopmentCertificate {
-    /// The file that contains the certificate and its key, readable only by its owner. A single
-    /// file cannot contain the certificate of one pair and the key of another.
+    /// The path of the file that contains the certificate and its key. Only its owner can read it.
+    /// Because they are in a single file, the certificate and the key always belong together.
     pub file: PathBuf,
-    /// The SHA-256 of the certificate in hexadecimal, as browsers show it.
+    /// The SHA-256 hash of the certificate in hexadecimal, as browsers show it.
     pub fingerprint: String,
-    /// True if the certificate was created by this call.
+    /// True if the certificate was newly created, and false if it was loaded from the file.
     pub is_new: bool,
 }
 
 impl DevelopmentCertificate {
-    /// Loads the certificate from `folder`, or creates it if it is missing or about to expire.
-    /// Blocks.
+    /// Loads the development certificate from `folder`, or creates it if it is missing or about to
+    /// expire. Blocks.
     ///
     /// # Errors
     /// Fails if the folder is not writable, and if the system provides no random numbers.
@@ -56,7 +56,8 @@ impl DevelopmentCertificate {
     }
 }
 
-/// Loads a certificate, unless it is about to expire or its key is missing.
+/// Loads the development certificate from a file. Returns `None` if it is about to expire or its
+/// key is missing.
 fn load_valid(path: &Path) -> Option<CertificateDer<'static>> {
     let der = CertificateDer::from_pem_file(path).ok()?;
     PrivateKeyDer::from_pem_file(path).ok()?;
@@ -64,7 +65,7 @@ fn load_valid(path: &Path) -> Option<CertificateDer<'static>> {
     (ends > SystemTime::now() + DAY * RENEWAL_DAYS).then_some(der)
 }
 
-/// Writes a file atomically, readable only by its owner.
+/// Writes a file atomically, with permissions that let only its owner read it.
 fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
     let next = path.with_extension(format!("new{}", std::process::id()));
     // A killed process with the same process id may have left this file.

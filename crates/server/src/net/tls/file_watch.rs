@@ -1,23 +1,24 @@
-//! The comparison of the certificate files with the certificates that are served, and the schedule
-//! of retries after a failure.
+//! The detection of changed certificate files by hashes of their contents, and the schedule of
+//! retries if new files cannot be used.
 
 use std::time::{Duration, Instant};
 
-/// The SHA-256 of each file, in the order of the settings, or `None` for an unreadable file.
+/// The SHA-256 hashes of the certificate and key files, in the order of the settings. An unreadable
+/// file has `None`.
 pub(super) type Contents = Vec<Option<[u8; 32]>>;
 
-/// The state of the certificate files, compared with the certificates that are served.
+/// The state of the certificate files, compared with the certificates that the server uses.
 #[derive(Debug)]
 pub(super) struct FileWatch {
-    /// The hashes of the files from which the served certificates were read.
+    /// The hashes of the files from which the server's current certificates were read.
     served: Contents,
-    /// The last attempt to serve the current contents of the files, if it failed.
+    /// The last attempt to use the files' current contents, if it failed.
     failed: Option<Failed>,
-    /// The number of times that new contents have been served.
+    /// The number of times that the server has started to use newly read certificates.
     generation: u64,
 }
 
-/// A failed attempt to serve the contents of the files.
+/// A failed attempt to use the certificates in changed files.
 #[derive(Debug)]
 struct Failed {
     contents: Contents,
@@ -26,32 +27,33 @@ struct Failed {
     retry_at: Instant,
 }
 
-/// The first and the longest pause after which unchanged files are tried again. The pause doubles
-/// after each failure.
+/// The pause after the first failed attempt to use changed certificate files. It doubles after each
+/// failure, up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 const MAX_PAUSE: Duration = Duration::from_secs(300);
 
 impl FileWatch {
-    /// Starts with the hashes of the files from which the served certificates were read.
+    /// Starts to watch the certificate files. `served` contains the hashes of the files from which
+    /// the current certificates were read.
     pub(super) fn new(served: Contents) -> FileWatch {
         FileWatch { served, failed: None, generation: 0 }
     }
 
-    /// Notes that these contents are served now.
+    /// Records that the server now uses the certificates in files with these hashes.
     pub(super) fn on_served(&mut self, found: &Contents) {
         self.served.clone_from(found);
         self.failed = None;
         self.generation += 1;
     }
 
-    /// Returns a number that changes whenever new contents are served.
+    /// Returns a number that changes whenever the server starts to use new certificates.
     pub(super) fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Compares the contents that were found with those that are served. Returns true if they
-    /// differ and should be tried now. Forgets a failure once the contents are those that are
-    /// served.
+    /// Compares the hashes of the certificate files with those of the certificates in use. Returns
+    /// true if they differ and the files should be read now. If they are equal, an earlier failure
+    /// is forgotten.
     pub(super) fn compare(&mut self, found: &Contents, now: Instant) -> bool {
         if *found == self.served {
             self.failed = None;
@@ -62,8 +64,8 @@ impl FileWatch {
             .is_none_or(|failed| failed.contents != *found || failed.retry_at <= now)
     }
 
-    /// Notes that these contents could not be served. Returns true if the failure has not been
-    /// reported yet.
+    /// Records that the certificates in files with these hashes could not be used. Returns true if
+    /// this error has not been reported yet.
     pub(super) fn on_failure(&mut self, found: Contents, error: String, now: Instant) -> bool {
         let before = self.failed.take();
         let is_new = before.as_ref().is_none_or(|before| before.error != error);
@@ -75,12 +77,13 @@ impl FileWatch {
     }
 }
 
-/// The number of times that files which change while they are read are read again at once.
+/// The maximum number of attempts in a row to read certificate files that change during the
+/// attempt.
 const MAX_READS: usize = 3;
 
-/// Builds a value from files, and returns it with the hashes of the contents from which it was
-/// built. Files that are replaced meanwhile are read again. Returns `None` instead of the value if
-/// the files keep changing.
+/// Builds a value from files, and returns it with the hashes of the files' contents. If the files
+/// are replaced during the call, they are read again. Returns `None` instead of the value if the
+/// files keep changing.
 pub(super) fn build_unchanged<T>(
     mut hash: impl FnMut() -> Contents,
     mut build: impl FnMut() -> T,

@@ -1,4 +1,4 @@
-//! Loading of a certificate with its key, with checks and warnings.
+//! The loading of a certificate and its key, with checks and warnings.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use super::pem::Pem;
 use super::settings::CertificatePair;
 use super::tls_error::{TlsError, TlsPart};
 
-/// The remaining validity below which a warning is logged. With the usual 90 days, the renewal has
-/// then failed for about two weeks. For certificates that are valid for a few days, it is a sixth
-/// of the validity.
+/// The remaining validity of a certificate below which a warning is logged. With the usual validity
+/// of 90 days, the renewal has then failed for about two weeks. For a certificate with a validity
+/// of less than 84 days, a sixth of the validity is used instead.
 const EXPIRY_WARNING: Duration = Duration::from_secs(14 * 86_400);
 
 /// A certificate with its key, in the form that rustls uses.
 pub(super) struct Identity {
     pub(super) key: Arc<CertifiedKey>,
-    /// The host names of the certificate.
+    /// The host names and IP addresses for which the certificate is valid.
     pub(super) hosts: Vec<String>,
     pub(super) validity: Validity,
 }
 
-/// The validity of a certificate, and the name of its file.
+/// The period for which a certificate is valid, and the name of the certificate's file.
 #[derive(Debug)]
 pub(super) struct Validity {
     name: String,
@@ -36,7 +36,7 @@ pub(super) struct Validity {
 }
 
 impl Validity {
-    /// Passes warnings about the validity to `warn`.
+    /// Passes warnings to `warn` if the certificate has expired, expires soon or is not valid yet.
     pub(super) fn warn(&self, now: SystemTime, warn: &mut dyn FnMut(String)) {
         let Validity { name, begins, ends } = self;
         let date = |time: SystemTime| fmt_http_date(clamp_to_printable(time));
@@ -60,7 +60,8 @@ impl Validity {
 }
 
 impl Identity {
-    /// Reads a certificate and its key, and passes warnings to `warn`.
+    /// Reads a certificate and its key from their sources, and passes warnings about them to
+    /// `warn`.
     pub(super) fn read(
         pair: &CertificatePair,
         provider: &CryptoProvider,
@@ -94,7 +95,7 @@ impl Identity {
     }
 }
 
-/// Limits a time to dates whose year has four digits.
+/// Limits a time to dates with a year of four digits, which can be printed.
 fn clamp_to_printable(time: SystemTime) -> SystemTime {
     let last = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
     time.clamp(SystemTime::UNIX_EPOCH, last)

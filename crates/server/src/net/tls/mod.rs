@@ -1,4 +1,4 @@
-//! TLS streams over sockets, and their certificates.
+//! TLS: encrypted streams over sockets, and the certificates that the server presents.
 
 pub(crate) mod certificate;
 pub(crate) mod certificate_store;

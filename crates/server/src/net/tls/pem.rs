@@ -1,4 +1,5 @@
-//! Reading of certificates and keys in PEM (RFC 7468), from files or text, with precise errors.
+//! A reader of certificates and private keys in PEM (RFC 7468), from a file or a text, with precise
+//! errors.
 
 use std::fmt;
 use std::fs::File;
@@ -11,26 +12,27 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::tls_error::{TlsError, TlsPart};
 
-/// The maximum number of bytes read from a file. A bundle of all public root certificates has 250
-/// KiB.
+/// The maximum number of bytes that are read from a PEM file. For comparison, a bundle of all
+/// public root certificates has 250 KiB.
 const FILE_BYTES: u64 = 4 << 20;
 
 /// The byte order mark that editors on Windows write at the start of a text.
 const BYTE_ORDER_MARK: &str = "\u{FEFF}";
 
-/// The source of PEM: a file, which a reload reads again, or a text.
+/// The source of a certificate or key in PEM: a file, which is read again at each reload, or a
+/// text.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Pem {
-    /// The path of a file. A relative path is resolved once, when TLS is set up.
+    /// The path of a PEM file. A relative path is made absolute once, when TLS is set up.
     File(PathBuf),
     /// The PEM text itself, for example from a secret store.
     Text(String),
 }
 
 impl Pem {
-    /// Returns PEM text if `text` contains a PEM header line, whatever precedes it (RFC 7468, 2),
-    /// and a path otherwise. No path contains such a line, and a key that was mistaken for a path
-    /// would appear in messages.
+    /// Interprets `text` as PEM if one of its lines is a PEM header line (RFC 7468, 2), and
+    /// otherwise as a path. A key must not be mistaken for a path, because paths appear in log
+    /// messages.
     pub fn from_text_or_path(text: &str) -> Pem {
         if text.contains("-----BEGIN ") {
             Pem::Text(text.to_owned())
@@ -39,7 +41,7 @@ impl Pem {
         }
     }
 
-    /// Returns the path, if the source is a file.
+    /// Returns the path of the PEM file, or `None` if the source is a text.
     pub(super) fn path(&self) -> Option<&Path> {
         match self {
             Pem::File(path) => Some(path),
@@ -47,14 +49,14 @@ impl Pem {
         }
     }
 
-    /// Returns the SHA-256 of the content, or `None` if it cannot be read.
+    /// Returns the SHA-256 hash of the PEM content, or `None` if the file cannot be read.
     pub(super) fn digest(&self) -> Option<[u8; 32]> {
         // The part only matters for errors, which are not used here.
         let bytes = self.bytes(TlsPart::Certificate).ok()?;
         digest(&SHA256, &bytes).as_ref().try_into().ok()
     }
 
-    /// Makes a relative path absolute.
+    /// Makes the path of the PEM file absolute, if it is relative.
     pub(super) fn make_paths_absolute(&mut self) {
         if let Pem::File(path) = self {
             if let Ok(absolute) = std::path::absolute(&*path) {
@@ -63,7 +65,7 @@ impl Pem {
         }
     }
 
-    /// Returns the name of the source in messages.
+    /// Returns the name by which log messages refer to this PEM source.
     pub(super) fn name(&self) -> String {
         match self {
             Pem::File(path) => path.display().to_string(),
@@ -71,7 +73,7 @@ impl Pem {
         }
     }
 
-    /// Returns all certificates, in order.
+    /// Returns all certificates in the PEM content, in order.
     pub(super) fn certificates(
         &self,
         part: TlsPart,
@@ -85,7 +87,7 @@ impl Pem {
         }
     }
 
-    /// Returns the first private key.
+    /// Returns the first private key in the PEM content.
     pub(super) fn key(&self) -> Result<PrivateKeyDer<'static>, TlsError> {
         let bytes = self.bytes(TlsPart::Key)?;
         // After this header of OpenSSL's own encryption (RFC 1421), the base64 text is not a valid
@@ -132,7 +134,7 @@ impl Pem {
         Ok(bytes)
     }
 
-    /// Returns the error for content without the wanted section.
+    /// Returns the error for PEM content in which the wanted certificate or key is missing.
     fn missing_section_error(&self, part: TlsPart, bytes: &[u8]) -> TlsError {
         // DER and PKCS#12 begin with a sequence. PEM is text.
         if bytes.first() == Some(&0x30) {
@@ -156,7 +158,7 @@ impl Pem {
     }
 }
 
-/// Does not show the text, which may be a key.
+/// Formats the source of the PEM content. The text itself is never shown, because it may be a key.
 impl fmt::Debug for Pem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pem({})", self.name())

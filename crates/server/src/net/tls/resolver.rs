@@ -1,4 +1,5 @@
-//! The choice of a certificate by the host name in a client's TLS handshake.
+//! The resolver that chooses the certificate for a client by the host name in the client's TLS
+//! handshake.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,11 +10,11 @@ use rustls::sign::CertifiedKey;
 use super::challenges::{ACME_TLS, Challenges};
 use super::identity::Identity;
 
-/// The certificates by host name. If several certificates have the same name, the first one is
-/// used.
+/// The certificates of a server by host name. If several certificates have the same host name, the
+/// first one is used.
 #[derive(Debug)]
 pub(super) struct CertificateResolver {
-    /// The certificate for clients that request another host name or none. `None` until a
+    /// The certificate for clients that request an unknown host name or none. `None` until a
     /// certificate exists.
     first: Option<Arc<CertifiedKey>>,
     /// The certificates by host name, including wildcard names such as `*.example.org`.
@@ -32,19 +33,20 @@ impl CertificateResolver {
         CertificateResolver { first, names }
     }
 
-    /// Returns true if there is a certificate for a host, or one without host names.
+    /// Returns true if there is a certificate for `host`, or one without host names, which may be
+    /// used for every host.
     pub(super) fn covers(&self, host: &str) -> bool {
         (self.first.is_some() && self.names.is_empty())
             || self.find(host.strip_suffix('.').unwrap_or(host)).is_some()
     }
 
-    /// Returns true if a certificate contains a host name or IP address.
+    /// Returns true if one of the certificates contains `host`, which is a host name or IP address.
     pub(super) fn names(&self, host: &str) -> bool {
         self.find(host).is_some()
     }
 
-    /// Returns the certificate for a host name. A wildcard stands for one label (RFC 6125, 6.4.3),
-    /// which must be a valid label of a host name.
+    /// Returns the certificate for a host name. A wildcard (`*`) in a certificate stands for one
+    /// label (RFC 6125, 6.4.3), which must be a valid label of a host name.
     fn find(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
         let name = name.to_ascii_lowercase();
         self.names.get(&name).or_else(|| {
@@ -63,8 +65,8 @@ impl ResolvesServerCert for CertificateResolver {
     }
 }
 
-/// A certificate resolver that selects a challenge certificate for an ACME authority, and a normal
-/// certificate for any other client.
+/// A resolver that presents a challenge certificate to an ACME authority, and a normal certificate
+/// to any other client.
 #[derive(Debug)]
 pub(super) struct ChallengeResolver {
     pub(super) challenges: Challenges,

@@ -1,52 +1,54 @@
-//! The settings of TLS.
+//! The TLS settings of a listener: certificates, client authentication, protocol versions and HSTS.
 
 use http::HeaderValue;
 
 use super::challenges::Challenges;
 use super::pem::Pem;
 
-/// The settings of TLS. A reload reads the files again.
+/// The TLS settings of a listener. A reload reads the certificate files again.
 #[derive(Debug, Clone, Default)]
 pub struct TlsSettings {
-    /// The certificates, which are chosen by the server name that a client requests (RFC 6066, 3).
-    /// A client that requests an unknown name or none gets the first.
+    /// The certificates with their keys. The server presents the one for the server name that a
+    /// client requests (RFC 6066, 3), or the first one if the name is unknown or missing.
     pub pairs: Vec<CertificatePair>,
-    /// The certificate authorities for client certificates. Without them, clients are not asked for
-    /// certificates.
+    /// The certificate authorities that may issue client certificates. If `None`, clients are not
+    /// asked for certificates.
     pub client_ca: Option<Pem>,
-    /// True if a client may connect without a certificate.
+    /// True if a client may connect without a client certificate.
     pub client_is_optional: bool,
-    /// The minimum TLS version.
+    /// The minimum TLS version that a client must support.
     pub minimum: TlsVersion,
     /// True if HTTP/2 is not offered to clients.
     pub only_http1: bool,
-    /// True if WebSockets over HTTP/2 (RFC 8441) are not offered. Clients then open them over
+    /// True if WebSockets over HTTP/2 (RFC 8441) are not offered. Clients then open WebSockets over
     /// HTTP/1.1.
     pub only_http1_websockets: bool,
-    /// The value of `Strict-Transport-Security`, by which browsers use only HTTPS for this host.
-    /// `None` omits the header.
+    /// The value of the header `Strict-Transport-Security`, which makes browsers use only HTTPS for
+    /// this host. `None` omits the header.
     pub hsts: Option<Hsts>,
     /// The responses to ACME challenges, if the certificates are obtained by ACME while the server
-    /// runs. The files of the first of [`pairs`](Self::pairs) may then be missing, and the further
-    /// pairs are used instead until [`Tls::reload`](crate::tls::Tls::reload) finds the files.
+    /// runs. In that case, the files of the first of [`pairs`](Self::pairs) may be missing. Until
+    /// [`Tls::reload`](crate::tls::Tls::reload) finds these files, the server uses the other pairs.
     pub challenges: Option<Challenges>,
 }
 
-/// The header `Strict-Transport-Security` (RFC 6797, 6.1). It is added to every response over TLS
-/// to a request whose Host is a name, unless the application has set it. The header has no meaning
-/// for IP addresses (8.1.1).
+/// The header `Strict-Transport-Security` (RFC 6797, 6.1). The server adds it to every response
+/// over TLS, unless the application has set it, or the request's Host is an IP address, for which
+/// the header has no meaning (8.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hsts {
-    /// The time in seconds for which browsers remember the setting. 0 makes them forget it.
+    /// The time in seconds for which browsers remember to use only HTTPS for the host. 0 makes them
+    /// forget it.
     pub max_age: u32,
-    /// True if the setting also applies to all subdomains.
+    /// True if browsers also use only HTTPS for all subdomains of the host.
     pub include_subdomains: bool,
-    /// True if browser vendors may include the host in their preload lists.
+    /// True if browser vendors may include the host in their preload lists of hosts that use only
+    /// HTTPS.
     pub preload: bool,
 }
 
 impl Hsts {
-    /// Returns the value of the header.
+    /// Returns the value of the header `Strict-Transport-Security`.
     pub(super) fn value(self) -> HeaderValue {
         let subdomains = if self.include_subdomains { "; includeSubDomains" } else { "" };
         let preload = if self.preload { "; preload" } else { "" };
@@ -55,16 +57,17 @@ impl Hsts {
     }
 }
 
-/// A certificate and its key.
+/// A certificate and its private key, as files or PEM text.
 #[derive(Debug, Clone)]
 pub struct CertificatePair {
-    /// The certificate, followed by its intermediate certificates, each signed by the next.
+    /// The certificate, followed by its intermediate certificates. Each certificate is signed by
+    /// the next.
     pub certificate: Pem,
-    /// The private key in PKCS#8, PKCS#1 or SEC1, not encrypted.
+    /// The unencrypted private key in PKCS#8, PKCS#1 or SEC1 format.
     pub key: Pem,
 }
 
-/// A version of TLS. Older versions are deprecated (RFC 8996).
+/// A version of TLS that the server supports. Older versions are deprecated (RFC 8996).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TlsVersion {
     /// TLS 1.2 (RFC 5246), with the cipher suites that are still secure.

@@ -1,8 +1,8 @@
-//! Keys, and the certificates (RFC 5280) and certificate requests (RFC 2986) that are signed with
-//! them.
+//! Private keys, and the certificates (RFC 5280) and certificate requests (RFC 2986) that are
+//! signed with them.
 //!
-//! The encoding is written by hand, in DER around the keys and signatures of ring, because it is
-//! short and rcgen needs Rust 1.88.
+//! This module encodes the DER itself and uses ring for keys and signatures. It does not use rcgen,
+//! because rcgen needs Rust 1.88 and the encoding is short.
 
 use std::fmt;
 use std::io;
@@ -26,11 +26,11 @@ const SERVER_AUTH: &[u8] = &[0x2B, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
 const EXTENSION_REQUEST: &[u8] = &[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x09, 0x0E];
 const ACME_IDENTIFIER: &[u8] = &[0x2B, 0x06, 0x01, 0x05, 0x05, 0x07, 0x01, 0x1F];
 
-/// The validity of a challenge certificate. Authorities do not check it.
+/// The validity of the certificate that answers an ACME challenge. Authorities do not check it.
 const CHALLENGE_VALIDITY: Duration = Duration::from_secs(86_400);
 
-/// An ECDSA key over P-256. A handshake with it takes 120 us of the I/O thread, while RSA takes 400
-/// us.
+/// A private ECDSA key over P-256. A TLS handshake with it takes 120 us of the I/O thread's time,
+/// while RSA takes 400 us.
 pub struct SigningKey {
     pkcs8: Vec<u8>,
     pair: EcdsaKeyPair,
@@ -38,7 +38,7 @@ pub struct SigningKey {
 }
 
 impl SigningKey {
-    /// Generates a key.
+    /// Generates a private key.
     ///
     /// # Errors
     /// Fails if the system provides no random numbers.
@@ -52,12 +52,12 @@ impl SigningKey {
         Ok(SigningKey { pkcs8: pkcs8.as_ref().to_vec(), pair, random })
     }
 
-    /// Returns the key in PEM (RFC 7468, 10).
+    /// Returns the private key in PEM (RFC 7468, 10).
     pub fn pem(&self) -> String {
         pem("PRIVATE KEY", &self.pkcs8)
     }
 
-    /// Makes a request, in DER, for a certificate with these host names and IP addresses.
+    /// Makes a certificate signing request in DER for these host names and IP addresses.
     ///
     /// # Errors
     /// Fails if the system provides no random numbers.
@@ -74,7 +74,7 @@ impl SigningKey {
         ]))
     }
 
-    /// Makes a self-signed certificate in DER.
+    /// Makes a certificate in DER that is signed with this key (self-signed).
     pub(super) fn certificate(
         &self,
         common_name: &str,
@@ -115,14 +115,14 @@ impl SigningKey {
     }
 }
 
-/// Does not show the key.
+/// Formats the type without the private key, which must not be shown.
 impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SigningKey").finish_non_exhaustive()
     }
 }
 
-/// Makes the certificate by which the control of a host is proved to an ACME authority over TLS
+/// Makes the certificate that proves to an ACME authority over TLS that this server controls a host
 /// (RFC 8737, 3). It contains the hash of the key authorization.
 pub(super) fn challenge_certificate(
     host: &str,
@@ -148,7 +148,7 @@ pub(super) fn challenge_certificate(
     Ok(CertifiedKey::new(vec![CertificateDer::from(der)], key))
 }
 
-/// An extension (RFC 5280, 4.2) in DER.
+/// A certificate extension (RFC 5280, 4.2) in DER.
 pub(super) struct Extension(Vec<u8>);
 
 impl Extension {
@@ -157,7 +157,8 @@ impl Extension {
         Extension(sequence(&[&oid(id), &critical, &value(tag::OCTET_STRING, &[content])]))
     }
 
-    /// Makes the extension with the alternative names: host names and IP addresses.
+    /// Makes the certificate extension that contains the alternative names, which are host names
+    /// and IP addresses.
     pub(super) fn for_hosts(hosts: &[&str]) -> Extension {
         let names: Vec<Vec<u8>> = hosts
             .iter()
@@ -171,12 +172,13 @@ impl Extension {
         Extension::new(&[0x55, 0x1D, 0x11], false, &sequence(&names))
     }
 
-    /// Makes the extension that says that the certificate belongs to no authority.
+    /// Makes the certificate extension which states that the certificate does not belong to a
+    /// certificate authority.
     pub(super) fn not_a_ca() -> Extension {
         Extension::new(&[0x55, 0x1D, 0x13], true, &sequence(&[]))
     }
 
-    /// Makes the extension for the key usage `digitalSignature`.
+    /// Makes the certificate extension for the key usage `digitalSignature`.
     pub(super) fn digital_signature() -> Extension {
         Extension::new(&[0x55, 0x1D, 0x0F], true, &value(tag::BIT_STRING, &[&[7, 0x80]]))
     }
@@ -187,7 +189,7 @@ impl Extension {
 }
 
 fn no_randomness() -> io::Error {
-    io::Error::other("the system gives no randomness")
+    io::Error::other("the system provides no random numbers")
 }
 
 fn sequence(parts: &[&[u8]]) -> Vec<u8> {
@@ -218,7 +220,8 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// Encodes a `UTCTime` (RFC 5280, 4.1.2.5.1). From 2050 on, certificates use `GeneralizedTime`.
+/// Encodes a time of a certificate as a `UTCTime` (RFC 5280, 4.1.2.5.1). This form ends in 2049;
+/// certificates contain later times as `GeneralizedTime`.
 fn utc_time(time: SystemTime) -> Vec<u8> {
     let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     // Such as "Sun, 06 Nov 1994 08:49:37 GMT".

@@ -1,8 +1,9 @@
-//! TLS over a socket, by rustls's buffered API. The interface is that of the socket itself.
+//! TLS streams over a socket, implemented with rustls's buffered API. A TLS stream has the same
+//! functions as the socket itself.
 //!
-//! rustls does no I/O. Records are read into its buffer (4 KiB, and up to 18 KiB for an incomplete
-//! record) and decrypted there. Written data are encrypted into another buffer of up to
-//! [`WRITE_BYTES`], from which they are sent.
+//! rustls itself does no I/O. TLS records are read into rustls's input buffer (4 KiB, and up to 18
+//! KiB for an incomplete record) and decrypted there. Written data are encrypted into its output
+//! buffer of up to [`WRITE_BYTES`], and sent from there.
 
 use std::io::{self, BufRead as _, IoSlice, Write as _};
 use std::sync::Arc;
@@ -14,50 +15,51 @@ use tokio::io::ReadBuf;
 use super::challenges::ACME_TLS;
 use crate::net::socket::Socket;
 
-/// The maximum number of encrypted bytes before they have to be sent. It is one full record (RFC
-/// 8446, 5.1).
+/// The maximum number of encrypted bytes that a connection buffers before they have to be sent. It
+/// is one full TLS record (RFC 8446, 5.1).
 const WRITE_BYTES: usize = 16 << 10;
 
-/// The maximum memory of a connection for TLS: a record that is being read, the data of the
-/// previous one, and one record that is being written.
+/// The maximum memory that TLS uses for a connection, in bytes. It is enough for a record that is
+/// being read, the data of the previous record, and a record that is being written.
 pub(crate) const TLS_BYTES: usize = 48 << 10;
 
-/// The ALPN name of HTTP/2 (RFC 9113, 3.2).
+/// The ALPN protocol name of HTTP/2 (RFC 9113, 3.2).
 pub(super) const HTTP2: &[u8] = b"h2";
 
-/// The result of a handshake.
+/// The result of a TLS handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HandshakeResult {
-    /// The handshake is complete.
+    /// The TLS handshake is complete.
     Complete,
-    /// The client has sent plaintext HTTP instead of a TLS handshake. The stream has no TLS from
-    /// now on.
+    /// The client has sent plaintext HTTP instead of a TLS handshake. The stream is used without
+    /// TLS from now on.
     PlaintextHttp,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The initial state, before the first byte was read.
+    /// The initial state of a TLS stream, before the first byte was read.
     New,
     Handshake,
     Open,
     /// The client does not use TLS. Reads and writes go directly to the socket.
     Plaintext,
-    /// The peer has violated the protocol and has been sent an alert. Further input is not
-    /// decrypted, and its reader discards it.
+    /// The peer has violated the TLS protocol and has been sent an alert. Further input is not
+    /// decrypted, but discarded.
     Failed,
 }
 
-/// A TLS stream over a socket.
+/// A server's TLS stream over a socket.
 #[derive(Debug)]
 pub(crate) struct TlsStream {
     tls: ServerConnection,
     state: State,
-    /// The number of decrypted bytes that have not been read.
+    /// The number of decrypted bytes that the server has not read yet.
     plaintext_bytes: usize,
-    /// The number of accepted bytes that the socket has not completely accepted.
+    /// The number of bytes that were written to the TLS stream and that the socket has not accepted
+    /// completely in encrypted form.
     unsent: usize,
-    /// True if the peer's side has ended, with or without `close_notify`.
+    /// True if the peer sends no more data, with or without a TLS `close_notify` alert.
     is_read_closed: bool,
     socket: Socket,
 }
@@ -80,28 +82,30 @@ impl TlsStream {
         &self.socket
     }
 
-    /// Returns the client's certificate in DER, if it was requested and sent.
+    /// Returns the client's certificate in DER, if the server has requested one and the client has
+    /// sent it.
     pub(crate) fn peer_certificate(&self) -> Option<&[u8]> {
         self.tls.peer_certificates().and_then(|chain| chain.first()).map(AsRef::as_ref)
     }
 
-    /// Returns true if HTTP/2 was negotiated (RFC 7301).
+    /// Returns true if HTTP/2 was negotiated by ALPN (RFC 7301).
     pub(crate) fn is_http2(&self) -> bool {
         self.tls.alpn_protocol() == Some(HTTP2)
     }
 
-    /// Returns true if the connection only serves to show a challenge certificate (RFC 8737).
+    /// Returns true if this is the connection of an ACME authority, which only wants to see a
+    /// challenge certificate (RFC 8737).
     pub(crate) fn is_challenge(&self) -> bool {
         self.tls.alpn_protocol() == Some(ACME_TLS)
     }
 
-    /// Returns the server name that the client requested (RFC 6066, 3).
+    /// Returns the server name that the client has requested in its TLS handshake (RFC 6066, 3).
     pub(crate) fn server_name(&self) -> Option<&str> {
         self.tls.server_name()
     }
 
-    /// Drives the handshake to its end. After an error, an alert has been sent to the peer if
-    /// possible.
+    /// Performs the TLS handshake until it is complete or fails. If it fails, a TLS alert is sent
+    /// to the peer if possible.
     pub(crate) fn poll_handshake(
         &mut self,
         cx: &mut Context<'_>,
@@ -132,7 +136,7 @@ impl TlsStream {
         }))
     }
 
-    /// Waits until there are decrypted bytes, or input to decrypt.
+    /// Waits until there are decrypted bytes to read, or input from the socket to decrypt.
     pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.plaintext_bytes > 0 || self.is_read_closed {
             Poll::Ready(Ok(()))
@@ -141,8 +145,8 @@ impl TlsStream {
         }
     }
 
-    /// Reads decrypted bytes, or waits for them. Reads nothing at the end of the peer's side, with
-    /// or without `close_notify`, because HTTP and WebSockets detect truncation themselves.
+    /// Reads decrypted bytes, or waits for them. Reads nothing at the end of the stream. A missing
+    /// `close_notify` alert is no error, because HTTP and WebSockets detect truncation themselves.
     pub(crate) fn poll_read_buf(
         &mut self,
         cx: &mut Context<'_>,
@@ -167,7 +171,8 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Checks for input, like [`Transport::try_peek`](crate::net::transport::Transport::try_peek).
+    /// Checks whether there is decrypted input, without consuming it. Returns 0 if the peer sends
+    /// no more data, a positive number if there is input, and otherwise the error `WouldBlock`.
     pub(crate) fn try_peek(&mut self, cx: &mut Context<'_>) -> io::Result<usize> {
         while self.plaintext_bytes == 0 {
             match self.poll_decrypt(cx) {
@@ -182,8 +187,8 @@ impl TlsStream {
         Ok(1)
     }
 
-    /// Reads from the socket once, and decrypts complete records. Returns false at the end of the
-    /// peer's side.
+    /// Reads from the socket once, and decrypts all complete TLS records. Returns false if the peer
+    /// sends no more data.
     fn poll_decrypt(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         if self.is_read_closed {
             return Poll::Ready(Ok(false));
@@ -212,8 +217,8 @@ impl TlsStream {
         }
     }
 
-    /// Encrypts a record once the previous one has been sent, and sends as much of it as the socket
-    /// accepts.
+    /// Encrypts data as one TLS record after the previous record has been sent, and sends as much
+    /// of the record as the socket accepts. Returns the number of bytes that were encrypted.
     pub(crate) fn poll_write_vectored(
         &mut self,
         cx: &mut Context<'_>,
@@ -235,8 +240,9 @@ impl TlsStream {
         }
     }
 
-    /// Encrypts a whole chunk once earlier data have been sent, so that its records leave in one
-    /// system call. Sends as much as the socket accepts.
+    /// Encrypts a whole chunk of data, after earlier data have been sent. All TLS records of the
+    /// chunk are sent in one system call, as far as the socket accepts them. Returns the number of
+    /// bytes that were encrypted.
     pub(crate) fn poll_write_chunk(
         &mut self,
         cx: &mut Context<'_>,
@@ -261,8 +267,8 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes as many bytes as fit into the buffer, and sends what the socket accepts without
-    /// waiting. The rest may be lost.
+    /// Encrypts as many bytes as fit into the buffer, and sends what the socket accepts without
+    /// waiting. Bytes that the socket does not accept may be lost.
     pub(crate) fn try_write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         if self.state == State::Plaintext {
             return self.socket.try_write_vectored(buffers);
@@ -275,8 +281,8 @@ impl TlsStream {
         Ok(n)
     }
 
-    /// Sends `close_notify`. If the peer has not read earlier data, the alert may not be sent, and
-    /// the peer sees a truncated stream.
+    /// Sends the TLS alert `close_notify`, which ends the stream. If the peer has not read earlier
+    /// data, the alert may not be sent, and the peer sees a truncated stream.
     pub(crate) fn send_close_notify(&mut self) {
         if self.state == State::Open {
             self.tls.send_close_notify();
@@ -284,7 +290,7 @@ impl TlsStream {
         }
     }
 
-    /// Sends as many bytes as the socket accepts without waiting.
+    /// Sends as many encrypted bytes as the socket accepts without waiting.
     pub(crate) fn try_flush(&mut self) {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut WithoutWaiting(&self.socket)) {
@@ -301,13 +307,14 @@ impl TlsStream {
     }
 }
 
-/// A socket whose task is woken when reading or writing is possible again.
+/// A socket adapter through which rustls reads and writes without blocking. If the socket is not
+/// ready, the current task is woken as soon as it is.
 struct WithWaker<'a, 'b> {
     socket: &'a mut Socket,
     cx: &'a mut Context<'b>,
 }
 
-/// Converts `Pending` to the error `WouldBlock`, for the synchronous I/O traits.
+/// Converts `Poll::Pending` to the error `WouldBlock`, which the synchronous I/O traits use.
 fn pending_to_would_block<T>(polled: Poll<io::Result<T>>) -> io::Result<T> {
     match polled {
         Poll::Ready(result) => result,
@@ -337,7 +344,8 @@ impl io::Write for WithWaker<'_, '_> {
     }
 }
 
-/// A socket that accepts what it can without waiting, and wakes no task.
+/// A socket adapter through which rustls reads and writes without waiting. It wakes no task when
+/// the socket becomes ready later.
 struct WithoutWaiting<'a>(&'a Socket);
 
 impl io::Write for WithoutWaiting<'_> {

@@ -1,4 +1,4 @@
-//! Errors of certificates and keys, each with its remedy.
+//! The errors in certificates, keys and other TLS settings. Each message names a remedy.
 
 use std::fmt;
 use std::io;
@@ -7,11 +7,11 @@ use std::io;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TlsPart {
-    /// The certificate, with its chain.
+    /// The server's certificate, with its chain.
     Certificate,
-    /// The private key.
+    /// The private key of the server's certificate.
     Key,
-    /// The certificate authorities for client certificates.
+    /// The certificate authorities that may issue client certificates.
     ClientCa,
 }
 
@@ -20,69 +20,69 @@ impl fmt::Display for TlsPart {
         f.write_str(match self {
             TlsPart::Certificate => "the certificate",
             TlsPart::Key => "the key",
-            TlsPart::ClientCa => "the certificates for clients",
+            TlsPart::ClientCa => "the CA certificates for clients",
         })
     }
 }
 
-/// An error of setting up or reloading TLS. `from` is the path as it was given, or says that the
-/// source was text.
+/// An error of setting up or reloading TLS. In each variant, `from` names the source of the
+/// certificate or key: the path as it was given, or a note that the source was text.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// There is no certificate.
+    /// The TLS settings contain no certificate.
     NoCertificate,
-    /// A file that does not exist or cannot be read.
+    /// The file of a certificate or key does not exist or cannot be read.
     Unreadable {
-        /// The affected part.
+        /// The part of the TLS settings that cannot be read.
         part: TlsPart,
-        /// The source.
+        /// The path of the file, as it was given.
         from: String,
-        /// The system's error.
+        /// The error that the operating system returned.
         source: io::Error,
     },
-    /// A folder instead of a file.
+    /// The path of a certificate or key names a folder instead of a file.
     IsDirectory {
-        /// The affected part.
+        /// The part of the TLS settings that names a folder.
         part: TlsPart,
-        /// The source.
+        /// The path of the folder, as it was given.
         from: String,
     },
-    /// A file without the wanted section.
+    /// The PEM content does not contain the expected certificate or key.
     MissingSection {
-        /// The affected part.
+        /// The part of the TLS settings whose PEM content lacks a certificate or key.
         part: TlsPart,
-        /// The source.
+        /// The source of the PEM content: a path as it was given, or a note that it was text.
         from: String,
-        /// The labels of the sections that the file contains.
+        /// The labels of the PEM sections that the content has instead.
         sections: Vec<String>,
     },
-    /// A key that is encrypted by a password.
+    /// The private key is encrypted with a password.
     Encrypted {
-        /// The source.
+        /// The source of the encrypted key: a path as it was given, or a note that it was text.
         from: String,
     },
-    /// DER or PKCS#12 instead of PEM.
+    /// The content is in the format DER or PKCS#12 instead of PEM.
     Binary {
-        /// The affected part.
+        /// The part of the TLS settings whose content is in a binary format instead of PEM.
         part: TlsPart,
-        /// The source.
+        /// The source of the binary content: a path as it was given, or a note that it was text.
         from: String,
     },
-    /// Malformed PEM, or PEM whose content is not a certificate or key.
+    /// The PEM is malformed, or its content is not a valid certificate or key.
     Malformed {
-        /// The affected part.
+        /// The part of the TLS settings whose PEM content is malformed.
         part: TlsPart,
-        /// The source.
+        /// The source of the malformed content: a path as it was given, or a note that it was text.
         from: String,
-        /// A description of the fault.
+        /// A description of what is wrong with the content.
         reason: String,
     },
-    /// A key that does not belong to the certificate.
+    /// The private key does not belong to the certificate.
     Mismatch {
-        /// The source of the certificate.
+        /// The source of the certificate: a path as it was given, or a note that it was text.
         certificate: String,
-        /// The source of the key.
+        /// The source of the key: a path as it was given, or a note that it was text.
         key: String,
     },
 }

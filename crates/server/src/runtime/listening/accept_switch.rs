@@ -1,23 +1,23 @@
-//! The switch that turns accepting on and off for a listener.
+//! The switch by which a listener starts and stops accepting connections.
 //!
-//! A paused socket stays open, so that no client is refused. New connections wait in the queue of
-//! the socket, from which another process may accept.
+//! While the listener is paused, its socket stays open, so that no client is refused. New
+//! connections wait in the queue of the socket, and another process may accept them.
 
 use std::future::pending;
 
 use tokio::sync::watch;
 
-/// The position of an [`AcceptSwitch`].
+/// The mode of a listener: accepting connections, paused, or stopped forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::runtime) enum AcceptMode {
     On,
-    /// Connections are not accepted for now, and the socket stays open.
+    /// The listener does not accept connections for now, but its socket stays open.
     Paused,
-    /// Connections are never accepted again, and the listener's copy of the socket is closed.
+    /// The listener never accepts connections again, and its copy of the socket is closed.
     Stopped,
 }
 
-/// The switch that turns accepting on and off for a listener.
+/// The switch by which a listener starts and stops accepting connections.
 #[derive(Debug)]
 pub(in crate::runtime) struct AcceptSwitch(watch::Sender<AcceptMode>);
 
@@ -26,9 +26,9 @@ impl AcceptSwitch {
         AcceptSwitch(watch::channel(mode).0)
     }
 
-    /// Sets whether connections are accepted. [`Stopped`](AcceptMode::Stopped) is final. If this
-    /// function is called on the I/O thread with any mode but [`On`](AcceptMode::On), no connection
-    /// is accepted after it has returned.
+    /// Sets whether the listener accepts connections. [`Stopped`](AcceptMode::Stopped) is final. If
+    /// this function is called on the I/O thread with any mode but [`On`](AcceptMode::On), no
+    /// connection is accepted after it has returned.
     pub(in crate::runtime) fn set(&self, mode: AcceptMode) {
         self.0.send_if_modified(|now| {
             let changes = *now != mode && *now != AcceptMode::Stopped;
@@ -39,23 +39,24 @@ impl AcceptSwitch {
         });
     }
 
-    /// Returns a receiver for changes of the switch.
+    /// Returns a receiver for the changes of the switch.
     pub(in crate::runtime) fn watch(&self) -> AcceptWatch {
         AcceptWatch(self.0.subscribe())
     }
 }
 
-/// A receiver for changes of an [`AcceptSwitch`], which the acceptor checks before it accepts.
+/// A receiver for the changes of an [`AcceptSwitch`]. An acceptor checks it before it accepts a
+/// connection.
 #[derive(Debug)]
 pub(in crate::runtime) struct AcceptWatch(watch::Receiver<AcceptMode>);
 
 impl AcceptWatch {
-    /// Returns the current mode, and marks it as seen for [`changed`](Self::changed).
+    /// Returns the current mode of the switch, and marks it as seen for [`changed`](Self::changed).
     pub(in crate::runtime) fn mode(&mut self) -> AcceptMode {
         *self.0.borrow_and_update()
     }
 
-    /// Waits until the mode has changed since it was last seen.
+    /// Waits until the switch has a mode that was not yet seen by [`mode`](Self::mode).
     pub(in crate::runtime) async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             // The switch was dropped, so the mode can never change again.

@@ -1,4 +1,5 @@
-//! The tasks that accept the connections of a listener and check its certificate files.
+//! The tasks of a listener: accepting its connections, and checking its certificate files for
+//! changes.
 
 use std::io;
 use std::rc::Rc;
@@ -16,27 +17,30 @@ use crate::net::listen::WatchedSocket;
 use crate::net::tls::certificate_store::Tls;
 use crate::runtime::io_context::IoContext;
 
-/// The pause after descriptors or memory have run out.
+/// The time for which a listener pauses accepting after file descriptors or memory have run out.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// The response to a connection that exceeds [`Limits::max_connections`](crate::Limits::max_connections).
+/// The HTTP response to a connection that exceeds
+/// [`Limits::max_connections`](crate::Limits::max_connections).
 const SERVER_FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     Connection: close\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 46\r\n\r\n\
     503 Service Unavailable: too many connections\n";
 
-/// The response to a connection that exceeds [`Limits::max_connections_per_ip`](crate::Limits::max_connections_per_ip).
+/// The HTTP response to a connection that exceeds
+/// [`Limits::max_connections_per_ip`](crate::Limits::max_connections_per_ip).
 const TOO_MANY_FROM_IP: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     Connection: close\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 64\r\n\r\n\
     503 Service Unavailable: too many connections from this address\n";
 
-/// The TLS alert `internal_error` (RFC 8446, 6), which rejects a connection before its TLS
-/// handshake.
+/// The TLS alert `internal_error` (RFC 8446, 6), by which a listener rejects a connection before
+/// its TLS handshake.
 const ALERT: &[u8] = &[21, 3, 3, 0, 2, 2, 80];
 
-/// The interval between two checks of the certificate files.
+/// The interval between two checks whether the certificate files have changed.
 const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Checks the certificate files and the validity dates periodically. Runs until it is dropped.
+/// Checks periodically whether the certificate files have changed and whether certificates expire
+/// soon. Runs until it is dropped.
 pub(in crate::runtime) async fn watch_certificates(tls: Tls) {
     loop {
         tokio::time::sleep(CERTIFICATE_CHECK_INTERVAL).await;
@@ -50,7 +54,7 @@ pub(in crate::runtime) async fn watch_certificates(tls: Tls) {
     }
 }
 
-/// Accepts connections while the switch is on. Runs until it is dropped.
+/// Accepts the connections of a socket while the listener's switch is on. Runs until it is dropped.
 pub(in crate::runtime) async fn accept(
     context: Rc<IoContext>,
     mut acceptor: WatchedSocket,
@@ -87,7 +91,7 @@ pub(in crate::runtime) async fn accept(
     }
 }
 
-/// Unregisters the socket until the switch is on again.
+/// Stops watching the listening socket for connections until the listener's switch is on again.
 async fn pause(acceptor: WatchedSocket, accept_watch: &mut AcceptWatch) -> WatchedSocket {
     let mut paused = acceptor.pause();
     loop {

@@ -1,4 +1,4 @@
-//! A listener on the I/O thread, with its sockets and tasks.
+//! The part of a listener that belongs to the I/O thread: its sockets and tasks.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -16,25 +16,28 @@ use crate::net::listen::{ListeningSocket, WatchedSocket};
 use crate::runtime::io_context::IoContext;
 use crate::runtime::supervised::supervision::Supervision;
 
-/// A listener on the I/O thread, with its sockets and tasks.
+/// The part of a listener that belongs to the I/O thread: its sockets and tasks.
 pub(in crate::runtime) struct ActiveListener {
-    /// The tasks that accept connections, one for each socket.
+    /// The tasks that accept the listener's connections, one for each socket.
     pub(in crate::runtime) accept_tasks: Vec<JoinHandle<()>>,
-    /// The tasks that check certificate files.
+    /// The tasks that check the listener's certificate files for changes.
     certificate_tasks: Vec<JoinHandle<()>>,
-    /// The listener's sockets, except the public listeners of a supervisor.
+    /// The listener's own sockets. The public listeners that a supervisor has passed on are not
+    /// included.
     sockets: Vec<Rc<ListeningSocket>>,
-    /// The switch that turns accepting on `sockets` on and off.
+    /// The switch by which the listener starts and stops accepting connections on its own
+    /// `sockets`.
     pub(in crate::runtime) accept_switch: AcceptSwitch,
-    /// The supervision that turns accepting on the public listeners on and off.
+    /// The connection to the supervisor, which starts and stops accepting on the supervisor's
+    /// public listeners. `None` if this listener does not serve them.
     inherited: Option<Arc<Supervision>>,
 }
 
 impl ActiveListener {
-    /// Starts a listener. Must be called inside the runtime.
+    /// Starts a listener on the I/O thread. Must be called inside the async runtime.
     ///
     /// # Errors
-    /// Fails if a socket cannot be registered with the runtime.
+    /// Fails if a socket cannot be registered with the async runtime.
     pub(in crate::runtime) fn start(
         context: &Rc<IoContext>,
         listener: ListenerId,
@@ -80,7 +83,8 @@ impl ActiveListener {
         self.sockets.iter().map(|socket| socket.as_fd().try_clone_to_owned()).collect()
     }
 
-    /// Stops accepting. The port is free when this function returns.
+    /// Stops accepting connections and ends the listener's tasks. The port is free when this
+    /// function returns.
     pub(in crate::runtime) async fn end(self, connections: &ConnectionTable) {
         if let Some(supervision) = &self.inherited {
             // From now on the supervisor's requests to accept are refused.

@@ -1,4 +1,5 @@
-//! Closing the connections of a listener, gracefully at first and forcibly after a timeout.
+//! The functions that close the connections of a listener, gracefully at first and forcibly after a
+//! timeout.
 
 use std::time::Duration;
 
@@ -6,15 +7,16 @@ use rookery_exchange::ListenerId;
 
 use crate::connections::table::ConnectionTable;
 
-/// Closes idle connections now, and each other connection after its current response.
+/// Begins to close the connections of a listener: idle connections at once, and each other
+/// connection after its current response.
 pub(in crate::runtime) fn begin(connections: &ConnectionTable, listener: ListenerId) {
     for connection in connections.of_listener(listener) {
         connection.stop();
     }
 }
 
-/// Waits until all connections are closed, except those that wait for the application's response.
-/// Aborts the rest after `timeout`.
+/// Waits until all connections of a listener are closed, except those that wait for the
+/// application's response. After `timeout`, aborts the connections that are still open.
 pub(in crate::runtime) async fn finish(
     connections: &ConnectionTable,
     listener: ListenerId,

@@ -1,4 +1,4 @@
-//! Listeners on the I/O thread: accepting connections, pausing, and draining.
+//! The I/O thread's listeners: accepting connections, pausing, and draining.
 
 pub(super) mod accept_switch;
 mod acceptor;

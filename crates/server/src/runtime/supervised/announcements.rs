@@ -1,40 +1,43 @@
-//! The announcements of static paths that a worker sends to its supervisor, and their
-//! confirmations.
+//! The announcements by which a worker tells its supervisor which static paths it serves, and the
+//! supervisor's confirmations.
 
-/// The announcements of a worker, as a state machine without I/O.
+/// The announcements by which a worker tells its supervisor which static paths it serves, as a
+/// state machine without I/O.
 ///
-/// Each change has a number. When the supervisor confirms a number, it has applied that change and
-/// thereby replaced all earlier ones.
+/// Each announcement has a number and replaces all earlier ones. The supervisor confirms the number
+/// when it has applied the announcement.
 #[derive(Debug, Default)]
 pub(in crate::runtime) struct Announcements {
-    /// The content of the last change.
+    /// The content of the last announcement of static paths.
     bytes: Vec<u8>,
-    /// The number of the last change, or 0 before the first change.
+    /// The number of the last announcement, or 0 before the first one.
     number: u64,
-    /// True if the last change has not been sent yet.
+    /// True if the last announcement has not been sent to the supervisor yet.
     is_pending: bool,
-    /// The number of the last change that the supervisor has confirmed.
+    /// The number of the last announcement that the supervisor has confirmed.
     applied: u64,
-    /// True if a wait has timed out and the supervisor has confirmed nothing since.
+    /// True if a wait for the supervisor's confirmation has timed out, and the supervisor has
+    /// confirmed nothing since.
     is_overdue: bool,
-    /// True while the I/O thread receives the supervisor's confirmations.
+    /// True while the I/O thread is able to receive the supervisor's confirmations.
     is_receiving: bool,
 }
 
-/// The advice whether to wait for the supervisor.
+/// Whether the application should wait for the supervisor's confirmation of the last announcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::runtime) enum Wait {
-    /// The last change is in force, so there is no need to wait.
+    /// The supervisor has applied the last announcement, so there is no need to wait.
     Applied,
-    /// The confirmation of the last change is still expected.
+    /// The supervisor is expected to confirm the last announcement, so waiting is useful.
     Pending,
-    /// A wait would be useless, because the supervisor has disconnected or did not confirm in time
-    /// before.
+    /// Waiting for the supervisor would be useless, because it has disconnected or did not confirm
+    /// an earlier announcement in time.
     Useless,
 }
 
 impl Announcements {
-    /// Replaces the announcement. Returns true if the new content differs.
+    /// Replaces the content of the announcement to the supervisor. Returns true if the new content
+    /// differs.
     pub(in crate::runtime) fn change(&mut self, bytes: Vec<u8>) -> bool {
         let is_change = self.bytes != bytes;
         if is_change {
@@ -45,26 +48,26 @@ impl Announcements {
         is_change
     }
 
-    /// Clears the content of the last change, which is too long to be sent. Returns true if the
-    /// content was not empty.
+    /// Replaces the announcement by an empty one, because its content is too long for a message to
+    /// the supervisor. Returns true if the content was not empty.
     pub(in crate::runtime) fn empty(&mut self) -> bool {
         let had_some = !self.bytes.is_empty();
         self.bytes.clear();
         had_some
     }
 
-    /// Returns the number and the content of the last change if it has not been sent yet.
+    /// Returns the number and the content of the last announcement if it has not been sent yet.
     pub(in crate::runtime) fn unsent(&self) -> Option<(u64, &[u8])> {
         self.is_pending.then_some((self.number, &self.bytes[..]))
     }
 
-    /// Notes that the last change has been sent.
+    /// Records that the last announcement has been sent to the supervisor.
     pub(in crate::runtime) fn on_sent(&mut self) {
         self.is_pending = false;
     }
 
-    /// Notes that the supervisor has applied the change with this number. A number that was never
-    /// sent is ignored.
+    /// Records that the supervisor has applied the announcement with this number. A number that was
+    /// never sent is ignored.
     pub(in crate::runtime) fn on_applied(&mut self, number: u64) {
         if number <= self.number {
             self.applied = self.applied.max(number);
@@ -72,18 +75,19 @@ impl Announcements {
         }
     }
 
-    /// Notes that a wait has timed out. [`wait`](Self::wait) then advises against waiting until the
-    /// supervisor confirms a change.
+    /// Records that a wait for the supervisor's confirmation has timed out. Until the supervisor
+    /// confirms an announcement, [`wait`](Self::wait) then returns [`Wait::Useless`].
     pub(in crate::runtime) fn on_timeout(&mut self) {
         self.is_overdue = true;
     }
 
-    /// Sets whether the supervisor's confirmations are being received.
+    /// Sets whether the I/O thread is able to receive the supervisor's confirmations.
     pub(in crate::runtime) fn set_receiving(&mut self, is_receiving: bool) {
         self.is_receiving = is_receiving;
     }
 
-    /// Returns whether to wait for the supervisor.
+    /// Returns whether it is useful to wait for the supervisor's confirmation of the last
+    /// announcement.
     pub(in crate::runtime) fn wait(&self) -> Wait {
         if self.applied == self.number {
             Wait::Applied
@@ -101,15 +105,16 @@ mod tests {
 
     use super::*;
 
-    /// A model of a supervisor behind a channel with little capacity.
+    /// A model, for tests, of a supervisor that receives announcements through a channel with
+    /// little capacity.
     #[derive(Default)]
     struct Model {
         channel: VecDeque<(u64, Vec<u8>)>,
-        /// The confirmations that the worker has not received yet.
+        /// The supervisor's confirmations that the worker has not received yet.
         confirmations: VecDeque<u64>,
-        /// The announcement in force.
+        /// The content of the announcement that the supervisor has applied last.
         applied: Vec<u8>,
-        /// The last announcement of the application.
+        /// The content of the last announcement that the application has made.
         announced: Vec<u8>,
     }
 
@@ -124,7 +129,7 @@ mod tests {
             }
         }
 
-        /// Reads all packets, and applies the last one.
+        /// Makes the model of the supervisor read all packets and apply the last announcement.
         fn apply(&mut self) {
             if let Some((number, bytes)) = self.channel.drain(..).next_back() {
                 self.applied = bytes;

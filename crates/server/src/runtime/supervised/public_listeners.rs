@@ -1,4 +1,5 @@
-//! The public listeners that a supervisor passes on to a worker.
+//! The public listeners: sockets for clients that a supervisor passes to a worker, so that the
+//! worker can accept clients itself.
 
 use std::io;
 use std::sync::Arc;
@@ -12,15 +13,16 @@ use crate::net::descriptor::close_in_child;
 use crate::net::listen::ListeningSocket;
 use crate::runtime::listening::socket_group::SocketGroup;
 
-/// The public listeners that a supervisor has passed on. The sockets stay open as long as this
-/// value exists, so that successive servers of the process can accept on copies.
+/// The public listeners that the supervisor has passed to this worker. The sockets stay open as
+/// long as this value exists, so that successive servers of the process can accept on copies of
+/// them.
 #[derive(Debug)]
 pub(in crate::runtime) struct PublicListeners {
     // Dropped before the sockets, because another thread may reuse the number of a closed
     // descriptor.
     _close_in_child: Vec<CloseInChild>,
     sockets: Vec<ListeningSocket>,
-    /// The sockets on which plaintext requests are redirected to HTTPS.
+    /// The sockets on which the server redirects plaintext requests to HTTPS.
     redirects: Vec<ListeningSocket>,
 }
 
@@ -32,8 +34,8 @@ impl PublicListeners {
         PublicListeners { _close_in_child: close_in_child, sockets, redirects }
     }
 
-    /// Returns copies of the sockets: those that are served according to `config`, and those that
-    /// redirect to them.
+    /// Returns copies of the public listeners in two groups: the sockets that are served according
+    /// to `config`, and those whose requests are redirected to HTTPS.
     pub(in crate::runtime) fn groups(
         &self,
         config: &ListenerConfig,

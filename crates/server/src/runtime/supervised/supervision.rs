@@ -1,5 +1,6 @@
-//! The connection of a worker to its supervisor: the control channel, which the I/O thread serves
-//! even while the application is busy, the scoreboard, and the public listeners.
+//! The connection of a worker to its supervisor. It consists of the control channel, the scoreboard
+//! (shared memory with the worker's counters), and the public listeners. The I/O thread serves the
+//! control channel even while the application is busy.
 
 use std::fmt;
 use std::io;
@@ -29,40 +30,42 @@ use crate::runtime::listening::accept_switch::{AcceptMode, AcceptSwitch, AcceptW
 use crate::runtime::listening::socket_group::SocketGroup;
 use crate::static_files::StaticFiles;
 
-/// The time for which a connection of a retiring worker may stay without a request before it is
-/// closed.
+/// The time for which a connection of a retiring worker may stay open without a request before it
+/// is closed.
 const UNUSED_GRACE: Duration = Duration::from_millis(250);
 
-/// The pause between closing two WebSockets of a retiring worker. It is about the time that R needs
-/// to serve a page that reconnects.
+/// The pause between the closing of one WebSocket and the next when a worker retires. It is about
+/// the time that R needs to serve a page that reconnects.
 const RECONNECT_COST: Duration = Duration::from_millis(50);
 
-/// A request of the supervisor that the application has to handle. Other messages are handled on
-/// the I/O thread.
+/// A request of the supervisor that the application must act on. The I/O thread acts on the
+/// supervisor's other messages itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SupervisorRequest {
-    /// Shut down gracefully, as after a signal.
+    /// Asks the worker to shut down gracefully, as after a signal.
     Drain,
-    /// Shut down within [`EXIT_TIMEOUT`](rookery_worker_protocol::EXIT_TIMEOUT).
+    /// Asks the worker to shut down within [`EXIT_TIMEOUT`](rookery_worker_protocol::EXIT_TIMEOUT).
     Stop,
-    /// Interrupt the code that the application runs.
+    /// Asks the worker to interrupt the code that the application is running.
     Interrupt,
-    /// Run the garbage collector when the application is idle.
+    /// Asks the worker to run the garbage collector when the application is idle.
     Collect,
-    /// Reopen the file of the access log.
+    /// Asks the worker to reopen the file of its access log.
     ReopenLog,
-    /// The supervisor has disconnected. The process has to end, as after [`Stop`](Self::Stop).
+    /// The supervisor has disconnected, so the worker must shut down, as after
+    /// [`Stop`](Self::Stop).
     Disconnected,
 }
 
-/// The connection of a worker to its supervisor
-/// ([`Server::watch_supervisor`](crate::Server::watch_supervisor)).
+/// The connection of a worker to its supervisor. It receives messages after
+/// [`Server::watch_supervisor`](crate::Server::watch_supervisor) was called.
 pub struct Supervision {
     // Dropped before the descriptors, because another thread may reuse the number of a closed
     // descriptor.
     _close_in_child: [CloseInChild; 2],
     public: Mutex<Option<PublicListeners>>,
-    /// The switch that turns accepting on the public listeners on and off.
+    /// The switch by which this worker starts and stops accepting connections on the public
+    /// listeners.
     accept_switch: AcceptSwitch,
     log: Option<OwnedFd>,
     cookie: Option<String>,
@@ -70,33 +73,38 @@ pub struct Supervision {
     control: ControlChannel,
     scoreboard: Arc<SharedScoreboard>,
     announcements: Mutex<Announcements>,
-    /// Wakes threads that wait for the supervisor's confirmation of an announcement.
+    /// Wakes the threads that wait for the supervisor's confirmation of an announcement of static
+    /// paths.
     confirmed: Condvar,
-    /// Wakes the I/O thread when the channel had no capacity for an announcement.
+    /// Notified when the control channel has no capacity for an announcement, so that the I/O
+    /// thread sends it later.
     channel_full: Notify,
     on_request: Box<dyn Fn(SupervisorRequest) + Send + Sync>,
 }
 
-/// The maximum time to wait until the supervisor has applied an announcement. A supervisor that
-/// does not respond forwards no requests either, so a longer wait would only keep R from other
-/// work.
+/// The maximum time to wait until the supervisor has applied an announcement of static paths. A
+/// longer wait would be useless, because a supervisor that does not respond forwards no requests
+/// either.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The result of waiting for the supervisor's confirmation.
+/// Whether the supervisor confirmed the last announcement of static paths in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Confirmation {
-    /// The supervisor has applied the last announcement.
+    /// The supervisor has applied the last announcement of static paths.
     Applied,
-    /// The supervisor did not confirm in time. Later calls do not wait until it does confirm.
+    /// The supervisor did not confirm the announcement in time. Until it confirms one, later calls
+    /// do not wait.
     TimedOut,
-    /// There was no wait, because an earlier one has timed out or the supervisor has disconnected.
+    /// The call did not wait, because an earlier wait has timed out or the supervisor has
+    /// disconnected.
     NotAwaited,
 }
 
 impl Supervision {
-    /// Makes the supervision of a process from its inherited descriptors. `on_request` is called on
-    /// the I/O thread with each request of the supervisor, and must not block.
+    /// Makes the connection to the supervisor from the descriptors that this process has inherited.
+    /// `on_request` is called on the I/O thread for each request of the supervisor, and must not
+    /// block.
     pub fn new(
         inherited: Inherited,
         on_request: impl Fn(SupervisorRequest) + Send + Sync + 'static,
@@ -126,12 +134,14 @@ impl Supervision {
         self.listener.try_clone()
     }
 
-    /// Returns true if the supervisor may request this process to accept on public listeners.
+    /// Returns true if the supervisor has passed public listeners to this process.
     pub fn has_public_listeners(&self) -> bool {
         self.public().is_some()
     }
 
-    /// Returns copies of the public listeners, to be served according to `config`.
+    /// Returns copies of the public listeners, grouped by their configuration. The listeners for
+    /// HTTPS redirects get a configuration of their own, and all others are served according to
+    /// `config`.
     pub(in crate::runtime) fn public_groups(
         &self,
         config: &ListenerConfig,
@@ -143,25 +153,29 @@ impl Supervision {
         self.accept_switch.watch()
     }
 
-    /// Stops accepting on the public listeners until the supervisor requests it again.
+    /// Stops accepting connections on the public listeners until the supervisor requests it to
+    /// start again.
     pub(in crate::runtime) fn pause(&self) {
         self.accept_switch.set(AcceptMode::Paused);
     }
 
-    /// Stops accepting on the public listeners forever. The sockets stay open until the process
-    /// ends, so that no successor can bind the address while this process still serves requests.
+    /// Stops accepting connections on the public listeners forever. The sockets stay open until the
+    /// process ends, so that no other server can bind the address while this process still serves
+    /// requests.
     fn stop_accepting(&self) {
         self.accept_switch.set(AcceptMode::Stopped);
     }
 
-    /// Closes the public listeners. This process can never accept on them again.
+    /// Closes this process's copies of the public listeners. The process can then never accept
+    /// connections on them again.
     fn close_public(&self) {
         self.stop_accepting();
         let closed = self.public().take();
         drop(closed);
     }
 
-    /// Returns a copy of the descriptor that replaces standard output for the access log.
+    /// Returns a copy of the descriptor to which the access log is written instead of standard
+    /// output, or `None` if the supervisor has passed none.
     pub fn log(&self) -> Option<OwnedFd> {
         self.log.as_ref()?.try_clone().ok()
     }
@@ -176,23 +190,23 @@ impl Supervision {
         self.public.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the scoreboard in which the supervisor reads the state of this process.
+    /// Returns the scoreboard: the shared memory in which the supervisor reads the state of this
+    /// process.
     pub fn scoreboard(&self) -> &Arc<SharedScoreboard> {
         &self.scoreboard
     }
 
-    /// Sends a message to the supervisor. Can be called from any thread.
+    /// Sends a message to the supervisor over the control channel. Can be called from any thread.
     ///
     /// # Errors
-    /// Fails if the channel is full, and if the supervisor has disconnected. The I/O thread is
-    /// notified of a disconnect as well.
+    /// Fails if the channel is full, or if the supervisor has disconnected.
     pub fn send(&self, message: Message) -> io::Result<()> {
         self.control.send(message)
     }
 
-    /// Announces to the supervisor the static paths that this process serves, as far as they fit
-    /// into one message. The supervisor serves those paths itself until the next announcement. Can
-    /// be called from any thread.
+    /// Announces to the supervisor which static paths this process serves, as far as they fit into
+    /// one message. The supervisor serves those paths itself until the next announcement. Can be
+    /// called from any thread.
     pub fn announce(&self, files: &StaticFiles) {
         let mut announcements = self.announcements();
         // The message is sent while the lock is held, so that concurrent changes are sent in order.
@@ -203,8 +217,8 @@ impl Supervision {
         }
     }
 
-    /// Waits, for a limited time, until the supervisor has applied the last announcement. Must not
-    /// be called on the I/O thread, which receives the confirmation.
+    /// Waits, for a limited time, until the supervisor has applied the last announcement of static
+    /// paths. Must not be called on the I/O thread, because that thread receives the confirmation.
     pub fn wait_until_applied(&self) -> Confirmation {
         let is_pending = |announcements: &mut Announcements| announcements.wait() == Wait::Pending;
         let waited =
@@ -220,8 +234,8 @@ impl Supervision {
         }
     }
 
-    /// Sends the last announcement if it has not been sent yet. Returns true if nothing is left to
-    /// send.
+    /// Sends the last announcement of static paths to the supervisor if it has not been sent yet.
+    /// Returns true if nothing is left to send.
     fn send_unsent(&self, announcements: &mut Announcements) -> bool {
         loop {
             let Some((number, bytes)) = announcements.unsent() else { return true };
@@ -250,7 +264,7 @@ impl fmt::Debug for Supervision {
     }
 }
 
-/// The control channel, as a descriptor that the runtime can watch.
+/// The control channel to the supervisor, as a descriptor that the async runtime can watch.
 struct WatchedChannel(Arc<Supervision>);
 
 impl AsRawFd for WatchedChannel {
@@ -259,8 +273,9 @@ impl AsRawFd for WatchedChannel {
     }
 }
 
-/// Starts accepting on the public listeners, if there are any and a listener serves them. Reports
-/// the result to the supervisor.
+/// Starts accepting connections on the public listeners, if this process has them and one of its
+/// listeners serves them. Reports the result to the supervisor, together with `number`, which
+/// identifies the supervisor's command.
 fn start_accepting(connections: &ConnectionTable, supervision: &Supervision, number: u64) {
     let can_accept = supervision.has_public_listeners() && connections.public_listener().is_some();
     if can_accept {
@@ -272,9 +287,9 @@ fn start_accepting(connections: &ConnectionTable, supervision: &Supervision, num
     let _ = supervision.send(response);
 }
 
-/// Drains the connections of the public listeners. If `within` (in ms) is 0, all are closed at
-/// once; if it is [`KEEP_WEBSOCKETS`], WebSockets stay open; otherwise WebSockets are closed one
-/// after the other in that time.
+/// Drains the connections of the public listeners, because this worker retires. `within` is the
+/// time in ms in which WebSockets are closed one after the other. If it is 0, WebSockets and idle
+/// connections are closed at once. If it is [`KEEP_WEBSOCKETS`], WebSockets stay open.
 fn retire(connections: &Rc<ConnectionTable>, supervision: &Supervision, within: u64) {
     supervision.close_public();
     let public = connections.public_clients();
@@ -308,7 +323,7 @@ fn retire(connections: &Rc<ConnectionTable>, supervision: &Supervision, within: 
     });
 }
 
-/// A guard that marks the supervisor's confirmations as being received while it exists.
+/// A guard that exists while the I/O thread is able to receive the supervisor's confirmations.
 struct ReceivingGuard(Arc<Supervision>);
 
 impl ReceivingGuard {
@@ -325,8 +340,9 @@ impl Drop for ReceivingGuard {
     }
 }
 
-/// Receives the supervisor's messages until the supervisor disconnects. Must be called inside a
-/// runtime. If that runtime ends before, the next runtime has to call this function again.
+/// Receives the supervisor's messages until the supervisor disconnects. Must be called inside an
+/// async runtime. If that runtime ends first, this function must be called again in the next
+/// runtime.
 pub(in crate::runtime) fn receive_messages(
     connections: Rc<ConnectionTable>,
     supervision: Arc<Supervision>,
@@ -341,9 +357,10 @@ pub(in crate::runtime) fn receive_messages(
 }
 
 impl Supervision {
-    /// Receives messages until the channel ends, or until an announcement starts or stops waiting
-    /// for capacity in the channel. The channel is watched for capacity only while an announcement
-    /// waits, because otherwise each message that the supervisor reads would wake the I/O thread.
+    /// Receives the supervisor's messages until the control channel ends, or until an announcement
+    /// starts or stops waiting for capacity in the channel. The channel's capacity is watched only
+    /// while an announcement waits, because otherwise each message that the supervisor reads would
+    /// wake the I/O thread.
     async fn receive_until_interest_changes(
         self: &Arc<Supervision>,
         connections: &Rc<ConnectionTable>,

@@ -12,23 +12,23 @@ use crate::static_files::conditional_request::Outcome;
 use crate::static_files::lookup::{Found, FoundNonblocking, Lookup, Reading};
 use crate::static_files::{BodyFraming, RequestHead, Route, StaticFiles, StaticPath};
 
-/// A directory that is mapped to `/s`, with the file cache of an I/O thread.
+/// A test directory that is mapped to the URL path `/s`, with a file cache.
 struct Folder {
     dir: tempfile::TempDir,
     files: StaticFiles,
     cache: FileCache,
-    /// The time that is added to the real time.
+    /// The time by which the test's clock is ahead of the real time.
     later: Duration,
 }
 
-/// The source of the content of a response.
+/// The place where the content of a response came from.
 #[derive(Debug, PartialEq, Eq)]
 enum By {
-    /// The content came from the cache.
+    /// The content came from the file cache.
     Memory(Vec<u8>),
-    /// The content was read from the file without blocking.
+    /// The content was read from the file on disk without blocking.
     File(Vec<u8>),
-    /// The content was read by a thread that may block.
+    /// The content was read from disk by a thread that may block.
     Thread(Vec<u8>),
     Missing,
 }
@@ -54,7 +54,8 @@ impl Folder {
         fs::write(self.path(name), text).unwrap();
     }
 
-    /// Advances the clock, so that all files count as unchanged for long enough to be cached.
+    /// Advances the test's clock, so that all files have been unchanged for long enough to be
+    /// cached.
     fn settle(&mut self) {
         self.later += SETTLED + Duration::from_secs(1);
     }
@@ -75,7 +76,8 @@ impl Folder {
         }
     }
 
-    /// Looks for a file as the server does, first without blocking and then with.
+    /// Requests a file as the server does: first without blocking, and then on a thread that may
+    /// block if necessary.
     fn get(&mut self, name: &str) -> By {
         let now = SystemTime::now() + self.later;
         let mut found = FoundNonblocking::WouldBlock(self.lookup(name));
@@ -110,7 +112,7 @@ impl Folder {
         }
     }
 
-    /// Returns the content of a file, from whatever source.
+    /// Returns the content of a requested file, wherever it came from.
     fn text(&mut self, name: &str) -> String {
         match self.get(name) {
             By::Memory(bytes) | By::File(bytes) | By::Thread(bytes) => {
@@ -120,7 +122,7 @@ impl Folder {
         }
     }
 
-    /// Requests a file until it is cached.
+    /// Requests a file repeatedly until it is cached.
     fn warm(&mut self, name: &str) {
         self.settle();
         (0..3).for_each(|_| drop(self.get(name)));
@@ -291,7 +293,7 @@ fn with_the_clock_set_back_a_file_is_read() {
     assert!(!folder.cache.is_local(0, UNIX_EPOCH));
 }
 
-/// Adds a file of `len` bytes to the cache.
+/// Adds a test file of `len` bytes to the cache.
 fn keep(cache: &mut FileCache, name: &str, len: usize) {
     let now = UNIX_EPOCH + Duration::from_secs(1 << 31);
     let state = {

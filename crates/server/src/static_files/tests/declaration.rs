@@ -1,5 +1,5 @@
-//! Tests of section 5.1 of `httpuv-compat.md`, which are about keys, paths, the inheritance of
-//! options, and changes while the server runs.
+//! Tests of section 5.1 of `httpuv-compat.md`: keys, paths, the inheritance of options, and changes
+//! of static paths while the server runs.
 
 use super::*;
 
@@ -88,8 +88,8 @@ fn a_lookup_in_progress_keeps_its_options() {
     assert!(matches!(lookup.open(), Found::File { len: 3, .. }));
 }
 
-/// Tests that a request which is routed while the application changes paths gets a directory
-/// together with the options that were set for it.
+/// Checks that a request gets a directory together with the options that were set for it, even
+/// while the application changes static paths.
 #[test]
 fn readers_see_whole_states() {
     let site = Site::new(&["one/x", "two/x"], &[]);

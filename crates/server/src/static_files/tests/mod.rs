@@ -1,4 +1,5 @@
-//! Tests of the rules in `httpuv-compat.md`, sections 5.1 to 5.3, with files in a real directory.
+//! Tests of static files against the rules in `httpuv-compat.md`, sections 5.1 to 5.3, with files
+//! in a real directory.
 
 mod declaration;
 mod request;
@@ -14,18 +15,19 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::*;
 
-/// The time at which every file was modified, Sun, 06 Nov 1994 08:49:37 GMT.
+/// The time at which every test file was modified, Sun, 06 Nov 1994 08:49:37 GMT, in seconds since
+/// 1970.
 const MODIFIED: u64 = 784_111_777;
 /// The time [`MODIFIED`] as an HTTP date.
 const MODIFIED_DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
-/// A directory with files, and the static paths that map to it.
+/// A test directory with files, and the static paths that map to it.
 struct Site {
     dir: tempfile::TempDir,
     files: StaticFiles,
 }
 
-/// The response to a request, or the decision that the application responds.
+/// The server's response to a test request, or its decision that the application responds.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Application,
@@ -36,8 +38,8 @@ enum Answer {
 }
 
 impl Answer {
-    /// Returns the short form that tables of expected results use, which is `app`, the status of an
-    /// error, or the body of a file.
+    /// Returns the response in the short form that tables of expected results use: `app`, the
+    /// status code of an error, or the body of a file.
     fn brief(&self) -> String {
         match self {
             Answer::Application => "app".into(),
@@ -61,7 +63,7 @@ impl Answer {
     }
 }
 
-/// A request, as a test builds it.
+/// A request for a static file, as a test builds it.
 struct Ask<'a> {
     head: (&'a str, &'a str),
     is_upgrade: bool,
@@ -139,8 +141,8 @@ impl<'a> Ask<'a> {
 }
 
 impl Site {
-    /// Makes a directory with these files, each with its own name as content, and the static paths,
-    /// whose targets are relative to the directory.
+    /// Creates a test directory with these files, each with its own name as content, and static
+    /// paths whose targets are relative to the directory.
     fn new(names: &[&str], paths: &[(&str, &str)]) -> Site {
         let site = Site { dir: tempfile::tempdir().unwrap(), files: StaticFiles::new() };
         for name in names {
@@ -201,7 +203,7 @@ fn header(name: &str, value: &str) -> Header {
     Header::new(name.as_bytes(), value.as_bytes()).unwrap()
 }
 
-/// Returns the path of an open file.
+/// Returns the path on disk of an open file.
 #[cfg(target_os = "linux")]
 fn path_of(file: &fs::File) -> PathBuf {
     use std::os::fd::AsRawFd;

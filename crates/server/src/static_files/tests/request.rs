@@ -1,5 +1,5 @@
-//! Tests of section 5.2, steps 1 to 9, and section 5.3 of `httpuv-compat.md`, which are about the
-//! choice between static files and the application.
+//! Tests of section 5.2, steps 1 to 9, and section 5.3 of `httpuv-compat.md`: the choice between
+//! static files and the application.
 
 use super::*;
 
@@ -112,8 +112,8 @@ fn exclusions_apply_to_whole_segments() {
     }
 }
 
-/// Tests that no spelling of a path evades an exclusion (section 5.3). httpuv compares one spelling
-/// with the keys and opens another.
+/// Checks that no spelling of a path evades an exclusion (section 5.3). In httpuv some spellings
+/// do, because it compares one spelling with the keys and opens another.
 #[test]
 fn no_spelling_evades_an_exclusion() {
     for options in

@@ -1,5 +1,5 @@
-//! Tests of section 5.2, steps 10 to 13, of `httpuv-compat.md`, which are about the content of
-//! responses.
+//! Tests of section 5.2, steps 10 to 13, of `httpuv-compat.md`: the content of responses with
+//! static files.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -70,8 +70,8 @@ fn a_file_that_cannot_be_opened_is_500_even_with_fallthrough() {
     assert_eq!(error_body(StatusCode::INTERNAL_SERVER_ERROR), "500 Internal Server Error\n");
 }
 
-/// Tests that a FIFO is not opened. If it were, `open` would block for ever, because there is no
-/// writer.
+/// Checks that a FIFO is not opened. Opening it would block for ever, because no program writes to
+/// it.
 #[test]
 fn only_regular_files_are_served() {
     let site = Site::new(&["d/a"], &[("/s", "d"), ("/null", "/dev/null"), ("/zero", "/dev/zero")]);
@@ -312,8 +312,8 @@ fn a_download_resumes_only_with_the_same_file() {
     assert_eq!(rest(MODIFIED_DATE), "9876543210");
 }
 
-/// Tests that validators are weak for two seconds after a change, within which a further change may
-/// leave the time of modification as it is.
+/// Checks that a file's validators are weak for two seconds after a change. Within that time, a
+/// further change may leave the time of modification as it is.
 #[test]
 fn validators_of_a_file_just_changed_are_weak() {
     let site = Site::new(&["d/a"], &[("/s", "d")]);

@@ -1,17 +1,19 @@
-//! One direction of a tunnel.
+//! One direction of a WebSocket tunnel: from the client to the upstream process, or back.
 
 use std::io;
 use std::task::Poll;
 
-/// The buffer and state of one direction of a tunnel.
+/// The buffer and the state of one direction of a WebSocket tunnel.
 #[derive(Debug, Default)]
 pub(super) struct Direction {
-    /// Bytes that have been read and not completely written yet.
+    /// Bytes of this direction that have been read from one side and not all been written to the
+    /// other.
     pub(super) buffered: Vec<u8>,
+    /// The number of bytes of `buffered` that have already been written.
     pub(super) written: usize,
-    /// True if the reading side has ended.
+    /// True once the side that this direction reads from has sent its last byte.
     pub(super) is_ended: bool,
-    /// True if that end has been forwarded to the writing side.
+    /// True once the side that this direction writes to has been told that no more bytes follow.
     pub(super) is_shut_down: bool,
 }
 
@@ -20,7 +22,7 @@ impl Direction {
         self.written < self.buffered.len()
     }
 
-    /// Writes the buffered bytes, and frees the buffer when it is empty.
+    /// Writes the buffered bytes of this direction, and frees the buffer when it is empty.
     pub(super) fn poll_flush(
         &mut self,
         mut write: impl FnMut(&[u8]) -> Poll<io::Result<usize>>,
@@ -40,7 +42,8 @@ impl Direction {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes `bytes` if nothing is buffered, and buffers the rest.
+    /// Writes `bytes` if nothing is buffered in this direction, and buffers what could not be
+    /// written.
     pub(super) fn forward(
         &mut self,
         mut bytes: &[u8],

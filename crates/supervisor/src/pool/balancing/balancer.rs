@@ -1,4 +1,4 @@
-//! The balancer: assigns queued requests to workers that can begin them soon.
+//! The balancer, which assigns queued requests to workers that can begin them soon.
 
 mod session_routing;
 #[cfg(test)]
@@ -30,7 +30,7 @@ pub(in crate::pool) struct Assignment {
     pub(in crate::pool) request: QueuedRequest,
 }
 
-/// The queue of requests, and the workers to which the balancer can assign them.
+/// The balancer, which holds the queue of requests and assigns them to workers.
 pub(in crate::pool) struct Balancer {
     limits: Rc<PoolLimits>,
     registry: Arc<BackendRegistry>,
@@ -38,22 +38,25 @@ pub(in crate::pool) struct Balancer {
     keys: Arc<Keys>,
     queue: RefCell<RequestQueue>,
     backends: RefCell<Vec<Rc<PoolBackend>>>,
-    /// The number of times that a worker has been chosen, for a round-robin among equal workers.
+    /// The number of times that the balancer has chosen a worker. It is used for a round-robin
+    /// among equally suitable workers.
     choices: Cell<u64>,
-    /// Whether the client of a queued request may have disconnected.
+    /// Whether a client has disconnected whose request may still be queued.
     has_disconnected: Cell<bool>,
-    /// Whether the workers have changed since the parked requests were last routed.
+    /// Whether the set of workers has changed since the parked requests (those that wait for any
+    /// free worker) were last examined.
     has_changed: Cell<bool>,
-    /// Whether requests are still queued after an assignment, so that the assignment has to be
-    /// repeated after a while.
+    /// Whether requests remain queued because no worker can begin them yet. The balancer then has
+    /// to try again after a while.
     needs_retry: Cell<bool>,
-    /// The number of requests that have been assigned.
+    /// The number of requests that the balancer has assigned to workers.
     assigned: Cell<u64>,
-    /// The number of times that the routing of a request has been determined.
+    /// The number of times that a request's cookie and URL have been examined to find the worker
+    /// that they name.
     #[cfg(test)]
     examined: Cell<u64>,
-    /// A notification that the workers have changed or that a request has waited too long at its
-    /// worker.
+    /// The notification for the tasks that wait for a worker's response. It is sent when the
+    /// workers change or when a request has waited too long at its worker.
     pub(in crate::pool) changed: Notify,
 }
 
@@ -93,13 +96,15 @@ impl Balancer {
 
     // ---- the queue ----
 
-    /// Returns true if the app is to see the head of a request before the body is received.
+    /// Returns true if the app inspects the head of this request before the server receives the
+    /// body.
     pub(in crate::pool) fn wants_head(&self, exchange: &Exchange) -> bool {
         self.backends.borrow().iter().any(|backend| backend.entry.sees_heads())
             && deferred_body::is_deferred(exchange)
     }
 
-    /// Queues a request; returns its exchange if the queue is full.
+    /// Adds a request to the queue. If the queue is full, returns the request's exchange as the
+    /// error.
     pub(in crate::pool) fn enqueue(&self, request: QueuedRequest) -> Result<(), Box<Exchange>> {
         let max = self.limits.max_queued_requests;
         request.exchange.set_waiting(true);
@@ -124,10 +129,9 @@ impl Balancer {
         })
     }
 
-    /// Puts a request whose worker has not responded back into the queue. `waited` is the time that
-    /// the request waited in the queue before; the time at the worker does not count. The request
-    /// is inserted behind requests that have waited longer, because the check for timeouts starts
-    /// at the front of the queue and stops at the first request that is not overdue.
+    /// Puts a request whose worker has not responded back into the queue, behind requests that have
+    /// waited longer. `waited` is the time that the request spent in the queue before. The time at
+    /// the worker does not count.
     pub(in crate::pool) fn requeue(&self, mut request: QueuedRequest, waited: Duration) {
         let now = Instant::now();
         request.queued_since = now.checked_sub(waited).unwrap_or(now);
@@ -136,13 +140,14 @@ impl Balancer {
         self.queue.borrow_mut().insert(request);
     }
 
-    /// Notes that the client of a queued request has disconnected. The next call of
-    /// [`assign`](Self::assign) removes the request.
+    /// Records that a client has disconnected whose request is queued. The next call of
+    /// [`assign`](Self::assign) removes that request.
     pub(in crate::pool) fn on_client_disconnect(&self) {
         self.has_disconnected.set(true);
     }
 
-    /// Removes the requests of disconnected clients, so that these requests do not fill the queue.
+    /// Removes the requests of disconnected clients from the queue, so that they do not take up its
+    /// limited length.
     fn drop_disconnected(&self) {
         if !self.has_disconnected.replace(false) {
             return;
@@ -164,8 +169,9 @@ impl Balancer {
 
     // ---- assigning ----
 
-    /// Appends an assignment to `assignments` for each queued request that a worker can begin soon,
-    /// and rejects requests that have waited too long. The caller sends the assigned requests.
+    /// Chooses workers for the queued requests. Appends an assignment to `assignments` for each
+    /// request that a worker can begin soon, and rejects requests that have waited too long. The
+    /// caller sends the assigned requests.
     pub(in crate::pool) fn assign(&self, assignments: &mut Vec<Assignment>) {
         let before = assignments.len();
         self.drop_disconnected();
@@ -191,18 +197,19 @@ impl Balancer {
         self.assigned.set(self.assigned.get() + (assignments.len() - before) as u64);
     }
 
-    /// Returns true if queued requests have to be examined again after a while, and resets that
-    /// flag.
+    /// Returns true if the balancer has to examine the queued requests again after a while. A
+    /// second call returns false until requests have been left in the queue again.
     pub(in crate::pool) fn take_needs_retry(&self) -> bool {
         self.needs_retry.replace(false)
     }
 
-    /// Returns the number of requests that have been assigned so far.
+    /// Returns the number of requests that the balancer has assigned to workers so far.
     pub(in crate::pool) fn assigned(&self) -> u64 {
         self.assigned.get()
     }
 
-    /// Assigns each queued request to any worker that can begin it soon.
+    /// Assigns each queued request to any worker that can begin it soon. Used without session
+    /// affinity.
     fn assign_to_any(&self, assignments: &mut Vec<Assignment>) {
         // The requests that no worker accepts now, although a worker may accept a later request.
         let mut passed_over = Vec::new();
@@ -227,8 +234,8 @@ impl Balancer {
         }
     }
 
-    /// Returns parked requests to the queue once the workers have changed, so that the requests are
-    /// routed again by their cookies. Rejects parked requests that have waited too long.
+    /// If the workers have changed, returns parked requests (those that wait for any free worker)
+    /// to the queue. Otherwise rejects the parked requests that have waited too long.
     fn update_parked(&self) {
         let has_changed = self.has_changed.replace(false);
         if !self.queue.borrow().has_parked() {
@@ -244,16 +251,17 @@ impl Balancer {
         }
     }
 
-    /// Returns true if no later request can be assigned because this request cannot be assigned. A
-    /// later request may still be assignable if this request is a handshake and sessions are
-    /// limited, or if this request avoids a worker.
+    /// Returns true if all later requests in the queue must wait as well when no worker can begin
+    /// this request. Returns false for a WebSocket handshake if sessions are limited, and for a
+    /// request that avoids a worker.
     fn blocks_later_requests(&self, request: &QueuedRequest) -> bool {
         request.avoided_epoch.is_none()
             && (!request.exchange.is_upgrade() || self.limits.max_sessions == usize::MAX)
     }
 
-    /// Assigns a request to the best worker. Returns the request if no worker can begin it soon, or
-    /// if the request is a handshake and an earlier handshake was passed over.
+    /// Assigns a request to the best worker, or rejects it if all workers have the maximum number
+    /// of sessions. Returns the request if it must wait. That is so if no worker can begin it soon,
+    /// or if it is a WebSocket handshake and `has_passed_over_upgrade` is true.
     fn try_assign(
         &self,
         request: QueuedRequest,
@@ -276,7 +284,7 @@ impl Balancer {
         None
     }
 
-    /// Removes and returns the next request whose client is connected.
+    /// Removes and returns the next queued request whose client is still connected.
     fn take_next(&self) -> Option<QueuedRequest> {
         loop {
             let request = self.queue.borrow_mut().pop()?;
@@ -287,10 +295,10 @@ impl Balancer {
         }
     }
 
-    /// Chooses the best worker for a request and takes one of the worker's tickets. If
-    /// `begins_session` is true, only workers with capacity for a session are considered. If
-    /// `counts_sessions` is true, the number of sessions decides between workers that are equally
-    /// free. The worker that the request avoids is chosen only if no other worker is ready.
+    /// Chooses the best worker for a request and takes a ticket (a number for the request) from it.
+    /// `begins_session` excludes workers without capacity for a session. `counts_sessions` makes
+    /// the number of sessions decide between workers that are equally free. A worker that the
+    /// request avoids is chosen only if no other worker is ready.
     fn choose(
         &self,
         begins_session: bool,
@@ -315,8 +323,8 @@ impl Balancer {
         Some((Rc::clone(backend), ticket))
     }
 
-    /// Returns true if all ready workers have the maximum number of sessions. Returns false if no
-    /// worker is ready.
+    /// Returns true if at least one worker is ready and all ready workers have the maximum number
+    /// of sessions.
     fn is_full_of_sessions(&self) -> bool {
         let backends = self.backends.borrow();
         let mut ready = backends.iter().filter(|backend| backend.is_presumed_ready()).peekable();
@@ -325,7 +333,8 @@ impl Balancer {
 
     // ---- workers ----
 
-    /// Adds new workers from the registry and removes those that have ended.
+    /// Updates the balancer's list of workers from the registry: adds new workers and removes those
+    /// that have ended.
     pub(in crate::pool) fn update_backends(&self) {
         let entries = self.registry.backends();
         let mut backends = self.backends.borrow_mut();
@@ -351,13 +360,13 @@ impl Balancer {
         self.changed.notify_waiters();
     }
 
-    /// Returns true if any worker has a request without a response.
+    /// Returns true if any worker has not yet responded to a request.
     pub(in crate::pool) fn has_in_flight(&self) -> bool {
         self.backends.borrow().iter().any(|backend| backend.has_in_flight())
     }
 
-    /// Notifies all attempts if a request has waited too long at its worker, so that its attempt
-    /// withdraws it.
+    /// Checks whether any request has waited too long at its worker. If so, notifies the tasks that
+    /// wait for workers' responses, and the task of that request withdraws it.
     pub(in crate::pool) fn notify_overdue(&self) {
         let now = Instant::now();
         let backends = self.backends.borrow();
@@ -367,7 +376,7 @@ impl Balancer {
     }
 }
 
-/// Returns true if a worker other than the one with this epoch is ready.
+/// Returns true if a worker with another epoch (serial number) than `epoch` is ready.
 fn has_other(backends: &[Rc<PoolBackend>], epoch: u64) -> bool {
     backends.iter().any(|backend| backend.entry.epoch != epoch && backend.is_presumed_ready())
 }

@@ -1,55 +1,53 @@
-//! An estimate of the time that a worker's R process needs for a request. The number of requests
-//! that may wait at the worker while R is busy is derived from this estimate.
+//! An estimate of the time that a worker's R process needs for a request. It determines how many
+//! requests may wait at the worker while R is busy.
 //!
-//! The balancer has to predict when R would begin a request that is sent now. The estimate is
-//! therefore the time that R was busy with requests divided by the number of these requests; the
-//! worker's scoreboard has both numbers. The time until a response arrives would be misleading: on
-//! a machine with few processors, most of that time is spent waiting for a processor, and a request
-//! waits for that wherever it is queued. R also counts as busy while a handler sleeps, because R
-//! begins no other request meanwhile. The time that a request waits for a promise does not count.
+//! The estimate is the time that R was busy with requests, divided by the number of these requests.
+//! The worker publishes both numbers in memory that it shares with this process. R also counts as
+//! busy while a handler sleeps, because R begins no other request meanwhile. The time that a
+//! request waits for a promise does not count.
 
 use std::time::{Duration, Instant};
 
-/// The amount of work that may wait at a worker, in addition to the current request of R. This has
-/// to cover the tens of microseconds that sending the next request takes, so that R need not wait.
-/// With a larger amount, more requests would wait behind a slow one.
+/// The amount of work that may wait at a worker behind the request that R is processing. It gives
+/// the supervisor enough time to send the next request, which takes tens of microseconds.
 const WORK_AHEAD: Duration = Duration::from_millis(1);
 
-/// The time after a response during which R still polls for the next request. R polls for 200 us
-/// (`Link::enable_long_busy_poll`); the other 50 us are for the request to arrive.
+/// The time after a worker's response during which R still polls for the next request instead of
+/// sleeping. R polls for 200 us (`Link::enable_long_busy_poll`), but the next request needs up to
+/// 50 us to arrive.
 const POLL_TIME: Duration = Duration::from_micros(150);
 
-/// The maximum mean time per request at which one request may always wait at a worker. Up to this
-/// mean, sending the next request takes at least a tenth of the time of a request. In addition, the
-/// system often wakes a sleeping R process on a busy processor although another processor is idle.
-/// A slower worker gets the next request only after its response, so that the death of the worker
-/// costs one request and never two.
+/// The maximum mean time per request at which a worker may always have one request waiting. For
+/// such a fast worker, waiting for the next request would cost at least a tenth of the time. A
+/// slower worker gets the next request only after its response, so that the death of the worker
+/// costs only one request.
 const MAX_MEAN_FOR_ONE_AHEAD: Duration = Duration::from_millis(2);
 
-/// The multiple of the mean time above which R's current request counts as slow. No further request
-/// is sent to wait behind a slow request.
+/// A request counts as slow if R has been busy with it for more than this multiple of the mean
+/// time. No further requests are sent to wait behind a slow request.
 const SLOW_FACTOR: u32 = 4;
 
-/// The estimate for a worker without responses.
+/// The estimated time per request for a worker that has not responded to any request yet.
 const INITIAL_MEAN: Duration = Duration::from_millis(5);
 
-/// The weight of the previous mean in the moving average, in eighths.
+/// The weight of the previous mean in the moving average of the times per request, in eighths.
 const PREVIOUS_WEIGHT: u32 = 7;
 
-/// The number of requests after which a previous mean has practically no weight: (7/8)^32 is one
-/// part in seventy.
+/// The number of responses after which the previous mean is practically irrelevant to the moving
+/// average, because (7/8)^32 is less than 0.02.
 const MAX_STEPS: u64 = 32;
 
-/// The amount of work that R has done, read from its scoreboard.
+/// The work that a worker's R process has done since its start, according to the worker's
+/// scoreboard (shared memory).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WorkDone {
-    /// The time that R was busy with requests.
+    /// The total time that R was busy with requests.
     pub(super) busy: Duration,
-    /// The number of requests that R has responded to.
+    /// The total number of requests that R has responded to.
     pub(super) responses: u64,
 }
 
-/// The latency estimate for one worker: an exponential moving average.
+/// The estimated time that one worker needs for a request: an exponential moving average.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LatencyEstimate {
     mean: Duration,
@@ -58,14 +56,15 @@ pub(super) struct LatencyEstimate {
 }
 
 impl LatencyEstimate {
-    /// Creates the estimate for a worker. `work_done` is the work that the worker did before its
-    /// first request from this pool.
+    /// Creates the estimate of a worker's time per request. `work_done` is the work that the worker
+    /// had done before it got a request from this pool.
     pub(super) fn new(work_done: WorkDone) -> LatencyEstimate {
         LatencyEstimate { mean: INITIAL_MEAN, work_done, last_response: None }
     }
 
-    /// Updates the estimate after the response to a request that was sent at `sent_at`. `work_done`
-    /// is the work that the worker has done until `now`.
+    /// Updates the estimate of a worker's time per request when a response has arrived at `now`.
+    /// The request was sent at `sent_at`, and `work_done` is all work that the worker has done so
+    /// far.
     pub(super) fn on_response(&mut self, work_done: WorkDone, sent_at: Instant, now: Instant) {
         // R cannot have worked on the request before the request was sent or before the previous
         // response. Any further busy time on the scoreboard was spent on something else, or the
@@ -90,19 +89,20 @@ impl LatencyEstimate {
         }
     }
 
-    /// Returns true if the worker responded less than a millisecond ago. R is then free or about to
-    /// be, although the scoreboard may still show R as busy.
+    /// Returns true if the worker responded less than a millisecond ago. R is then free or will be
+    /// soon, although the scoreboard may still show R as busy.
     pub(super) fn has_just_responded(&self, now: Instant) -> bool {
         self.last_response.is_some_and(|at| now.saturating_duration_since(at) < WORK_AHEAD)
     }
 
-    /// Returns true while R polls for the next request, so that R need not be woken.
+    /// Returns true while R still polls for the next request, and false once R sleeps and must be
+    /// woken.
     pub(super) fn is_polling(&self, now: Instant) -> bool {
         self.last_response.is_some_and(|at| now.saturating_duration_since(at) < POLL_TIME)
     }
 
-    /// Returns the number of requests that may wait at the worker behind the current request, with
-    /// which R has been busy for `elapsed`.
+    /// Returns how many requests may wait at the worker behind R's current request. `elapsed` is
+    /// the time since R began the current request.
     pub(super) fn requests_ahead(&self, elapsed: Duration) -> usize {
         if elapsed > self.mean * SLOW_FACTOR {
             return 0;
@@ -121,7 +121,7 @@ mod tests {
         Duration::from_micros(us)
     }
 
-    /// A simulated worker with a simulated clock.
+    /// A simulated worker with a simulated clock, for tests of the latency estimate.
     struct SimulatedWorker {
         estimate: LatencyEstimate,
         work: WorkDone,
@@ -134,9 +134,9 @@ mod tests {
             SimulatedWorker { estimate: LatencyEstimate::new(work), work, now: Instant::now() }
         }
 
-        /// Simulates the responses to `requests` requests, each of which keeps R busy for `busy`
-        /// and waits for `waited`. Returns the number of requests that may wait at the worker
-        /// afterwards.
+        /// Simulates the responses to a number of requests. Each request first waits for `waited`
+        /// and then keeps R busy for `busy`. Returns the number of requests that may wait at the
+        /// worker afterwards.
         fn answer(&mut self, requests: usize, busy: Duration, waited: Duration) -> usize {
             for _ in 0..requests {
                 self.work =

@@ -1,4 +1,4 @@
-//! Balancing: the queue of requests, and the choice of a worker for each request.
+//! The balancer, which holds the queue of requests and chooses a worker for each request.
 
 pub(super) mod balancer;
 mod latency_estimate;

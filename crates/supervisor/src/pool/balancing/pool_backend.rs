@@ -1,4 +1,4 @@
-//! A backend of the pool: the requests and connections of one worker, and the check whether its R
+//! A worker as the balancer sees it: its requests, its connections, and the check whether its R
 //! process can begin another request.
 
 use std::cell::{Cell, RefCell};
@@ -18,62 +18,61 @@ use crate::backend::{Availability, Backend};
 use crate::pool::connection::worker_connection::{self, Failure, WorkerConnection};
 use crate::pool::limits::PoolLimits;
 
-/// The maximum number of idle connections to a worker. A worker needs more connections only while
-/// it sends many long responses.
+/// The maximum number of idle connections that are kept open to a worker.
 const MAX_IDLE_CONNECTIONS: usize = 64;
 
-/// The time for which a worker gets no requests after a connection to it has broken. If the worker
-/// has ended, the supervisor usually reports that sooner.
+/// The time for which a worker gets no requests after a connection to it has broken, because the
+/// worker may have ended.
 const SUSPECT_TIME: Duration = Duration::from_secs(1);
 
-/// The time for which a session is reserved for a page that has not opened its WebSocket yet. The
-/// page may load many scripts before it opens the WebSocket. Shiny Server waits as long.
+/// The time for which a session is reserved at a worker for a page that has not opened its
+/// WebSocket yet. A page may have to load many scripts first.
 const RESERVATION_TIME: Duration = Duration::from_secs(45);
 
-/// A worker as the balancer sees it.
+/// A worker as the balancer sees it when it assigns requests to workers.
 #[derive(Debug)]
 pub(in crate::pool) struct PoolBackend {
-    /// The worker's entry in the registry, which the pool shares with the supervisor.
+    /// The worker's entry in the registry of workers, which the pool shares with the supervisor.
     pub(in crate::pool) entry: Arc<Backend>,
     tickets: Tickets,
-    /// The requests that were sent to the worker and have no response.
+    /// The requests that were sent to the worker and have not been responded to.
     in_flight: RefCell<Vec<InFlight>>,
     connections: RefCell<Vec<WorkerConnection>>,
     latency: Cell<LatencyEstimate>,
     /// The queue of requests that only this worker can process.
     pub(super) queue: RefCell<RequestQueue>,
-    /// The times at which the reserved sessions expire. A session is reserved for each page that
+    /// The expiry times of the worker's reserved sessions. A session is reserved for each page that
     /// has not opened its WebSocket yet.
     reservations: RefCell<VecDeque<Instant>>,
     /// The time until which the worker gets no requests because a connection to it has broken.
     suspected_until: Cell<Option<Instant>>,
-    /// The balancer's count of choices when this worker was last chosen, for a round-robin among
-    /// equal workers.
+    /// The number of choices that the balancer had made when it last chose this worker. It is used
+    /// for a round-robin among equally suitable workers.
     pub(super) last_choice: Cell<u64>,
 }
 
-/// A request that was sent to a worker and has no response.
+/// A request that was sent to a worker and has not been responded to.
 #[derive(Debug, Clone, Copy)]
 struct InFlight {
     ticket: Ticket,
-    /// The start of the request's waiting time, in the queue and at the worker.
+    /// The time since which the request has been waiting, in the queue and then at the worker.
     queued_since: Instant,
 }
 
-/// The rank of a worker for a new request; the lowest rank is the best. A free worker is better
-/// than a busy one, however many sessions the free worker has. Between workers that are equally
-/// free, the number of sessions decides.
+/// The rank of a worker for a new request. The worker with the lowest rank gets the request. A free
+/// worker is preferred to a busy one, however many sessions it has. Between workers that are
+/// equally free, the number of sessions decides.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     is_busy: bool,
-    /// The number of sessions and reservations, or 0 if sessions do not count.
+    /// The worker's number of sessions and reservations, or 0 if the rank ignores sessions.
     sessions: usize,
     in_flight: usize,
-    /// Whether R sleeps. Among free workers, one whose R process still polls for requests is
-    /// better, because that process need not be woken.
+    /// Whether the worker's R process sleeps. Among free workers, one whose R process still polls
+    /// for requests is preferred, because it need not be woken.
     is_asleep: bool,
-    /// The balancer's count of choices when the worker was last chosen, for a round-robin among
-    /// equal workers.
+    /// The number of choices that the balancer had made when it last chose this worker. It is used
+    /// for a round-robin among equally suitable workers.
     last_choice: u64,
 }
 
@@ -93,14 +92,14 @@ impl PoolBackend {
         })
     }
 
-    /// Returns the worker as the access log shows it.
+    /// Returns the data that identify the worker in the access log.
     pub(in crate::pool) fn upstream_worker(&self) -> UpstreamWorker {
         let Backend { slot, pid, epoch, .. } = *self.entry;
         UpstreamWorker { slot, pid, epoch }
     }
 
     /// Returns the rank of the worker for a new request, or `None` if the worker cannot begin the
-    /// request soon.
+    /// request soon. `counts_sessions` makes the number of sessions part of the rank.
     pub(super) fn rank(&self, limits: &PoolLimits, counts_sessions: bool) -> Option<Rank> {
         if !self.is_presumed_ready() {
             return None;
@@ -118,9 +117,8 @@ impl PoolBackend {
     }
 
     /// Returns true if the worker may be sent a request that only this worker can process, even
-    /// while the worker drains. One unbegun request is sent even if R is busy, so that R finds the
-    /// request as soon as R is free. No other worker could begin the request sooner, and the
-    /// request is withdrawn if R does not begin it in time.
+    /// while it drains. A busy worker may be sent one such request in advance, because no other
+    /// worker could begin it sooner.
     pub(super) fn accepts_own_requests(&self, limits: &PoolLimits) -> bool {
         matches!(self.entry.availability(), Availability::Ready | Availability::Draining)
             && !self.is_suspected()
@@ -128,15 +126,16 @@ impl PoolBackend {
                 || (self.in_flight.borrow().len() < limits.max_in_flight && self.unbegun() == 0))
     }
 
-    /// Returns the number of requests that were sent to the worker and that R has not begun.
+    /// Returns the number of requests that were sent to the worker and that R has not begun to
+    /// process.
     fn unbegun(&self) -> usize {
         let scoreboard = &self.entry.scoreboard;
         let in_flight = self.in_flight.borrow();
         in_flight.iter().filter(|request| !scoreboard.has_begun(request.ticket)).count()
     }
 
-    /// Returns true if R is busy and false if R is idle, or `None` if R would not begin another
-    /// request soon.
+    /// Returns `Some` if the worker's R process can begin another request soon, and otherwise
+    /// `None`. The value is true if R is busy now, and false if R is idle.
     fn begins_soon(&self, limits: &PoolLimits) -> Option<bool> {
         let in_flight = self.in_flight.borrow();
         if in_flight.len() >= limits.max_in_flight {
@@ -154,8 +153,8 @@ impl PoolBackend {
         (is_free || unbegun < ahead.max(limits.min_ahead)).then_some(!is_idle)
     }
 
-    /// Returns the ability of this worker to process a request that names it. The worker counts as
-    /// stuck once R has been busy with one task for `limit`.
+    /// Returns the state of this worker for requests that name it in their cookie or URL. The
+    /// worker counts as stuck if R has been busy with one task for at least `limit`.
     pub(super) fn affinity_state(&self, limit: Duration) -> AffinityState {
         match self.entry.availability() {
             Availability::Ready => {
@@ -172,8 +171,8 @@ impl PoolBackend {
         }
     }
 
-    /// Returns true if the registry shows the worker as ready and no connection to it has broken
-    /// recently.
+    /// Returns true if the worker can be expected to respond, because it is ready according to the
+    /// registry and no connection to it has broken recently.
     pub(super) fn is_presumed_ready(&self) -> bool {
         self.entry.availability() == Availability::Ready && !self.is_suspected()
     }
@@ -194,13 +193,12 @@ impl PoolBackend {
 
     // ---- requests ----
 
-    /// Returns true if the worker has requests without a response.
+    /// Returns true if the worker has requests to which it has not responded.
     pub(super) fn has_in_flight(&self) -> bool {
         !self.in_flight.borrow().is_empty()
     }
 
-    /// Returns true if the worker has a request that has waited for `limit` and that R has not
-    /// begun.
+    /// Returns true if a request has waited for `limit` or longer and R has not yet begun it.
     pub(super) fn has_overdue(&self, limit: Duration, now: Instant) -> bool {
         self.in_flight.borrow().iter().any(|request| {
             now.saturating_duration_since(request.queued_since) >= limit
@@ -208,8 +206,9 @@ impl PoolBackend {
         })
     }
 
-    /// Takes a ticket for a request that has waited since `queued_since`, and counts the request as
-    /// in flight. Returns `None` if all tickets of the scoreboard are taken.
+    /// Counts a request as sent to the worker and takes a ticket for it, that is, a number on the
+    /// worker's scoreboard. The request has been waiting since `queued_since`. Returns `None` if
+    /// all tickets are in use.
     pub(super) fn start_request(&self, queued_since: Instant) -> Option<TicketGuard> {
         let guard = self.tickets.take()?;
         self.in_flight.borrow_mut().push(InFlight { ticket: guard.ticket(), queued_since });
@@ -217,7 +216,7 @@ impl PoolBackend {
         Some(guard)
     }
 
-    /// Records the response to a request that was sent at `sent_at`.
+    /// Records that the worker has responded to a request that was sent at `sent_at`.
     pub(in crate::pool) fn on_response(&self, ticket: Ticket, sent_at: Instant) {
         self.forget_request(ticket);
         let mut latency = self.latency.get();
@@ -226,35 +225,37 @@ impl PoolBackend {
         self.entry.load.responses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Removes a request from the requests in flight, because the pool no longer waits for its
-    /// response.
+    /// Removes a request from the worker's requests in flight, because the pool no longer waits for
+    /// its response.
     pub(in crate::pool) fn forget_request(&self, ticket: Ticket) {
         self.in_flight.borrow_mut().retain(|other| other.ticket != ticket);
         self.entry.load.routes.remove(ticket);
     }
 
-    /// Subtracts a request from the worker's load after the attempt to process it has ended.
+    /// Subtracts one request from the worker's load, because the attempt to have it answered has
+    /// ended.
     pub(in crate::pool) fn finish_request(&self) {
         self.entry.load.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
     // ---- sessions ----
 
-    /// Reserves a session for the WebSocket that a requested page will open.
+    /// Reserves a session at the worker for the WebSocket that a requested page will open.
     pub(super) fn reserve_session(&self) {
         let mut reservations = self.reservations.borrow_mut();
         reservations.push_back(Instant::now() + RESERVATION_TIME);
         self.entry.load.pending_sessions.set(reservations.len() as u64);
     }
 
-    /// Releases the oldest reservation, because the WebSocket of a page has been opened or refused.
+    /// Releases the worker's oldest reservation of a session, because the WebSocket of a page has
+    /// been opened or refused.
     pub(in crate::pool) fn release_reservation(&self) {
         let mut reservations = self.reservations.borrow_mut();
         reservations.pop_front();
         self.entry.load.pending_sessions.set(reservations.len() as u64);
     }
 
-    /// Removes the reservations that have expired.
+    /// Removes the worker's reservations of sessions that have expired.
     pub(super) fn expire_reservations(&self) {
         let mut reservations = self.reservations.borrow_mut();
         let expired = expired_reservations(&reservations);
@@ -264,12 +265,13 @@ impl PoolBackend {
         }
     }
 
-    /// Returns true if the worker may have one more session.
+    /// Returns true if the worker has fewer sessions and reservations than the maximum.
     pub(super) fn has_session_capacity(&self, limits: &PoolLimits) -> bool {
         limits.max_sessions == usize::MAX || self.sessions() < limits.max_sessions
     }
 
-    /// Returns the number of the worker's sessions and reservations.
+    /// Returns the number of the worker's sessions, including reservations for WebSockets that are
+    /// not open yet.
     pub(super) fn sessions(&self) -> usize {
         let reservations = self.reservations.borrow();
         let reserved = reservations.len() - expired_reservations(&reservations);
@@ -278,7 +280,7 @@ impl PoolBackend {
 
     // ---- connections ----
 
-    /// Returns an idle connection to the worker, or a new one.
+    /// Returns an idle connection to the worker, or opens a new one if there is none.
     pub(in crate::pool) async fn connect(&self) -> Result<WorkerConnection, Failure> {
         match self.take_idle_connection() {
             Some(idle) => Ok(idle),
@@ -293,14 +295,16 @@ impl PoolBackend {
         worker_connection::connect(&self.entry.socket)
     }
 
-    /// Takes the most recently used idle connection. Drops connections that the worker has closed.
+    /// Removes and returns the most recently used idle connection to the worker. Drops connections
+    /// that the worker has closed.
     fn take_idle_connection(&self) -> Option<WorkerConnection> {
         let mut connections = self.connections.borrow_mut();
         std::iter::from_fn(|| connections.pop())
             .find_map(|mut connection| connection.poll_idle().then_some(connection))
     }
 
-    /// Keeps a connection for another request.
+    /// Keeps a connection to the worker for another request, unless too many are kept already or
+    /// the worker has ended.
     pub(in crate::pool) fn keep_connection(&self, connection: WorkerConnection) {
         let mut connections = self.connections.borrow_mut();
         if connections.len() < MAX_IDLE_CONNECTIONS
@@ -310,13 +314,14 @@ impl PoolBackend {
         }
     }
 
-    /// Closes all idle connections.
+    /// Closes all idle connections to the worker.
     pub(super) fn close_connections(&self) {
         self.connections.borrow_mut().clear();
     }
 }
 
-/// Returns the number of expired reservations. The reservations are in the order of their expiry.
+/// Returns the number of reservations that have expired. `reservations` contains the expiry times
+/// in ascending order.
 fn expired_reservations(reservations: &VecDeque<Instant>) -> usize {
     if reservations.is_empty() {
         return 0;
@@ -325,7 +330,7 @@ fn expired_reservations(reservations: &VecDeque<Instant>) -> usize {
     reservations.partition_point(|until| *until <= now)
 }
 
-/// Returns the amount of work that the worker's scoreboard shows.
+/// Returns the work that a worker has done since its start, according to its scoreboard.
 fn work_done(entry: &Backend) -> WorkDone {
     let snapshot = entry.scoreboard.read();
     WorkDone { busy: snapshot.busy_with_requests, responses: snapshot.done }

@@ -1,5 +1,6 @@
-//! The queue of requests that wait for a worker, in the order of their age. Parked requests are
-//! kept apart, because they need not be routed again before the set of workers changes.
+//! The queue of requests that wait for a worker, oldest first. A separate list contains parked
+//! requests, which wait for any free worker and need not be examined again until the workers
+//! change.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,25 +14,26 @@ use crate::pool_counters::QueueGauge;
 #[derive(Debug)]
 pub(in crate::pool) struct QueuedRequest {
     pub(in crate::pool) exchange: Box<Exchange>,
-    /// The time at which the pool received the request.
+    /// The time at which the pool received the request from the server.
     pub(in crate::pool) received_at: Instant,
-    /// The start of the request's waiting time. Time that the request spent at a worker is not
-    /// included.
+    /// The time since which the request has been waiting in the queue. It is moved so that time
+    /// spent at a worker does not count.
     pub(in crate::pool) queued_since: Instant,
     /// The number of times that the request was queued again because its worker ended before R had
     /// begun the request.
     pub(in crate::pool) returns: u32,
-    /// The number of workers that have ended after R had begun the request.
+    /// The number of workers that have ended while R was processing the request.
     pub(in crate::pool) deaths: u32,
-    /// Whether the response gets a session cookie that names the worker.
+    /// Whether a session cookie that names the worker is added to the response.
     pub(in crate::pool) sets_cookie: bool,
-    /// Whether only the head of the request has been received. The body follows once the app has
-    /// seen the head.
+    /// Whether only the head of the request has been received. The server receives the body once
+    /// the app has seen the head.
     pub(in crate::pool) is_head_only: bool,
-    /// The kind of the request once it has been determined. Only session affinity uses the kind.
+    /// The kind of the request, such as a page or a WebSocket, or `None` if it has not been
+    /// determined. Used only for session affinity.
     pub(in crate::pool) kind: Option<RequestKind>,
-    /// The epoch of the worker that did not begin the request in time. That worker does not get the
-    /// request again if another worker is ready.
+    /// The epoch (serial number) of a worker that did not begin the request in time. The request is
+    /// sent to that worker again only if no other worker is ready.
     pub(in crate::pool) avoided_epoch: Option<u64>,
 }
 
@@ -57,19 +59,19 @@ impl QueuedRequest {
     }
 }
 
-/// A queue of requests in the order of their age.
+/// A queue of requests that wait for a worker, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct RequestQueue {
     waiting: VecDeque<QueuedRequest>,
-    /// Requests that name no worker and wait for any free worker; used only with session affinity.
-    /// Routing a request verifies the signature of its cookie, so parked requests are not routed
-    /// again until the workers change.
+    /// The parked requests, which name no worker and wait for any free worker. Used only for
+    /// session affinity. They are not routed again until the workers change, because verifying a
+    /// signed cookie each time would be expensive.
     parked: VecDeque<QueuedRequest>,
 }
 
 impl RequestQueue {
-    /// Appends a request. Returns the request's exchange as an error if the queue already has `max`
-    /// requests.
+    /// Appends a request to the queue. If the queue already has `max` requests, returns the
+    /// request's exchange as the error.
     pub(super) fn push(&mut self, request: QueuedRequest, max: usize) -> Result<(), Box<Exchange>> {
         if self.is_full(max) {
             return Err(request.exchange);
@@ -78,13 +80,13 @@ impl RequestQueue {
         Ok(())
     }
 
-    /// Inserts a request by its age. A request whose worker has ended may be older than other
-    /// requests in the queue.
+    /// Inserts a request into the queue by its age, so that the oldest requests stay first.
     pub(super) fn insert(&mut self, request: QueuedRequest) {
         insert(&mut self.waiting, request);
     }
 
-    /// Sets a gauge to the length of the queue and to the start of the longest waiting time.
+    /// Updates the gauge that reports the length of the queue and how long its oldest request has
+    /// waited.
     pub(super) fn update_gauge(&self, gauge: &QueueGauge) {
         let firsts = [&self.waiting, &self.parked].into_iter().filter_map(VecDeque::front);
         gauge.set(self.len(), firsts.map(|first| first.queued_since).min());
@@ -98,8 +100,8 @@ impl RequestQueue {
         self.len() == 0
     }
 
-    /// Parks a request until [`unpark_all`](Self::unpark_all) or
-    /// [`take_parked`](Self::take_parked).
+    /// Parks a request, so that it is not routed again until [`unpark_all`](Self::unpark_all) or
+    /// [`take_parked`](Self::take_parked) is called.
     pub(super) fn park(&mut self, request: QueuedRequest) {
         insert(&mut self.parked, request);
     }
@@ -117,7 +119,8 @@ impl RequestQueue {
         self.parked.remove(at)
     }
 
-    /// Removes and returns all requests that are not parked and for which `is_wanted` returns true.
+    /// Removes and returns all queued requests for which `is_wanted` returns true. Parked requests
+    /// are not considered.
     pub(super) fn take_all(
         &mut self,
         is_wanted: impl Fn(&QueuedRequest) -> bool,
@@ -141,7 +144,8 @@ impl RequestQueue {
         take_overdue(&mut self.parked, time)
     }
 
-    /// Removes and returns the requests at the front that have waited for `time` or longer.
+    /// Removes and returns the requests at the front of the queue that have waited for `time` or
+    /// longer.
     pub(super) fn take_overdue(&mut self, time: Duration) -> Vec<QueuedRequest> {
         take_overdue(&mut self.waiting, time)
     }
@@ -150,7 +154,7 @@ impl RequestQueue {
         self.len() >= max
     }
 
-    /// Puts a request that was popped back at the front of the queue.
+    /// Puts a request back at the front of the queue.
     pub(super) fn push_front(&mut self, request: QueuedRequest) {
         self.waiting.push_front(request);
     }
@@ -159,7 +163,7 @@ impl RequestQueue {
         self.waiting.pop_front()
     }
 
-    /// Removes and returns the requests whose clients have disconnected.
+    /// Removes and returns the queued requests whose clients have disconnected.
     pub(super) fn take_disconnected(&mut self) -> Vec<QueuedRequest> {
         let mut all = Vec::new();
         for requests in [&mut self.waiting, &mut self.parked] {
@@ -173,13 +177,13 @@ impl RequestQueue {
     }
 }
 
-/// Inserts a request by its age. The place is nearly always the end.
+/// Inserts a request into a queue by its age, so that the oldest requests stay first.
 fn insert(requests: &mut VecDeque<QueuedRequest>, request: QueuedRequest) {
     let at = requests.partition_point(|other| other.queued_since <= request.queued_since);
     requests.insert(at, request);
 }
 
-/// Removes and returns the requests at the front that have waited for `time` or longer.
+/// Removes and returns the requests at the front of a queue that have waited for `time` or longer.
 fn take_overdue(requests: &mut VecDeque<QueuedRequest>, time: Duration) -> Vec<QueuedRequest> {
     let overdue =
         requests.iter().take_while(|request| request.queued_since.elapsed() >= time).count();

@@ -1,4 +1,4 @@
-//! Connections to workers, over which requests and responses are sent as HTTP/1.1 on Unix sockets.
+//! Connections from the supervisor to worker processes. They use HTTP/1.1 over Unix sockets.
 
 pub(super) mod framing;
 pub(super) mod request_writer;

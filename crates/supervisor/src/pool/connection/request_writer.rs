@@ -1,5 +1,6 @@
-//! Writes the request for a worker: the client's request without the headers that apply only to the
-//! client's connection, and with the worker header.
+//! The writer of requests to workers. It copies the client's request, leaves out the headers that
+//! apply only to the client's connection, and adds the worker header, by which the supervisor tells
+//! the worker about the request.
 
 use std::io::Write as _;
 
@@ -8,10 +9,10 @@ use rookery_worker_protocol::{BodyState, BorrowedWorkerHeader, Ticket, WORKER_HE
 
 use crate::pool::balancing::session_affinity::{Names, is_only_affinity};
 
-/// Headers that apply to one connection or frame a message (RFC 9110, 7.6.1), which are not
-/// forwarded. Any other header is forwarded even if the client's `Connection` header names it. This
-/// server is the origin server and not a proxy, so a client must not be able to remove a header
-/// that a proxy in front of this server has added.
+/// The request headers that are not forwarded to workers, because they apply to one connection or
+/// frame a message (RFC 9110, 7.6.1). Headers that the client's `Connection` header names are
+/// forwarded. Otherwise a client could remove a header that a proxy in front of this server has
+/// added.
 const HOP_BY_HOP: [&str; 10] = [
     "connection",
     "content-length",
@@ -25,18 +26,17 @@ const HOP_BY_HOP: [&str; 10] = [
     WORKER_HEADER,
 ];
 
-/// Headers of an opening handshake that are not forwarded but generated for the worker, because the
-/// client may use another version of HTTP. `Sec-WebSocket-Extensions` is forwarded, so the client
-/// and the worker negotiate extensions directly.
+/// The headers of a WebSocket handshake that are generated for the worker instead of being
+/// forwarded from the client, which may use HTTP/2.
 const HANDSHAKE: [&str; 2] = ["sec-websocket-key", "sec-websocket-version"];
 
-/// The error for a request that cannot be written as HTTP/1.1. The server's parser accepts hardly
-/// any such request.
+/// The error for a request that cannot be sent to a worker, because it cannot be written as
+/// HTTP/1.1.
 #[derive(Debug)]
 pub(in crate::pool) struct Unsendable;
 
-/// Writes the request of an exchange to `out`, which is empty. The request consists of the head
-/// and, if the body is in memory, the body.
+/// Writes a request for a worker to `out`, which must be empty. Writes the head and, if the body is
+/// in memory, also the body.
 pub(in crate::pool) fn write(
     out: &mut Vec<u8>,
     exchange: &Exchange,
@@ -60,7 +60,8 @@ pub(in crate::pool) fn write(
     Ok(())
 }
 
-/// Writes the opening handshake for the worker. `key` is the value of `Sec-WebSocket-Key`.
+/// Writes the opening handshake of a WebSocket for a worker to `out`. `key` is the value of
+/// `Sec-WebSocket-Key`.
 pub(in crate::pool) fn write_handshake(
     out: &mut Vec<u8>,
     exchange: &Exchange,
@@ -95,8 +96,8 @@ fn write_line(out: &mut Vec<u8>, exchange: &Exchange, query: &[u8]) -> Result<()
     Ok(())
 }
 
-/// Writes the forwarded headers and the worker header. Headers named in `without` are not
-/// forwarded.
+/// Writes the headers of a request for a worker: the client's headers except those in `without`,
+/// and the worker header, by which the supervisor tells the worker about the request.
 fn write_headers(
     out: &mut Vec<u8>,
     exchange: &Exchange,
@@ -168,7 +169,7 @@ mod tests {
         Ticket::new(sequence, 0).unwrap()
     }
 
-    /// Returns the request line, the headers and the body of a request.
+    /// Parses a written request and returns its request line, headers and body.
     fn parts(request: &[u8]) -> (String, Vec<(String, String)>, String) {
         let text = String::from_utf8(request.to_vec()).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();

@@ -1,14 +1,16 @@
-//! The headers of a worker's response that are forwarded to the client.
+//! Functions that forward the headers of a worker's response to the client.
 
 use httparse::Header;
 use rookery_exchange::Exchange;
 use rookery_server::session_cookie;
 
-/// The hop-by-hop headers, which apply only to the connection between the worker and this process.
+/// The hop-by-hop headers of a worker's response. They apply only to the connection between the
+/// worker and this process, so they are not forwarded to the client.
 const HOP_BY_HOP: [&str; 6] =
     ["connection", "keep-alive", "proxy-connection", "trailer", "transfer-encoding", "upgrade"];
 
-/// Writes the head of a worker's response into the exchange, without hop-by-hop headers.
+/// Copies the head of a worker's response into the exchange (the request with its response),
+/// without hop-by-hop headers.
 pub(super) fn write(exchange: &mut Exchange, status: u16, lines: &[Header<'_>]) {
     exchange.begin_response(status);
     // Few responses have a `Connection` header. If a response has none, this check avoids a search
@@ -24,16 +26,16 @@ pub(super) fn write(exchange: &mut Exchange, status: u16, lines: &[Header<'_>]) 
     }
 }
 
-/// Returns true if a `Connection` header of the response names this header. Such a header applies
-/// only to the connection (RFC 9110, 7.6.1).
+/// Returns true if the response's `Connection` header names this header. The header then applies
+/// only to the connection to the worker (RFC 9110, 7.6.1).
 fn is_named_by_connection(lines: &[Header<'_>], name: &str) -> bool {
     let lines = lines.iter().filter(|line| line.name.eq_ignore_ascii_case("connection"));
     let mut words = lines.flat_map(|line| line.value.split(|byte| *byte == b','));
     words.any(|word| word.trim_ascii().eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// Adds a `Set-Cookie` header, unless shared caches may store the response and send the cookie to
-/// other clients. Returns true if the header was added.
+/// Adds a `Set-Cookie` header to the response. Returns false and adds nothing if shared caches may
+/// store the response, because they would send the cookie to other clients.
 pub(in crate::pool) fn set_cookie(exchange: &mut Exchange, cookie: &str) -> bool {
     // The cookie consists of digits and fixed words, which the exchange accepts.
     !is_publicly_cacheable(exchange)

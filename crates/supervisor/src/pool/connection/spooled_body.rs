@@ -1,5 +1,5 @@
-//! The body of a request that the server has spooled to a file. Reading the file can block, so a
-//! thread for blocking tasks reads it.
+//! The reader of request bodies that the server has spooled to a temporary file. Reading the file
+//! can block, so it is read on a thread for blocking tasks.
 
 use std::fs::File;
 use std::io;
@@ -12,11 +12,11 @@ use bytes::Bytes;
 use rookery_exchange::{BodySource, Exchange};
 use tokio::task::JoinHandle;
 
-/// The number of bytes to read from the file at a time. A Unix socket accepts a chunk of this size
-/// in a few writes, and many simultaneous uploads need little memory.
+/// The number of bytes of a spooled request body that are read from its file at a time. A small
+/// value limits the memory for simultaneous uploads.
 const CHUNK_SIZE: u64 = 256 << 10;
 
-/// A spooled body with the position of the next byte to read.
+/// A request body in a temporary file, with the position of the next byte to read.
 #[derive(Debug)]
 pub(in crate::pool) struct SpooledBody {
     file: Arc<File>,
@@ -26,19 +26,19 @@ pub(in crate::pool) struct SpooledBody {
 }
 
 impl SpooledBody {
-    /// Duplicates the descriptor of an exchange's spooled body. Returns `None` if the body is in
-    /// memory. The exchange keeps its own descriptor, because the request may have to be sent to
+    /// Returns a reader of the spooled body of a request, or `None` if the body is in memory. The
+    /// reader duplicates the file descriptor, because the request may have to be sent again to
     /// another worker.
     ///
     /// # Errors
-    /// Returns the system's error if no more descriptors are available.
+    /// Returns the system's error if no file descriptor is available.
     pub(in crate::pool) fn of(exchange: &Exchange) -> io::Result<Option<SpooledBody>> {
         let BodySource::File(file) = exchange.body().source() else { return Ok(None) };
         let file = Arc::new(file.try_clone()?);
         Ok(Some(SpooledBody { file, position: 0, len: exchange.body().len(), reading: None }))
     }
 
-    /// Returns the next chunk of the body, or `None` at the end.
+    /// Polls for the next chunk of the spooled body. The result is `None` at the end of the body.
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         if self.position == self.len {
             return Poll::Ready(None);

@@ -19,77 +19,77 @@ use super::response_headers;
 use super::spooled_body::SpooledBody;
 use crate::pool::buffer_pool::BufferPool;
 
-/// The maximum time for connecting to a worker. A running worker accepts a connection at once. If
-/// the worker is stopped, up to 4,096 connections wait in the backlog of its socket.
+/// The maximum time for connecting to a worker. A worker normally accepts a connection at once.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The number of bytes to read at a time until the head of a response is complete. Most responses
-/// fit in one read.
+/// The number of bytes to read from a worker at a time until the head of its response is complete.
+/// Most responses are not longer than that.
 const HEAD_READ_SIZE: usize = 16 << 10;
 
-/// The number of bytes to read at a time from a streamed body. The buffer pool keeps buffers of
-/// this size.
+/// The number of bytes to read from a worker at a time while its response is streamed.
 const BODY_READ_SIZE: usize = 64 << 10;
 
-/// The length in bytes up to which an incomplete head is parsed again after each read. A longer
-/// head is parsed only once an empty line has arrived, because repeated parsing would take
-/// quadratic time.
+/// The length in bytes up to which the incomplete head of a response is parsed again after each
+/// read. A longer head is parsed only when an empty line has arrived, because parsing it again each
+/// time would be slow.
 const MAX_REPARSED: usize = 16 << 10;
 
-/// The reason why a request got no response.
+/// The reason why a request got no response from its worker.
 #[derive(Debug)]
 pub(in crate::pool) enum Failure {
-    /// The worker has not received any of the request.
+    /// The worker has not received any byte of the request.
     Unsent,
-    /// The connection broke after the worker had received some of the request.
+    /// The connection broke after the worker had received at least a part of the request.
     Lost,
-    /// The worker's response is malformed.
+    /// The worker's response is not valid HTTP.
     Malformed,
     /// R was busy with the request for longer than the worker timeout.
     Timeout,
-    /// R did not begin the request before the deadline that follows from the queue timeout.
+    /// R did not begin to process the request by the deadline.
     NotBegun,
 }
 
-/// A connection to a worker.
+/// A connection to a worker, which carries one request and its response at a time.
 #[derive(Debug)]
 pub(in crate::pool) struct WorkerConnection {
     socket: UnixStream,
     request: OutgoingRequest,
-    /// The bytes that have been read from the socket but not processed.
+    /// The bytes that have been read from the worker's socket but not processed.
     read: Vec<u8>,
-    /// The state of reading the response's body.
+    /// The reader of the response's body, which knows how much of the body is still missing.
     body: BodyReader,
-    /// Whether the connection can be used for another request after this response.
+    /// Whether the connection to the worker can be used for another request after this response.
     is_reusable: bool,
 }
 
-/// A request that is being sent.
+/// A request that is being sent to a worker.
 #[derive(Debug, Default)]
 struct OutgoingRequest {
     /// The head of the request, and the body if it is in memory. The buffer is released once all
     /// bytes have been written.
     bytes: Vec<u8>,
-    /// The number of `bytes` that have been written to the socket.
+    /// The number of bytes of the request's head and in-memory body that have been written to the
+    /// socket.
     written: usize,
     file: Option<SpooledBody>,
-    /// A chunk that has been read from the file but not yet written to the socket.
+    /// A chunk of the spooled body that has been read from the file but not yet written to the
+    /// socket.
     chunk: Bytes,
     failed: Option<SendError>,
 }
 
-/// The reason why the rest of a request cannot be sent.
+/// The reason why a request cannot be sent completely to a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SendError {
     /// The worker has closed the connection, possibly after it sent a complete response.
     Socket,
-    /// The spooled body cannot be read. The worker would wait for the rest of the body without end.
+    /// The request's spooled body cannot be read from its file.
     File,
 }
 
 #[derive(Debug)]
 enum BodyReader {
-    /// A body of which this many bytes have not been read.
+    /// The response's body has a Content-Length, and this many of its bytes have not been read.
     Length(u64),
     Chunked(ChunkDecoder),
 }
@@ -103,7 +103,7 @@ impl BodyReader {
     }
 }
 
-/// Connects to the Unix socket of a worker.
+/// Opens a connection to the Unix socket of a worker.
 pub(in crate::pool) async fn connect(path: &Path) -> Result<WorkerConnection, Failure> {
     let connecting = tokio::net::UnixStream::connect(path);
     let connected =
@@ -120,9 +120,9 @@ impl WorkerConnection {
         WorkerConnection { socket, request, read, body, is_reusable: true }
     }
 
-    /// Sends a request, waits for the head of its response, and writes that head into the exchange.
-    /// `request` is the head of the request, followed by the body if the body is in memory. A
-    /// spooled body is passed as `file`.
+    /// Sends a request to the worker, waits for the head of the response, and writes that head into
+    /// the exchange (the request with its response). `request` contains the head of the request and
+    /// a body that is in memory. `file` is a spooled body.
     pub(in crate::pool) async fn send(
         &mut self,
         buffers: &BufferPool,
@@ -166,8 +166,8 @@ impl WorkerConnection {
         Ok(head)
     }
 
-    /// Removes the head of the response from the bytes that were read. Returns `None` if the head
-    /// is incomplete.
+    /// Parses the head of the response, removes it from the bytes that were read, and writes it
+    /// into the exchange. Returns `None` if the head is incomplete.
     fn take_head(
         &mut self,
         form: RequestForm,
@@ -189,7 +189,7 @@ impl WorkerConnection {
         Ok(Some(head))
     }
 
-    /// Reads the whole body, which has `len` bytes.
+    /// Reads and returns the whole body of the response, which has `len` bytes.
     ///
     /// # Errors
     /// Returns an error if the connection ends before the body is complete.
@@ -209,7 +209,8 @@ impl WorkerConnection {
         Ok(&self.read[..len])
     }
 
-    /// Returns the next chunk of the response's body, or `None` at the end of the body.
+    /// Polls for the next chunk of the response's body. The result is `None` at the end of the
+    /// body.
     ///
     /// # Errors
     /// Returns `UnexpectedEof` if the connection ends before the body is complete, and
@@ -251,8 +252,8 @@ impl WorkerConnection {
         }
     }
 
-    /// Continues to write the request if it has not been written completely, and reads more of the
-    /// response.
+    /// Writes the remaining bytes of the request and reads more of the response. Returns the number
+    /// of bytes that were read.
     fn poll_progress(
         &mut self,
         cx: &mut Context<'_>,
@@ -266,9 +267,8 @@ impl WorkerConnection {
         self.poll_read(cx, buffers, capacity)
     }
 
-    /// Reads from the socket into `self.read`. While no bytes are available, an empty buffer is
-    /// returned to the buffer pool, because thousands of streamed responses may send nothing for
-    /// hours.
+    /// Reads from the worker's socket into `self.read`. If no bytes are available, an empty buffer
+    /// is returned to the buffer pool, so that silent streams need no memory.
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -286,8 +286,9 @@ impl WorkerConnection {
         read
     }
 
-    /// Returns the connection for reuse by another request. Returns `None` if the request was not
-    /// sent completely, the response was not read completely, or the worker closes the connection.
+    /// Returns the connection if it can be used for another request. Returns `None` if the request
+    /// was not sent completely, the response was not read completely, or the worker will close the
+    /// connection.
     pub(in crate::pool) fn into_reusable(
         mut self,
         buffers: &BufferPool,
@@ -304,9 +305,8 @@ impl WorkerConnection {
         Some(self)
     }
 
-    /// Polls the socket and returns true if the socket has neither data nor end-of-file.
-    /// End-of-file means that the worker has closed the connection, for example because it has
-    /// ended.
+    /// Returns true if the connection is idle, that is, its socket has no data to read. Returns
+    /// false also if the worker has closed the connection.
     pub(in crate::pool) fn poll_idle(&mut self) -> bool {
         let mut byte = [0; 1];
         let mut buffer = tokio::io::ReadBuf::new(&mut byte);
@@ -315,14 +315,15 @@ impl WorkerConnection {
             .is_pending()
     }
 
-    /// Returns the socket and the bytes that were read after the head of the response.
+    /// Returns the connection's socket, and the bytes after the head of the response that have
+    /// already been read.
     pub(in crate::pool) fn into_parts(self) -> (UnixStream, Vec<u8>) {
         (self.socket, self.read)
     }
 }
 
-/// Returns true if the head in `read` may be complete and should be parsed. The first `parsed`
-/// bytes had already arrived when the head was last parsed.
+/// Returns true if the response head in `read` may be complete and should be parsed. `parsed` is
+/// the number of bytes that had arrived when the head was last parsed.
 fn may_be_complete(read: &[u8], parsed: usize) -> bool {
     if read.len() <= MAX_REPARSED || read.len() >= MAX_HEAD_SIZE {
         return true;
@@ -336,15 +337,15 @@ impl OutgoingRequest {
         self.written >= self.bytes.len() && self.file.is_none() && self.chunk.is_empty()
     }
 
-    /// Returns the buffer to the buffer pool once its bytes have been written, because R may take
-    /// long to respond.
+    /// Returns the request's buffer to the buffer pool once it has been written completely. R may
+    /// take long to respond, and the buffer is not needed meanwhile.
     fn release_buffer(&mut self, buffers: &BufferPool) {
         if self.written >= self.bytes.len() && self.bytes.capacity() > 0 {
             buffers.put(std::mem::take(&mut self.bytes));
         }
     }
 
-    /// Writes as many bytes as the socket accepts.
+    /// Writes as many bytes of the request as the socket accepts.
     fn poll_write(&mut self, socket: &mut UnixStream, cx: &mut Context<'_>) {
         while !self.is_sent() && self.failed.is_none() {
             match self.poll_step(socket, cx) {

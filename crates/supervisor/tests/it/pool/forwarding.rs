@@ -203,7 +203,7 @@ fn past_the_queue_and_past_its_time_there_is_a_503() {
     for waiting in waiting {
         let late = waiting.join().unwrap();
         assert_eq!((late.status, late.header("retry-after")), (503, Some("1")));
-        assert!(late.text().contains("no worker had time"), "{}", late.text());
+        assert!(late.text().contains("no worker is available"), "{}", late.text());
     }
 }
 

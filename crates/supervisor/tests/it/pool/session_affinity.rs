@@ -303,7 +303,7 @@ fn workers_have_as_many_sessions_as_they_may_and_whoever_has_one_is_let_in() {
     wait_until("they count", || front.workers.iter().all(|worker| worker.backend.load().1 == 2));
     let page = front.connect().get("/slot");
     assert_eq!((page.status, page.header("retry-after")), (503, Some("5")));
-    assert!(page.text().contains("as many sessions as they may"), "{}", page.text());
+    assert!(page.text().contains("the maximum number of sessions"), "{}", page.text());
     assert_eq!(front.connect().upgrade("/ws").status, 503);
     // Requests that open no session, and those of clients that have a session, are served.
     assert_eq!(ask(&mut front.connect(), "/slot", "Sec-Fetch-Mode: no-cors\r\n").status, 200);

@@ -156,7 +156,8 @@ fn an_end_is_told_with_its_reason_and_a_stopped_worker_as_suspended() {
     assert_eq!(admin.metric("rookery_worker_exits_total{reason=\"killed\"}"), Some(1.0));
     assert_eq!(admin.metric("rookery_worker_starts_total"), Some(3.0));
     assert_eq!(admin.metric("rookery_log_lines_lost_total"), Some(3.0));
-    assert!(admin.get("/status.txt").text().contains("before: was ended by SIGKILL (killed), "));
+    let text = admin.get("/status.txt").text();
+    assert!(text.contains("the previous process was ended by SIGKILL (killed), "), "{text}");
     let second = i32::try_from(admin.worker(1)["pid"].as_i64().unwrap()).unwrap();
     send_signal(second, libc::SIGSTOP);
     wait_until("it is known", || admin.worker(1)["state"] == "suspended");

@@ -1,4 +1,5 @@
-//! Compares the endpoint with a naive oracle: any split of the bytes, any order of calls and times.
+//! Tests that compare the WebSocket endpoint with a simple model. The received bytes are split at
+//! random, and calls and times are in random order.
 
 mod oracle;
 
@@ -10,10 +11,11 @@ use super::*;
 use crate::protocol::deflate::Fin;
 use crate::protocol::{DecodedPayload, Decoder, DecoderLimits, MAX_HEADER, MaskKey, Violation};
 
-/// The adapter of `Connection`: all output in one buffer.
+/// A test adapter that keeps all output in one buffer, as the adapter of `Connection` does.
 struct Joined;
 
-/// An adapter like the server's, with small buffers, so that few bytes make many segments.
+/// A test adapter that splits output into several buffers, as the server's adapter does. The
+/// buffers are small, so that a few bytes make many segments.
 pub(super) struct Chunked;
 
 macro_rules! adapter {
@@ -49,7 +51,7 @@ macro_rules! adapter {
 adapter!(Joined, usize::MAX, usize::MAX, false, CloseMode::Prompt);
 adapter!(Chunked, 64, 16, true, CloseMode::Lingering);
 
-/// Reproducible random numbers (`SplitMix64`).
+/// A generator of reproducible random numbers (`SplitMix64`).
 struct Random(u64);
 
 impl Random {
@@ -61,7 +63,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `end`.
+    /// Returns a random number below `end`.
     fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
@@ -72,8 +74,8 @@ impl Random {
     }
 }
 
-/// Returns the bytes that a peer sends, and the events that are complete after each number of
-/// bytes.
+/// Returns random bytes that a peer sends, and for each event the number of bytes after which it is
+/// complete.
 fn script(random: &mut Random, role: Role) -> (Vec<u8>, Vec<(usize, PeerEvent)>) {
     let peer = if role == Role::Server { Role::Client } else { Role::Server };
     let (mut wire, mut events) = (Vec::new(), Vec::new());
@@ -128,7 +130,8 @@ fn script(random: &mut Random, role: Role) -> (Vec<u8>, Vec<(usize, PeerEvent)>)
     (wire, events)
 }
 
-/// Appends the bytes of a protocol violation, up to the byte that proves it.
+/// Appends the bytes of a random protocol violation to `wire`, up to the byte that proves the
+/// violation.
 fn violation(random: &mut Random, peer: Role, role: Role, wire: &mut Vec<u8>) -> PeerEvent {
     let (bytes, violation) = match random.below(4) {
         0 => (vec![0x83, 0x80], Violation::OpCode(3)),
@@ -215,7 +218,7 @@ impl<S: Adapter<Time = Duration, Payload = Vec<u8>>> Run<S> {
         }
     }
 
-    /// Feeds some bytes.
+    /// Passes some of the peer's bytes to the endpoint and to the model.
     fn feed(&mut self) {
         if self.oracle.is_read_closed || self.oracle.is_over() {
             return;
@@ -264,7 +267,7 @@ impl<S: Adapter<Time = Duration, Payload = Vec<u8>>> Run<S> {
         assert_eq!(shown, expected);
     }
 
-    /// Writes some of the queued bytes, or none.
+    /// Writes some of the endpoint's queued bytes, or none.
     fn write(&mut self) {
         self.oracle.look();
         let output = self.endpoint.output(&self.rules);
@@ -333,7 +336,7 @@ impl<S: Adapter<Time = Duration, Payload = Vec<u8>>> Run<S> {
         self.oracle.push(true, BINARY, &payload);
     }
 
-    /// Continues a fragmented message, or gives it up.
+    /// Continues a fragmented message, or gives the message up.
     fn chunk(&mut self) {
         if !self.oracle.is_within {
             let begun = self.endpoint.begin_fragmented();
@@ -379,7 +382,7 @@ impl<S: Adapter<Time = Duration, Payload = Vec<u8>>> Run<S> {
         }
     }
 
-    /// Performs the current I/O action.
+    /// Performs the I/O action that the endpoint requests now.
     fn do_action(&mut self) {
         match self.endpoint.io_action() {
             IoAction::Flush if self.endpoint.pending() > 0 => return,
@@ -391,7 +394,7 @@ impl<S: Adapter<Time = Duration, Payload = Vec<u8>>> Run<S> {
         self.oracle.done(self.oracle.io_action());
     }
 
-    /// Makes calls that are possible at any time.
+    /// Makes random calls to the endpoint that are allowed at any time.
     fn interfere(&mut self) {
         let now = self.now;
         match self.random.below(24) {

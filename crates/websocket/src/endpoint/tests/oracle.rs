@@ -1,5 +1,5 @@
-//! A model of one side of a WebSocket that spends time and memory freely: lists of frames, and the
-//! close as a list of steps.
+//! A simple model of one side of a WebSocket, with which tests compare the endpoint. It stores
+//! lists of frames and a list of closing steps, and does not save time or memory.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(super) const PONG: u8 = 10;
 
 pub(super) const KEY: [u8; 4] = [0xA1, 0x05, 0x7E, 0x33];
 
-/// Encodes a frame that a sender in `role` sends (RFC 6455, 5.2).
+/// Encodes a frame as a sender in `role` does (RFC 6455, 5.2).
 pub(super) fn frame(role: Role, fin: bool, opcode: u8, payload: &[u8]) -> Vec<u8> {
     let mask = if role == Role::Client { 0x80 } else { 0 };
     let mut out = vec![opcode | if fin { 0x80 } else { 0 }];
@@ -35,7 +35,7 @@ pub(super) fn frame(role: Role, fin: bool, opcode: u8, payload: &[u8]) -> Vec<u8
     out
 }
 
-/// An event, once all of its bytes have been received.
+/// An event that the model expects once all bytes of the event have been received.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum PeerEvent {
     Text(Vec<u8>),
@@ -46,7 +46,7 @@ pub(super) enum PeerEvent {
     Violation { code: u16, reason: &'static str },
 }
 
-/// The settings in which two adapters differ.
+/// The settings of the model in which two adapters differ.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Settings {
     pub(super) role: Role,
@@ -59,7 +59,7 @@ pub(super) struct Settings {
 pub(super) struct Oracle {
     settings: Settings,
     rules: Rules<Duration>,
-    /// All frames ever queued, one after the other, and the end of each.
+    /// The bytes of all frames that were ever queued, in order.
     pub(super) sent: Vec<u8>,
     ends: Vec<usize>,
     pub(super) written: usize,
@@ -67,7 +67,7 @@ pub(super) struct Oracle {
     pub(super) holds_pongs: bool,
     pub(super) is_broken: bool,
     has_sent_close: bool,
-    /// The code with which the peer has closed; 1005 stands for a close frame without one.
+    /// The code in the peer's close frame, or 1005 for a close frame without a code.
     pub(super) peer_closed: Option<u16>,
     pub(super) has_failed: bool,
     pub(super) is_read_closed: bool,
@@ -78,8 +78,8 @@ pub(super) struct Oracle {
     unanswered: Option<Duration>,
     pub(super) pings: u32,
     pub(super) answered: u32,
-    /// The steps of the close that remain, the current one first; empty while the connection is
-    /// open.
+    /// The remaining steps of closing the connection, the current step first. The list is empty
+    /// while the connection is open.
     steps: VecDeque<IoAction>,
 }
 
@@ -147,7 +147,7 @@ impl Oracle {
         self.ends.push(self.sent.len());
     }
 
-    /// Sends the pong that had to wait, as looking at the output does.
+    /// Queues the pong that had to wait, as the endpoint does when its output is requested.
     pub(super) fn look(&mut self) {
         if self.pending().is_empty() || self.keeps_up() {
             if let Some(payload) = self.slot.take() {
@@ -160,7 +160,7 @@ impl Oracle {
         !self.holds_pongs && self.pending().len() < self.rules.high_water
     }
 
-    /// Cuts the queue to `len` bytes: whole frames, with the one that is being written.
+    /// Shortens the queue to `len` bytes: whole frames, including the one that is being written.
     pub(super) fn cut(&mut self, len: usize) {
         if len == self.pending().len() {
             return;

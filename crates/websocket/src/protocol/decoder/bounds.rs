@@ -1,5 +1,5 @@
-//! Where messages are in the buffer, how long they may be on the wire, and the steps in which they
-//! are decompressed.
+//! Tests of the decoder: the positions of messages in the buffer, the limits of their length, and
+//! the steps in which they are decompressed.
 
 use super::*;
 use crate::protocol::deflate::{DeflateConfig, Deflater, Fin, Takeover};
@@ -7,8 +7,9 @@ use crate::protocol::encode_frame;
 
 const KEY: Option<MaskKey> = Some(MaskKey([0xA1, 7, 0, 0x5C]));
 
-/// Offsets once had 32 bits and counted from the start of the buffer. Beyond 4 GiB of a buffer,
-/// `as_text()` returned the bytes of another frame as a `&str`.
+/// Checks the offsets of a message beyond 4 GiB of a buffer. Offsets once had 32 bits and counted
+/// from the start of the buffer, so that `as_text()` returned the bytes of another frame as a
+/// `&str`.
 #[cfg(all(feature = "tokio", target_pointer_width = "64"))]
 #[test]
 fn a_message_past_4_gib_of_a_buffer_has_the_right_offset() {
@@ -51,8 +52,8 @@ fn a_whole_frame_is_not_copied_whatever_its_length() {
     }
 }
 
-/// The last frame of a message is not copied either if the frames before it were empty, and its
-/// text is checked in place.
+/// Checks that the last frame of a message is not copied if all frames before it were empty, and
+/// that its text is checked in place.
 #[test]
 fn a_message_whose_first_frames_are_empty_is_checked_in_place() {
     for (text, violation) in [("h\u{e9}llo".as_bytes(), None), (b"\xC3", Some(Violation::Utf8))] {
@@ -70,7 +71,8 @@ fn a_message_whose_first_frames_are_empty_is_checked_in_place() {
     }
 }
 
-/// Returns a compressed message of random bytes, which deflate makes longer.
+/// Returns random bytes and their compressed form, which is longer because random bytes cannot be
+/// compressed.
 fn noise(len: usize) -> (Vec<u8>, Vec<u8>) {
     let config = DeflateConfig::default().threshold(0);
     let agreed = config.choose(b"permessage-deflate").unwrap();
@@ -89,7 +91,7 @@ fn noise(len: usize) -> (Vec<u8>, Vec<u8>) {
     (plain, frame_of(&compressed))
 }
 
-/// Returns the one frame of a compressed message.
+/// Returns a compressed message as one frame.
 fn frame_of(compressed: &[u8]) -> Vec<u8> {
     let len = compressed.len() as u64;
     let mut bytes = vec![0; MAX_HEADER];

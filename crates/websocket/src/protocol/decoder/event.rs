@@ -1,22 +1,22 @@
-//! The events that a decoder yields.
+//! The events that a WebSocket decoder returns: messages and control frames.
 
 use std::ops::Range;
 
 use crate::protocol::close_frame::CloseReason;
 use crate::protocol::frame::OpCode;
 
-/// The bytes of a message.
+/// The content of a decoded message: a part of the input, or the decoder's buffer.
 #[derive(Debug)]
 pub enum DecodedPayload<'a> {
-    /// A part of the fed bytes.
+    /// The message is a part of the bytes that were passed to the decoder.
     Fed(&'a [u8]),
-    /// The decoder's assembly buffer. The caller may take it; a buffer that is left is reused for
-    /// the next message.
+    /// The message was assembled in the decoder's buffer. The caller may take the buffer; otherwise
+    /// it is reused for the next message.
     Assembled(&'a mut Vec<u8>),
 }
 
 impl DecodedPayload<'_> {
-    /// Returns the bytes.
+    /// Returns the content of the message as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             DecodedPayload::Fed(bytes) => bytes,
@@ -25,22 +25,22 @@ impl DecodedPayload<'_> {
     }
 }
 
-/// An event: what the peer has sent.
+/// A decoded event: a message or a control frame from the peer.
 #[derive(Debug)]
 pub enum Decoded<'a> {
-    /// A whole text message, in UTF-8.
+    /// A whole text message, in valid UTF-8.
     Text(DecodedPayload<'a>),
     /// A whole binary message.
     Binary(DecodedPayload<'a>),
-    /// A ping, which has to be answered with a pong that has the same payload.
+    /// A ping with this payload. It has to be answered with a pong that has the same payload.
     Ping(&'a [u8]),
-    /// A pong.
+    /// A pong with this payload.
     Pong(&'a [u8]),
-    /// A close frame. Everything after it is ignored.
+    /// A close frame. All input after it is ignored.
     Close(CloseReason<'a>),
 }
 
-/// The way in which a caller receives messages: whole, in chunks as they arrive, or not at all.
+/// How a caller receives messages: whole, in chunks as they arrive, or not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadMode {
     Message,
@@ -48,7 +48,7 @@ pub(crate) enum ReadMode {
     Discard,
 }
 
-/// An event that borrows nothing, so that it can be kept across calls.
+/// A decoded event that borrows nothing, so that it can be kept across calls of the decoder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) kind: StepKind,
@@ -57,39 +57,40 @@ pub(crate) struct Step {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StepKind {
-    /// A whole message or a chunk. A rest is the part of a message that follows the chunks which
-    /// have been returned; a rest of a text message may begin within a character.
+    /// A whole message, or a chunk of one. A rest (`is_rest`) is the part of a message after the
+    /// chunks that were already returned. The rest of a text message may begin within a character.
     Data { is_text: bool, is_last: bool, is_rest: bool },
-    /// A whole control frame.
+    /// A whole control frame: a ping, a pong or a close frame.
     Control(OpCode),
 }
 
-/// A whole message in one uncompressed frame at the start of the input. The offsets count from
-/// there. Such a frame has at most 65,549 bytes, wherever in a buffer it is.
+/// A whole message in one uncompressed frame at the start of the decoder's input. The offsets count
+/// from the start of the frame. The frame has at most 65,549 bytes, so the offsets always fit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WholeFrame {
-    /// The offset of the payload.
+    /// The offset of the payload in the frame, after the header.
     pub(super) start: u32,
-    /// The end of the payload, which is also the end of the frame.
+    /// The offset of the payload's end, which is also the end of the frame.
     pub(super) end: u32,
     pub(crate) is_text: bool,
 }
 
 impl WholeFrame {
-    /// Returns the length of the whole frame.
+    /// Returns the length of the whole frame in bytes.
     #[inline]
     pub(crate) fn frame_len(self) -> usize {
         self.end as usize
     }
 
-    /// Returns the length of the payload.
+    /// Returns the length of the frame's payload in bytes.
     #[cfg(feature = "tokio")]
     #[inline]
     pub(crate) fn len(self) -> usize {
         (self.end - self.start) as usize
     }
 
-    /// Returns the position of the payload in a buffer in which the frame ends at `end`.
+    /// Returns the position of the frame's payload in a buffer, if the frame ends at the offset
+    /// `end` of the buffer.
     #[cfg(feature = "tokio")]
     #[inline]
     pub(crate) fn range_before(self, end: usize) -> Range<usize> {
@@ -105,7 +106,7 @@ impl WholeFrame {
     }
 }
 
-/// The location of an event's bytes.
+/// Where the bytes of a decoded event are: in the input or in the decoder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StepBytes {
     Fed(Range<usize>),

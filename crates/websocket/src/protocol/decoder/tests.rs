@@ -17,7 +17,8 @@ fn show(event: &Decoded<'_>) -> String {
     }
 }
 
-/// Returns all events of `bytes`, which are fed in chunks that end at `cuts`.
+/// Decodes `bytes`, which are split into chunks at the offsets `cuts`. Returns all events, and the
+/// protocol violation if there is one.
 fn decode(bytes: &[u8], cuts: &[usize], limits: DecoderLimits) -> (Vec<String>, Option<Violation>) {
     decode_with(Decoder::new(Role::Server, limits), bytes, cuts)
 }
@@ -164,8 +165,8 @@ fn a_taken_message_is_not_returned_again() {
     assert!(decoder.is_idle());
 }
 
-/// Returns a conversation with compressed messages, fragments of them, and uncompressed messages in
-/// between.
+/// Returns the bytes of a conversation for tests: compressed messages, fragments of compressed
+/// messages, and uncompressed messages in between.
 fn compressed_conversation(takeover: Takeover) -> (Vec<u8>, Vec<String>) {
     let config = DeflateConfig {
         own_takeover: takeover,

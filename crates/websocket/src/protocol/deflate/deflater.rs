@@ -1,4 +1,4 @@
-//! The compression of messages.
+//! The compression of WebSocket messages (permessage-deflate).
 
 use std::cell::RefCell;
 use std::fmt;
@@ -8,21 +8,21 @@ use zlib_rs::{Deflate, DeflateFlush};
 use crate::protocol::Role;
 use crate::protocol::deflate::{Agreed, DeflateConfig, POOLED_STATES, TAIL, Takeover};
 
-/// The position of a fragment in its message.
+/// Whether a fragment of a message is its last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fin {
-    /// More fragments follow.
+    /// More fragments of the message follow.
     More,
-    /// The last fragment.
+    /// This is the last fragment of the message.
     Last,
 }
 
-/// The compressor of one direction of a connection.
+/// The compressor of the messages that one side of a WebSocket connection sends.
 ///
 /// # Allocation
-/// Without context takeover the thread lends a compression state of zlib-rs while a message is
-/// being compressed. With context takeover the connection allocates a state of its own for its
-/// first message and keeps it.
+/// Without context takeover, a message is compressed with a state of zlib-rs from a pool of the
+/// thread. With context takeover, the connection allocates a state of its own for its first message
+/// and keeps it.
 pub struct Deflater {
     state: Option<Deflate>,
     takeover: Takeover,
@@ -30,7 +30,8 @@ pub struct Deflater {
     threshold: usize,
 }
 
-/// The parameters of a compression state.
+/// The parameters of a compression state. A state in the thread's pool is reused only for the same
+/// parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kind {
     level: u8,
@@ -38,9 +39,9 @@ struct Kind {
 }
 
 impl Deflater {
-    /// Returns the compressor for the negotiated parameters, or `None` for a window of 8 bits, with
-    /// which zlib cannot compress. Such a connection receives compressed messages and sends
-    /// uncompressed ones, which RFC 7692, 6 always allows.
+    /// Returns the compressor for the negotiated parameters. Returns `None` for a window of 8 bits,
+    /// because zlib cannot compress with it. Such a connection sends its messages uncompressed,
+    /// which RFC 7692, 6 always allows.
     pub fn new(agreed: &Agreed, role: Role, config: &DeflateConfig) -> Option<Deflater> {
         let (bits, takeover) = agreed.sender(role);
         let kind = Kind { level: config.level.get(), bits: bits.get() };
@@ -52,7 +53,7 @@ impl Deflater {
         })
     }
 
-    /// Returns whether the window is kept for the next message.
+    /// Returns whether the compression window is kept for the next message (context takeover).
     pub fn takeover(&self) -> Takeover {
         self.takeover
     }
@@ -62,13 +63,13 @@ impl Deflater {
         len >= self.threshold
     }
 
-    /// Returns true if a message that was compressed elsewhere, by itself and with a window of 15
-    /// bits, may be sent.
+    /// Returns true if this connection may send messages that were compressed for many connections:
+    /// with a window of 15 bits and without reference to earlier messages.
     pub fn can_send_prepared(&self) -> bool {
         self.takeover == Takeover::None && self.kind.bits == 15
     }
 
-    /// Compresses a part of a message and appends the result to `out`.
+    /// Compresses a fragment of a message and appends the result to `out`.
     pub fn push(&mut self, mut chunk: &[u8], fin: Fin, out: &mut Vec<u8>) {
         let kind = self.kind;
         let state = self.state.get_or_insert_with(|| take_state(kind));

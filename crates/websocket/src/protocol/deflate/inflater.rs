@@ -1,4 +1,4 @@
-//! The decompression of messages, in steps and with a limit.
+//! The decompression of WebSocket messages (permessage-deflate), in steps and with a limit.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -8,34 +8,34 @@ use zlib_rs::{Inflate, InflateFlush, Status};
 use crate::protocol::Violation;
 use crate::protocol::deflate::{POOLED_STATES, TAIL, Takeover};
 
-/// The decompressor of one direction of a connection.
+/// The decompressor of the messages that one side of a WebSocket connection receives.
 ///
 /// # Allocation
-/// Without context takeover the thread lends a decompression state of zlib-rs while a message is
-/// being decompressed. With context takeover the connection allocates a state of its own for its
-/// first message and keeps it. The output grows by at most 16 KiB at a time.
+/// Without context takeover, a message is decompressed with a state of zlib-rs from a pool of the
+/// thread. With context takeover, the connection allocates a state of its own for its first message
+/// and keeps it. The output grows by at most 16 KiB at a time.
 pub struct Inflater {
     state: Option<Inflate>,
     takeover: Takeover,
     stride: usize,
 }
 
-/// The number of bytes that are decompressed before the limit is checked again. A message that
-/// expands a thousandfold is stopped at most this far past its limit, and a small message does not
-/// pay for clearing more memory.
+/// The number of bytes that are decompressed before the limit of the message is checked again. A
+/// message that expands a thousandfold therefore exceeds its limit by at most this much. A larger
+/// step would make small messages slower, because more memory would have to be cleared.
 const STEP: usize = 16 << 10;
 
-/// The size of a decompression state with its window and tables.
+/// The size in bytes of a decompression state, with its window and tables.
 const STATE: usize = 48 << 10;
 
 impl Inflater {
-    /// Returns a decompressor.
+    /// Returns a decompressor for the received messages of a new connection.
     pub fn new(takeover: Takeover) -> Inflater {
         Inflater { state: None, takeover, stride: usize::MAX }
     }
 
-    /// Makes each step of the decoder add at most about `bytes` bytes to a message that is
-    /// assembled whole. After such a step the decoder is
+    /// Limits each step of the decoder: a step adds at most about `bytes` bytes to a message that
+    /// is assembled whole. After such a step, the decoder is
     /// [stalled](crate::protocol::Decoder::is_stalled), so that its caller can count the memory in
     /// use and do other work. A value of 0 counts as 1.
     #[must_use]
@@ -47,13 +47,13 @@ impl Inflater {
         self.stride
     }
 
-    /// Returns the size of the state that the thread has lent for the current message; 0 if the
-    /// connection has a state of its own.
+    /// Returns the size in bytes of the decompression state that is lent from the thread's pool for
+    /// the current message. It is 0 if the connection has a state of its own.
     pub(crate) fn held(&self) -> usize {
         if self.state.is_some() && self.takeover == Takeover::None { STATE } else { 0 }
     }
 
-    /// Decompresses a part of a message and appends the result to `out`, which may have at most
+    /// Decompresses a part of a message and appends the result to `out`. `out` may have at most
     /// `limit` bytes.
     ///
     /// # Errors
@@ -63,9 +63,9 @@ impl Inflater {
         self.push_until(chunk, out, limit, usize::MAX).map(|_| ())
     }
 
-    /// Does what [`Inflater::push`] does until `out` has `stop` bytes, and returns how many bytes
-    /// of `chunk` were consumed. If `out` has `stop` bytes, call it again with the rest, which may
-    /// be empty, to get more output.
+    /// Decompresses a part of a message like [`Inflater::push`], but only until `out` has `stop`
+    /// bytes. Returns the number of bytes of `chunk` that were consumed. If `out` has `stop` bytes,
+    /// call it again with the remaining bytes of `chunk` (possibly none) to get more output.
     pub(crate) fn push_until(
         &mut self,
         chunk: &[u8],
@@ -77,10 +77,10 @@ impl Inflater {
         inflate(state, chunk, out, limit, stop)
     }
 
-    /// Ends a message.
+    /// Ends the decompression of a message, and appends its last bytes to `out`.
     ///
     /// # Errors
-    /// As [`Inflater::push`].
+    /// The errors of [`Inflater::push`].
     pub fn finish(&mut self, out: &mut Vec<u8>, limit: u64) -> Result<(), Violation> {
         self.push(&TAIL, out, limit)?;
         if self.takeover == Takeover::None {
@@ -109,9 +109,9 @@ fn inflate(
     result.map(|()| chunk.len() - rest.len())
 }
 
-/// Decompresses behind the first `filled` bytes of `out`. The bytes after them have been cleared
-/// and are not cleared again. Otherwise a peer could make the server clear [`STEP`] bytes for each
-/// two bytes of empty blocks.
+/// Decompresses into `out` after its first `filled` bytes. The bytes after them have already been
+/// cleared and are not cleared again. Otherwise a peer could make the server clear [`STEP`] bytes
+/// for each two bytes of empty blocks.
 fn inflate_into(
     state: &mut Inflate,
     chunk: &mut &[u8],

@@ -1,4 +1,4 @@
-//! Negotiation of the four parameters (RFC 7692, 7.1), for both roles.
+//! The negotiation of the parameters of permessage-deflate (RFC 7692, 7.1), by clients and servers.
 
 use std::fmt;
 
@@ -10,28 +10,29 @@ use crate::protocol::extensions::{Extension, Extensions};
 pub struct WindowBits(u8);
 
 impl WindowBits {
-    /// A window of 32 KiB.
+    /// The largest compression window: 15 bits, which is 32 KiB.
     pub const MAX: WindowBits = WindowBits(15);
 
-    /// Returns the value if RFC 7692 allows it.
+    /// Returns the window size of `bits` bits if RFC 7692 allows it.
     pub fn new(bits: u8) -> Option<WindowBits> {
         (8..=15).contains(&bits).then_some(WindowBits(bits))
     }
 
-    /// Returns the number.
+    /// Returns the window size in bits.
     pub fn get(self) -> u8 {
         self.0
     }
 }
 
-/// The use of earlier messages by the compression of a message (RFC 7692, 7.1.1).
+/// Context takeover: whether the compression of a message may refer to earlier messages (RFC 7692,
+/// 7.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takeover {
-    /// No context takeover. Each message is compressed by itself, with a state that the thread
-    /// lends.
+    /// No context takeover: each message is compressed by itself, with a compression state from a
+    /// pool of the thread.
     None,
-    /// Context takeover. Each connection has a state of its own, whose window is kept for the next
-    /// message, which improves the compression.
+    /// Context takeover: each connection has a compression state of its own. Its window is kept for
+    /// the next message, which improves the compression.
     Kept,
 }
 
@@ -40,7 +41,7 @@ pub enum Takeover {
 pub struct Level(u8);
 
 impl Level {
-    /// Returns the level if it exists.
+    /// Returns the compression level with this number if it exists.
     pub fn new(level: u8) -> Option<Level> {
         (1..=9).contains(&level).then_some(Level(level))
     }
@@ -50,7 +51,7 @@ impl Level {
     }
 }
 
-/// The configuration of permessage-deflate for one side of a connection.
+/// The configuration of compression (permessage-deflate) for one side of a WebSocket connection.
 ///
 /// ```
 /// use rookery_websocket::protocol::deflate::{DeflateConfig, Takeover, WindowBits};
@@ -60,17 +61,19 @@ impl Level {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeflateConfig {
-    /// Context takeover for the messages that this side sends. Default: [`Takeover::None`].
+    /// Whether the compression of the messages that this side sends may refer to earlier messages
+    /// (context takeover). Default: [`Takeover::None`].
     pub own_takeover: Takeover,
-    /// Context takeover for the messages that the peer sends. Default: [`Takeover::None`].
+    /// Whether the compression of the messages that the peer sends may refer to earlier messages
+    /// (context takeover). Default: [`Takeover::None`].
     pub peer_takeover: Takeover,
-    /// The largest window for the messages that this side sends. Default: 15.
+    /// The largest compression window for the messages that this side sends. Default: 15 bits.
     pub own_bits: WindowBits,
-    /// The largest window for the messages that the peer sends. Default: 15.
+    /// The largest compression window for the messages that the peer sends. Default: 15 bits.
     pub peer_bits: WindowBits,
     /// The compression level. Default: 2.
     pub level: Level,
-    /// The length in bytes from which messages are compressed. Default: 512.
+    /// The minimum length in bytes of a message that is compressed. Default: 512.
     pub threshold: usize,
 }
 
@@ -87,23 +90,25 @@ impl Default for DeflateConfig {
     }
 }
 
-/// The negotiated parameters.
+/// The parameters of permessage-deflate on which client and server agreed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Agreed {
-    /// Context takeover of the server's messages.
+    /// Whether the server keeps its compression window for the next message (context takeover).
     pub server_takeover: Takeover,
-    /// Context takeover of the client's messages.
+    /// Whether the client keeps its compression window for the next message (context takeover).
     pub client_takeover: Takeover,
-    /// The window of the server's messages.
+    /// The size of the compression window for the server's messages.
     pub server_bits: WindowBits,
-    /// The window of the client's messages.
+    /// The size of the compression window for the client's messages.
     pub client_bits: WindowBits,
-    /// True if the response names the client's window, which it does only if the offer did.
+    /// True if the server's response has the parameter `client_max_window_bits`. This is allowed
+    /// only if the client's offer has it too.
     names_client_bits: bool,
 }
 
 impl Agreed {
-    /// The parameters with which a message is compressed by itself.
+    /// The parameters with which a message is compressed by itself, in order to send it on many
+    /// connections.
     #[cfg(feature = "tokio")]
     pub(crate) const PREPARED: Agreed = Agreed {
         server_takeover: Takeover::None,
@@ -113,7 +118,8 @@ impl Agreed {
         names_client_bits: false,
     };
 
-    /// Returns the window and the context takeover of the messages that `role` sends.
+    /// Returns the size of the compression window and the context takeover for the messages that
+    /// `role` sends.
     pub fn sender(&self, role: Role) -> (WindowBits, Takeover) {
         match role {
             Role::Server => (self.server_bits, self.server_takeover),
@@ -121,7 +127,7 @@ impl Agreed {
         }
     }
 
-    /// Returns the context takeover of the messages that `role` receives.
+    /// Returns the context takeover for the messages that `role` receives.
     pub fn receiver_takeover(&self, role: Role) -> Takeover {
         match role {
             Role::Server => self.client_takeover,
@@ -130,7 +136,7 @@ impl Agreed {
     }
 }
 
-/// Writes the value of the server's `Sec-WebSocket-Extensions`.
+/// Writes the agreed parameters as the value of the server's `Sec-WebSocket-Extensions` header.
 impl fmt::Display for Agreed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(NAME)?;
@@ -150,18 +156,19 @@ impl fmt::Display for Agreed {
     }
 }
 
-/// The reason for which a client refuses the server's response. It has to fail the connection then
-/// (RFC 7692, 5.1 and 7.1).
+/// The reason why a client refuses the extensions in the server's response. The client then has to
+/// fail the connection (RFC 7692, 5.1 and 7.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refused {
-    /// The header is malformed.
+    /// The server's `Sec-WebSocket-Extensions` header is malformed.
     Malformed,
-    /// An extension was not offered, or occurs twice.
+    /// The server granted an extension that was not offered, or granted one twice.
     Unasked,
-    /// A parameter is unknown, repeated, or has an invalid value.
+    /// A parameter of the extension is unknown, repeated, or has an invalid value.
     Parameter,
-    /// A parameter that was requested is missing, or is larger than requested.
+    /// A parameter that the client requested is missing in the server's response, or is larger than
+    /// requested.
     Ignored,
 }
 
@@ -169,7 +176,7 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Refused::Malformed => "malformed Sec-WebSocket-Extensions",
-            Refused::Unasked => "an extension that was not offered",
+            Refused::Unasked => "the server chose an extension that was not offered",
             Refused::Parameter => "bad parameter of permessage-deflate",
             Refused::Ignored => "a requested parameter of permessage-deflate was not granted",
         })
@@ -178,7 +185,8 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// A client's offer, which is displayed as the value of its `Sec-WebSocket-Extensions`.
+/// A client's offer of permessage-deflate. `Display` writes it as the value of the
+/// `Sec-WebSocket-Extensions` header.
 #[derive(Debug, Clone, Copy)]
 pub struct Offer(pub DeflateConfig);
 
@@ -203,50 +211,56 @@ impl fmt::Display for Offer {
 }
 
 impl DeflateConfig {
-    /// Sets [`DeflateConfig::own_takeover`].
+    /// Sets [`DeflateConfig::own_takeover`], the context takeover for the messages that this side
+    /// sends.
     #[must_use]
     pub fn own_takeover(self, own_takeover: Takeover) -> DeflateConfig {
         DeflateConfig { own_takeover, ..self }
     }
 
-    /// Sets [`DeflateConfig::peer_takeover`].
+    /// Sets [`DeflateConfig::peer_takeover`], the context takeover for the messages that the peer
+    /// sends.
     #[must_use]
     pub fn peer_takeover(self, peer_takeover: Takeover) -> DeflateConfig {
         DeflateConfig { peer_takeover, ..self }
     }
 
-    /// Sets the context takeover of both directions.
+    /// Sets the context takeover for the messages of both sides.
     #[must_use]
     pub fn takeover(self, takeover: Takeover) -> DeflateConfig {
         self.own_takeover(takeover).peer_takeover(takeover)
     }
 
-    /// Sets [`DeflateConfig::own_bits`].
+    /// Sets [`DeflateConfig::own_bits`], the largest compression window for the messages that this
+    /// side sends.
     #[must_use]
     pub fn own_bits(self, own_bits: WindowBits) -> DeflateConfig {
         DeflateConfig { own_bits, ..self }
     }
 
-    /// Sets [`DeflateConfig::peer_bits`].
+    /// Sets [`DeflateConfig::peer_bits`], the largest compression window for the messages that the
+    /// peer sends.
     #[must_use]
     pub fn peer_bits(self, peer_bits: WindowBits) -> DeflateConfig {
         DeflateConfig { peer_bits, ..self }
     }
 
-    /// Sets [`DeflateConfig::level`].
+    /// Sets [`DeflateConfig::level`], the compression level.
     #[must_use]
     pub fn level(self, level: Level) -> DeflateConfig {
         DeflateConfig { level, ..self }
     }
 
-    /// Sets [`DeflateConfig::threshold`].
+    /// Sets [`DeflateConfig::threshold`], the minimum length in bytes of a message that is
+    /// compressed.
     #[must_use]
     pub fn threshold(self, threshold: usize) -> DeflateConfig {
         DeflateConfig { threshold, ..self }
     }
 
-    /// Returns the first offer of a server's header line that can be granted. A malformed line
-    /// offers only what precedes the fault.
+    /// Chooses the parameters that a server grants: those of the first offer in a line of the
+    /// client's `Sec-WebSocket-Extensions` header that can be granted. If the line is malformed,
+    /// only offers before the error count.
     pub fn choose(&self, line: &[u8]) -> Option<Agreed> {
         Extensions::parse(line).map_while(Result::ok).find_map(|extension| self.grant(&extension))
     }
@@ -277,8 +291,8 @@ impl DeflateConfig {
         })
     }
 
-    /// Checks the server's response to a client's [`Offer`], from all header lines together.
-    /// Returns `None` if the server granted no extension.
+    /// Checks the server's response to a client's [`Offer`]. `lines` are all of its
+    /// `Sec-WebSocket-Extensions` header lines. Returns `None` if the server granted no extension.
     ///
     /// # Errors
     /// [`Refused`] if the response grants something that was not offered, or is malformed.
@@ -322,7 +336,7 @@ impl DeflateConfig {
     }
 }
 
-/// The parameters as they are written in a header.
+/// The parameters of permessage-deflate as written in a header.
 #[derive(Default)]
 struct Parameters {
     server_no_takeover: bool,
@@ -331,7 +345,7 @@ struct Parameters {
     client_bits: ClientBits,
 }
 
-/// The parameter `client_max_window_bits`, which needs no value in an offer.
+/// The parameter `client_max_window_bits` of permessage-deflate, which needs no value in an offer.
 #[derive(Default, PartialEq)]
 enum ClientBits {
     #[default]
@@ -341,8 +355,8 @@ enum ClientBits {
 }
 
 impl Parameters {
-    /// Parses an extension. Returns `None` for another extension, and for a parameter that is
-    /// unknown, repeated or has an invalid value.
+    /// Parses the parameters of permessage-deflate. Returns `None` for another extension, or if a
+    /// parameter is unknown, repeated or has an invalid value.
     fn read(extension: &Extension<'_>) -> Option<Parameters> {
         if !extension.name().eq_ignore_ascii_case(NAME) {
             return None;

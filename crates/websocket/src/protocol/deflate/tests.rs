@@ -31,7 +31,7 @@ fn round_trip(takeover: Takeover, bits: u8, messages: &[&[u8]]) -> usize {
     total
 }
 
-/// Returns bytes that do not compress.
+/// Returns random bytes, which cannot be compressed.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x2545_F491_4F6C_DD1D_u64;
     let step = |_| {

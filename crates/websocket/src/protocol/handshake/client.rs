@@ -1,4 +1,4 @@
-//! The client's side of the opening handshake (RFC 6455, 4.1).
+//! The client's side of a WebSocket's opening handshake (RFC 6455, 4.1).
 
 use std::fmt;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use crate::protocol::extensions::is_token;
 use crate::protocol::handshake::head::{BadHead, HEADERS_MAX};
 use crate::protocol::handshake::{accept_key, elements};
 
-/// A request for a WebSocket, all parts of which are valid in HTTP.
+/// A client's request for opening a WebSocket. All parts of it are valid in HTTP.
 ///
 /// ```
 /// use rookery_websocket::protocol::handshake::{BadRequest, ClientRequest};
@@ -30,59 +30,60 @@ use crate::protocol::handshake::{accept_key, elements};
 pub struct ClientRequest {
     host: String,
     target: String,
-    /// The value of `Sec-WebSocket-Key`.
+    /// The value of the header `Sec-WebSocket-Key`: a random nonce in base64.
     key: [u8; 24],
     subprotocols: Vec<String>,
     deflate: Option<DeflateConfig>,
     headers: Vec<(String, String)>,
 }
 
-/// A reason for which a request cannot be written.
+/// The reason why a client's handshake request is invalid and cannot be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadRequest {
     /// The host is empty, or has characters that are not valid in an authority (RFC 3986, 3.2).
     Host,
-    /// The target does not begin with `/`, has characters that are not valid in a path and query
-    /// (RFC 3986, 3.3 and 3.4), or has a `%` without two hexadecimal digits after it.
+    /// The request target does not begin with `/`, has characters that are not valid in a path and
+    /// query (RFC 3986, 3.3 and 3.4), or has a `%` without two hexadecimal digits after it.
     Target,
     /// A subprotocol is not a token (RFC 9110, 5.6.2), or occurs twice.
     Subprotocol(String),
-    /// The name of a header field is not a token.
+    /// The name of this header field is not a token (RFC 9110, 5.6.2).
     HeaderName(String),
-    /// The value of the field with this name has control characters.
+    /// The value of the header field with this name contains control characters.
     HeaderValue(String),
-    /// The field with this name belongs to the handshake or frames a body, and cannot be set.
+    /// The header field with this name cannot be set, because the handshake sets it or because it
+    /// announces a body.
     ReservedHeader(String),
 }
 
-/// The result of a client's handshake.
+/// The result of a client's successful opening handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Established {
-    /// The subprotocol that the server chose.
+    /// The subprotocol that the server chose, if any.
     pub subprotocol: Option<String>,
-    /// The negotiated compression.
+    /// The parameters of the negotiated compression (permessage-deflate), if any.
     pub deflate: Option<Agreed>,
 }
 
-/// The reason for which a client's handshake failed.
+/// The reason why a client's opening handshake failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// The request is malformed, and nothing was sent.
+    /// The client's request is malformed, and nothing was sent.
     Request(BadRequest),
-    /// The head of the response is malformed or too large.
+    /// The head of the server's response is malformed or too large.
     Head(BadHead),
-    /// The server responded with this status.
+    /// The server refused the request: it responded with this HTTP status instead of 101.
     Status(u16),
-    /// The response has no `Upgrade: websocket` or no `Connection: Upgrade`.
+    /// The server's response has no `Upgrade: websocket` or no `Connection: Upgrade`.
     NoUpgrade,
-    /// The value of `Sec-WebSocket-Accept` does not match the key of the request.
+    /// The `Sec-WebSocket-Accept` of the server's response does not match the key of the request.
     Accept,
     /// The server chose a subprotocol that was not requested, or more than one.
     Subprotocol,
-    /// The server granted an extension that was not offered, or with other parameters.
+    /// The server granted an extension that was not offered, or one with other parameters.
     Extension(Refused),
 }
 
@@ -94,7 +95,9 @@ impl fmt::Display for HandshakeError {
             HandshakeError::Status(status) => write!(f, "the server answered with status {status}"),
             HandshakeError::NoUpgrade => f.write_str("the server did not upgrade to websocket"),
             HandshakeError::Accept => f.write_str("Sec-WebSocket-Accept does not match the key"),
-            HandshakeError::Subprotocol => f.write_str("a subprotocol that was not requested"),
+            HandshakeError::Subprotocol => {
+                f.write_str("the server chose a subprotocol that was not requested")
+            }
             HandshakeError::Extension(refused) => refused.fmt(f),
         }
     }
@@ -143,11 +146,12 @@ impl fmt::Display for BadRequest {
 impl std::error::Error for BadRequest {}
 
 impl ClientRequest {
-    /// Makes a request for `target`, which begins with `/`, to `host`, which includes the port
-    /// unless that is the scheme's default. Each request needs a fresh random nonce.
+    /// Makes a handshake request for `target`, a path that begins with `/`, on `host`. `host`
+    /// includes the port unless that is the scheme's default. Each request needs a fresh random
+    /// nonce.
     ///
     /// # Errors
-    /// [`BadRequest::Host`] and [`BadRequest::Target`].
+    /// [`BadRequest::Host`] or [`BadRequest::Target`] if that part is not valid.
     pub fn new(
         host: impl Into<String>,
         target: impl Into<String>,
@@ -174,7 +178,7 @@ impl ClientRequest {
         })
     }
 
-    /// Appends a subprotocol.
+    /// Appends a subprotocol to those that the client offers to the server.
     ///
     /// # Errors
     /// [`BadRequest::Subprotocol`] if the name is not a token or occurs twice.
@@ -188,10 +192,11 @@ impl ClientRequest {
         Ok(self)
     }
 
-    /// Adds a header field, such as `Origin` or `Cookie`.
+    /// Adds a header field, such as `Origin` or `Cookie`, to the handshake request.
     ///
     /// # Errors
-    /// [`BadRequest::HeaderName`], [`BadRequest::HeaderValue`] and [`BadRequest::ReservedHeader`].
+    /// [`BadRequest::HeaderName`], [`BadRequest::HeaderValue`] or [`BadRequest::ReservedHeader`] if
+    /// the field is not allowed.
     pub fn header(
         mut self,
         name: impl Into<String>,
@@ -213,13 +218,14 @@ impl ClientRequest {
         Ok(self)
     }
 
-    /// Sets the offer of permessage-deflate. Default: none.
+    /// Sets the compression (permessage-deflate) that the client offers to the server. Default:
+    /// none.
     #[must_use]
     pub fn deflate(self, config: impl Into<Option<DeflateConfig>>) -> ClientRequest {
         ClientRequest { deflate: config.into(), ..self }
     }
 
-    /// Appends the head of the request.
+    /// Appends the head of the handshake request to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         let all = "writing to a vector cannot fail";
         write!(out, "GET {} HTTP/1.1\r\nHost: {}\r\n", self.target, self.host).expect(all);
@@ -240,11 +246,12 @@ impl ClientRequest {
         out.extend_from_slice(b"\r\n\r\n");
     }
 
-    /// Checks the head of the response, which ends with its empty line.
+    /// Checks the server's response to the handshake request. `head` is the whole head of the
+    /// response, with the empty line at its end.
     ///
     /// # Errors
-    /// A [`HandshakeError`] if the server refused, or granted something that was not requested. The
-    /// connection cannot be used then.
+    /// A [`HandshakeError`] if the server refused, or granted something that was not requested. In
+    /// this case the connection cannot be used.
     pub fn check(&self, head: &[u8]) -> Result<Established, HandshakeError> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut response = httparse::Response::new(&mut headers);
@@ -293,9 +300,9 @@ impl ClientRequest {
     }
 }
 
-/// Header fields that a request for a WebSocket has once or must not have: it has no body, and the
-/// only connection option is `Upgrade`. Fields whose names begin with `Sec-WebSocket-` are reserved
-/// as well.
+/// The names of header fields that cannot be added to a handshake request, because the handshake
+/// sets them or must not have them: the request has no body, and its only connection option is
+/// `Upgrade`. All names that begin with `Sec-WebSocket-` are reserved as well.
 const RESERVED: [&str; 10] = [
     "host",
     "upgrade",
@@ -321,13 +328,12 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_token)
 }
 
-/// Returns true if `byte` is valid in an authority without user information (RFC 3986, 3.2.2 and
-/// 3.2.3).
+/// Returns true if `byte` is valid in a host with an optional port (RFC 3986, 3.2.2 and 3.2.3).
 fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(&byte)
 }
 
-/// Returns true if `target` is a path with or without a query (RFC 9112, 3.2.1). Brackets are
+/// Returns true if `target` is a valid path with or without a query (RFC 9112, 3.2.1). Brackets are
 /// allowed, because all clients send them unescaped in queries.
 fn is_target(target: &[u8]) -> bool {
     let is_allowed =

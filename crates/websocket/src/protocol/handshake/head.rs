@@ -1,18 +1,19 @@
-//! The search for the end of a head.
+//! The search for the end of an HTTP head (the request or status line and the header fields).
 //!
-//! CVE-2023-43669: a library that parsed the head again at each read needed minutes for a head of
-//! 20 MB. Here each byte is searched once, the head is parsed once when it is whole, and its size
-//! is limited.
+//! A library that parsed the head again at each read needed minutes for a head of 20 MB
+//! (CVE-2023-43669). Here each byte is searched once, the head is parsed once when it is whole, and
+//! its size is limited.
 
 use std::fmt;
 
-/// The maximum size of a head in bytes.
+/// The maximum size in bytes of the head of a handshake request or response.
 pub const HEAD_MAX: usize = 64 << 10;
 
-/// The maximum number of header fields. Too many fields crashed another library (CVE-2024-37890).
+/// The maximum number of header fields in a handshake request or response. Too many fields crashed
+/// another library (CVE-2024-37890).
 pub const HEADERS_MAX: usize = 100;
 
-/// The reason for which a head is refused.
+/// The reason why the head of a handshake request or response is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadHead {
@@ -20,7 +21,7 @@ pub enum BadHead {
     TooLong,
     /// The head has more than [`HEADERS_MAX`] fields.
     TooManyHeaders,
-    /// The head is not HTTP.
+    /// The head is not valid HTTP.
     Malformed,
 }
 
@@ -37,7 +38,7 @@ impl fmt::Display for BadHead {
 impl std::error::Error for BadHead {}
 
 impl BadHead {
-    /// Returns the error for a failure of httparse.
+    /// Returns the reason for refusing a head that httparse, the HTTP parser, could not parse.
     pub(super) fn of(error: httparse::Error) -> BadHead {
         match error {
             httparse::Error::TooManyHeaders => BadHead::TooManyHeaders,
@@ -46,20 +47,20 @@ impl BadHead {
     }
 }
 
-/// The search for the empty line that ends a head.
+/// A search for the empty line that ends an HTTP head, while the head arrives in parts.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HeadReader {
-    /// The number of bytes that were searched.
+    /// The number of bytes of the head that have already been searched.
     searched: usize,
 }
 
 impl HeadReader {
-    /// Returns the length of the head at the start of `bytes`, which has to hold everything
-    /// received so far, or `None` if the head is incomplete. Searches only the new bytes and the
-    /// three before them.
+    /// Returns the length of the head at the start of `bytes`, or `None` if the head is incomplete.
+    /// `bytes` must be everything received so far; only the new bytes and the three before them are
+    /// searched.
     ///
     /// # Errors
-    /// [`BadHead::TooLong`] if there are more than [`HEAD_MAX`] bytes without an end.
+    /// [`BadHead::TooLong`] if the head does not end within [`HEAD_MAX`] bytes.
     pub fn find(&mut self, bytes: &[u8]) -> Result<Option<usize>, BadHead> {
         let end = bytes.len().min(HEAD_MAX);
         let from = self.searched.saturating_sub(3).min(end);

@@ -1,15 +1,17 @@
-//! The key of the opening handshake (RFC 6455, 4.2.2).
+//! The keys of a WebSocket's opening handshake, by which a server proves that it understood the
+//! request (RFC 6455, 4.2.2).
 
 use base64::Engine as _;
 use sha1::{Digest as _, Sha1};
 
-/// The value of `Sec-WebSocket-Accept`: 28 characters.
+/// The value of the header `Sec-WebSocket-Accept`: 28 characters.
 pub type AcceptKey = [u8; 28];
 
-/// The GUID of RFC 6455, 1.3.
+/// The constant GUID that RFC 6455, 1.3 defines for the computation of `Sec-WebSocket-Accept`.
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Computes `Sec-WebSocket-Accept` for a `Sec-WebSocket-Key`.
+/// Computes the value of the response's `Sec-WebSocket-Accept` for the `Sec-WebSocket-Key` of the
+/// request.
 pub fn accept_key(key: &[u8]) -> AcceptKey {
     let digest = Sha1::new().chain_update(key).chain_update(GUID).finalize();
     let mut accept = [0; 28];

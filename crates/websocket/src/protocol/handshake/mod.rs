@@ -1,8 +1,8 @@
-//! The opening handshake (RFC 6455, 4) of both sides, without I/O.
+//! The opening handshake of WebSocket clients and servers (RFC 6455, 4), without I/O.
 //!
-//! [`HeadReader`] finds the end of a head and limits its size. [`ServerConfig`] checks a request,
-//! whether it was parsed here or by another HTTP server. [`ClientRequest`] writes a request and
-//! checks the response.
+//! [`HeadReader`] finds the end of an HTTP head and limits the head's size. [`ServerConfig`] checks
+//! a client's request, whether this crate or another HTTP server parsed it. [`ClientRequest`]
+//! writes a request and checks the response.
 
 mod client;
 mod head;

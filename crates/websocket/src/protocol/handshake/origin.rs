@@ -1,25 +1,26 @@
-//! The check of the origin of a browser's request (RFC 6455, 10.2).
+//! The check of a handshake request's origin, the page that opens a WebSocket in a browser (RFC
+//! 6455, 10.2).
 
-/// The origins that a server accepts. A request without `Origin` is not from a browser and is
-/// always accepted.
+/// The origins from which a server accepts WebSockets. A request without an `Origin` header is not
+/// from a browser and is always accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OriginPolicy {
-    /// Only the host of the request itself. This is the default, because a browser sends cookies
-    /// with the requests of any page.
+    /// Only pages of the host that the request is sent to are accepted. This is the default,
+    /// because a browser sends cookies with the requests of any page.
     #[default]
     SameHost,
-    /// The given hosts, as `host` or `host:port`, and the host of the request itself.
-    /// `*.example.org` means every name below it. The default port of the origin's scheme is
-    /// ignored, here and in the origin: `example.org:443` allows `https://example.org` and not
-    /// `http://example.org`.
+    /// Pages of the given hosts, as `host` or `host:port`, and of the host that the request is sent
+    /// to are accepted. `*.example.org` means every name below `example.org`. A port that is the
+    /// default of the origin's scheme may be given or omitted: `example.org:443` allows
+    /// `https://example.org`, but not `http://example.org`.
     Hosts(Vec<String>),
-    /// Any origin.
+    /// Pages of any origin are accepted.
     Any,
 }
 
 impl OriginPolicy {
-    /// Returns true if a page of `origin` may connect to `host`.
+    /// Returns true if a page of the origin `origin` may open a WebSocket to `host`.
     pub fn allows(&self, origin: &[u8], host: &[u8]) -> bool {
         if *self == OriginPolicy::Any {
             return true;

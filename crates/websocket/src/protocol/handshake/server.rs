@@ -1,4 +1,4 @@
-//! The server's side of the opening handshake (RFC 6455, 4.2).
+//! The server's side of a WebSocket's opening handshake (RFC 6455, 4.2).
 
 use std::fmt;
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use crate::protocol::deflate::{Agreed, DeflateConfig};
 use crate::protocol::handshake::head::{BadHead, HEADERS_MAX};
 use crate::protocol::handshake::{AcceptKey, OriginPolicy, accept_key, elements};
 
-/// The settings by which a server accepts handshakes.
+/// The settings with which a server accepts the opening handshakes of WebSockets.
 ///
 /// ```
 /// use rookery_websocket::protocol::handshake::{OriginPolicy, ServerConfig};
@@ -19,53 +19,55 @@ use crate::protocol::handshake::{AcceptKey, OriginPolicy, accept_key, elements};
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ServerConfig {
-    /// The supported subprotocols. The first subprotocol of the client's list that is among them is
-    /// chosen.
+    /// The subprotocols that the server supports. It chooses the first subprotocol in the client's
+    /// list that is one of these.
     pub subprotocols: Vec<String>,
-    /// The settings for permessage-deflate, if it is granted. Default: none.
+    /// The compression settings, if the server grants permessage-deflate. Default: none, no
+    /// compression.
     pub deflate: Option<DeflateConfig>,
-    /// The accepted origins. Default: those of the same host.
+    /// The origins of browser pages that the server accepts. Default: only those of the same host.
     pub origin: OriginPolicy,
 }
 
-/// An accepted request, with the values of the 101 response.
+/// An accepted handshake request, with the header values of the 101 response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Accepted {
-    /// The value of `Sec-WebSocket-Accept`.
+    /// The value of the response's header `Sec-WebSocket-Accept`.
     pub accept: AcceptKey,
-    /// The value of `Sec-WebSocket-Protocol`.
+    /// The value of the response's header `Sec-WebSocket-Protocol`: the chosen subprotocol, if any.
     pub subprotocol: Option<String>,
-    /// The value of `Sec-WebSocket-Extensions`, which `Display` writes.
+    /// The granted compression, if any. `Display` writes it as the value of the response's header
+    /// `Sec-WebSocket-Extensions`.
     pub deflate: Option<Agreed>,
 }
 
-/// The reason for which a request is refused.
+/// The reason why a server refuses a handshake request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The head is malformed or too large.
+    /// The head of the request is malformed or too large.
     Head(BadHead),
-    /// The method is not GET.
+    /// The method of the request is not GET.
     Method,
-    /// The version is HTTP/1.0, which has no `Upgrade` (RFC 9110, 7.8).
+    /// The request's version is HTTP/1.0, which has no `Upgrade` (RFC 9110, 7.8).
     HttpVersion,
-    /// The request has no `Host`, or two.
+    /// The request has no `Host` header, or two.
     Host,
     /// The request has no `Upgrade: websocket` or no `Connection: Upgrade`.
     NoUpgrade,
-    /// The request has no `Sec-WebSocket-Key`, or two, or one that is not 16 bytes in base64.
+    /// The request has no `Sec-WebSocket-Key`, two of them, or one that is not 16 bytes in base64.
     Key,
-    /// The WebSocket version is not 13.
+    /// The WebSocket version of the request is not 13.
     Version,
-    /// The origin is not allowed.
+    /// The origin of the request is not allowed.
     Origin,
-    /// The request announces a body, whose bytes would be read as frames.
+    /// The request announces a body. Its bytes would be taken for WebSocket frames.
     Body,
 }
 
 impl Refusal {
-    /// Returns the status of the response.
+    /// Returns the HTTP status of the response for this refusal.
     pub fn status(self) -> u16 {
         match self {
             Refusal::Head(BadHead::TooLong | BadHead::TooManyHeaders) => 431,
@@ -76,8 +78,8 @@ impl Refusal {
         }
     }
 
-    /// Appends the whole response, after which the connection has to be closed. The response for
-    /// [`Refusal::Version`] names the supported version (RFC 6455, 4.4).
+    /// Appends the whole HTTP response for this refusal to `out`. The connection has to be closed
+    /// after it. The response for [`Refusal::Version`] names the supported version (RFC 6455, 4.4).
     pub fn write_response(self, out: &mut Vec<u8>) {
         let (status, reason, header) = match self.status() {
             403 => (403, "Forbidden", ""),
@@ -120,32 +122,33 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 impl ServerConfig {
-    /// Adds a supported subprotocol.
+    /// Adds a subprotocol that the server supports.
     #[must_use]
     pub fn subprotocol(mut self, name: impl Into<String>) -> ServerConfig {
         self.subprotocols.push(name.into());
         self
     }
 
-    /// Sets the settings with which permessage-deflate is granted.
+    /// Sets the compression settings with which the server grants permessage-deflate.
     #[must_use]
     pub fn deflate(self, config: impl Into<Option<DeflateConfig>>) -> ServerConfig {
         ServerConfig { deflate: config.into(), ..self }
     }
 
-    /// Sets the accepted origins.
+    /// Sets the origins of browser pages that the server accepts.
     #[must_use]
     pub fn origin(self, origin: OriginPolicy) -> ServerConfig {
         ServerConfig { origin, ..self }
     }
 
-    /// Checks the head of a request, which ends with its empty line.
+    /// Checks a client's handshake request. `head` is the whole head of the request, with the empty
+    /// line at its end.
     ///
     /// # Errors
-    /// A [`Refusal`] if the head is not HTTP, or the request cannot be granted.
+    /// A [`Refusal`] if the head is not HTTP, or the request cannot be accepted.
     ///
     /// # Allocation
-    /// Only the chosen subprotocol is allocated.
+    /// One allocation for the chosen subprotocol, if any.
     pub fn answer_head(&self, head: &[u8]) -> Result<Accepted, Refusal> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut request = httparse::Request::new(&mut headers);
@@ -163,10 +166,11 @@ impl ServerConfig {
         self.answer(request.headers.iter().map(|header| (header.name, header.value)))
     }
 
-    /// Checks a GET request of HTTP/1.1 whose header fields were parsed elsewhere.
+    /// Checks a client's handshake request whose header fields were parsed by other code. It must
+    /// be a GET request of HTTP/1.1.
     ///
     /// # Errors
-    /// A [`Refusal`] if the request cannot be granted.
+    /// A [`Refusal`] if the request cannot be accepted.
     pub fn answer<'h>(
         &self,
         headers: impl IntoIterator<Item = (&'h str, &'h [u8])>,
@@ -179,7 +183,7 @@ impl ServerConfig {
     }
 }
 
-/// The values of the header fields, collected in one pass.
+/// The values of the header fields that the handshake needs, collected in one pass.
 #[derive(Debug, Default)]
 struct Fields<'h> {
     host: Option<&'h [u8]>,
@@ -256,7 +260,7 @@ fn is_key(key: &[u8]) -> bool {
 }
 
 impl Accepted {
-    /// Appends the whole 101 response.
+    /// Appends the whole 101 response to `out`.
     pub fn write_response(&self, out: &mut Vec<u8>) {
         let start = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
             Connection: Upgrade\r\nSec-WebSocket-Accept: ";

@@ -330,7 +330,8 @@ fn a_request_without_an_origin_is_accepted_whatever_the_policy() {
     assert_eq!(ServerConfig::default().answer_head(&twice), Err(Refusal::Origin));
 }
 
-/// Checks that searched bytes are not searched again, except the three that may begin the end.
+/// Checks that the search for the end of a head does not search bytes again, except the last three,
+/// which may begin the end.
 #[test]
 fn a_head_is_searched_once() {
     let mut bytes = vec![b'a'; 100];

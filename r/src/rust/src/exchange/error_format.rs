@@ -1,5 +1,5 @@
-//! The format of an error response, which depends on the request's `Accept` header and on the
-//! client's address.
+//! Chooses the format of an error response from the request's `Accept` header and the client's
+//! address.
 
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,12 +8,14 @@ use rookery_exchange::Exchange;
 
 use crate::{core, entry};
 
-/// The values of `enum rk_error_format` in rookery.h.
+/// The number of the text format among the formats of an error response (`enum rk_error_format` in
+/// rookery.h).
 const TEXT: c_int = 0;
 const JSON: c_int = 1;
 const PAGE: c_int = 2;
 
-/// Returns the format of an error response for an exchange; text if R does not hold it.
+/// Returns the format of the error response to a request: text, JSON, or a page with details. The
+/// format is text if R does not hold the request.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_error_format(slot: u32, id: u64) -> c_int {
     entry(TEXT, || {
@@ -39,13 +41,14 @@ fn accepts(accept: &[u8], kind: &[u8]) -> bool {
     })
 }
 
-/// Headers by which a proxy passes on the address of its client.
+/// The headers by which a proxy passes on the address of its client.
 const FORWARDED: [&[u8]; 5] =
     [b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"];
 
-/// Returns whether the client is a developer's own browser: not behind a proxy on this machine, and
-/// not showing a page of another site whose name resolves to this machine (DNS rebinding), which
-/// the `Host` header reveals.
+/// Returns true if the client is a developer's own browser on this machine, which may see details
+/// of an error. Returns false if a proxy has forwarded the request. Also returns false if the
+/// `Host` header does not name this machine, because a page of another site may then have made the
+/// request (DNS rebinding).
 fn is_of_this_machine(exchange: &Exchange) -> bool {
     exchange.remote().is_some_and(|remote| remote.ip().to_canonical().is_loopback())
         && !FORWARDED.iter().any(|name| exchange.header(name).is_some())

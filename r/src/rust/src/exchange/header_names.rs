@@ -1,5 +1,6 @@
-//! The header names that may become R symbols. R never frees a symbol, and clients choose the
-//! names. Beyond either limit, a header appears only in `HEADERS`.
+//! The header names of requests that become R symbols. Their number and size are limited, because
+//! clients choose the names and R never frees a symbol. A header without a symbol appears only in
+//! `req$HEADERS`.
 
 use std::collections::HashMap;
 
@@ -7,7 +8,7 @@ use rookery_exchange::KNOWN_HEADERS;
 
 use crate::Bytes;
 
-/// `struct rk_header`.
+/// A header line of a request as C reads it: `struct rk_header`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Header {
@@ -17,7 +18,8 @@ pub(crate) struct Header {
     pub(crate) symbol: i32,
 }
 
-/// The names that have an index, in order of their first appearance.
+/// The header names that have an index (the number of an R symbol), in the order of their first
+/// appearance.
 #[derive(Debug)]
 pub(crate) struct HeaderNames {
     indices: HashMap<Box<[u8]>, i32>,
@@ -25,26 +27,28 @@ pub(crate) struct HeaderNames {
     is_full: bool,
 }
 
-/// The result of interning a name.
+/// The result of looking up or adding a header name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interned {
-    /// The index of the name.
+    /// The header name has this index (the number of its R symbol).
     Index(i32),
-    /// The limit was reached for the first time, so the name has no index.
+    /// The header name has no index, because the limit on the names has just been reached for the
+    /// first time.
     FirstRefused,
-    /// The limit was reached before, so the name has no index.
+    /// The header name has no index, because the limit on the names was reached before.
     Refused,
 }
 
-/// The maximum number of names that clients can choose in a process: `SYMBOL_COUNT` in
-/// `request_strings.c` without the known names.
+/// The maximum number of header names, chosen by clients, that become R symbols in a process. It is
+/// `SYMBOL_COUNT` in `request_strings.c` without the known names.
 pub(crate) const MAX_NAMES: usize = 4096;
-/// The maximum total length of these names. With R's copies and the last value of each, they take
-/// less than 8 MB.
+/// The maximum total length in bytes of the header names, chosen by clients, that become R symbols.
+/// With R's copies, they take less than 8 MB.
 const MAX_TOTAL_BYTES: usize = 512 << 10;
-/// The maximum length of a name, because R refuses symbols of 10,000 bytes.
+/// The maximum length of a header name in bytes, because R refuses symbols of 10,000 bytes.
 const MAX_NAME_BYTES: usize = 9_990;
-/// The index of the first interned name, as in `request_strings.c`.
+/// The index of the first header name that a client has chosen. The known names have lower indices,
+/// as in `request_strings.c`.
 const FIRST_INTERNED: i32 = 64;
 const _: () = assert!(KNOWN_HEADERS.len() <= FIRST_INTERNED as usize);
 
@@ -53,7 +57,8 @@ impl HeaderNames {
         HeaderNames { indices: HashMap::new(), bytes: 0, is_full: false }
     }
 
-    /// Returns the index of a CGI name, and assigns one to a new name.
+    /// Returns the index of a header's CGI name, such as `HTTP_X_NAME`. A new name gets the next
+    /// free index, unless a limit is reached.
     pub(crate) fn intern(&mut self, cgi: &[u8]) -> Interned {
         if let Some(index) = self.indices.get(cgi) {
             return Interned::Index(*index);

@@ -1,4 +1,5 @@
-//! Streamed responses: `rk_stream_*`.
+//! Streamed responses, whose bodies R sends chunk by chunk. The C code uses them with the functions
+//! `rk_stream_*`.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -22,8 +23,8 @@ const EVENTS: i32 = 4;
 const COMPRESSIBLE: i32 = 8;
 const HEARTBEAT: u32 = 8;
 
-/// Sets a stream as the body of a response. Its events have `token`, which `RK_STREAM_ENDED`
-/// returns.
+/// Makes the response a streamed response, to whose body R writes chunks later. Events about the
+/// streamed response contain `token`. The last event, `RK_STREAM_ENDED`, releases the token.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_response_stream(slot: u32, id: u64, rules: i32, token: u64) -> i32 {
     entry(result::STALE, || {
@@ -51,9 +52,9 @@ impl OpenStream {
     }
 }
 
-/// Queues a chunk, if possible, and returns an `enum rk_write`. While the queue has capacity and
-/// `may_go_on` is set, R pulls the source again itself. A request by the server would wake two
-/// threads for each chunk.
+/// Queues a chunk of a streamed response if the queue has capacity. Returns an `enum rk_write`. If
+/// the queue has capacity for more and `may_go_on` is set, R requests the next chunk from the app
+/// by itself, which is faster than a request by the server.
 fn write_chunk(
     core: &mut Core,
     id: u64,
@@ -86,8 +87,8 @@ fn write_chunk(
     given
 }
 
-/// Writes a copy of a chunk; an empty one means that no data is available yet. `may_go_on` is
-/// true if the source can be pulled again at once.
+/// Writes a copy of a chunk to a streamed response. An empty chunk means that no data is available
+/// yet. `may_go_on` is true if the app can provide the next chunk at once.
 ///
 /// # Safety
 /// - `start..start + len` is readable for the length of the call.
@@ -110,8 +111,9 @@ pub unsafe extern "C" fn rk_stream_write(
     })
 }
 
-/// Writes a lent chunk. Unless this returns `RK_WRITE_MORE` or `RK_WRITE_FULL`, the token stays the
-/// caller's.
+/// Writes a chunk to a streamed response without copying it: R lends the memory. If this returns
+/// `RK_WRITE_MORE` or `RK_WRITE_FULL`, the chunk is queued, and `rk_released` returns the token
+/// later. Otherwise the caller keeps the token.
 ///
 /// # Safety
 /// - `start..start + len` stays readable and unwritten until `rk_released` has returned `token`.
@@ -134,14 +136,15 @@ pub unsafe extern "C" fn rk_stream_lend(
     })
 }
 
-/// Sends the head of a streamed response before its first chunk.
+/// Sends the head of a streamed response before R has written the first chunk.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stream_send_head(id: u64) {
     entry((), || core::with(|core| core.link.send(Command::SendHead { stream: id })));
 }
 
-/// Ends a stream and returns 0, or returns the number of bytes missing from its Content-Length; the
-/// caller then has to abort it. Returns 0 for a stream that has ended before.
+/// Ends a streamed response. Returns 0 if the body is complete or the stream has already ended. If
+/// the body is shorter than its Content-Length, returns the number of missing bytes; the caller
+/// then has to abort the stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stream_finish(id: u64) -> u64 {
     entry(0, || {
@@ -161,8 +164,8 @@ pub extern "C" fn rk_stream_finish(id: u64) -> u64 {
     })
 }
 
-/// Aborts a stream that cannot be completed. `page` is the body of a 500 response, if the head has
-/// not been sent.
+/// Aborts a streamed response that cannot be completed. If the head has not been sent yet, the
+/// client gets status 500 with the body `page`.
 ///
 /// # Safety
 /// - `page..page + len` is readable for the length of the call.
@@ -177,7 +180,8 @@ pub unsafe extern "C" fn rk_stream_abort(id: u64, page: *const u8, len: usize) {
     });
 }
 
-/// Returns the number of bytes that are queued for a stream; -1 after its end.
+/// Returns the number of bytes of a streamed response that wait to be sent, or -1 after the end of
+/// the stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stream_queued_bytes(id: u64) -> i64 {
     entry(-1, || {
@@ -190,7 +194,8 @@ pub extern "C" fn rk_stream_queued_bytes(id: u64) -> i64 {
     })
 }
 
-/// Returns the number of bytes written to a stream; 0 after R has learned of its end.
+/// Returns the number of bytes that R has written to a streamed response, or 0 after R was notified
+/// of the end of the stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stream_written_bytes(id: u64) -> u64 {
     entry(0, || {
@@ -198,7 +203,8 @@ pub extern "C" fn rk_stream_written_bytes(id: u64) -> u64 {
     })
 }
 
-/// Returns the number of chunks written to a stream; 0 after R has learned of its end.
+/// Returns the number of chunks that R has written to a streamed response, or 0 after R was
+/// notified of the end of the stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stream_written_chunks(id: u64) -> u64 {
     entry(0, || core::with(|core| core.streams.get(&id).map_or(0, |streamed| streamed.chunks)))

@@ -1,4 +1,4 @@
-//! The access log: `rk_log_*`.
+//! The access log of the R process. The C code uses it with the functions `rk_log_*`.
 
 use std::ffi::{CStr, OsStr, c_char};
 use std::fs::File;
@@ -14,10 +14,10 @@ use rookery_server::output;
 use crate::core::{self, Log};
 use crate::{Bytes, entry, result};
 
-/// `enum rk_log_format`.
+/// The value of `enum rk_log_format` that means an access log in JSON.
 const JSON: i32 = 1;
 
-/// `struct rk_log_record`.
+/// A record of the access log as C reads it: `struct rk_log_record`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawRecord {
@@ -38,18 +38,19 @@ pub struct RawRecord {
 const _: () =
     assert!(size_of::<RawRecord>() == 120 && std::mem::offset_of!(RawRecord, remote) == 32);
 
-/// Reopens the log file, if there is one.
+/// The handle that opens the access log's file again, if the log is written to a file.
 static REOPENER: Mutex<Option<Reopener>> = Mutex::new(None);
 
-/// Makes the log file be reopened. Called on any thread.
+/// Makes the access log open its file again, for log rotation. May be called on any thread.
 pub(crate) fn reopen() {
     if let Some(reopener) = &*REOPENER.lock().unwrap_or_else(PoisonError::into_inner) {
         reopener.reopen();
     }
 }
 
-/// Logs all requests of the process to the file at `path`, or without a path to the descriptor
-/// `fd`, which is closed with the log. With -1, [`rk_log_next`] returns the records.
+/// Opens the access log for all requests of the process. The log is written to the file at `path`.
+/// If `path` is NULL, it is written to the descriptor `fd`, which is closed with the log. If `fd`
+/// is -1, R reads the records with [`rk_log_next`] instead.
 ///
 /// # Safety
 /// - `path` is NULL or a C string; `fd` is -1, or open and not used elsewhere.
@@ -91,8 +92,8 @@ pub unsafe extern "C" fn rk_log_open(path: *const c_char, fd: i32, format: i32) 
     })
 }
 
-/// Writes the next record of a log that R reads; returns 0 if no record is queued. Its bytes
-/// are valid until the next call.
+/// Writes the next record of the access log to `out`, if R reads the log itself. Returns 0 if no
+/// record is queued. The record's texts are valid until the next call.
 ///
 /// # Safety
 /// - `out` may be written.
@@ -126,27 +127,27 @@ pub unsafe extern "C" fn rk_log_next(out: *mut RawRecord) -> i32 {
     })
 }
 
-/// Returns the number of records that were dropped since the last call because they were not read
-/// in time.
+/// Returns the number of access log records that were dropped since the last call, because R did
+/// not read them in time.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_log_lost() -> u64 {
     entry(0, || core::with(|core| core.log.open.as_ref().map_or(0, |open| open.take_lost())))
 }
 
-/// Makes panics in threads of this process use the same writer as all other messages, which does
-/// not block if nothing reads stderr.
+/// Makes this process write the messages of panics with the same writer as all other messages to
+/// stderr. The writer does not block if nothing reads stderr.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_output_init() {
     output::write_panics();
 }
 
-/// Waits until the lines for stderr were written, for at most one second.
+/// Waits until all queued lines have been written to stderr, for at most one second.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_output_flush() {
     output::flush();
 }
 
-/// Closes the log after writing the queued lines, which takes at most one second.
+/// Closes the access log. First writes the queued lines, which takes at most one second.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_log_close() {
     entry((), || {

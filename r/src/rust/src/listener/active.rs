@@ -6,17 +6,20 @@ use rookery_acme::Renewer;
 use rookery_server::tls::Tls;
 use rookery_server::{Listener, LivenessProbe};
 
-/// A listener, and the plaintext listener that redirects to it.
+/// An open listener. Includes the listener that redirects plaintext HTTP requests to it, if there
+/// is one.
 #[derive(Debug)]
 pub(crate) struct ActiveListener {
-    /// The thread that renews its certificate.
+    /// The thread that renews the listener's certificate, if the certificate comes from an ACME
+    /// authority.
     pub(crate) renewer: Option<Renewer>,
     pub(crate) listener: Listener,
     pub(crate) redirect: Option<Listener>,
 }
 
 impl ActiveListener {
-    /// Returns the liveness probes of both listeners.
+    /// Returns probes with which another thread can check that the listener is alive. Includes a
+    /// probe of the listener that redirects to it, if there is one.
     pub(crate) fn pulses(&self) -> Vec<LivenessProbe> {
         self.all().map(Listener::liveness_probe).collect()
     }
@@ -25,7 +28,8 @@ impl ActiveListener {
         self.redirect.iter().chain([&self.listener])
     }
 
-    /// Stops the listeners; their ports are free when this function returns.
+    /// Stops the listener, and the listener that redirects to it, if there is one. Their ports are
+    /// free when this function returns.
     pub(crate) fn stop(self) {
         drop(self.renewer);
         if let Some(redirect) = self.redirect {
@@ -35,7 +39,7 @@ impl ActiveListener {
     }
 }
 
-/// The number of listeners with TLS, which a signal handler reads.
+/// The number of open listeners with TLS. It is atomic, because a signal handler reads it.
 static LISTENERS: AtomicUsize = AtomicUsize::new(0);
 
 /// The TLS configuration of a listener, counted while it listens.
@@ -55,7 +59,7 @@ impl Drop for CountedTls {
     }
 }
 
-/// Returns whether a listener uses TLS. May be called in a signal handler.
+/// Returns 1 if any open listener uses TLS, otherwise 0. May be called in a signal handler.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_has_tls() -> i32 {
     i32::from(LISTENERS.load(Ordering::Relaxed) > 0)

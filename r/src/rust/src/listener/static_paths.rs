@@ -1,4 +1,5 @@
-//! The static paths of a listener, as C describes them: `rk_site_*`.
+//! The static paths of a listener (files that it serves without R), as C describes them. The C code
+//! builds them with the functions `rk_site_*`.
 
 use std::ffi::{OsStr, c_void};
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,20 +11,22 @@ use rookery_server::static_files::{
 
 use crate::{Bytes, core, entry};
 
-/// The results of these functions; after `FAILED`, `rk_error` has the error message.
+/// The return values of the functions `rk_site_*`. After `FAILED`, `rk_error` returns the message.
 const FAILED: i32 = -1;
 const TAKEN: i32 = 0;
-/// The supervisor has not confirmed a change in time.
+/// The result of a change of static paths that was made, but that the supervisor has not confirmed
+/// in time.
 const UNCONFIRMED: i32 = 1;
 
-/// A site of `rk_site_new`: the served paths, and those that were added since the last publication.
+/// A set of static paths that C builds. It contains the paths that are served, and which of them
+/// were added since the last publication to the supervisor.
 #[derive(Debug, Default)]
 pub(crate) struct SiteBuilder {
     files: StaticFiles,
     added: Vec<(String, StaticPath)>,
 }
 
-/// `struct rk_static_path`.
+/// A static path as C passes it: `struct rk_static_path`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawPath {
@@ -51,13 +54,14 @@ const _: () = {
 };
 
 impl SiteBuilder {
-    /// Returns a shared reference to the static files; changing the site changes what the listener
-    /// serves.
+    /// Returns a shared reference to the static files. If the paths change later, the listener
+    /// serves the changed paths.
     pub(crate) fn files(&self) -> StaticFiles {
         self.files.clone()
     }
 
-    /// Adds a path with all its options, which are resolved.
+    /// Adds a static path with its options. The caller has already replaced missing options by
+    /// their defaults.
     ///
     /// # Safety
     /// - Every address in `raw` is readable for its length.
@@ -102,8 +106,8 @@ impl SiteBuilder {
         Ok(())
     }
 
-    /// Serves the paths that were added, here and in the supervisor of this process. Returns
-    /// whether the supervisor has confirmed that in time.
+    /// Serves the added static paths in this process and in its supervisor. Returns false if the
+    /// supervisor has not confirmed the change in time.
     fn publish(&mut self) -> Result<bool, String> {
         let added = std::mem::take(&mut self.added);
         self.files.replace(added).map_err(|error| error.to_string())?;
@@ -113,13 +117,13 @@ impl SiteBuilder {
     }
 }
 
-/// Creates a site without paths.
+/// Creates an empty set of static paths for a listener.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_site_new() -> *mut c_void {
     entry(std::ptr::null_mut(), || Box::into_raw(Box::<SiteBuilder>::default()).cast())
 }
 
-/// Frees a site. A listener with this site continues to serve it.
+/// Frees a set of static paths. A listener that uses the set continues to serve its files.
 ///
 /// # Safety
 /// - `site` came from `rk_site_new`, and is not used after this.
@@ -133,7 +137,7 @@ pub unsafe extern "C" fn rk_site_free(site: *mut c_void) {
     });
 }
 
-/// Adds a path to a site, which takes effect when the site is published.
+/// Adds a static path to a set. The path is served after `rk_site_publish`.
 ///
 /// # Safety
 /// - `site` came from `rk_site_new`, and every address in `path` is readable for its length.
@@ -152,8 +156,8 @@ pub unsafe extern "C" fn rk_site_add(site: *mut c_void, path: *const RawPath) ->
     })
 }
 
-/// Replaces the served paths by those that were added. Returns 1 if the supervisor of this process
-/// has not confirmed the change and may still serve the previous paths.
+/// Serves the static paths that were added to the set. Returns 1 if the supervisor of this process
+/// has not confirmed the change in time, and may still serve the previous paths.
 ///
 /// # Safety
 /// - `site` came from `rk_site_new`.
@@ -163,7 +167,7 @@ pub unsafe extern "C" fn rk_site_publish(site: *mut c_void) -> i32 {
     report(|| unsafe { with_site(site, SiteBuilder::publish) })
 }
 
-/// Runs `body` with a site.
+/// Runs `body` with a set of static paths that C refers to.
 ///
 /// # Safety
 /// - `site` came from `rk_site_new`, or is NULL.
@@ -173,7 +177,7 @@ unsafe fn with_site(
 ) -> Result<bool, String> {
     // SAFETY: guaranteed by the caller; C calls on one thread, so there is no other reference.
     let site = unsafe { site.cast::<SiteBuilder>().as_mut() };
-    site.map_or_else(|| Err("the site has been freed".to_owned()), body)
+    site.map_or_else(|| Err("the static paths have been freed".to_owned()), body)
 }
 
 fn report(body: impl FnOnce() -> Result<bool, String>) -> i32 {

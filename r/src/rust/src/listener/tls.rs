@@ -1,4 +1,4 @@
-//! TLS configurations of listeners: `rk_tls_*`.
+//! The TLS configurations of listeners. The C code uses them with the functions `rk_tls_*`.
 
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::io;
@@ -13,23 +13,24 @@ use rookery_websocket_client::Roots;
 
 use crate::{Bytes, core, entry, result};
 
-/// The results of these functions; after `FAILED`, `rk_error` has the error message.
+/// The return values of the functions `rk_tls_*`. After `FAILED`, `rk_error` returns the message.
 const FAILED: i32 = -1;
 const DONE: i32 = 0;
 
-/// The TLS configuration that C holds.
+/// The HTTPS configuration of a listener, which C refers to by a pointer.
 #[derive(Debug)]
 pub(crate) struct Https {
     pub(crate) tls: Tls,
-    /// The port on which plaintext requests are redirected.
+    /// The port from which plaintext HTTP requests are redirected to HTTPS, if there is one.
     pub(crate) redirect_from: Option<u16>,
-    /// The certificate authority, and the challenges by which the server can prove control of its
-    /// names.
+    /// The certificate that an ACME authority issues, with the challenges that the server can
+    /// respond to. `None` if the certificate comes from a file.
     acme: Option<(Acme, Vec<Challenge>)>,
 }
 
 impl Https {
-    /// Starts the renewer if an authority issues the certificate. Called when the server listens.
+    /// Starts the thread that renews the certificate. Returns `None` if the certificate does not
+    /// come from an ACME authority. The server must already be listening.
     ///
     /// # Errors
     /// Fails if no thread can be started.
@@ -39,7 +40,8 @@ impl Https {
     }
 }
 
-/// Returns the settings of `acme()` in R, given as alternating names and values.
+/// Returns the ACME settings for the arguments of R's `acme()`, which C passes as alternating names
+/// and values.
 ///
 /// # Safety
 /// - `options` has twice `count` elements, readable for the length of the call.
@@ -72,8 +74,8 @@ unsafe fn acme_settings(options: *const Bytes, count: usize) -> Option<Settings>
     Some(settings)
 }
 
-/// Checks the options of a certificate order without contacting the authority. Returns
-/// `RK_BAD_VALUE` if they are wrong, with the error set.
+/// Checks the arguments of R's `acme()` without contacting the certificate authority. Returns
+/// `RK_BAD_VALUE` after setting the error message if they are wrong.
 ///
 /// # Safety
 /// - `options` has twice `count` elements, readable for the length of the call.
@@ -91,7 +93,8 @@ pub unsafe extern "C" fn rk_acme_check(options: *const Bytes, count: usize) -> i
     })
 }
 
-/// Returns the source of a PEM: the text, or the path of a file.
+/// Returns the source of PEM text. The bytes are either the text itself or the path of a file that
+/// contains it.
 ///
 /// # Safety
 /// - The bytes are readable for the length of the call.
@@ -104,10 +107,10 @@ unsafe fn pem(bytes: Bytes) -> Pem {
     }
 }
 
-/// Creates a TLS configuration from `count` pairs of certificate and key, and certificates of
-/// authorities for clients, if `client_ca` is not empty. Returns NULL after a failure. `hsts` is
-/// NULL, or seconds and two flags; `redirect_from` is a port, or 0; `acme` has `acme_count`
-/// alternating names and values.
+/// Creates the TLS configuration of a listener from `count` pairs of certificate and key. Returns
+/// NULL after a failure. `client_ca` contains the certificates of the authorities that verify
+/// clients, or is empty. `hsts` contains the seconds and two flags, or is NULL. `redirect_from` is
+/// a port, or 0. `acme` contains the names and values of `acme_count` options.
 ///
 /// # Safety
 /// - `pairs` has twice `count` elements, `acme` twice `acme_count`, and all of them are readable
@@ -177,7 +180,8 @@ pub unsafe extern "C" fn rk_tls_new(
     })
 }
 
-/// Frees a TLS configuration; listeners keep theirs.
+/// Frees the TLS configuration that `tls` points to. Listeners that use the configuration keep a
+/// copy.
 ///
 /// # Safety
 /// - `tls` came from `rk_tls_new` and is not used after this, or is NULL.
@@ -191,7 +195,7 @@ pub unsafe extern "C" fn rk_tls_free(tls: *mut c_void) {
     });
 }
 
-/// Returns the TLS configuration behind a pointer of C.
+/// Returns the HTTPS configuration that a pointer from C points to.
 ///
 /// # Safety
 /// - `tls` came from `rk_tls_new` and outlives the returned reference, or is NULL.
@@ -200,8 +204,8 @@ pub(crate) unsafe fn from_raw<'a>(tls: *const c_void) -> Option<&'a Https> {
     unsafe { tls.cast::<Https>().as_ref() }
 }
 
-/// Reads the certificates of a listener again. Returns `RK_STALE` if the listener has no
-/// certificates.
+/// Reads the certificates of a listener again from their files. Returns `RK_STALE` if the listener
+/// has no certificates.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_tls_reload(listener: u32) -> i32 {
     entry(FAILED, || {
@@ -219,8 +223,8 @@ pub extern "C" fn rk_tls_reload(listener: u32) -> i32 {
     })
 }
 
-/// Creates or reads the development certificate in `folder`. Its file and fingerprint are valid
-/// until the next call.
+/// Creates the development certificate in `folder`, or reads the existing one. The texts with its
+/// file and its fingerprint are valid until the next call.
 ///
 /// # Safety
 /// - `folder` is a C string; the other arguments can be written to.
@@ -247,7 +251,7 @@ pub unsafe extern "C" fn rk_tls_development_certificate(
             }),
             Err(error) => {
                 core::set_error(&format!(
-                    "no certificate to develop with can be kept in {}: {error}",
+                    "the development certificate cannot be stored in {}: {error}",
                     folder.display()
                 ));
                 FAILED
@@ -256,8 +260,8 @@ pub unsafe extern "C" fn rk_tls_development_certificate(
     })
 }
 
-/// Writes the subject and fingerprint of the client's certificate; returns 0 if the client has
-/// sent none. They are valid while R holds the exchange.
+/// Writes the subject and the fingerprint of the client's TLS certificate. Returns 0 if the client
+/// has sent no certificate. The texts are valid while R holds the request.
 ///
 /// # Safety
 /// - `subject` and `fingerprint` can be written to.

@@ -1,5 +1,5 @@
-//! A model of the deadlines: after any sequence of events, a client that makes no progress times
-//! out.
+//! Randomised tests of a connection's timeouts: after any sequence of events, a client that makes
+//! no progress is disconnected.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::*;
 use crate::config::Limits;
 use crate::connections::model_testing::for_all_sequences;
 
-/// Returns time limits with a tick per second.
+/// Returns time limits for the tests, with a clock tick of one second.
 fn ticks(min_rate: u32) -> TimeLimits {
     TimeLimits::of(&Limits {
         tls_handshake_timeout: Duration::from_secs(10),
@@ -19,8 +19,8 @@ fn ticks(min_rate: u32) -> TimeLimits {
     })
 }
 
-/// The number of ticks after which every client without progress has timed out. It is the longest
-/// limit above plus the grace period of the minimum rate.
+/// The number of clock ticks after which every client without progress must have timed out. It is
+/// the longest of the tests' time limits plus the grace period of the minimum rate.
 const LATEST: u32 = 64;
 
 const PHASES: [Phase; 8] = [
@@ -57,7 +57,7 @@ impl Model {
         self.activity.on_written(&Poll::Ready(Ok(n)), self.now);
     }
 
-    /// Advances by one tick and returns true if the client has timed out.
+    /// Advances the simulated clock by one tick, and returns true if the client has timed out.
     fn tick(&mut self) -> bool {
         self.now = self.now.wrapping_add(1);
         self.activity.check_deadlines(&self.ticks, self.now, || Some(1000))
@@ -87,8 +87,8 @@ impl Model {
 
 const OPERATIONS: usize = 24;
 
-/// Simulates everything that a client can do forever without making progress on a request or
-/// response.
+/// Simulates an event that a client can cause forever without making progress on a request or
+/// response. `at` is the number of the event.
 fn useless(activity: &Activity, now: u32, at: u32) {
     let read = |n| activity.on_read(&Poll::Ready(Ok(n)), now);
     let pending = || {

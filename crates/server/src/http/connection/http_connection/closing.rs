@@ -1,4 +1,4 @@
-//! Closing a connection, and detecting that the client has disconnected.
+//! Closing a connection, and detecting that its client has disconnected.
 
 use std::io;
 use std::rc::Rc;
@@ -12,12 +12,13 @@ use crate::connections::table::TableEntry as _;
 use crate::http::connection::activity::Phase;
 use crate::net::transport::Transport;
 
-/// Whether a connection is closed with a reset because the client has only a part of a response.
+/// Whether a connection is closed with a TCP reset because the client has received only a part of a
+/// response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResetMode {
     None,
-    /// Reset once the client's system has acknowledged all written bytes, or after the close
-    /// timeout.
+    /// The connection is reset once the client's system has acknowledged all written bytes, or
+    /// after the close timeout.
     AfterWrite,
     Now,
 }
@@ -27,41 +28,46 @@ pub(crate) enum ResetMode {
 pub(crate) enum CloseState {
     /// The connection stays open.
     Open,
-    /// Close after the response that the application owes.
+    /// The connection closes after the response to the current request.
     AfterResponse,
-    /// Close without an error response.
+    /// The connection closes at once, without an error response.
     Now,
-    /// Close with a 408 response, because the head was too slow.
+    /// The connection closes with a 408 response, because the client sent the request head too
+    /// slowly.
     HeadTimeout,
-    /// Close with a 408 response, because the body was too slow.
+    /// The connection closes with a 408 response, because the client sent the request body too
+    /// slowly.
     BodyTimeout,
-    /// Close with a 503 response, because the memory budget is exhausted.
+    /// The connection closes with a 503 response, because the server's memory budget is exhausted.
     Overload,
 }
 
 impl CloseState {
-    /// Returns true unless the connection stays open or waits for a response.
+    /// Returns true if the connection must close now. Returns false if it stays open or closes
+    /// after its response.
     pub(crate) fn is_immediate(self) -> bool {
         !matches!(self, CloseState::Open | CloseState::AfterResponse)
     }
 }
 
-/// The number of TCP keep-alive probes per idle timeout after a client has sent a FIN. The interval
-/// is bounded, so that the network load is low and a disconnect is found early enough even if the
-/// application works for minutes.
+/// The number of TCP keep-alive probes per idle timeout that the server sends after a client has
+/// sent a FIN. The probes reveal whether the client has disconnected.
 const PROBES_PER_IDLE_TIMEOUT: u32 = 8;
+/// The shortest interval between two TCP keep-alive probes, which limits the network load.
 const MIN_PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// The longest interval between two TCP keep-alive probes, so that a disconnect is detected soon.
 const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(15);
 
 impl HttpConnection {
-    /// Returns true if the response must tell the client that the connection closes after it.
+    /// Returns true if the response must tell the client (`Connection: close`) that the connection
+    /// closes after it.
     pub(crate) fn closes_after_response(&self) -> bool {
         self.close_state.get() != CloseState::Open
             || self.has_unread_input.get()
             || self.is_draining.get()
     }
 
-    /// Sets how the connection closes and wakes its task.
+    /// Sets how the connection closes, and wakes its task to close it.
     pub(super) fn begin_close(&self, state: CloseState) {
         self.close_state.set(state);
         self.wake();
@@ -89,7 +95,7 @@ impl HttpConnection {
         });
     }
 
-    /// Releases everything that was charged for the request and the response, after hyper was
+    /// Releases all memory that was charged for the request and the response, after hyper was
     /// dropped. Only the charge for the connection itself remains.
     pub(crate) fn release_request(&self) {
         self.end_handshake();
@@ -120,22 +126,23 @@ impl HttpConnection {
         self.end_flush();
     }
 
-    /// Reports that the bytes that an eviction waited for are free.
+    /// Reports that the memory for which this connection was evicted has been freed.
     pub(super) fn finish_pending_release(&self) {
         if let Some((share, held)) = self.pending_release.take() {
             self.shared.connections.finish_pending_release(share, held);
         }
     }
 
-    /// Returns the transport and the charge for use by a WebSocket, or `None` if there are other
-    /// references to the connection.
+    /// Returns the connection's transport and memory charge for use by a WebSocket. Returns `None`
+    /// if other references to the connection exist.
     pub(crate) fn into_transport(self: Rc<Self>) -> Option<(Transport, Charge)> {
         let connection = Rc::into_inner(self)?;
         Some((connection.transport.into_inner(), connection.charge))
     }
 
-    /// Returns true if the client has reset the connection, or has closed both directions where the
-    /// system reports that. Makes a system call only if the transport is readable.
+    /// Returns true if the client has reset the connection. On systems that report it, also returns
+    /// true if the client has closed both directions. Makes a system call only if the transport is
+    /// readable.
     pub(crate) fn detect_disconnect(&self, cx: &mut Context<'_>) -> bool {
         let mut transport = self.transport.borrow_mut();
         while self.is_watched.get() {
@@ -170,21 +177,21 @@ impl HttpConnection {
         self.is_disconnected.get()
     }
 
-    /// Returns true if the client has sent a FIN and the application treats a half-closed client as
-    /// disconnected while its request is queued. Makes a system call if unread bytes precede the
-    /// FIN.
+    /// Returns true if the application treats a client that has sent a FIN as disconnected, and the
+    /// client has sent one. Makes a system call if unread bytes precede the FIN.
     pub(crate) fn counts_as_disconnected(&self) -> bool {
         let drops = self.shared.dispatch.application.drops_half_closed();
         drops && (self.is_half_closed.get() || self.has_unread_fin())
     }
 
-    /// Returns true if the application has exceeded the request timeout.
+    /// Returns true if the application has taken longer for the current request than the request
+    /// timeout.
     pub(crate) fn has_request_timed_out(&self) -> bool {
         self.has_request_timed_out.get()
     }
 
-    /// Returns true if the client has sent a FIN after bytes that stay unread until the response
-    /// has ended. Costs a system call, because no event reports such a FIN.
+    /// Returns true if the client has sent a FIN after bytes that the server leaves unread until
+    /// the response has ended. Makes a system call, because no event reports such a FIN.
     pub(super) fn has_unread_fin(&self) -> bool {
         !self.is_watched.get()
             && !self.is_half_closed.get()

@@ -1,5 +1,5 @@
-//! The steps of a request on its connection: begin, streamed response, flush; and parking between
-//! requests.
+//! The life of a request on an HTTP connection, from its beginning to the last byte of the
+//! response. Also frees the connection's buffers between requests.
 
 use std::rc::Rc;
 use std::task::Context;
@@ -15,8 +15,8 @@ use crate::http::request::context_pool::ContextParts;
 use crate::http::response::stream::response_stream::ResponseStream;
 
 impl HttpConnection {
-    /// Begins a request. If the previous response is not flushed yet, its access log record is
-    /// completed now.
+    /// Begins a new request on the connection. If the previous response is not completely written
+    /// yet, completes its access log record now.
     pub(crate) fn begin_request(&self) {
         if let Some(parts) = &mut *self.flushing.borrow_mut() {
             parts.pending_record.end();
@@ -28,7 +28,8 @@ impl HttpConnection {
         self.activity.request_bytes.set(UNCHARGED_BYTES);
     }
 
-    /// Keeps the parts of a request context until the last byte of its response has been written.
+    /// Keeps the reusable parts of a request context until the last byte of its response has been
+    /// written.
     pub(crate) fn begin_flush(&self, parts: Box<ContextParts>) {
         if let Some(before) = self.flushing.replace(Some(parts)) {
             let both = before.response_charge.bytes();
@@ -52,7 +53,7 @@ impl HttpConnection {
 
     // ---- streamed responses ----
 
-    /// Begins a streamed response.
+    /// Begins a streamed response on the connection.
     pub(crate) fn begin_response_stream(&self, stream: &Rc<ResponseStream>) {
         stream.set_connection_key(self.key.get());
         let limits = &self.shared.connections.limits;
@@ -64,10 +65,9 @@ impl HttpConnection {
         }
     }
 
-    /// Returns true if the body may be read and passed to the application chunk by chunk. If the
-    /// connection is to close after the current response, closes it immediately instead, because a
-    /// stop during the body would have done the same. HTTP/2 streams that have begun are always
-    /// served.
+    /// Returns true if the request body may be passed to the application chunk by chunk. Returns
+    /// false if the connection is closing. An HTTP/1.1 connection that was to close after the
+    /// current response is closed at once.
     pub(crate) fn begin_body_stream(&self) -> bool {
         let ends = self.close_state.get() == CloseState::AfterResponse && !self.is_http2_stream;
         if ends {
@@ -76,7 +76,7 @@ impl HttpConnection {
         !ends && !self.close_state.get().is_immediate()
     }
 
-    /// Returns the streamed response of the current request.
+    /// Returns the streamed response of the current request, if there is one.
     pub(crate) fn response_stream(&self) -> Option<Rc<ResponseStream>> {
         self.response_stream.borrow().clone()
     }
@@ -89,8 +89,9 @@ impl HttpConnection {
         }
     }
 
-    /// Returns true if the streamed response cannot continue: it has failed, or the client has
-    /// disconnected. A FIN also counts as a disconnect while the response is incomplete.
+    /// Returns true if the streamed response cannot continue, because it has failed or the client
+    /// has disconnected. A FIN from the client also counts as a disconnect while the response is
+    /// incomplete.
     pub(crate) fn detect_stream_end(&self, cx: &mut Context<'_>) -> bool {
         let stream = self.response_stream.borrow();
         let is_cut = stream.as_ref().is_some_and(|stream| stream.is_cut());
@@ -98,15 +99,15 @@ impl HttpConnection {
         is_cut || self.detect_disconnect(cx) || (self.is_half_closed.get() && !is_handed_over())
     }
 
-    /// Returns true if the streamed response can continue without hyper.
+    /// Returns true if the rest of the streamed response can be written without hyper.
     pub(crate) fn can_detach_from_hyper(&self) -> bool {
         let stream = self.response_stream.borrow();
         self.activity.phase() == Phase::Stream
             && stream.as_ref().is_some_and(|stream| stream.can_detach())
     }
 
-    /// Notes that the streamed response continues without hyper, which has read `read` bytes of the
-    /// next request.
+    /// Begins to write the rest of the streamed response without hyper. `read` is the number of
+    /// bytes of the next request that hyper has read.
     pub(crate) fn detach_from_hyper(&self, read: usize) {
         // Dropping hyper ended the request context. Its parts are kept until the last byte has been
         // written.
@@ -120,14 +121,15 @@ impl HttpConnection {
         self.shared.connections.trim.schedule();
     }
 
-    /// Adds response bytes that are written without hyper to the access log record.
+    /// Adds `bytes` response bytes, which were written without hyper, to the request's access log
+    /// record.
     pub(crate) fn count_response_bytes(&self, bytes: usize) {
         if let Some(parts) = &mut *self.flushing.borrow_mut() {
             parts.pending_record.add_bytes(bytes);
         }
     }
 
-    /// Notes that the last byte of the streamed response has been written without hyper.
+    /// Completes a streamed response whose last byte was written without hyper.
     pub(crate) fn on_stream_written(&self) {
         let closes_connection =
             self.response_stream.borrow().as_ref().is_some_and(|stream| stream.closes_connection());
@@ -144,7 +146,7 @@ impl HttpConnection {
         }
     }
 
-    /// Sets the reason for which an incomplete response ends, unless one is set already.
+    /// Sets the reason why an incomplete response ends, unless a reason is set already.
     pub(super) fn set_end_reason(&self, reason: StreamEnd) {
         self.end_reason.set(self.end_reason.get().or(Some(reason)));
         if let Some(stream) = &*self.response_stream.borrow() {
@@ -152,19 +154,20 @@ impl HttpConnection {
         }
     }
 
-    /// Returns true if the buffers of the idle connection should be freed.
+    /// Returns true if the connection has been idle for so long that its buffers should be freed.
     pub(crate) fn can_park(&self) -> bool {
         self.is_parked.get() && self.activity.phase() == Phase::Idle
     }
 
-    /// Leaves the parked state, in which the buffers were freed.
+    /// Marks the connection as active again after its buffers were freed while it was idle.
     pub(crate) fn unpark(&self) {
         self.is_parked.set(false);
         self.activity.on_parked();
         self.release_buffer();
     }
 
-    /// Charges the connection only for itself again, because its larger read buffer was freed.
+    /// Frees the memory charge for the connection's enlarged read buffer. Only the charge for a
+    /// connection with its initial buffer remains.
     pub(crate) fn release_buffer(&self) {
         self.buffer.set(UNCHARGED_BYTES);
         self.charge.set(connection_bytes(self.has_tls()));

@@ -1,4 +1,5 @@
-//! The interface of a connection to the connection table and the sweep.
+//! The implementation of the connection table's interface for an HTTP connection. The sweep uses it
+//! to enforce timeouts.
 
 use rookery_exchange::{ListenerId, Share, StreamEnd};
 
@@ -7,8 +8,8 @@ use crate::connections::table::TableEntry;
 use crate::http::connection::activity::Phase;
 use crate::http::http2::session::{FlushListener, Http2Session};
 
-/// The number of ticks after which an idle connection frees its buffers. The next request costs two
-/// allocations for new buffers, so they are not freed immediately.
+/// The number of clock ticks after which an idle connection frees its buffers. Freeing them at once
+/// would cost busy connections two allocations for each request.
 const PARK_TICKS: u32 = 2;
 
 impl TableEntry for HttpConnection {
@@ -184,15 +185,14 @@ impl TableEntry for HttpConnection {
 }
 
 impl HttpConnection {
-    /// Returns true if the connection is closed when its client exceeds a deadline. The connections
-    /// of a supervisor have no deadlines, because the supervisor enforces its own for clients, and
-    /// a kept connection must not close just as it is reused. Closing connections always have
-    /// deadlines.
+    /// Returns true if the connection is closed when its client exceeds a time limit. A connection
+    /// from a supervisor is exempt until it is closing, because the supervisor enforces the limits
+    /// for clients and keeps idle connections for reuse.
     fn has_deadlines(&self) -> bool {
         !self.config.is_supervised() || self.is_ending()
     }
 
-    /// Checks the deadlines of an HTTP/2 connection. Its streams have deadlines of their own.
+    /// Checks the time limits of an HTTP/2 connection. Its streams have time limits of their own.
     fn sweep_session(&self, session: &Http2Session, now: u32) {
         let ticks = &self.shared.connections.clock.ticks;
         let is_late_head =

@@ -1,4 +1,4 @@
-//! The registry of request bodies that are passed to applications chunk by chunk.
+//! The registry of the request bodies that are being passed to applications chunk by chunk.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -8,25 +8,27 @@ use rookery_exchange::{Charge, ExchangeId};
 
 use crate::connections::admission::UNCHARGED_BYTES;
 
-/// The minimum cost of a chunk, for its event, its buffer and an object in the application. Chunks
-/// of one byte take a hundred times as much memory as their bytes.
+/// The minimum cost of a chunk in bytes, which covers its event, its buffer and an object in the
+/// application. A chunk of one byte takes about a hundred times as much memory as its contents.
 const MIN_CHUNK_COST: usize = 4 << 10;
 
-/// Returns the cost of a chunk of this many bytes.
+/// Returns the cost of a chunk: the number of bytes by which it counts towards the limit on chunks
+/// that the application has not processed.
 pub(crate) fn chunk_cost(bytes: usize) -> usize {
     bytes.max(MIN_CHUNK_COST)
 }
 
-/// The request bodies that are being received, by exchange id.
+/// The request bodies that are being passed to the application chunk by chunk, by the id of their
+/// exchange.
 #[derive(Debug, Default)]
 pub(crate) struct RequestStreams(RefCell<HashMap<ExchangeId, Rc<UnprocessedChunks>>>);
 
-/// The chunks of a body that the application has not processed yet.
+/// The chunks of a request body that the application has not processed yet.
 #[derive(Debug)]
 pub(crate) struct UnprocessedChunks {
-    /// The key of the connection in the connection table.
+    /// The key of the client's connection in the connection table.
     pub(crate) connection_key: usize,
-    /// The total [cost](chunk_cost) of the chunks.
+    /// The total [cost](chunk_cost) of the unprocessed chunks in bytes.
     pub(crate) cost: Cell<usize>,
     pub(crate) charge: Charge,
 }
@@ -41,8 +43,8 @@ impl RequestStreams {
         drop(forgotten);
     }
 
-    /// Notes that the application has processed a chunk. Returns the key of the connection to wake,
-    /// which may then read more.
+    /// Records that the application has processed a chunk of a request body. Returns the key of the
+    /// connection to wake, which may then read more.
     pub(crate) fn on_chunk_processed(&self, id: ExchangeId, bytes: usize) -> Option<usize> {
         let unprocessed = Rc::clone(self.0.borrow().get(&id)?);
         unprocessed.cost.set(unprocessed.cost.get().saturating_sub(chunk_cost(bytes)));
@@ -52,7 +54,8 @@ impl RequestStreams {
 }
 
 impl UnprocessedChunks {
-    /// Returns the number of bytes to charge.
+    /// Returns the number of bytes that the unprocessed chunks of the body are charged to the
+    /// memory budget.
     pub(crate) fn bytes_to_charge(&self) -> usize {
         if self.cost.get() <= UNCHARGED_BYTES { 0 } else { self.cost.get() }
     }

@@ -25,11 +25,12 @@ use crate::http::request::request_context::RequestContext;
 use crate::http::request::stream::registry::{UnprocessedChunks, chunk_cost};
 use crate::rejection::Rejection;
 
-/// The number of bytes that are read ahead of the application, about as much as a socket delivers
-/// in a few reads.
+/// The maximum number of bytes of a request body that the server reads before the application has
+/// processed them.
 const READ_AHEAD: usize = 256 << 10;
 
-/// A body that is being received. Dropping it notifies the application that the body has ended.
+/// A request body that is being passed to the application chunk by chunk. Dropping it notifies the
+/// application that the body has ended.
 #[derive(Debug)]
 struct RequestStream {
     id: ExchangeId,
@@ -54,7 +55,7 @@ impl RequestStream {
         self.unprocessed.cost.get() < READ_AHEAD
     }
 
-    /// Passes a chunk to the application.
+    /// Passes a chunk of the request body to the application.
     ///
     /// # Errors
     /// Returns [`Rejection::Overload`] if the memory budget is exhausted.
@@ -78,7 +79,8 @@ impl RequestStream {
         Ok(())
     }
 
-    /// Notifies the application that the body has ended, unless that has been done.
+    /// Notifies the application that the request body has ended, unless it has already been
+    /// notified.
     fn end(&mut self, reason: StreamEnd) {
         if !std::mem::replace(&mut self.is_end_reported, true) {
             let (id, listener) = (self.id, self.connection.listener);
@@ -104,17 +106,19 @@ impl Drop for RequestStream {
     }
 }
 
-/// The next event while a body is being received.
+/// The next event while a request body is being passed to the application: a chunk, the end of the
+/// body, or the application's decision.
 enum Step<E> {
     Chunk(Bytes),
-    /// The body is complete.
+    /// The request body is complete.
     Complete,
     Failed(E),
     Route(AppDecision),
     Aborted(WaitAborted),
 }
 
-/// Passes a body to the application and waits for the application's response.
+/// Passes a request body to the application chunk by chunk, and waits for the application's
+/// response.
 ///
 /// # Errors
 /// Fails with the rejection to respond with if the body is invalid or too large, the memory budget
@@ -171,7 +175,8 @@ pub(crate) async fn stream_to_application<B: RequestBody>(
     Err((context, rejection))
 }
 
-/// Returns the application's decision if there is one, and otherwise the next chunk of the body.
+/// Returns the application's decision about the request if there is one, and otherwise the next
+/// chunk of its body.
 fn poll_step<B: RequestBody>(
     cx: &mut Context<'_>,
     stream: &RequestStream,

@@ -12,7 +12,7 @@ fn decode(gzip: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns reproducible bytes that cannot be compressed.
+/// Returns pseudo-random bytes, the same in each run, that cannot be compressed.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
     let step = |_| {

@@ -1,8 +1,9 @@
-//! Writes the body of a streamed response in chunks (RFC 9112, 7.1) without hyper.
+//! Writes the body of a streamed response in the chunked transfer coding (RFC 9112, 7.1), without
+//! hyper.
 //!
 //! Event streams last for hours with few events, and hyper holds a read buffer and a write buffer
 //! all that time. An idle stream takes 14 KB with hyper and 5 KB without it, including the memory
-//! in R (`make bench GROUP=r-stream`, idle).
+//! in the R process (`make bench GROUP=r-stream`, idle).
 
 use std::future::poll_fn;
 use std::io::{IoSlice, Write as _};
@@ -13,8 +14,8 @@ use bytes::{Buf as _, Bytes};
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::response::stream::response_stream::{NextChunk, ResponseStream};
 
-/// Writes the chunks of the application until the response is complete. Returns false if the
-/// response is incomplete and the connection must be closed.
+/// Writes the application's chunks to the client until the streamed response is complete. Returns
+/// false if it stays incomplete and the connection must be closed.
 ///
 /// # Cancel safety
 /// Dropping the future is safe, because the connection's guard releases the request.
@@ -82,10 +83,10 @@ fn poll(
     }
 }
 
-/// The maximum length of a chunk's size line: hexadecimal digits and a line end.
+/// The maximum length in bytes of a chunk's size line: hexadecimal digits and a line end.
 const SIZE_LINE: usize = 2 * size_of::<usize>() + 2;
 
-/// A chunk that is being written.
+/// A chunk of a streamed response that is being written, with its size line.
 struct Chunk {
     size_line: [u8; SIZE_LINE],
     size_line_at: usize,
@@ -96,7 +97,8 @@ struct Chunk {
 }
 
 impl Chunk {
-    /// Creates a chunk of `data`, which must not be empty because an empty chunk ends the body.
+    /// Creates a chunk of a streamed response from `data`, which must not be empty because an empty
+    /// chunk ends the body.
     fn of(data: Bytes) -> Chunk {
         debug_assert!(!data.is_empty(), "an empty chunk is the last");
         Chunk::new(data, false)
@@ -123,7 +125,7 @@ impl Chunk {
             .map(IoSlice::new)
     }
 
-    /// Notes that `written` further bytes have been written.
+    /// Records that `written` further bytes of the chunk have been written.
     fn advance(&mut self, written: usize) {
         let of_line = written.min(self.size_line_end - self.size_line_at);
         self.size_line_at += of_line;

@@ -1,5 +1,5 @@
-//! The head of a streamed response. It waits for the first chunk, so that an earlier failure
-//! results in an ordinary error response.
+//! The head of a streamed response. The server delays the head until the application's first chunk.
+//! If the application fails earlier, the server can thus still send an ordinary error response.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -16,11 +16,11 @@ use crate::http::response::response_body::ResponseBody;
 use crate::http::response::stream::response_stream::ResponseStream;
 use crate::rejection::Rejection;
 
-/// The maximum time that a head waits for the first chunk. Proxies wait for a head for a minute;
-/// people are less patient.
+/// The maximum time for which the head of a streamed response waits for the first chunk. It is much
+/// shorter than the minute for which proxies wait for a response head.
 const MAX_HEAD_DELAY: Duration = Duration::from_secs(1);
 
-/// Builds the response once its head can be sent.
+/// Builds a streamed response once its head can be sent.
 pub(crate) async fn respond_streamed(
     mut context: RequestContext,
     exchange: Box<Exchange>,
@@ -59,8 +59,8 @@ pub(crate) async fn respond_streamed(
     response
 }
 
-/// A guard for an exchange whose response waits for the first chunk. If the client disconnects, the
-/// guard frees the exchange.
+/// A guard for the exchange of a streamed response that waits for its first chunk. If the client
+/// disconnects meanwhile, the guard frees the exchange.
 struct ExchangeGuard {
     shared: Rc<HttpState>,
     exchange: Option<Box<Exchange>>,
@@ -80,7 +80,7 @@ impl Drop for ExchangeGuard {
     }
 }
 
-/// Waits until the head can be sent.
+/// Waits until the head of a streamed response can be sent.
 async fn head_ready(stream: &ResponseStream) {
     poll_fn(|_| {
         // The connection's own waker wakes this task.

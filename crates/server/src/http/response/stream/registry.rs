@@ -10,19 +10,20 @@ use crate::application::dispatch::Dispatch;
 use crate::connections::table::ConnectionTable;
 use crate::http::response::stream::response_stream::ResponseStream;
 
-/// The maximum number of streams that are compressed at the same time. Each needs a compressor of
-/// 300 KiB for as long as it is open, which may be hours.
+/// The maximum number of streamed responses that are compressed at the same time. Each needs a
+/// compressor of several hundred KiB for as long as it is open, which may be hours.
 const MAX_COMPRESSED: usize = 32;
 
-/// The open streamed responses of an I/O thread, by id.
+/// The open streamed responses of an I/O thread, by their ids.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseStreams {
     open: RefCell<HashMap<StreamId, Rc<ResponseStream>>>,
-    /// The number of streams that are compressed.
+    /// The number of streamed responses that are being compressed.
     compressed: Rc<Cell<usize>>,
 }
 
-/// A permit to compress a stream. It counts towards [`MAX_COMPRESSED`] until it is dropped.
+/// A permit to compress a streamed response. It counts towards [`MAX_COMPRESSED`] until it is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct CompressorPermit(Rc<Cell<usize>>);
 
@@ -33,8 +34,8 @@ impl Drop for CompressorPermit {
 }
 
 impl ResponseStreams {
-    /// Opens the streamed response of an exchange. Any later command of the application for this id
-    /// applies to the stream.
+    /// Registers the streamed response of an exchange, so that later commands of the application
+    /// can refer to it by its id.
     pub(crate) fn open(
         &self,
         connections: &Rc<ConnectionTable>,
@@ -47,12 +48,13 @@ impl ResponseStreams {
         }
     }
 
-    /// Returns an open stream.
+    /// Returns the open streamed response with this id, if there is one.
     pub(crate) fn get(&self, id: StreamId) -> Option<Rc<ResponseStream>> {
         self.open.borrow().get(&id).cloned()
     }
 
-    /// Returns a permit to compress another stream, or `None` if the maximum is reached.
+    /// Returns a permit to compress one more streamed response, or `None` if [`MAX_COMPRESSED`] are
+    /// being compressed.
     pub(crate) fn reserve_compressor(&self) -> Option<CompressorPermit> {
         let count = self.compressed.get();
         (count < MAX_COMPRESSED).then(|| {
@@ -61,14 +63,14 @@ impl ResponseStreams {
         })
     }
 
-    /// Removes a stream and reports its end to the application. `reason` applies unless the stream
-    /// has an end reason already.
+    /// Removes a streamed response, and notifies the application of its end. `reason` is used
+    /// unless the response already has an end reason.
     pub(crate) fn end(&self, stream: &ResponseStream, reason: StreamEnd) {
         self.forget(stream.id());
         stream.report_end(reason);
     }
 
-    /// Removes a stream whose application is notified elsewhere.
+    /// Removes a streamed response without notifying the application, which is notified elsewhere.
     pub(crate) fn forget(&self, id: StreamId) {
         let forgotten = self.open.borrow_mut().remove(&id);
         drop(forgotten);

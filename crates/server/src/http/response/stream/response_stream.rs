@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! - A chunk counts as queued until hyper has written it, and hyper holds at most [`MAX_IN_HYPER`]
-//!   bytes. The application's back-pressure therefore depends on the socket, and a failure can be
-//!   placed exactly after the bytes that were written before.
+//!   bytes. The application is therefore slowed down as soon as the client reads slowly, and few
+//!   bytes are sent after a failure.
 //! - The application is notified of the end exactly once, by [`ResponseStream::report_end`].
 
 use std::cell::{Cell, RefCell};
@@ -22,95 +22,104 @@ use crate::connections::admission::UNCHARGED_BYTES;
 use crate::connections::rate::ticks;
 use crate::connections::table::ConnectionTable;
 
-/// The maximum number of bytes that are passed to hyper. More bytes could not be recalled after a
-/// failure; fewer bytes would mean more writes.
+/// The maximum number of bytes of a streamed response that hyper holds unwritten. With more bytes,
+/// more would still be sent after a failure. With fewer bytes, more writes would be needed.
 const MAX_IN_HYPER: usize = 128 << 10;
 
-/// Shorter chunks are joined while they are queued, because each separate chunk costs about 100
-/// bytes of memory and a size line.
+/// The size in bytes below which queued chunks of a response are joined. Joining saves memory and
+/// bandwidth, because each separate chunk costs about 100 bytes of memory and a size line.
 const MAX_JOINED: usize = 16 << 10;
 
-/// An empty event, consisting of a comment, which keeps an event stream alive.
+/// The heartbeat of an event stream: an empty event with only a comment, which keeps the connection
+/// alive.
 const HEARTBEAT: &[u8] = b":\n\n";
 
-/// The range of milliseconds after which clients reconnect to a server that stopped. The delay is
-/// random, so that they do not reconnect all at once.
+/// The range of the delay, in milliseconds, after which the clients of an event stream reconnect
+/// when the server has stopped. The delay is random, so that the clients do not all reconnect at
+/// once.
 const RETRY_MILLIS: std::ops::Range<u64> = 3000..8000;
 
-/// The time after which a chunk is requested again from an application that had none.
+/// The delay after which the server again requests a chunk from an application that had none.
 const EMPTY_PULL_DELAY: Duration = Duration::from_millis(10);
 
-/// A streamed response. Its connection has it from the application's response on.
+/// A streamed response, whose body the application produces chunk by chunk. The connection keeps it
+/// until the last byte has been written.
 #[derive(Debug)]
 pub(crate) struct ResponseStream {
     id: StreamId,
     listener: ListenerId,
-    /// The key of the connection in the connection table, once the connection has the stream.
+    /// The key of the client's connection in the connection table, once the connection has begun
+    /// the response.
     connection_key: Cell<usize>,
     connections: Rc<ConnectionTable>,
     dispatch: Rc<Dispatch>,
     pub(crate) rules: StreamOptions,
     flow: std::sync::Arc<StreamFlow>,
-    /// The chunks that hyper has not got yet, and their number of bytes.
+    /// The chunks of the response that hyper has not got yet.
     queue: RefCell<VecDeque<Bytes>>,
+    /// The total number of bytes in the queue.
     queued: Cell<usize>,
-    /// The end of the queue, to which short chunks are appended.
+    /// The last chunk of the queue, to which further short chunks are appended.
     joined: RefCell<BytesMut>,
-    /// The number of bytes that hyper has got but not written.
+    /// The number of response bytes that hyper has got but not written.
     in_hyper: Cell<usize>,
-    /// The total number of bytes that hyper has got.
+    /// The total number of response bytes that hyper has got.
     sent: Cell<u64>,
-    /// True if hyper has bytes that are not written, including the head.
+    /// True if hyper has bytes of the response, including its head, that are not written yet.
     is_unflushed: Cell<bool>,
-    /// The number of bytes of a chunk that is being compressed and that hyper has not got yet.
+    /// The number of bytes of the chunk that is being compressed before hyper gets it.
     compressing: Cell<usize>,
     state: Cell<State>,
-    /// The tick of the last byte, and whether an event ended with it.
+    /// The clock tick at which the last byte of an event stream was queued.
     last_sent: Cell<u32>,
+    /// True if an event ended with the last byte that was queued.
     is_between_events: Cell<bool>,
-    /// True if the head is sent before there is a chunk.
+    /// True if the response head may be sent before the application has produced a chunk.
     sends_head_early: Cell<bool>,
-    /// True once hyper has the head.
+    /// True once hyper has got the response head.
     is_head_sent: Cell<bool>,
-    /// Whether the response can continue without hyper.
+    /// Whether the rest of the response can be written without hyper.
     detachable: Cell<Detachable>,
-    /// True if a chunk has been requested; and true while the next request is delayed.
+    /// True if the server has requested a chunk from the application.
     is_chunk_requested: Cell<bool>,
+    /// True while the next request for a chunk is delayed because the application had none.
     is_pull_delayed: Rc<Cell<bool>>,
-    /// The reason for the end, once there is one.
+    /// The reason why the streamed response ended, once it has ended.
     end_reason: Cell<Option<StreamEnd>>,
-    /// The text of the error response if nothing has been sent.
+    /// The text of the error response that is sent if the application fails before the response
+    /// head was sent.
     failure_text: RefCell<Vec<u8>>,
-    /// True once the application has been notified of the end.
+    /// True once the application has been notified that the streamed response has ended.
     is_end_reported: Cell<bool>,
     charge: Charge,
 }
 
-/// The state of the response, according to the application.
+/// The state of a streamed response from the application's point of view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Further chunks may follow.
+    /// The application may send further chunks of the response.
     Open,
-    /// All chunks have been received.
+    /// The application has sent all chunks of the response.
     Ended,
-    /// The response stays incomplete. Its earlier chunks are written, and then the connection is
-    /// reset.
+    /// The streamed response has failed and stays incomplete. Its earlier chunks are written, and
+    /// then the connection is reset.
     Failed,
 }
 
-/// Whether a response is sent in uncompressed chunks and can therefore continue without hyper.
+/// Whether the rest of a streamed response can be written without hyper, which requires that it is
+/// sent in chunks and not compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detachable {
     No,
     KeepAlive,
-    /// Can continue without hyper, and the connection closes after it.
+    /// The response can be written without hyper, and the connection closes after it.
     Close,
 }
 
-/// The next part of a response for hyper.
+/// The result of asking a streamed response for the next chunk to pass to hyper.
 pub(crate) enum NextChunk {
     Chunk(Bytes),
-    /// There is no chunk. The connection's task is woken when there is one.
+    /// No chunk is available yet. The connection's task is woken when there is one.
     Wait,
     CloseState,
 }
@@ -156,17 +165,18 @@ impl ResponseStream {
         self.id
     }
 
-    /// Returns the `Content-Length` that the application declared.
+    /// Returns the `Content-Length` that the application declared for the streamed response.
     pub(crate) fn length(&self) -> Option<u64> {
         self.flow.length()
     }
 
-    /// Returns the number of declared bytes that hyper has not got yet.
+    /// Returns how many bytes hyper still has to get until the declared `Content-Length` is
+    /// reached, or `None` if no length was declared.
     pub(crate) fn bytes_left(&self) -> Option<u64> {
         self.length().map(|length| length.saturating_sub(self.sent.get()))
     }
 
-    /// Returns the number of bytes that the stream is charged for.
+    /// Returns the number of bytes that the streamed response is charged to the memory budget.
     pub(crate) fn held(&self) -> usize {
         self.charge.bytes()
     }
@@ -177,8 +187,8 @@ impl ResponseStream {
 
     // ---- called for the application ----
 
-    /// Queues the next chunk. If the application `continues`, the following chunk comes without a
-    /// request.
+    /// Queues the application's next chunk of the response. `continues` is true if the application
+    /// will send the following chunk without a request.
     pub(crate) fn push(&self, payload: Payload, continues: bool) {
         self.flow.on_chunk_arrived();
         self.is_chunk_requested.set(continues);
@@ -215,7 +225,7 @@ impl ResponseStream {
         joined.put_slice(bytes);
     }
 
-    /// Queues bytes of the server itself.
+    /// Queues bytes that the server itself adds to an event stream, such as a heartbeat.
     fn append_own(&self, bytes: &[u8]) {
         self.flow.add_server_bytes(bytes.len());
         self.queued.set(self.queued.get() + bytes.len());
@@ -223,7 +233,7 @@ impl ResponseStream {
         self.last_sent.set(self.connections.clock.now());
     }
 
-    /// Sends a comment if no event has been sent for the heartbeat interval.
+    /// Sends a comment on an event stream if no event has been sent for the heartbeat interval.
     pub(crate) fn send_heartbeat_if_due(&self, now: u32) {
         let clock = &self.connections.clock;
         let silence =
@@ -248,7 +258,8 @@ impl ResponseStream {
         queue.push_back(bytes);
     }
 
-    /// Charges the queued bytes. Returns false if the memory budget is exhausted.
+    /// Charges the memory budget for the queued bytes of the response. Returns false if the budget
+    /// is exhausted.
     fn charge_queue(&self) -> bool {
         let waiting = self.queued.get() + self.in_hyper.get();
         let (has, needs) =
@@ -261,13 +272,13 @@ impl ResponseStream {
         has_room
     }
 
-    /// Allows the head to be sent before there is a chunk.
+    /// Allows the response head to be sent before the application has produced a chunk.
     pub(crate) fn send_head(&self) {
         self.sends_head_early.set(true);
         self.wake();
     }
 
-    /// Ends the response. It fails if its declared length differs from its actual length.
+    /// Ends the streamed response. It fails if its actual length differs from its declared length.
     pub(crate) fn end(&self) {
         if self.state.get() != State::Open {
             return;
@@ -280,7 +291,8 @@ impl ResponseStream {
         self.wake();
     }
 
-    /// Ends the response before it is complete.
+    /// Ends the streamed response before it is complete. The client gets `failure_text` if the
+    /// response head was not sent yet.
     pub(crate) fn fail(&self, reason: StreamEnd, failure_text: Vec<u8>) {
         if self.state.get() != State::Open {
             return;
@@ -298,9 +310,9 @@ impl ResponseStream {
         self.wake();
     }
 
-    /// Ends the response because the server stops. Pushed responses end properly, so that clients
-    /// reconnect to another server. Pulled responses continue, because they have an end of their
-    /// own.
+    /// Ends an event stream, or a streamed response whose chunks the application pushes, because
+    /// the server stops. The client can then reconnect to another server. A response whose chunks
+    /// the server pulls continues, because it has an end of its own.
     pub(crate) fn stop(&self) {
         if self.is_open() && (!self.rules.is_pulled || self.rules.is_events) {
             self.end_reason.set(Some(StreamEnd::Stop));
@@ -314,21 +326,22 @@ impl ResponseStream {
         }
     }
 
-    /// Sets the end reason unless there is one already.
+    /// Sets the reason why the streamed response ended, unless a reason is set already.
     pub(crate) fn set_end_reason(&self, reason: StreamEnd) {
         if self.end_reason.get().is_none() {
             self.end_reason.set(Some(reason));
         }
     }
 
-    /// Returns the end reason, if there is one.
+    /// Returns the reason why the streamed response ended, if it has ended.
     pub(crate) fn end_reason(&self) -> Option<StreamEnd> {
         self.end_reason.get()
     }
 
     // ---- pulling ----
 
-    /// Requests a chunk from the application, if chunks are pulled and the queue has capacity.
+    /// Requests a chunk from the application, if the server pulls chunks and the queue has
+    /// capacity.
     pub(crate) fn request_chunk(&self) {
         let has_room = self.flow.has_capacity() && self.bytes_left() != Some(0);
         let is_due =
@@ -338,13 +351,14 @@ impl ResponseStream {
         }
     }
 
-    /// Notes that the application no longer sends chunks by itself and waits for a request.
+    /// Records that the application has stopped sending chunks by itself, so that the server must
+    /// request the next one.
     pub(crate) fn resume_pulling(&self) {
         self.is_chunk_requested.set(false);
         self.wake();
     }
 
-    /// Delays the next request, because the application had no chunk.
+    /// Delays the next request for a chunk, because the application had none.
     fn delay_pull(&self) {
         if self.rules.is_pulled && !self.is_pull_delayed.replace(true) {
             // By then, the stream may have ended and the key may belong to another connection.
@@ -364,12 +378,13 @@ impl ResponseStream {
 
     // ---- called for the connection ----
 
-    /// Sets the key of the connection.
+    /// Sets the connection-table key of the client's connection.
     pub(crate) fn set_connection_key(&self, key: usize) {
         self.connection_key.set(key);
     }
 
-    /// Returns true if the head can be sent, either with a chunk or without one.
+    /// Returns true if the response head can be sent, either because a chunk is available or
+    /// because the head need not wait for one.
     pub(crate) fn can_send_head(&self) -> bool {
         self.sends_head_early.get()
             || self.queued.get() > 0
@@ -377,14 +392,15 @@ impl ResponseStream {
             || self.length() == Some(0)
     }
 
-    /// Returns the status, if the application chose one, and the text of the error response, if the
-    /// stream failed before anything was sent. Takes the text.
+    /// Returns the status code and the text of the error response, if the streamed response failed
+    /// before anything was sent. The status code is `None` unless the application chose one.
     pub(crate) fn take_failure(&self) -> Option<(Option<u16>, Vec<u8>)> {
         let status = Some(self.rules.failed_status).filter(|status| *status > 0);
         (self.state.get() == State::Failed).then(|| (status, self.failure_text.take()))
     }
 
-    /// Notes that hyper has the head.
+    /// Records that hyper has got the response head. Queues a first heartbeat for an event stream
+    /// without events.
     pub(crate) fn on_head_sent(&self) {
         self.is_head_sent.set(true);
         self.is_unflushed.set(true);
@@ -397,38 +413,39 @@ impl ResponseStream {
         }
     }
 
-    /// Sets whether the response can continue without hyper.
+    /// Sets whether the rest of the response can be written without hyper.
     pub(crate) fn set_detachable(&self, detachable: Detachable) {
         self.detachable.set(detachable);
     }
 
-    /// Returns true if the connection closes after this response.
+    /// Returns true if the connection closes after this streamed response.
     pub(crate) fn closes_connection(&self) -> bool {
         self.detachable.get() == Detachable::Close
     }
 
-    /// Returns true if hyper is no longer needed: it has written everything so far, and the next
-    /// chunk may take long.
+    /// Returns true if hyper is no longer needed for this response, because it has written
+    /// everything so far and the next chunk may take long.
     pub(crate) fn can_detach(&self) -> bool {
         let is_written =
             self.is_head_sent.get() && !self.is_unflushed.get() && self.queued.get() == 0;
         self.detachable.get() != Detachable::No && is_written && self.is_open()
     }
 
-    /// Returns true if hyper has bytes that have not been flushed.
+    /// Returns true if hyper has bytes of the response that have not been flushed to the client.
     pub(crate) fn is_unflushed(&self) -> bool {
         self.is_unflushed.get()
     }
 
-    /// Returns true if the stream has failed and all earlier chunks have been written.
+    /// Returns true if the streamed response has failed and all its earlier chunks have been
+    /// written.
     pub(crate) fn is_cut(&self) -> bool {
         let is_written =
             self.queued.get() == 0 && !self.is_unflushed.get() && self.compressing.get() == 0;
         self.state.get() == State::Failed && self.is_head_sent.get() && is_written
     }
 
-    /// Returns the next chunk for hyper, and requests another from the application if the queue is
-    /// empty.
+    /// Returns the next chunk of the response for hyper. Requests another chunk from the
+    /// application if the queue is empty.
     pub(crate) fn next_chunk(&self) -> NextChunk {
         if self.in_hyper.get() < MAX_IN_HYPER {
             if let Some(bytes) = self.pop() {
@@ -448,25 +465,26 @@ impl ResponseStream {
         }
     }
 
-    /// Returns true if the response is complete and hyper has all of it.
+    /// Returns true if the streamed response is complete and hyper has got all of it.
     pub(crate) fn is_fully_taken(&self) -> bool {
         self.state.get() == State::Ended && self.queued.get() == 0
     }
 
-    /// Returns true if the next chunk is available.
+    /// Returns true if the next chunk of the response is available.
     pub(crate) fn has_queued(&self) -> bool {
         self.queued.get() > 0
     }
 
-    /// Notes that the chunk of `len` bytes that was taken last goes to a compressor first.
-    /// `was_unflushed` says whether hyper had unflushed bytes before.
+    /// Records that the next chunk, of `len` bytes, is compressed before hyper gets it.
+    /// `was_unflushed` is true if hyper already had unflushed bytes.
     pub(crate) fn begin_compression(&self, len: usize, was_unflushed: bool) {
         self.compressing.set(len);
         self.is_unflushed.set(was_unflushed);
     }
 
-    /// Notes that the chunk has been compressed. If there is output, hyper gets it. Otherwise the
-    /// bytes stay in the compressor, and they are released here because no write will follow.
+    /// Records that the current chunk has been compressed. If `has_output` is false, the compressor
+    /// has kept all its bytes. They are then released from the queue here, because no write will
+    /// release them.
     pub(crate) fn end_compression(&self, has_output: bool) {
         let len = self.compressing.take();
         if has_output {
@@ -490,7 +508,7 @@ impl ResponseStream {
         }
     }
 
-    /// Notes that hyper has written all bytes that it had. Returns true if the connection must be
+    /// Records that hyper has written all bytes that it had. Returns true if the connection must be
     /// polled again.
     pub(crate) fn on_flushed(&self) -> bool {
         self.is_unflushed.set(false);
@@ -502,8 +520,8 @@ impl ResponseStream {
         compressing == 0 && (self.queued.get() > 0 || !self.is_open())
     }
 
-    /// Releases `len` bytes that are no longer queued, and notifies the application if it may
-    /// continue.
+    /// Releases `len` bytes that are no longer queued, and notifies the application if the queue
+    /// has capacity again.
     fn release_bytes(&self, len: usize) {
         if self.charge.bytes() > 0 {
             let waiting = self.queued.get() + self.in_hyper.get();
@@ -521,8 +539,8 @@ impl ResponseStream {
         self.charge.set(0);
     }
 
-    /// Drops the queue and notifies the application of the end, unless that has been done. `reason`
-    /// applies unless the stream has an end reason already.
+    /// Drops the queue and notifies the application that the streamed response has ended, unless it
+    /// has already been notified. `reason` is used unless the response has an end reason already.
     pub(crate) fn report_end(&self, reason: StreamEnd) {
         if self.is_end_reported.replace(true) {
             return;

@@ -1,6 +1,6 @@
-//! Routing of requests with session affinity. A request that names a worker waits in the queue of
-//! that worker. All other requests are parked, in the order of their age, until any worker can
-//! begin them.
+//! Routing of requests with session affinity. A request that names a worker in its cookie or URL
+//! waits in the queue of that worker. All other requests are parked: they wait together, oldest
+//! first, until any worker can begin them.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -31,7 +31,8 @@ impl Balancer {
         self.assign_parked(assignments);
     }
 
-    /// Moves a request to the queue of the worker that it names, parks it, or rejects it.
+    /// Routes one request: adds it to the queue of the worker that it names, parks it until any
+    /// worker is free, or rejects it.
     fn route(&self, mut request: QueuedRequest, is_shiny: bool, assignments: &mut Vec<Assignment>) {
         #[cfg(test)]
         self.examined.set(self.examined.get() + 1);
@@ -63,8 +64,8 @@ impl Balancer {
         }
     }
 
-    /// Appends a request to the queue of the only worker that can process it, and assigns the
-    /// requests in that queue if the worker can begin them.
+    /// Adds a request to the queue of the only worker that can process it. If the worker can begin
+    /// requests now, assigns them to it.
     fn queue_at(
         &self,
         backend: &Rc<PoolBackend>,
@@ -79,7 +80,8 @@ impl Balancer {
         self.assign_own_requests_of(backend, assignments);
     }
 
-    /// Assigns parked requests to workers that can begin them, oldest first.
+    /// Assigns parked requests (those that wait for any free worker) to workers that can begin
+    /// them, oldest first.
     fn assign_parked(&self, assignments: &mut Vec<Assignment>) {
         let mut has_session_capacity = true;
         loop {
@@ -105,9 +107,8 @@ impl Balancer {
         }
     }
 
-    /// Returns the worker that a request names in its URL, or otherwise in its cookie. For a
-    /// request for a page only the cookie counts, because the query of a page's URL belongs to the
-    /// app.
+    /// Returns the worker that a request names in its URL, or otherwise in its cookie. For a page,
+    /// only the cookie counts, because the query belongs to the app.
     fn named_backend(
         &self,
         exchange: &Exchange,
@@ -140,9 +141,9 @@ impl Balancer {
         self.backend_of(cookie.target()?)
     }
 
-    /// Counts a WebSocket that replaces a lost WebSocket of a page, separately for reconnects to
-    /// the worker that the page's cookie names and to another worker. A reconnect without a valid
-    /// cookie counts as one to another worker.
+    /// Counts a WebSocket with which a page reconnects after it has lost its previous one. One
+    /// counter is for reconnects to the worker that the page's cookie names, and another for all
+    /// other reconnects.
     pub(in crate::pool) fn count_reconnect(&self, exchange: &Exchange, backend: &PoolBackend) {
         if !backend.entry.is_sticky()
             || session_affinity::read_query(exchange.query()) != UrlAffinity::NewSession
@@ -163,12 +164,12 @@ impl Balancer {
         self.backends.borrow().iter().find(|backend| is_target(backend, target)).cloned()
     }
 
-    /// Returns the names of this server's session cookie.
+    /// Returns the names of this server's session cookie over HTTPS and over plaintext HTTP.
     pub(in crate::pool) fn cookie_names(&self) -> &Names {
         &self.keys.names
     }
 
-    /// Returns a session cookie that names a worker, and the hash by which logs identify the
+    /// Returns a new session cookie that names a worker, and the number by which logs identify the
     /// session.
     pub(in crate::pool) fn new_cookie(
         &self,
@@ -182,7 +183,8 @@ impl Balancer {
         (cookie, self.keys.session_hash(target))
     }
 
-    /// Assigns the requests in the workers' own queues, which only one worker can process.
+    /// For each worker, assigns the requests that only this worker can process, as far as it can
+    /// begin them.
     fn assign_own_requests(&self, assignments: &mut Vec<Assignment>) {
         let backends = self.backends.borrow().clone();
         for backend in &backends {
@@ -191,9 +193,9 @@ impl Balancer {
         }
     }
 
-    /// Returns requests for pages from a worker's queue to the common queue if the worker drains,
-    /// does not respond, or has been busy with one task for too long. Another worker can process a
-    /// request for a page.
+    /// Moves the requests for pages from a worker's queue to the common queue if the worker drains,
+    /// does not respond, or has been busy with one task for too long. A page can be produced by any
+    /// worker.
     fn release_pages(&self, backend: &PoolBackend) {
         if backend.queue.borrow().is_empty() {
             return;
@@ -245,8 +247,8 @@ impl Balancer {
     }
 
     /// Puts a request that its worker has not begun in time back into the queue, so that another
-    /// worker processes it. R has not seen the request, so this is safe for every method. Rejects
-    /// the request if only its worker can process it or if no other worker is ready.
+    /// worker processes it. This is safe for every method, because R has not seen the request. If
+    /// no other worker is ready or may process the request, rejects it.
     pub(in crate::pool) fn requeue_unbegun(&self, request: QueuedRequest, backend: &PoolBackend) {
         let may_go_anywhere = request.kind.is_none() && request.avoided_epoch.is_none();
         let has_other = has_other(&self.backends.borrow(), backend.entry.epoch);
@@ -258,18 +260,19 @@ impl Balancer {
     }
 }
 
-/// Returns true if a cookie names this worker.
+/// Returns true if the content of a session cookie names this worker.
 fn is_target(backend: &PoolBackend, target: CookieTarget) -> bool {
     backend.entry.epoch == u64::from(target.epoch) && backend.entry.slot == u32::from(target.slot)
 }
 
-/// Returns true if another worker may process a request that its worker has not begun in time. A
-/// request moves to another worker only once.
+/// Returns true if a request that its worker has not begun in time may be moved to another worker.
+/// Each request is moved at most once.
 fn may_move(request: &QueuedRequest) -> bool {
     request.kind.is_some_and(session_affinity::may_move) && request.avoided_epoch.is_none()
 }
 
-/// Returns the request, marked so that this worker does not get it again, with a new waiting time.
+/// Marks a request so that it avoids this worker from now on, and restarts its waiting time.
+/// Returns the request.
 fn avoiding(mut request: QueuedRequest, backend: &PoolBackend) -> QueuedRequest {
     request.avoided_epoch = Some(backend.entry.epoch);
     request.queued_since = Instant::now();

@@ -15,7 +15,7 @@ impl IoWaker for NoWaker {
     fn wake_within(&self, _within: Duration) {}
 }
 
-/// Calls a test with a balancer whose only worker is suspended.
+/// Runs a test with a balancer whose only worker is suspended and therefore gets no requests.
 fn with_a_suspended_worker(
     limits: PoolLimits,
     test: impl FnOnce(&Balancer, &BackendRegistry, &Arc<Backend>),
@@ -42,8 +42,8 @@ fn request(id: u64, cookie: &str) -> QueuedRequest {
     QueuedRequest::new(exchange, false)
 }
 
-/// Assigns requests and returns the number of assignments. The assignments are leaked, so that the
-/// requests stay in flight.
+/// Makes the balancer assign requests to workers and returns the number of assignments. The
+/// assignments are leaked, so that their requests stay in flight.
 fn assign(balancer: &Balancer) -> usize {
     let mut assignments = Vec::new();
     balancer.assign(&mut assignments);

@@ -1,10 +1,10 @@
 //! The session cookie, which names a worker. The cookie is signed, so that clients cannot choose
 //! the worker to which they send requests. The cookie does not authenticate a user.
 //!
-//! The value is 27 bytes in base64url: the version, the slot and the epoch of the worker, 4 random
-//! bytes by which logs distinguish the clients of one worker, and 16 bytes of HMAC-SHA-256 over the
-//! preceding bytes. The key is random and is never stored. Cookies become invalid when the
-//! supervisor ends, as do the sessions, whose state is in R processes that the supervisor stops.
+//! The value is 27 bytes in base64url. It contains the format version, the worker's slot and epoch
+//! (serial number), 4 random bytes for the client, and a signature of 16 bytes (HMAC-SHA-256). The
+//! signing key is random and is never stored, so cookies become invalid when the supervisor ends.
+//! The sessions end with it as well.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
@@ -16,18 +16,18 @@ use rookery_server::session_cookie::{CookieNames as Names, SessionCookie, pairs}
 
 const VERSION: u8 = 2;
 
-/// The number of bytes of a cookie that the signature covers.
+/// The number of bytes of a session cookie that its signature covers.
 const SIGNED_LEN: usize = 11;
 
-/// The number of bytes of the signature.
+/// The length in bytes of a session cookie's signature.
 const SIGNATURE_LEN: usize = 16;
 
-/// The number of characters of a cookie's value.
+/// The length of a session cookie's value in characters.
 const VALUE_LEN: usize = (SIGNED_LEN + SIGNATURE_LEN) / 3 * 4;
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// The content of a cookie: the worker, and a random number for the client.
+/// The content of a session cookie: the worker that it names, and a random number for the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) struct CookieTarget {
     pub(in crate::pool) slot: u16,
@@ -36,10 +36,11 @@ pub(in crate::pool) struct CookieTarget {
 }
 
 impl CookieTarget {
-    /// Creates the content of a cookie for a new client of a worker.
+    /// Creates the content of a session cookie for a new client, with the slot and epoch (serial
+    /// number) of the client's worker.
     ///
     /// # Panics
-    /// Panics if the system has no random numbers.
+    /// Panics if the operating system provides no random numbers.
     pub(in crate::pool) fn new(slot: u16, epoch: u32) -> CookieTarget {
         let mut random = [0; 4];
         SystemRandom::new().fill(&mut random).expect("the system has random numbers");
@@ -50,12 +51,12 @@ impl CookieTarget {
 /// The result of reading the session cookie from a request's `Cookie` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) enum Cookie {
-    /// The request has no session cookie with this server's cookie name.
+    /// The request has no session cookie of this server.
     Absent,
-    /// The cookie was not signed with the current key. It is forged or comes from an earlier run of
-    /// the supervisor.
+    /// The session cookie is not signed with the current key. It is forged or comes from an earlier
+    /// run of the supervisor.
     Invalid,
-    /// The cookie has a valid signature and names this worker.
+    /// The session cookie has a valid signature and names this worker.
     Valid(CookieTarget),
 }
 
@@ -68,10 +69,9 @@ impl Cookie {
     }
 }
 
-/// Returns a suffix for the names of a server's cookies, by which they differ from the cookies of
-/// other servers on the same host. The suffix is derived from the app's path and the server's
-/// address, so that it stays the same after a restart. It is a value for
-/// [`PoolLimits::cookie_suffix`](crate::PoolLimits::cookie_suffix).
+/// Returns a suffix for the names of a server's cookies, so that servers on the same host use
+/// different cookies. The suffix is derived from the app's path and the server's address, so that
+/// it stays the same after a restart.
 pub fn server_name(app: &Path, address: &str) -> String {
     let text = [app.as_os_str().as_encoded_bytes(), b"\0", address.as_bytes()].concat();
     let digest = digest(&SHA256, &text);
@@ -80,7 +80,7 @@ pub fn server_name(app: &Path, address: &str) -> String {
     format!("{:08x}", u32::from_be_bytes(first))
 }
 
-/// The names and the signing key of a supervisor's cookies.
+/// The names and the signing key of a supervisor's session cookies.
 #[derive(Debug)]
 pub(in crate::pool) struct Keys {
     pub(in crate::pool) names: Names,
@@ -90,26 +90,26 @@ pub(in crate::pool) struct Keys {
 }
 
 impl Keys {
-    /// Creates a random signing key and the cookie names for a server with this suffix.
+    /// Creates a random key for signing session cookies. The names of these cookies end in
+    /// `suffix`.
     ///
     /// # Panics
-    /// Panics if the system has no random numbers, because anybody could sign cookies with a
-    /// predictable key.
+    /// Panics if the operating system provides no random numbers.
     pub(in crate::pool) fn new(suffix: &str) -> Keys {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
         let key = key.expect("the system has random numbers");
         Keys { names: Names::new(suffix), key, sessions: RandomState::new() }
     }
 
-    /// Returns a hash that is the same for all requests with this cookie. The hash is keyed, so
-    /// that nobody can derive the cookie from the log.
+    /// Returns a number by which logs identify a session. It is the same for all requests with this
+    /// cookie, and the cookie cannot be derived from it.
     pub(in crate::pool) fn session_hash(&self, target: CookieTarget) -> u64 {
         self.sessions.hash_one((target.slot, target.epoch, target.random))
     }
 
-    /// Returns the value of a `Set-Cookie` header for a client of a worker. If `is_embedded` is
-    /// true, pages of other sites may embed the app, and the browser keeps a separate cookie for
-    /// each such site. Browsers accept a cookie of that sort only over HTTPS.
+    /// Returns the value of a `Set-Cookie` header with a session cookie that names a worker.
+    /// `is_embedded` means that pages of other sites may embed the app. For HTTPS, the cookie is
+    /// then partitioned: the browser keeps a separate one for each of these sites.
     pub(in crate::pool) fn set_cookie(
         &self,
         target: CookieTarget,
@@ -119,8 +119,8 @@ impl Keys {
         self.names.set_cookie(&self.value_text(target), is_https, is_embedded)
     }
 
-    /// Returns the cookie that a worker sends to clients whose connections the worker itself
-    /// accepts.
+    /// Returns a session cookie for clients whose connections the worker itself accepts instead of
+    /// the supervisor.
     pub(in crate::pool) fn session_cookie(
         &self,
         target: CookieTarget,
@@ -129,12 +129,12 @@ impl Keys {
         SessionCookie::new(self.names.clone(), self.value_text(target), is_embedded)
     }
 
-    /// Returns the value of a cookie as text.
+    /// Returns the value of a session cookie for this worker and client, as text.
     fn value_text(&self, target: CookieTarget) -> String {
         String::from_utf8_lossy(&self.value(target)).into_owned()
     }
 
-    /// Returns the value of a cookie with its signature.
+    /// Returns the value of a session cookie for this worker and client, including the signature.
     fn value(&self, target: CookieTarget) -> [u8; VALUE_LEN] {
         let mut bytes = [0; SIGNED_LEN + SIGNATURE_LEN];
         bytes[0] = VERSION;
@@ -146,7 +146,7 @@ impl Keys {
         encode_base64url(&bytes)
     }
 
-    /// Finds the session cookie in a request's `Cookie` header and verifies its signature.
+    /// Finds the session cookie in the value of a `Cookie` header and verifies its signature.
     pub(in crate::pool) fn read(&self, cookies: &[u8]) -> Cookie {
         // A browser may still have a cookie from a time when the server did not use HTTPS. The name
         // with the prefix `__Host-` has precedence, because only this host can set a cookie with
@@ -164,7 +164,8 @@ impl Keys {
         }
     }
 
-    /// Returns the content of a cookie's value if the signature is valid.
+    /// Verifies the signature in the value of a session cookie. Returns the cookie's content, or
+    /// `None` if the signature is invalid.
     fn verify(&self, value: &[u8]) -> Option<CookieTarget> {
         let bytes = decode_base64url(value)?;
         let own = hmac::sign(&self.key, &bytes[..SIGNED_LEN]);
@@ -183,7 +184,7 @@ impl Keys {
     }
 }
 
-/// Encodes the bytes of a cookie in base64url.
+/// Encodes the bytes of a session cookie in base64url.
 fn encode_base64url(bytes: &[u8; SIGNED_LEN + SIGNATURE_LEN]) -> [u8; VALUE_LEN] {
     let mut text = [0; VALUE_LEN];
     for (from, to) in bytes.chunks_exact(3).zip(text.chunks_exact_mut(4)) {
@@ -195,7 +196,7 @@ fn encode_base64url(bytes: &[u8; SIGNED_LEN + SIGNATURE_LEN]) -> [u8; VALUE_LEN]
     text
 }
 
-/// Decodes the value of a cookie from base64url. Returns `None` if the length or a digit is
+/// Decodes the value of a session cookie from base64url. Returns `None` if the length or a digit is
 /// invalid.
 fn decode_base64url(text: &[u8]) -> Option<[u8; SIGNED_LEN + SIGNATURE_LEN]> {
     let text: &[u8; VALUE_LEN] = text.try_into().ok()?;

@@ -1,6 +1,5 @@
-//! Session affinity: the choice of the worker that must get a request. Apps such as Shiny keep the
-//! state of each session in one R process, so the requests of a session must reach the worker in
-//! which the session began.
+//! Session affinity, which sends all requests of a session to the same worker. Apps such as Shiny
+//! need it, because they keep the state of a session in one R process.
 
 mod cookie;
 mod url;
@@ -19,36 +18,38 @@ pub enum SessionAffinity {
     /// apps have.
     #[default]
     Auto,
-    /// Session affinity is not used.
+    /// Session affinity is not used: any worker may get a request of a session.
     None,
     /// Session affinity is always used, by means of a cookie.
     Cookie,
 }
 
-/// The kind of a request, as far as routing depends on it.
+/// The kind of a request, as far as it matters for session affinity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) enum RequestKind {
-    /// A request for a page, with which a new session may begin.
+    /// A request for a page. A new session may begin with it.
     Page,
-    /// A GET request without `Accept` header, as programs send it. The requested resource may be a
-    /// page.
+    /// A GET request that may be for a page or not, because it has no `Accept` header. Some
+    /// programs send such requests.
     Undeclared,
-    /// The opening handshake of a WebSocket that is not a [`Reconnect`](Self::Reconnect).
+    /// The opening handshake of a WebSocket, unless a page sends it to
+    /// [`Reconnect`](Self::Reconnect).
     WebSocket,
-    /// The opening handshake of a WebSocket for a page that has lost its previous WebSocket. A new
-    /// session begins with it.
+    /// The opening handshake of a WebSocket with which a page reconnects after it has lost its
+    /// previous WebSocket. It begins a new session.
     Reconnect,
     /// A request for a resource of one Shiny session. Only the R process of that session has the
     /// resource.
     SessionResource,
-    /// Any other request.
+    /// A request that is neither for a page, a WebSocket nor a resource of a Shiny session.
     Other,
 }
 
-/// The ability of a worker to process a request that names it.
+/// The state of the worker that a request names in its cookie or URL. It determines whether the
+/// worker can process the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) enum AffinityState {
-    /// The worker responds to requests.
+    /// The worker is ready and can process the request.
     Ready,
     /// The worker's R process has been busy with one task for longer than a request may wait.
     Stuck,
@@ -58,18 +59,21 @@ pub(in crate::pool) enum AffinityState {
     Suspended,
 }
 
-/// The destination of a request.
+/// Where the balancer sends a request if session affinity is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) enum Destination {
-    /// The worker that the request names.
+    /// The worker that the request names in its cookie or URL.
     NamedBackend,
-    /// Any free worker. The response gets a cookie for further requests.
+    /// Any free worker. The response gets a cookie that names the chosen worker, so that the
+    /// client's further requests are sent there too.
     AnyBackend,
-    /// No worker, because the requested resource ended with its worker. The client gets 404.
+    /// No worker, because the requested resource belonged to a worker that has ended. The client
+    /// gets 404.
     NotFound,
 }
 
-/// Returns the kind of a request. `url` is the affinity that the request's URL declares.
+/// Returns the kind of a request for session affinity. `url` is the result of reading the `w=`
+/// parameter of the request's URL.
 pub(in crate::pool) fn classify(
     exchange: &Exchange,
     is_shiny: bool,
@@ -100,7 +104,7 @@ pub(in crate::pool) fn classify(
     }
 }
 
-/// Returns true if an `Accept` header names HTML.
+/// Returns true if an `Accept` header includes HTML.
 fn names_html(accept: &[u8]) -> bool {
     accept.split(|byte| *byte == b',').any(|range| {
         let kind = range.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
@@ -110,13 +114,13 @@ fn names_html(accept: &[u8]) -> bool {
     })
 }
 
-/// Returns true if a request of this kind begins a session on a worker that is new to the client.
+/// Returns true if a request of this kind begins a new session when it is sent to any free worker.
 pub(in crate::pool) fn begins_session(kind: RequestKind) -> bool {
     matches!(kind, RequestKind::Page | RequestKind::Undeclared | RequestKind::WebSocket)
 }
 
-/// Returns true if another worker may process a request of this kind when the worker that the
-/// request names does not begin it.
+/// Returns true if a request of this kind may be processed by another worker, because the worker
+/// that it names is stuck.
 pub(in crate::pool) fn may_move(kind: RequestKind) -> bool {
     destination(kind, Some(AffinityState::Stuck)) == Destination::AnyBackend
 }
@@ -131,8 +135,8 @@ fn is_session_path(path: &[u8]) -> bool {
             .is_some_and(|token| token.len() >= 16 && token.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Returns the destination of a request. `named` is the state of the worker that the request names,
-/// or `None` if the request names no worker or the named worker has ended.
+/// Returns the destination of a request with session affinity. `named` is the state of the worker
+/// that the request names. It is `None` if the request names no worker or if that worker has ended.
 pub(in crate::pool) fn destination(kind: RequestKind, named: Option<AffinityState>) -> Destination {
     match (kind, named) {
         (_, Some(AffinityState::Ready)) => Destination::NamedBackend,

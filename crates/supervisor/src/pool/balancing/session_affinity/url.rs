@@ -1,22 +1,22 @@
-//! The affinity that the URL of a request declares. A browser sends the same cookie for all pages
-//! of an app, but the parameter `w=` belongs to one page. If two pages are open or cookies are
-//! refused, only the parameter identifies the session.
+//! The parameter `w=` in the URL of a request, which names the worker of a Shiny session. Unlike a
+//! cookie, which a browser sends for all pages of an app, the parameter belongs to one page. It
+//! therefore also works if several pages are open or if the browser rejects cookies.
 
 use crate::worker_id::WorkerId;
 
-/// The worker that the parameter `w=` of a query names.
+/// What the parameter `w=` of a URL says about the worker that must process the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) enum UrlAffinity {
-    /// The query has no valid `w=` parameter.
+    /// The URL's query has no valid `w=` parameter.
     Absent,
-    /// The request belongs to the session of this worker, which may have ended.
+    /// The request belongs to a session at this worker. The worker may have ended.
     Worker(WorkerId),
     /// The request belongs to no worker, because `w=` is empty. Rookery's script in the page sends
     /// an empty `w=` after the page's WebSocket has ended.
     NewSession,
 }
 
-/// Parses the affinity parameter of a query, which may begin with `?`.
+/// Reads the parameter `w=`, which names a worker, from a query. The query may begin with `?`.
 pub(in crate::pool) fn read_query(query: &[u8]) -> UrlAffinity {
     let query = query.strip_prefix(b"?").unwrap_or(query);
     let mut values = query.split(|byte| *byte == b'&').filter_map(|pair| pair.strip_prefix(b"w="));
@@ -27,8 +27,8 @@ pub(in crate::pool) fn read_query(query: &[u8]) -> UrlAffinity {
     }
 }
 
-/// Returns true if a query consists only of the affinity parameter. The app does not get such a
-/// query, because Rookery's script in the page has added it.
+/// Returns true if a query consists only of the parameter `w=`, which names a worker. Such a query
+/// was added by Rookery's script in the page and is not passed to the app.
 pub(in crate::pool) fn is_only_affinity(query: &[u8]) -> bool {
     query
         .strip_prefix(b"?w=")

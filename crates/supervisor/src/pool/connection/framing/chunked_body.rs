@@ -1,63 +1,63 @@
-//! A decoder of the chunked transfer coding (RFC 9112, 7.1). The data is decoded in place, without
-//! a second buffer.
+//! A decoder for HTTP bodies in the chunked transfer coding (RFC 9112, 7.1). It decodes the data in
+//! place, without a second buffer.
 
 use super::Malformed;
 
-/// The maximum number of bytes of chunk extensions and trailers in one body, all of which are
-/// discarded. hyper has the same limit.
+/// The maximum number of bytes of chunk extensions and trailers in one chunked body. The decoder
+/// discards these bytes.
 const MAX_DISCARDED: u32 = 16 << 10;
 
-/// A decoder for one chunked body.
+/// A decoder for one HTTP body in the chunked transfer coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) struct ChunkDecoder {
     state: State,
     /// The number of bytes of the current chunk that have not been read. While the chunk size is
-    /// being parsed, the value of the digits so far.
+    /// being parsed, this is the value of its digits so far.
     left: u64,
-    /// The number of bytes of extensions and trailers that have been discarded.
+    /// The number of bytes of chunk extensions and trailers that have been discarded in this body.
     discarded: u32,
 }
 
-/// The position of the decoder within the body.
+/// The position of the decoder within a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Before the first digit of a chunk size.
+    /// The decoder is before the first digit of a chunk size.
     Begin,
-    /// After a digit of a chunk size.
+    /// The decoder has read a digit of a chunk size.
     Size,
-    /// After a space that follows a chunk size.
+    /// The decoder has read a space after a chunk size.
     Space,
-    /// Within a chunk extension.
+    /// The decoder is within a chunk extension.
     Extension,
-    /// After the CR of the line of a chunk size.
+    /// The decoder has read the CR at the end of a line with a chunk size.
     SizeEnd,
-    /// Within the data of a chunk.
+    /// The decoder is within the data of a chunk.
     Data,
-    /// After the data of a chunk.
+    /// The decoder has read all data of a chunk.
     DataEnd,
-    /// After the CR that follows the data of a chunk.
+    /// The decoder has read the CR after the data of a chunk.
     DataLf,
-    /// At the beginning of a line of the trailer section.
+    /// The decoder is at the beginning of a line in the trailer section.
     Trailer,
-    /// Within the name of a trailer field.
+    /// The decoder is within the name of a trailer field.
     Name,
-    /// After the colon of a trailer field.
+    /// The decoder has read the colon of a trailer field.
     Field,
-    /// After the CR of a trailer field.
+    /// The decoder has read the CR at the end of a trailer field.
     FieldLf,
-    /// After the last CR of the body.
+    /// The decoder has read the final CR of the chunked body.
     LastLf,
-    /// After the body.
+    /// The decoder has read the complete chunked body.
     End,
 }
 
-/// The result of decoding some bytes.
+/// The result of decoding some bytes of a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) struct Decoded {
-    /// The number of bytes of data, which have been moved to the beginning of the buffer.
+    /// The number of decoded bytes of data. They have been moved to the beginning of the buffer.
     pub(in crate::pool) data: usize,
-    /// The number of bytes that were decoded. This is less than the length of the buffer only if
-    /// the body has ended.
+    /// The number of bytes of the buffer that were decoded. It is less than the length of the
+    /// buffer only if the chunked body has ended.
     pub(in crate::pool) used: usize,
 }
 
@@ -66,12 +66,12 @@ impl ChunkDecoder {
         ChunkDecoder { state: State::Begin, left: 0, discarded: 0 }
     }
 
-    /// Returns true once the body has ended.
+    /// Returns true once the decoder has read the complete chunked body.
     pub(in crate::pool) fn is_complete(&self) -> bool {
         self.state == State::End
     }
 
-    /// Decodes the next bytes of the body and moves the data to the beginning of `bytes`.
+    /// Decodes the next bytes of a chunked body and moves the data to the beginning of `bytes`.
     ///
     /// # Errors
     /// Returns an error if the bytes are not a valid chunked coding, or if extensions and trailers
@@ -95,7 +95,8 @@ impl ChunkDecoder {
         Ok(Decoded { data, used: at })
     }
 
-    /// Returns the state that follows when `byte`, which is not data, has been read.
+    /// Returns the state of the decoder after `byte`. This byte is part of the framing, such as a
+    /// chunk size, and not part of the data.
     fn step(&mut self, byte: u8) -> Result<State, Malformed> {
         Ok(match (self.state, byte) {
             (State::Begin | State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
@@ -132,14 +133,15 @@ impl ChunkDecoder {
         })
     }
 
-    /// Counts a discarded byte. Returns an error once the limit is exceeded.
+    /// Counts a discarded byte of a chunk extension or trailer. Returns an error once the limit is
+    /// exceeded.
     fn discard(&mut self) -> Result<(), Malformed> {
         self.discarded += 1;
         if self.discarded > MAX_DISCARDED { Err(Malformed) } else { Ok(()) }
     }
 }
 
-/// Returns true if a byte is a character of a token (RFC 9110, 5.6.2).
+/// Returns true if a byte is allowed in a token (RFC 9110, 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -150,8 +152,8 @@ mod tests {
 
     type Body = Option<(Vec<u8>, Vec<u8>)>;
 
-    /// Decodes bytes that arrive in these pieces. Returns the body and the bytes after it, or
-    /// `None` if the body is incomplete.
+    /// Decodes a chunked body that arrives in the given pieces. Returns the decoded body and the
+    /// bytes that follow it, or `None` if the body is incomplete.
     fn decode(pieces: &[&[u8]]) -> Result<Body, Malformed> {
         let (mut decoder, mut body, mut rest) = (ChunkDecoder::new(), Vec::new(), Vec::new());
         for piece in pieces {

@@ -1,22 +1,22 @@
-//! The framing of workers' HTTP/1.1 responses (RFC 9112): the parser of the head and the decoder of
-//! the body. This code uses no sockets and no clock.
+//! The framing of the HTTP/1.1 responses that workers send (RFC 9112): the parser of the head and
+//! the decoder of the body.
 //!
-//! Rookery itself sends these responses, so the parser can accept less than the RFC allows. It
-//! rejects messages that two parsers could interpret differently.
+//! The parser is stricter than the RFC, because workers always run Rookery. It rejects all messages
+//! that two parsers could interpret differently.
 
 pub(in crate::pool) mod chunked_body;
 pub(in crate::pool) mod response_head;
 
-/// The error for bytes that are not a valid response.
+/// The error for bytes from a worker that are not valid HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) struct Malformed;
 
 /// A parsed response, for the fuzzer: the status, the header lines, the body, and the number of
-/// bytes after the body.
+/// unused bytes after the body.
 pub type ParsedResponse = (u16, Vec<(String, Vec<u8>)>, Vec<u8>, usize);
 
-/// Parses a response that arrives in these pieces, for the fuzzer. Returns `None` if the response
-/// is incomplete.
+/// Parses an HTTP response that arrives in the given pieces, for the fuzzer. Returns `None` if the
+/// response is incomplete.
 ///
 /// # Errors
 /// Returns an error if the response is malformed.

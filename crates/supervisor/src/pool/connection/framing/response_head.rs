@@ -1,4 +1,4 @@
-//! The parser of the head of a response.
+//! The parser for the head of a worker's HTTP response.
 
 use std::mem::MaybeUninit;
 
@@ -6,39 +6,39 @@ use httparse::{Header, ParserConfig, Response, Status};
 
 use super::Malformed;
 
-/// The maximum size of a response's head in bytes. Only an app that sets an enormous header exceeds
-/// this limit.
+/// The maximum size in bytes of the head of a worker's response.
 pub(in crate::pool) const MAX_HEAD_SIZE: usize = 256 << 10;
 
-/// The maximum number of header lines in a head.
+/// The maximum number of header lines in the head of a worker's response.
 const MAX_LINES: usize = 1000;
 
-/// The maximum number of header lines that are parsed without an allocation. Few responses have
-/// more.
+/// The maximum number of header lines of a response that are parsed without allocating memory. A
+/// response with more lines is parsed again with a larger table.
 const FEW_LINES: usize = 64;
 
-/// The parts of a response's head that the connection needs.
+/// The information in a response's head that the pool needs to read the body and to reuse the
+/// connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) struct Head {
     pub(in crate::pool) status: u16,
     pub(in crate::pool) body: Framing,
-    /// Whether the connection can be used for another request.
+    /// Whether the connection to the worker can be used for another request after this response.
     pub(in crate::pool) is_reusable: bool,
 }
 
-/// The rule by which the end of a body is found.
+/// The rule that determines where a response's body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) enum Framing {
     /// The response has no body, whatever its headers contain. This applies to responses to HEAD
     /// requests and to the statuses 101, 204 and 304.
     None,
-    /// The body has this length.
+    /// The response's body has this length in bytes.
     Length(u64),
-    /// The body has the chunked transfer coding and ends with the last chunk.
+    /// The response's body has the chunked transfer coding and ends with the last chunk.
     Chunked,
 }
 
-/// The kind of a request, as far as the framing of its response depends on it.
+/// The kind of a request, as far as it affects the framing of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) enum RequestForm {
     /// A HEAD request.
@@ -48,10 +48,9 @@ pub(in crate::pool) enum RequestForm {
     Other,
 }
 
-/// Parses the head at the beginning of `bytes` and returns it with its length, or `None` if the
-/// head is incomplete. The length includes the heads of interim responses before the final one (RFC
-/// 9110, 15.2). Once the head has been validated, `take` is called with the head and the header
-/// lines.
+/// Parses the response head at the beginning of `bytes` and passes the head and the header lines to
+/// `take`. Returns the head and its length, or `None` if it is incomplete. The length includes the
+/// heads of interim responses (RFC 9110, 15.2).
 ///
 /// # Errors
 /// Returns an error if the head is malformed or exceeds a limit, or if the framing of its body is
@@ -143,7 +142,7 @@ fn head(
     Ok(head)
 }
 
-/// Parses a Content-Length, which may consist only of digits.
+/// Parses the value of a Content-Length header. Returns `None` unless it consists only of digits.
 fn length(value: &[u8]) -> Option<u64> {
     let value = value.trim_ascii();
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
