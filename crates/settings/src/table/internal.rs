@@ -49,8 +49,8 @@ pub(super) static ROWS: [Setting; 10] = [
         default: Default::Is("20"),
         min: 1.0,
         max: 100.0,
-        help: "Percentage of `max_client_memory` for connections",
-        paragraph: "Each connection counts 32 KiB, or 80 KiB with TLS.",
+        help: "Percentage of `max_client_memory` for open connections",
+        paragraph: "Each open connection counts as 32 KiB, or 80 KiB with TLS.",
         ..INTERNAL
     },
     Setting {
@@ -60,8 +60,8 @@ pub(super) static ROWS: [Setting; 10] = [
         min: 1.0,
         max: 100.0,
         help: "Percentage of `max_client_memory` for request bodies in memory",
-        paragraph: "Requests larger than 8 KiB count. When the share is used up, they get status \
-                    503.",
+        paragraph: "Only requests larger than 8 KiB count. When this part of the memory is used \
+                    up, further such requests get status 503.",
         ..INTERNAL
     },
     Setting {
@@ -70,9 +70,9 @@ pub(super) static ROWS: [Setting; 10] = [
         default: Default::Is("15"),
         min: 1.0,
         max: 100.0,
-        help: "Percentage of `max_client_memory` for incomplete messages",
-        paragraph: "The messages are those of WebSockets. When the share is used up, a WebSocket \
-                    is closed with code 1013.",
+        help: "Percentage of `max_client_memory` for partly received messages",
+        paragraph: "The percentage is for WebSocket messages that have not arrived completely. \
+                    When this part of the memory is used up, a WebSocket is closed with code 1013.",
         ..INTERNAL
     },
     Setting {
@@ -82,8 +82,9 @@ pub(super) static ROWS: [Setting; 10] = [
         min: 1.0,
         max: 100.0,
         help: "Percentage of `max_client_memory` for messages that wait for R",
-        paragraph: "The messages are those of WebSockets. When the share is used up, the server \
-                    stops reading from WebSockets.",
+        paragraph: "The percentage is for WebSocket messages that have arrived and that R has not \
+                    read yet. When this part of the memory is used up, the server stops reading \
+                    from WebSockets.",
         ..INTERNAL
     },
     Setting {
@@ -93,8 +94,9 @@ pub(super) static ROWS: [Setting; 10] = [
         min: 1.0,
         max: 100.0,
         help: "Percentage of `max_client_memory` for data queued for clients",
-        paragraph: "When the share is used up, WebSockets are closed with code 1013, and streamed \
-                    responses are cut off.",
+        paragraph: "The data are WebSocket messages and streamed responses that clients have not \
+                    read yet. When this part of the memory is used up, WebSockets are closed with \
+                    code 1013, and streamed responses are cut off.",
         ..INTERNAL
     },
     Setting {
@@ -104,8 +106,9 @@ pub(super) static ROWS: [Setting; 10] = [
         min: 1.0,
         max: 100.0,
         help: "Percentage of `max_client_memory` for responses being sent",
-        paragraph: "Responses larger than 8 KiB count. When the share is used up, requests get \
-                    status 503, or the largest response that its client does not read is cut off.",
+        paragraph: "Only responses larger than 8 KiB count. When this part of the memory is used \
+                    up, requests get status 503, or the server cuts off the largest response that \
+                    its client does not read.",
         ..INTERNAL
     },
     Setting {
@@ -115,7 +118,7 @@ pub(super) static ROWS: [Setting; 10] = [
         min: 1.0,
         max: 100.0,
         help: "Percentage of `max_client_memory` for response compression",
-        paragraph: "When the share is used up, responses are sent uncompressed.",
+        paragraph: "When this part of the memory is used up, responses are sent uncompressed.",
         ..INTERNAL
     },
 ];

@@ -313,8 +313,9 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("1"),
         min: 1.0,
         max: 1000.0,
-        help: "Ready workers needed for the probe /-/ready to succeed",
-        paragraph: "The number cannot be greater than `workers`.",
+        help: "Number of ready workers that the probe /-/ready requires",
+        paragraph: "With fewer ready workers, `/-/ready` fails, and load balancers send no \
+                    requests to this server. The number cannot be greater than `workers`.",
         ..WORKERS
     },
     Setting {
