@@ -10,112 +10,112 @@ setting_table <- rbind.data.frame(
     default = "127.0.0.1; all interfaces with `domain`", is_literal = FALSE,
     wanted = "localhost, an IP address of this machine (0.0.0.0 or :: for all), or unix:/path/of/a/socket",
     help = "Address to listen on, or unix:/path for a Unix socket",
-    paragraph = "`127.0.0.1` and `localhost` accept connections from this machine only; `0.0.0.0` (IPv4) and `::` (IPv6) accept them on all network interfaces. With `domain` the default is all interfaces, because the certificate authority connects from outside. A relative socket path is relative to the current folder or, in `_server.yml`, to the folder of that file."
+    paragraph = "`127.0.0.1` and `localhost` accept connections from this machine only; `0.0.0.0` (IPv4) and `::` (IPv6) accept them on all network interfaces. With `domain` the default is all interfaces, because the certificate authority must be able to connect from outside. A relative path of a Unix socket is relative to the current folder or, in `_server.yml`, to the folder of that file."
   ),
   list(
     name = "port", former = "", argument = "serve(port)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "8000; 443 with `domain`", is_literal = FALSE,
     wanted = "a whole number from 0 to 65535",
     help = "Port to listen on; 0 lets the system choose a free port",
-    paragraph = "Ports below 1024 need a privilege on most systems. If no other source sets the port, the environment variable `PORT` is used, which many hosting services set."
+    paragraph = "Ports below 1024 require root or a special privilege on most systems. If the port is not set anywhere else, the server uses the environment variable `PORT`, which many hosting services set."
   ),
   list(
     name = "trusted_proxies", former = "", argument = "", is_option = TRUE, is_limit = FALSE, stability = "stable",
     default = "none", is_literal = FALSE,
     wanted = "addresses such as 192.0.2.1, networks such as 10.0.0.0/8, or unix",
-    help = "Proxies whose forwarding headers are trusted",
-    paragraph = "A list of IP addresses, networks such as `10.0.0.0/8`, or `unix` for all connections over a Unix socket. For requests from these proxies, `X-Forwarded-Proto` decides whether the client used HTTPS, and `X-Request-Id` sets the request's id; both headers are ignored in requests from other clients. With `proxy_protocol` only these proxies may connect. Set this if a reverse proxy such as nginx forwards requests to the server."
+    help = "Addresses of reverse proxies whose forwarding headers are trusted",
+    paragraph = "Set this if a reverse proxy such as nginx forwards requests to the server. The value is a list of IP addresses, of networks such as `10.0.0.0/8`, or of `unix`, which means all connections over a Unix socket. In requests from these proxies, `X-Forwarded-Proto` decides whether the client used HTTPS, and `X-Request-Id` sets the request's id. In requests from all other clients, the server ignores both headers. With `proxy_protocol`, only these proxies may connect."
   ),
   list(
     name = "proxy_protocol", former = "", argument = "", is_option = TRUE, is_limit = FALSE, stability = "stable",
     default = "off", is_literal = TRUE,
     wanted = "yes or no",
     help = "Expect a PROXY protocol header on each connection",
-    paragraph = "The header, of version 1 or 2, names the client for `REMOTE_ADDR` and the access log. Connections without the header are closed. Set this if a TCP load balancer such as HAProxy sends the header. Also set `trusted_proxies`, because otherwise anyone who can connect directly can claim any client address."
+    paragraph = "Set this if a TCP load balancer such as HAProxy sends a PROXY protocol header (version 1 or 2) at the start of each connection. The server takes the client's address from this header for `REMOTE_ADDR` and the access log. Connections without the header are closed. Also set `trusted_proxies`, because otherwise anyone who can connect directly can claim any client address."
   ),
   list(
     name = "tls", former = "", argument = "serve(tls)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "none", is_literal = FALSE,
     wanted = "dev",
-    help = "Serve HTTPS with a self-signed development certificate: dev",
-    paragraph = "`dev` creates a certificate for `localhost`, `127.0.0.1` and `::1` once and keeps it in R's user data folder. Browsers warn about the certificate until it is trusted. In `_server.yml`, `tls:` may also be a mapping with the other HTTPS settings. The mapping counts as one value: certificates on the command line replace all of it."
+    help = "Serve HTTPS with a self-signed certificate (the only value is dev)",
+    paragraph = "`dev` creates a certificate for `localhost`, `127.0.0.1` and `::1` for use during development. The certificate is created once and kept in R's user data folder. Browsers warn about it until you mark it as trusted. In `_server.yml`, `tls:` may instead be a mapping with the other HTTPS settings. Certificates that are given on the command line replace the whole mapping."
   ),
   list(
     name = "tls_cert", former = "", argument = "tls_config(cert)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "none", is_literal = FALSE,
     wanted = "the path of a file, or a list of paths",
     help = "Certificate chain as a PEM file; may be repeated",
-    paragraph = "Turns HTTPS on. The file contains the server's certificate, followed by the intermediate certificates. If several files are given, the host name in the client's TLS handshake (SNI) selects the certificate; for any other host name, the first certificate is used. The server checks the files for changes every ten seconds, and reads them again at once after SIGHUP."
+    paragraph = "Turns HTTPS on. The file contains the server's certificate, followed by the intermediate certificates. If there are several files, the server selects the certificate by the host name in the client's TLS handshake (SNI), and uses the first certificate for any other host name. The server checks the files for changes every ten seconds, and reads them again at once after SIGHUP."
   ),
   list(
     name = "tls_key", former = "", argument = "tls_config(key)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "the file of `tls_cert`", is_literal = FALSE,
     wanted = "the path of a file, or a list of paths",
     help = "Private key as a PEM file, if not in the certificate's file",
-    paragraph = "Give one key for each certificate, in the same order. Without this setting, the key is read from the certificate's file."
+    paragraph = "Give one key for each certificate of `tls_cert`, in the same order. Without this setting, each key is read from the file of its certificate."
   ),
   list(
     name = "tls_password", former = "", argument = "tls_config(password)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "none", is_literal = FALSE,
     wanted = "a text",
     help = "Password of an encrypted private key",
-    paragraph = "A string, or a function without arguments that returns the password. Only R accepts it, because a password should not appear in a file that is deployed or in the list of processes."
+    paragraph = "A string, or a function without arguments that returns the password. Only R accepts this setting, because a password should not appear in a configuration file or in the list of processes."
   ),
   list(
     name = "tls_client_ca", former = "", argument = "tls_config(client_ca)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "none", is_literal = FALSE,
     wanted = "the path of a file or folder",
     help = "PEM file with the CA certificates that verify clients",
-    paragraph = "The server requests from each client a certificate that one of these certificate authorities has signed (mutual TLS). The app sees the client's certificate as `TLS_CLIENT_SUBJECT` and `TLS_CLIENT_FINGERPRINT`. `tls_client_auth` decides whether clients without a certificate are refused."
+    paragraph = "Turns on mutual TLS: the server requests from each client a certificate that is signed by one of these certificate authorities. The app sees the client's certificate as `TLS_CLIENT_SUBJECT` and `TLS_CLIENT_FINGERPRINT`. `tls_client_auth` decides whether clients without a certificate are refused."
   ),
   list(
     name = "tls_client_auth", former = "", argument = "tls_config(client_auth)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "required", is_literal = TRUE,
     wanted = "required or optional",
     help = "Whether client certificates are required or optional",
-    paragraph = "`required` refuses connections without a client certificate; `optional` requests a certificate, but also serves clients that have none. Needs `tls_client_ca`."
+    paragraph = "`required` refuses connections without a client certificate. `optional` requests a certificate, but also serves clients that have none. Needs `tls_client_ca`."
   ),
   list(
     name = "tls_min_version", former = "", argument = "tls_config(min_version)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "1.2", is_literal = TRUE,
     wanted = "1.2 or 1.3",
     help = "Oldest TLS version that clients may use: 1.2 or 1.3",
-    paragraph = "The server refuses clients that support only older versions."
+    paragraph = "The server refuses TLS connections from clients that support only older versions."
   ),
   list(
     name = "http2", former = "", argument = "tls_config(http2)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "on", is_literal = TRUE,
     wanted = "yes or no",
     help = "Offer HTTP/2 over TLS; on by default, --no-http2 turns it off",
-    paragraph = "With HTTP/2, browsers send all requests over one connection. Clients that do not support HTTP/2 use HTTP/1.1 in any case, and R sees no difference between the two."
+    paragraph = "With HTTP/2, browsers send all their requests over one connection. Clients that do not support HTTP/2 continue to use HTTP/1.1. The app gets the same request objects with either version."
   ),
   list(
     name = "http2_websockets", former = "", argument = "tls_config(http2_websockets)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "on", is_literal = TRUE,
     wanted = "yes or no",
     help = "Accept WebSockets over HTTP/2 (RFC 8441)",
-    paragraph = "Browsers then open WebSockets within the connection over which they loaded the page. Turn this off only to work around a faulty client or proxy."
+    paragraph = "Browsers then open a WebSocket within the HTTP/2 connection over which they loaded the page. Turn this off only to work around a faulty client or proxy."
   ),
   list(
     name = "hsts", former = "", argument = "tls_config(hsts)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "off", is_literal = TRUE,
     wanted = "off, or a number of seconds, optionally followed by subdomains and preload, separated by commas",
     help = "Send Strict-Transport-Security: SECONDS[,subdomains][,preload]",
-    paragraph = "Browsers then use only HTTPS for this host until the time has passed, even if the server no longer offers HTTPS, so begin with a few minutes. `subdomains` includes all subdomains. `preload` allows browsers to ship with this rule; it needs `subdomains` and at least a year (31536000). 0 makes browsers forget the rule."
+    paragraph = "The header tells browsers to use only HTTPS for this host for the given number of seconds. They do so even if the server no longer offers HTTPS, so begin with a few minutes. `subdomains` includes all subdomains. `preload` allows browser vendors to build this rule into their browsers; it needs `subdomains` and at least a year (31536000). 0 makes browsers forget the rule."
   ),
   list(
     name = "redirect_from", former = "", argument = "tls_config(redirect_from)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "80 with `domain` and without `port`, else none", is_literal = FALSE,
     wanted = "none, or a whole number from 1 to 65535",
     help = "Port whose HTTP requests are redirected to HTTPS, or none",
-    paragraph = "The server listens on this port at the same address, and redirects plaintext HTTP requests to HTTPS with status 308. The default with `domain` is 80, because certificate authorities send the requests of the `http-01` challenge to this port."
+    paragraph = "The server also listens on this port at the same address, and redirects plaintext HTTP requests to HTTPS with status 308. With `domain` the default is 80, because certificate authorities send the requests of the `http-01` challenge to port 80."
   ),
   list(
     name = "domain", former = "domains", argument = "acme(domain)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "none", is_literal = FALSE,
     wanted = "host names, such as app.example.org",
     help = "Get a certificate for this host name by ACME; may be repeated",
-    paragraph = "Turns HTTPS on. The certificate is ordered from Let's Encrypt, or from the authority that `acme_directory` names, and renewed while the server runs. It needs `agree_tos`, and the authority must reach this server under the host name. Wildcard names are not supported."
+    paragraph = "Turns HTTPS on. While the server runs, it orders the certificate and renews it before it expires. The certificate comes from Let's Encrypt, or from the authority that `acme_directory` names. The authority must be able to reach this server under the host name, and you must set `agree_tos`. Wildcard names are not supported."
   ),
   list(
     name = "email", former = "", argument = "acme(email)", is_option = FALSE, is_limit = FALSE, stability = "stable",
@@ -129,286 +129,286 @@ setting_table <- rbind.data.frame(
     default = "off", is_literal = TRUE,
     wanted = "yes or no",
     help = "Agree to the certificate authority's terms of service",
-    paragraph = "`domain` requires this. The terms of Let's Encrypt are at <https://letsencrypt.org/repository/>."
+    paragraph = "`domain` requires this agreement. The terms of Let's Encrypt are at <https://letsencrypt.org/repository/>."
   ),
   list(
     name = "acme_staging", former = "", argument = "acme(staging)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "off", is_literal = TRUE,
     wanted = "yes or no",
-    help = "Use Let's Encrypt's staging environment, for trials",
-    paragraph = "Browsers do not trust the certificates of the staging environment, but its rate limits are high. Use it to test whether the authority can reach the server."
+    help = "Use Let's Encrypt's staging environment, for tests",
+    paragraph = "Use this to test whether the certificate authority can reach the server. The staging environment has high rate limits, but browsers do not trust its certificates."
   ),
   list(
     name = "acme_directory", former = "", argument = "acme(directory)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "Let's Encrypt", is_literal = FALSE,
     wanted = "a URL that begins with https://",
     help = "ACME directory URL of another certificate authority",
-    paragraph = "The URL of the authority's directory (RFC 8555, 7.1.1). It cannot be combined with `acme_staging`."
+    paragraph = "Certificates are then ordered from this authority instead of Let's Encrypt. The directory is the URL at which an authority lists its ACME endpoints (RFC 8555, 7.1.1). This setting cannot be combined with `acme_staging`."
   ),
   list(
     name = "acme_profile", former = "", argument = "acme(profile)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "the authority's default", is_literal = FALSE,
     wanted = "a word",
     help = "Certificate profile to request, such as shortlived",
-    paragraph = "The profiles are defined by the authority. Let's Encrypt offers `tlsserver` and `shortlived`; certificates for IP addresses need `shortlived`."
+    paragraph = "Each authority defines its own profiles. Let's Encrypt offers `tlsserver` and `shortlived`; certificates for IP addresses need `shortlived`."
   ),
   list(
     name = "acme_challenge", former = "", argument = "acme(challenge)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "both, alternately", is_literal = FALSE,
     wanted = "http-01 or tls-alpn-01",
     help = "Use only this ACME challenge: http-01 or tls-alpn-01",
-    paragraph = "A challenge proves to the authority that this server controls the host name. The server answers `http-01` on the port of `redirect_from`, and `tls-alpn-01` on its own port. Without this setting, an attempt that fails with one challenge is followed by an attempt with the other one."
+    paragraph = "A challenge proves to the certificate authority that this server controls the host name. The server answers `http-01` on the port of `redirect_from`, and `tls-alpn-01` on its HTTPS port. By default, the server switches to the other challenge after an attempt has failed."
   ),
   list(
     name = "acme_ca", former = "", argument = "acme(ca)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "the CA certificates of the system", is_literal = FALSE,
     wanted = "the path of a file or folder",
     help = "PEM file with the CA certificates that verify the ACME server",
-    paragraph = "Set this for a private certificate authority whose ACME server has a certificate that the system does not trust."
+    paragraph = "Set this for a private certificate authority whose ACME server has an HTTPS certificate that the system does not trust."
   ),
   list(
     name = "acme_dir", former = "", argument = "acme(dir)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "`acme` in R's user data folder", is_literal = FALSE,
     wanted = "the path of a file or folder",
     help = "Folder for the ACME account and the certificates",
-    paragraph = "Only the user who runs the server can read the folder. If several servers share it, one of them orders the certificates, and all of them use these."
+    paragraph = "Only the user who runs the server can read the folder. If several servers share the folder, only one of them orders the certificates, and all of them use these certificates."
   ),
   list(
     name = "workers", former = "", argument = "serve(workers)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "1", is_literal = TRUE,
     wanted = "auto, or a whole number from 1 to 1000",
     help = "Number of R processes, or auto for one per processor",
-    paragraph = "More than one worker needs Linux. `auto` counts the processors that the CPU limit of the control group and the CPU affinity allow. If no other source sets the number, the environment variable `WEB_CONCURRENCY` is used."
+    paragraph = "More than one worker needs Linux. `auto` starts one worker for each processor that the CPU limit of the control group and the CPU affinity allow. If the number is not set anywhere else, the server uses the environment variable `WEB_CONCURRENCY`."
   ),
   list(
     name = "spares", former = "", argument = "workers_config(spares)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "0", is_literal = TRUE,
     wanted = "a whole number from 0 to 1000",
-    help = "Number of started workers held in reserve",
-    paragraph = "When a worker ends, a spare that has already loaded the app takes its place at once. Set this if the app takes long to start."
+    help = "Number of started workers (R processes) held in reserve",
+    paragraph = "A spare worker has already loaded the app, so it takes over immediately when another worker ends. Set this if the app takes long to start."
   ),
   list(
     name = "surge", former = "", argument = "workers_config(surge)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "1", is_literal = TRUE,
     wanted = "0 or 1",
     help = "Extra workers during a replacement: 1, or 0 to save memory",
-    paragraph = "With 1, a new worker starts before the worker that it replaces stops. With 0, the old worker stops first, which needs less memory, but one worker fewer serves requests meanwhile."
+    paragraph = "With 1, a new worker starts before the old worker that it replaces is stopped. With 0, the old worker is stopped first. This needs less memory, but one worker fewer serves requests until the new worker is ready."
   ),
   list(
     name = "warmup", former = "", argument = "workers_config(warmup)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "none", is_literal = FALSE,
     wanted = "paths that begin with / and contain no spaces, separated by commas",
     help = "Paths requested from a new worker before it gets traffic",
-    paragraph = "A list of URL paths, such as `/,/predict?x=1`, for apps whose first request is slow. A worker that responds to one of them with a status of 500 or above is stopped."
+    paragraph = "A list of URL paths, such as `/,/predict?x=1`. Set this for an app whose first requests are slow. A new worker that responds to one of the paths with a status of 500 or above is stopped."
   ),
   list(
     name = "max_sessions", former = "", argument = "workers_config(max_sessions)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "none", is_literal = FALSE,
     wanted = "a whole number, at least 1",
-    help = "Maximum WebSockets per worker (Shiny sessions); 503 above it",
+    help = "Maximum number of WebSockets (Shiny sessions) per worker",
     paragraph = "When every worker has this many WebSockets, new clients get status 503, while clients that already have a WebSocket are still served. There is no limit by default."
   ),
   list(
     name = "max_in_flight", former = "", argument = "workers_config(max_in_flight)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "64", is_literal = TRUE,
     wanted = "a whole number, at least 1",
-    help = "Maximum requests in flight per worker, for apps with promises",
-    paragraph = "An app that uses promises can start a request before it has responded to the previous ones. This setting limits how many requests a worker may have started and not yet responded to."
+    help = "Maximum unfinished requests per worker, for apps with promises",
+    paragraph = "An app that uses promises can start a request before it has responded to the previous ones. This setting limits the number of requests that one worker has started and not yet responded to."
   ),
   list(
     name = "queue_timeout", former = "", argument = "workers_config(queue_timeout)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "10 s", is_literal = TRUE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms",
-    help = "How long a request may wait for a worker; 503 after that",
-    paragraph = "The time ends when a worker gets the request, and `request_timeout` starts then. A single worker that accepts connections itself has no such limit; if this is set, the supervisor accepts connections for it."
+    help = "How long a request may wait for a worker; status 503 after that",
+    paragraph = "When a worker gets the request, its `request_timeout` begins. With a single worker, this limit applies only if you set it: the supervisor process then accepts the connections instead of the worker."
   ),
   list(
     name = "max_requests", former = "", argument = "workers_config(max_requests)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "none", is_literal = FALSE,
     wanted = "a whole number, at least 1",
     help = "Replace a worker after this many requests",
-    paragraph = "The worker finishes its requests while a new worker takes its place. Set this to limit the effect of memory leaks. By default no worker is replaced."
+    paragraph = "Set this if the app leaks memory. The old worker finishes its requests while a new worker takes its place. By default, workers are not replaced for this reason."
   ),
   list(
     name = "max_age", former = "", argument = "workers_config(max_age)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "none", is_literal = FALSE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms",
     help = "Replace a worker that has run for longer than this, such as 12h",
-    paragraph = "The worker finishes its requests while a new worker takes its place. By default no worker is replaced."
+    paragraph = "The old worker finishes its requests while a new worker takes its place. By default, workers are not replaced because of their age."
   ),
   list(
     name = "max_memory", former = "", argument = "workers_config(max_memory)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "none with one worker; else its share of 80 % of the control group's limit", is_literal = FALSE,
     wanted = "0, or a size such as 512KB or 10MB (without a unit: bytes), at least 32 MiB, or none",
     help = "Replace a worker that uses more memory than this, such as 2GB",
-    paragraph = "The anonymous, swapped and shared memory of the worker's processes counts. 0 and `none` mean no limit."
+    paragraph = "A worker's memory is the anonymous, swapped and shared memory of all its processes. 0 and `none` mean no limit."
   ),
   list(
     name = "worker_timeout", former = "kill_stuck", argument = "workers_config(worker_timeout)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "none", is_literal = FALSE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms",
     help = "Replace a worker that is busy with one task for this long",
-    paragraph = "This is a health check of the worker and not a time limit for requests: it also applies to tasks that no request started. With `interrupt_requests` R is interrupted first, and the worker is killed only if that does not help. Clients of the worker get status 504, or lose their connections if the worker accepts connections itself. There is no limit by default."
+    paragraph = "Detects a worker (an R process) that hangs, also in a task that no request started. The worker is killed. With `interrupt_requests`, R is interrupted first, and the worker is killed only if that does not help. Its clients get status 504, or lose their connections if the worker accepts connections itself. There is no limit by default. To limit the time of requests, use `request_timeout`."
   ),
   list(
     name = "start_timeout", former = "", argument = "workers_config(start_timeout)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "60 s", is_literal = TRUE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms",
     help = "How long a worker may take to become ready",
-    paragraph = "A worker that is not ready by then is stopped, and the start counts as failed. Increase this for an app that takes long to load."
+    paragraph = "A worker that is not ready to serve after this time is stopped, and its start counts as failed. Increase this for an app that takes long to load."
   ),
   list(
     name = "start_retries", former = "", argument = "workers_config(start_retries)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "3; 0 with `reload`", is_literal = FALSE,
     wanted = "a whole number from 0 to 1000",
     help = "Retries of a failed start before exiting with status 3",
-    paragraph = "Starts are retried only until a worker has been ready once, for example while the app waits for a database. The pauses between retries grow."
+    paragraph = "Set this if the app may have to wait, for example for a database, when the server starts. The pauses between retries grow. The setting has no effect once a worker has been ready."
   ),
   list(
     name = "drain", former = "", argument = "workers_config(drain)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "60 s; 1 s with `reload`", is_literal = FALSE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms",
     help = "Time for requests to finish when a worker or the server stops",
-    paragraph = "A worker that stops gets no new requests. After this time, requests and WebSockets that are still open are cut off."
+    paragraph = "A worker that is being stopped gets no new requests. Requests and WebSockets that are still open after this time are cut off."
   ),
   list(
     name = "drain_sessions", former = "", argument = "workers_config(drain_sessions)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "the time of `drain`", is_literal = FALSE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms",
-    help = "How long WebSockets of a replaced worker may stay, such as 4h",
-    paragraph = "A replaced worker waits for this long until its WebSockets, such as Shiny sessions, have ended. If the worker is replaced because of its memory, and when the server stops, it waits no longer than `drain`."
+    help = "How long WebSockets of a replaced worker may stay open, such as 4h",
+    paragraph = "When a worker is replaced, it waits up to this long for its WebSockets, such as Shiny sessions, to end. The wait is limited to `drain` if the worker is replaced because of its memory, or if the server stops."
   ),
   list(
     name = "sticky", former = "", argument = "workers_config(sticky)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "auto", is_literal = TRUE,
     wanted = "auto, cookie or none",
     help = "Session affinity: auto (for Shiny), cookie or none",
-    paragraph = "Session affinity sends all requests of a client to the same worker, which matters with several workers. `auto` applies it to Shiny apps, whose sessions exist in only one worker; `cookie` applies it to every app."
+    paragraph = "With several workers, session affinity sends all requests of one client to the same worker. `auto` applies it to Shiny apps, because a Shiny session exists in only one worker. `cookie` applies it to every app."
   ),
   list(
     name = "cookie_suffix", former = "name", argument = "workers_config(cookie_suffix)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "derived from the app's path and the address", is_literal = FALSE,
     wanted = "1 to 64 letters, digits, `-`, `_` or `.`",
     help = "End of the session cookie's name, rookery-SUFFIX",
-    paragraph = "The session cookie keeps a client with its worker (`sticky`). Servers that share a host name need different suffixes, because otherwise each server overwrites the cookie of the other."
+    paragraph = "The session cookie assigns a client to its worker (see `sticky`). Servers that share a host name need different suffixes, because otherwise they overwrite each other's cookie."
   ),
   list(
     name = "retry_safe_methods", former = "retry_begun", argument = "workers_config(retry_safe_methods)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "off", is_literal = TRUE,
     wanted = "yes or no",
-    help = "Retry GET, HEAD and OPTIONS that a crashed worker had started",
-    paragraph = "Such a request is sent once to another worker, although the crashed worker may already have changed something. A request that no worker had started is retried in any case."
+    help = "Retry the GET, HEAD and OPTIONS requests of a crashed worker",
+    paragraph = "A request that the crashed worker had started is sent once more, to another worker. Set this only if such requests may be processed twice. Requests that the crashed worker had not started are always retried."
   ),
   list(
     name = "keep_half_closed", former = "", argument = "workers_config(keep_half_closed)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "off", is_literal = TRUE,
     wanted = "yes or no",
     help = "Respond to clients that half-close while they wait for a worker",
-    paragraph = "By default, a client that closes its sending side while its request waits for a worker counts as disconnected, because most such clients have given up. `nc -N` and a few health checks half-close the connection and still expect a response."
+    paragraph = "Some clients, such as `nc -N` and a few health checks, close their sending side after the request and still expect a response. By default, such a client counts as disconnected if its request still waits for a worker, because most clients that do so have given up."
   ),
   list(
     name = "restart", former = "", argument = "workers_config(restart)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "always", is_literal = TRUE,
     wanted = "always or never",
-    help = "When a worker that ended is restarted: always or never",
-    paragraph = "With `never`, the server exits when a worker exits by itself, and passes on the exit status of R. Set this if an orchestrator such as Kubernetes restarts the server."
+    help = "Whether a worker that ended is restarted: always or never",
+    paragraph = "With `never`, the server exits when a worker exits by itself, with the exit status of R. Set this if an orchestrator such as Kubernetes restarts the server."
   ),
   list(
     name = "fail_fast", former = "", argument = "workers_config(fail_fast)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "off", is_literal = TRUE,
     wanted = "yes or no",
     help = "Exit with status 5 when all workers keep crashing",
-    paragraph = "Set this if an orchestrator should restart the server elsewhere. By default the server keeps restarting its workers, with growing pauses."
+    paragraph = "Set this if an orchestrator such as Kubernetes should restart the server elsewhere. By default the server keeps restarting its workers, with growing pauses."
   ),
   list(
     name = "shutdown_delay", former = "", argument = "workers_config(shutdown_delay)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "0 s", is_literal = TRUE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds)",
-    help = "How long to keep serving as not ready before shutting down",
-    paragraph = "After a signal to stop, the probe `/-/ready` fails, but the server still serves requests for this time, so that load balancers notice the failure before the server stops accepting connections."
+    help = "How long to keep serving requests after a signal to stop",
+    paragraph = "During this time, the probe `/-/ready` already fails. Load balancers can therefore notice that the server is stopping before it refuses connections."
   ),
   list(
     name = "min_ready", former = "", argument = "workers_config(min_ready)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "1", is_literal = TRUE,
     wanted = "a whole number from 1 to 1000",
-    help = "Ready workers needed for the probe /-/ready to succeed",
-    paragraph = "The number cannot be greater than `workers`."
+    help = "Number of ready workers that the probe /-/ready requires",
+    paragraph = "With fewer ready workers, `/-/ready` fails, and load balancers send no requests to this server. The number cannot be greater than `workers`."
   ),
   list(
     name = "drain_status", former = "", argument = "workers_config(drain_status)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "503", is_literal = TRUE,
     wanted = "503 or 404",
     help = "Status of the probe /-/ready during shutdown: 503 or 404",
-    paragraph = "With `http-check disable-on-404`, HAProxy sends no new clients to a server that responds with 404, and keeps the existing sessions there."
+    paragraph = "Set this to 404 if HAProxy uses `http-check disable-on-404`: it then sends no new clients to this server, but keeps the existing sessions on it."
   ),
   list(
     name = "reconnect", former = "", argument = "", is_option = TRUE, is_limit = FALSE, stability = "stable",
     default = "app", is_literal = TRUE,
     wanted = "app, always or never",
     help = "When a disconnected Shiny page reconnects: app, always, never",
-    paragraph = "`app`: only if the app calls `session$allowReconnect(TRUE)`. `always`: unless the app calls `session$allowReconnect(FALSE)`; the new session gets the inputs of the old session, whose other state is lost. `never`: no page reconnects."
+    paragraph = "`app` reconnects a page only if the app calls `session$allowReconnect(TRUE)`. `always` reconnects it unless the app calls `session$allowReconnect(FALSE)`. `never` reconnects no page. A reconnected page gets a new session with the inputs of the old one; other state of the old session is lost."
   ),
   list(
     name = "embed", former = "", argument = "workers_config(embed)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "off", is_literal = TRUE,
     wanted = "yes or no",
     help = "Send the session cookie to frames on other sites (HTTPS only)",
-    paragraph = "Set this if pages of other sites show the app in a frame and it needs session affinity (`sticky`). Browsers accept such a cookie over HTTPS only."
+    paragraph = "Set this if pages of other sites show the app in a frame and the app needs session affinity (see `sticky`). Browsers accept the session cookie in such frames only over HTTPS."
   ),
   list(
     name = "max_body_size", former = "body_bytes", argument = "server_limits(max_body_size)", is_option = TRUE, is_limit = TRUE, stability = "stable",
     default = "none", is_literal = TRUE,
     wanted = "a size such as 512KB or 10MB (without a unit: bytes), or none",
-    help = "Maximum size of a request body, such as 10MB; 413 above it",
-    paragraph = "There is no limit by default, because Shiny and plumber have limits of their own."
+    help = "Maximum size of a request body, such as 10MB; status 413 above it",
+    paragraph = "There is no limit by default, because Shiny and plumber have their own limits."
   ),
   list(
     name = "request_timeout", former = "request_time", argument = "server_limits(request_timeout)", is_option = TRUE, is_limit = TRUE, stability = "stable",
     default = "none", is_literal = TRUE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 10 ms, or none",
-    help = "How long the app may take to respond; 504 after that",
-    paragraph = "R is not notified and continues with the request, unless `interrupt_requests` is on; the late response is discarded. There is no limit by default, because a request may take long, for example to fit a model."
+    help = "How long the app may take to respond; status 504 after that",
+    paragraph = "R still finishes the request, and its late response is discarded. With `interrupt_requests`, R is interrupted instead. There is no limit by default, because a request may take long, for example to fit a model."
   ),
   list(
     name = "idle_timeout", former = "idle_time", argument = "server_limits(idle_timeout)", is_option = TRUE, is_limit = TRUE, stability = "stable",
     default = "120 s", is_literal = TRUE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 10 ms, or none",
     help = "Close a connection that makes no progress for this long",
-    paragraph = "The time applies between requests, and while the transfer of a request body or a response is stalled. The default is twice the time for which common proxies keep idle connections."
+    paragraph = "The time applies to a connection that waits for its next request, and to a request body or response whose transfer has stalled. The default is twice the time for which common proxies keep idle connections."
   ),
   list(
     name = "max_connections", former = "connections", argument = "server_limits(max_connections)", is_option = TRUE, is_limit = TRUE, stability = "stable",
     default = "10000", is_literal = TRUE,
     wanted = "a whole number, at least 1, or none",
     help = "Maximum number of client connections; idle ones are evicted",
-    paragraph = "At the limit, a new connection replaces the slowest connection that is idle, has not sent its request head within a second, or is below its minimum rate. If there is no such connection, the new one is refused with status 503."
+    paragraph = "At the limit, a new connection replaces the slowest connection that is idle, has not sent its request head within a second, or is below its minimum rate. If there is no such connection, the new connection is refused with status 503."
   ),
   list(
     name = "max_header_size", former = "head_bytes", argument = "server_limits(max_header_size)", is_option = TRUE, is_limit = TRUE, stability = "stable",
     default = "96 KiB", is_literal = TRUE,
     wanted = "a size such as 512KB or 10MB (without a unit: bytes), at least 8 KiB, or none",
     help = "Maximum size of an HTTP/1.1 request head; 431 above it",
-    paragraph = "The request head is the request line and all header fields. The default is above the 80 KiB of httpuv, because there are apps that send cookies of that size."
+    paragraph = "The request head is the request line and all header fields. The default is larger than the limit of httpuv (80 KiB), because the cookies of some apps reach that size."
   ),
   list(
     name = "header_timeout", former = "head_time", argument = "server_limits(header_timeout)", is_option = TRUE, is_limit = TRUE, stability = "stable",
     default = "30 s", is_literal = TRUE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 10 ms, or none",
-    help = "How long a request head may take to arrive; 408 after that",
-    paragraph = "The time starts when the connection is accepted or, for later requests on the same connection, with the first byte of the head."
+    help = "How long a request head may take to arrive; status 408 after that",
+    paragraph = "The request head is the request line and all header fields. The time starts when the connection is accepted or, for a later request on that connection, with the first byte of its head."
   ),
   list(
     name = "max_connections_per_ip", former = "per_address", argument = "server_limits(max_connections_per_ip)", is_option = TRUE, is_limit = TRUE, stability = "stable",
     default = "none", is_literal = TRUE,
     wanted = "a whole number, at least 1, or none",
     help = "Maximum connections of one IPv4 address or IPv6 /64 network",
-    paragraph = "Further connections are refused with status 503. There is no limit by default, because behind a proxy all clients have the same address."
+    paragraph = "Further connections from that address or network are refused with status 503. There is no limit by default, because behind a proxy all clients have the same address."
   ),
   list(
     name = "max_queued_requests", former = "queue_requests", argument = "server_limits(max_queued_requests)", is_option = TRUE, is_limit = TRUE, stability = "stable",
     default = "1024", is_literal = TRUE,
     wanted = "a whole number, or none",
-    help = "Maximum number of requests that wait for R; 503 above it",
+    help = "Maximum number of requests that wait for R; status 503 above it",
     paragraph = "A request waits from its arrival until R starts to process it."
   ),
   list(
@@ -416,77 +416,77 @@ setting_table <- rbind.data.frame(
     default = "a quarter of the memory that the process may use, and at least 32 MiB", is_literal = FALSE,
     wanted = "a size such as 512KB or 10MB (without a unit: bytes), at least 1 MiB, or none",
     help = "Maximum memory that clients can make the server use",
-    paragraph = "The limit applies to all clients together, and the memory of the app does not count. The memory is divided into shares, for example for request bodies. When a share is used up, the client that uses the most of it, or the newest client, gets status 503 or WebSocket close code 1013."
+    paragraph = "The limit is for all clients together, and does not include the memory of the app. The memory is divided into shares, for example one for request bodies. When a share is used up, the client that uses the most of it, or the newest client, gets status 503 or WebSocket close code 1013."
   ),
   list(
     name = "ws_max_message_size", former = "message_bytes", argument = "server_limits(ws_max_message_size)", is_option = TRUE, is_limit = TRUE, stability = "stable",
     default = "64 MiB", is_literal = TRUE,
     wanted = "a size such as 512KB or 10MB (without a unit: bytes), at least 1 B, or none",
     help = "Maximum size of a WebSocket message; close code 1009 above it",
-    paragraph = "The default is the size that Shiny Server accepts."
+    paragraph = "The default is the same limit as in Shiny Server."
   ),
   list(
     name = "interrupt_requests", former = "", argument = "", is_option = TRUE, is_limit = FALSE, stability = "stable",
     default = "off", is_literal = TRUE,
     wanted = "yes or no",
     help = "Interrupt R when a request exceeds `request_timeout`",
-    paragraph = "The R code of the request then fails with the error that `setTimeLimit()` raises. Off by default, because an interrupt can break a database transaction. It has no effect without `request_timeout` or `worker_timeout`."
+    paragraph = "The R code that processes the request then fails with the error that `setTimeLimit()` raises. This is off by default, because an interrupt can break a database transaction. It has no effect without `request_timeout` or `worker_timeout`."
   ),
   list(
     name = "ws_origins", former = "", argument = "app$wsOrigins", is_option = TRUE, is_limit = FALSE, stability = "stable",
     default = "none", is_literal = FALSE,
     wanted = "same, or hosts such as example.org, *.example.org or localhost:8000 without https://",
     help = "Origins that may open WebSockets: same, example.org, ...",
-    paragraph = "A list of hosts without `https://`, each of which may begin with `*.` and end with a port; `same` means the app's own host. By default, pages of every site may open WebSockets, so set this if the app identifies its users by cookies."
+    paragraph = "A list of the hosts whose pages may open WebSockets, without `https://`. Each host may begin with `*.` and end with a port; `same` means the app's own host. By default, pages of every site may open WebSockets, so set this if the app identifies its users by cookies."
   ),
   list(
     name = "ws_compression", former = "", argument = "app$wsCompression", is_option = TRUE, is_limit = FALSE, stability = "stable",
     default = "off", is_literal = TRUE,
     wanted = "on, off, or one or more of level=1 to level=9, threshold=<bytes> and takeover=on, separated by commas",
     help = "WebSocket compression: on, off, or level=6,threshold=512,...",
-    paragraph = "`level` is from 1 (fastest) to 9 (smallest). Messages shorter than `threshold` bytes are not compressed. `takeover=on` keeps the compression context for the next message, which compresses better but takes 512 KiB of memory per WebSocket. `on` means `level=2,threshold=512,takeover=off`. In `_server.yml` and in R, the value may also be a mapping of these three."
+    paragraph = "`level` is from 1 (fastest) to 9 (smallest). Messages shorter than `threshold` bytes are not compressed. `takeover=on` keeps the compression context for the next message, which compresses better but takes 512 KiB of memory per WebSocket. `on` means `level=2,threshold=512,takeover=off`. In `_server.yml` and in R, the value may also be a mapping of `level`, `threshold` and `takeover`."
   ),
   list(
     name = "spool_dir", former = "", argument = "", is_option = TRUE, is_limit = FALSE, stability = "stable",
     default = "`TMPDIR`; `tempdir()` if R itself is the server", is_literal = FALSE,
     wanted = "the path of a file or folder",
     help = "Folder for temporary files with large request bodies",
-    paragraph = "A request body larger than `body_buffer_size` is written to an unnamed file in this folder while the app reads it."
+    paragraph = "A request body larger than `body_buffer_size` is written to an unnamed temporary file in this folder while the app reads it."
   ),
   list(
     name = "max_headers", former = "header_lines", argument = "server_limits(max_headers)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "2000", is_literal = TRUE,
     wanted = "a whole number, at least 1, or none",
-    help = "Maximum number of header lines of a request; 431 above it",
-    paragraph = "Values above 24,576 have the effect of 24,576."
+    help = "Maximum number of header lines in a request; status 431 above it",
+    paragraph = "Values above 24,576 have the same effect as 24,576."
   ),
   list(
     name = "http2_max_header_list_size", former = "stream_head_bytes", argument = "server_limits(http2_max_header_list_size)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "32 KiB", is_literal = TRUE,
     wanted = "a size such as 512KB or 10MB (without a unit: bytes), at least 1 KiB, or none",
-    help = "Maximum size of an HTTP/2 request head; 431 above it",
-    paragraph = "Each header field counts 32 bytes in addition to its name and value (RFC 9113, 6.5.2). A connection that sends four times the limit is closed."
+    help = "Maximum size of an HTTP/2 request head; status 431 above it",
+    paragraph = "The size is the sum of all header fields, where each field counts 32 bytes in addition to its name and value (RFC 9113, 6.5.2). A connection is closed if a client sends a head of four times this size."
   ),
   list(
     name = "http2_max_concurrent_streams", former = "streams", argument = "server_limits(http2_max_concurrent_streams)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "100", is_literal = TRUE,
     wanted = "a whole number, at least 1, or none",
     help = "Maximum concurrent requests on one HTTP/2 connection",
-    paragraph = "A request that its client has cancelled counts until the app has finished it."
+    paragraph = "A request that the client has cancelled still counts until the app has finished it."
   ),
   list(
     name = "body_buffer_size", former = "body_memory", argument = "server_limits(body_buffer_size)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "1 MiB", is_literal = TRUE,
     wanted = "a size such as 512KB or 10MB (without a unit: bytes), or none",
-    help = "Request bodies above this size are spooled to a file",
-    paragraph = "Smaller bodies stay in memory. The file is in the folder of `spool_dir`."
+    help = "Request bodies above this size are written to a temporary file",
+    paragraph = "Smaller bodies stay in memory. The files are in the folder of `spool_dir`."
   ),
   list(
     name = "disk_reserve", former = "", argument = "server_limits(disk_reserve)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "1 GiB", is_literal = TRUE,
     wanted = "a size such as 512KB or 10MB (without a unit: bytes), or none",
-    help = "Disk space that spooled bodies leave free; 507 otherwise",
-    paragraph = "The reserve is at most the size of the file system divided by `disk_share`, so that bodies can also be spooled to small file systems."
+    help = "Disk space that temporary files of request bodies must leave free",
+    paragraph = "If a request body would use this space, the request gets status 507. The reserve is never more than the size of the file system divided by `disk_share`, so that a small file system can be used as well."
   ),
   list(
     name = "tls_handshake_timeout", former = "handshake_time", argument = "server_limits(tls_handshake_timeout)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
@@ -500,224 +500,224 @@ setting_table <- rbind.data.frame(
     default = "256", is_literal = TRUE,
     wanted = "a whole number, at least 1, or none",
     help = "Maximum number of concurrent TLS handshakes",
-    paragraph = "Further connections wait to be accepted. Handshakes that wait for data from their client do not count."
+    paragraph = "At the limit, the server accepts no further connections until a handshake is done. Handshakes that wait for data from the client do not count."
   ),
   list(
     name = "min_header_rate", former = "head_rate", argument = "server_limits(min_header_rate)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "32 B/s", is_literal = TRUE,
     wanted = "whole bytes per second, such as 512 or 1kB/s",
-    help = "Minimum rate at which a request head must arrive; 0: none",
-    paragraph = "In bytes per second. A head that falls behind this rate by more than `header_grace` is refused with status 408."
+    help = "Minimum rate at which a request head must arrive; 0: no minimum",
+    paragraph = "In bytes per second. A request gets status 408 if its head (the request line and all header fields) falls behind this rate by more than `header_grace`."
   ),
   list(
     name = "header_grace", former = "head_grace", argument = "server_limits(header_grace)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "10 s", is_literal = TRUE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 10 ms, or none",
     help = "How long a request head may be below its minimum rate",
-    paragraph = "The default allows for the loss of three TCP segments."
+    paragraph = "If a request head stays below `min_header_rate` for longer, the request gets status 408. The default allows for the loss of three TCP segments."
   ),
   list(
     name = "min_body_rate", former = "body_rate", argument = "server_limits(min_body_rate)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "512 B/s", is_literal = TRUE,
     wanted = "whole bytes per second, such as 512 or 1kB/s",
-    help = "Minimum rate at which a request body must arrive; 0: none",
-    paragraph = "In bytes per second. A body that falls behind this rate by more than `idle_timeout` is refused with status 408."
+    help = "Minimum rate at which a request body must arrive; 0: no minimum",
+    paragraph = "In bytes per second. A request gets status 408 if its body falls behind this rate by more than `idle_timeout`."
   ),
   list(
     name = "min_response_rate", former = "reply_rate", argument = "server_limits(min_response_rate)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "512 B/s", is_literal = TRUE,
     wanted = "whole bytes per second, such as 512 or 1kB/s",
     help = "Minimum rate at which a client must read a response; 0: none",
-    paragraph = "In bytes per second. The connection of a client that falls behind this rate by more than `idle_timeout` is closed."
+    paragraph = "In bytes per second. If a client falls behind this rate by more than `idle_timeout`, its connection is closed. 0 means no minimum."
   ),
   list(
     name = "ws_max_send_queue_size", former = "socket_queue", argument = "server_limits(ws_max_send_queue_size)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "64 MiB", is_literal = TRUE,
     wanted = "a size such as 512KB or 10MB (without a unit: bytes), at least 1 B, or none",
-    help = "Maximum bytes that wait to be sent to one WebSocket",
-    paragraph = "If a client reads so slowly that more bytes wait, its WebSocket is closed with code 1013. If the client does not read the close frame either, the connection is dropped."
+    help = "Maximum bytes that wait to be sent to one WebSocket client",
+    paragraph = "If a client reads so slowly that more bytes wait, its WebSocket is closed with code 1013. If the client does not read the close frame either, its connection is dropped."
   ),
   list(
     name = "ws_min_rate", former = "message_rate", argument = "server_limits(ws_min_rate)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "512 B/s", is_literal = TRUE,
     wanted = "whole bytes per second, such as 512 or 1kB/s",
     help = "Minimum rate of a WebSocket client within a message; 0: none",
-    paragraph = "In bytes per second. The rate applies while a client sends a message, and while it reads the messages that wait for it. A client that falls behind the rate by more than `ws_stall_timeout` is closed with code 1008."
+    paragraph = "In bytes per second. The rate applies while a client is sending a message, and while messages wait to be read by the client. If the client falls behind the rate by more than `ws_stall_timeout`, its WebSocket is closed with code 1008."
   ),
   list(
     name = "ws_stall_timeout", former = "stall_time", argument = "server_limits(ws_stall_timeout)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "15 min", is_literal = TRUE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 10 ms, or none",
     help = "How long a WebSocket client may be below its minimum rate",
-    paragraph = "With the default, the Shiny session of a laptop survives if its lid is closed for some minutes."
+    paragraph = "If a client stays below `ws_min_rate` for longer, its WebSocket is closed with code 1008. With the default, a Shiny session survives if the user's laptop sleeps for some minutes."
   ),
   list(
     name = "ws_ping_interval", former = "ping_time", argument = "server_limits(ws_ping_interval)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "20 s", is_literal = TRUE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 10 ms, or none",
-    help = "How often an idle WebSocket is sent a ping",
-    paragraph = "Pings keep proxies from closing idle connections."
+    help = "Interval at which a ping is sent to an idle WebSocket",
+    paragraph = "The pings keep proxies from closing idle connections."
   ),
   list(
     name = "ws_ping_timeout", former = "pong_time", argument = "server_limits(ws_ping_timeout)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "15 min", is_literal = TRUE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 10 ms, or none",
     help = "Close a WebSocket that is silent for this long after a ping",
-    paragraph = "Browsers respond to pings by themselves. Any byte from the client counts as a response."
+    paragraph = "Browsers respond to pings by themselves. Any byte from the client counts as a response to the ping."
   ),
   list(
     name = "ws_close_timeout", former = "close_time", argument = "server_limits(ws_close_timeout)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "5 s", is_literal = TRUE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 10 ms, or none",
-    help = "How long a client may take to answer a close frame",
+    help = "How long a WebSocket client may take to answer a close frame",
     paragraph = "After this time the connection is dropped."
   ),
   list(
     name = "stop_timeout", former = "stop_time", argument = "server_limits(stop_timeout)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "1 s", is_literal = TRUE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), or none",
-    help = "How long $stop() waits for responses in progress",
-    paragraph = "Connections that are still busy after this time are closed."
+    help = "How long $stop() of a server in R waits for unfinished responses",
+    paragraph = "Connections that still send a response after this time are closed."
   ),
   list(
     name = "ws_max_receive_queue_messages", former = "queue_messages", argument = "server_limits(ws_max_receive_queue_messages)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "4096", is_literal = TRUE,
     wanted = "a whole number, at least 1, or none",
     help = "Maximum number of WebSocket messages that wait for R",
-    paragraph = "At the limit, the server reads no more messages until R has processed some of them."
+    paragraph = "The limit is for all WebSockets together. At the limit, the server reads no more messages from clients until R has processed some of those that wait."
   ),
   list(
     name = "ws_max_receive_queue_size", former = "queue_bytes", argument = "server_limits(ws_max_receive_queue_size)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "8 MiB", is_literal = TRUE,
     wanted = "a size such as 512KB or 10MB (without a unit: bytes), at least 1 B, or none",
     help = "Maximum bytes of WebSocket messages that wait for R",
-    paragraph = "At the limit, the server reads no more messages until R has processed some of them."
+    paragraph = "The limit is for all WebSockets together. At the limit, the server reads no more messages from clients until R has processed some of those that wait."
   ),
   list(
     name = "max_stream_queue_size", former = "stream_queue", argument = "server_limits(max_stream_queue_size)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "16 MiB", is_literal = TRUE,
     wanted = "a size such as 512KB or 10MB (without a unit: bytes), at least 1 B, or none",
     help = "Maximum bytes of a streamed response that wait for the client",
-    paragraph = "A client that reads so slowly that more bytes wait is disconnected."
+    paragraph = "A streamed response is sent to the client while the app still produces it. A client that reads so slowly that more bytes wait is disconnected."
   ),
   list(
     name = "disk_share", former = "", argument = "server_limits(disk_share)", is_option = TRUE, is_limit = TRUE, stability = "internal",
     default = "10", is_literal = TRUE,
     wanted = "a whole number, at least 1, or none",
     help = "Divisor of the file system's size that limits `disk_reserve`",
-    paragraph = "`disk_reserve` is at most the size of the file system divided by this number; 10 means a tenth."
+    paragraph = "`disk_reserve` is at most the size of the file system divided by this number. 10 therefore means that at most a tenth of the file system is kept free."
   ),
   list(
     name = "kept_windows", former = "", argument = "server_limits(kept_windows)", is_option = TRUE, is_limit = TRUE, stability = "internal",
     default = "64", is_literal = TRUE,
     wanted = "a whole number, or none",
-    help = "WebSockets that keep a compression context between messages",
-    paragraph = "Each context takes 512 KiB of memory. Other WebSockets compress each message by itself."
+    help = "Maximum WebSockets that keep a compression context",
+    paragraph = "A WebSocket that keeps its compression context between messages compresses better, but takes 512 KiB of memory for it. Other WebSockets compress each message by itself."
   ),
   list(
     name = "pool_bytes", former = "", argument = "server_limits(pool_bytes)", is_option = TRUE, is_limit = TRUE, stability = "internal",
     default = "8 MiB", is_literal = TRUE,
     wanted = "a size such as 512KB or 10MB (without a unit: bytes), or none",
-    help = "Bytes of request buffers that are kept for reuse",
-    paragraph = "The buffers of 1,024 typical requests take 6 MiB."
+    help = "Memory of finished requests that is kept for new requests",
+    paragraph = "The memory of 1,024 typical requests is 6 MiB."
   ),
   list(
     name = "share_connections", former = "", argument = "server_limits(share_connections)", is_option = TRUE, is_limit = TRUE, stability = "internal",
     default = "20", is_literal = TRUE,
     wanted = "a whole number of percent from 1 % to 100 %",
-    help = "Percentage of `max_client_memory` for connections",
-    paragraph = "Each connection counts 32 KiB, or 80 KiB with TLS."
+    help = "Percentage of `max_client_memory` for open connections",
+    paragraph = "Each open connection counts as 32 KiB, or 80 KiB with TLS."
   ),
   list(
     name = "share_requests", former = "", argument = "server_limits(share_requests)", is_option = TRUE, is_limit = TRUE, stability = "internal",
     default = "15", is_literal = TRUE,
     wanted = "a whole number of percent from 1 % to 100 %",
     help = "Percentage of `max_client_memory` for request bodies in memory",
-    paragraph = "Requests larger than 8 KiB count. When the share is used up, they get status 503."
+    paragraph = "Only requests larger than 8 KiB count. When this part of the memory is used up, further such requests get status 503."
   ),
   list(
     name = "share_messages", former = "", argument = "server_limits(share_messages)", is_option = TRUE, is_limit = TRUE, stability = "internal",
     default = "15", is_literal = TRUE,
     wanted = "a whole number of percent from 1 % to 100 %",
-    help = "Percentage of `max_client_memory` for incomplete messages",
-    paragraph = "The messages are those of WebSockets. When the share is used up, a WebSocket is closed with code 1013."
+    help = "Percentage of `max_client_memory` for partly received messages",
+    paragraph = "The percentage is for WebSocket messages that have not arrived completely. When this part of the memory is used up, a WebSocket is closed with code 1013."
   ),
   list(
     name = "share_waiting", former = "", argument = "server_limits(share_waiting)", is_option = TRUE, is_limit = TRUE, stability = "internal",
     default = "5", is_literal = TRUE,
     wanted = "a whole number of percent from 1 % to 100 %",
     help = "Percentage of `max_client_memory` for messages that wait for R",
-    paragraph = "The messages are those of WebSockets. When the share is used up, the server stops reading from WebSockets."
+    paragraph = "The percentage is for WebSocket messages that have arrived and that R has not read yet. When this part of the memory is used up, the server stops reading from WebSockets."
   ),
   list(
     name = "share_queues", former = "", argument = "server_limits(share_queues)", is_option = TRUE, is_limit = TRUE, stability = "internal",
     default = "20", is_literal = TRUE,
     wanted = "a whole number of percent from 1 % to 100 %",
     help = "Percentage of `max_client_memory` for data queued for clients",
-    paragraph = "When the share is used up, WebSockets are closed with code 1013, and streamed responses are cut off."
+    paragraph = "The data are WebSocket messages and streamed responses that clients have not read yet. When this part of the memory is used up, WebSockets are closed with code 1013, and streamed responses are cut off."
   ),
   list(
     name = "share_replies", former = "", argument = "server_limits(share_replies)", is_option = TRUE, is_limit = TRUE, stability = "internal",
     default = "20", is_literal = TRUE,
     wanted = "a whole number of percent from 1 % to 100 %",
     help = "Percentage of `max_client_memory` for responses being sent",
-    paragraph = "Responses larger than 8 KiB count. When the share is used up, requests get status 503, or the largest response that its client does not read is cut off."
+    paragraph = "Only responses larger than 8 KiB count. When this part of the memory is used up, requests get status 503, or the server cuts off the largest response that its client does not read."
   ),
   list(
     name = "share_compressors", former = "", argument = "server_limits(share_compressors)", is_option = TRUE, is_limit = TRUE, stability = "internal",
     default = "5", is_literal = TRUE,
     wanted = "a whole number of percent from 1 % to 100 %",
     help = "Percentage of `max_client_memory` for response compression",
-    paragraph = "When the share is used up, responses are sent uncompressed."
+    paragraph = "When this part of the memory is used up, responses are sent uncompressed."
   ),
   list(
     name = "log", former = "", argument = "serve(log)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "-", is_literal = TRUE,
     wanted = "-, none, or the path of a file or folder",
     help = "Access log: a file, - for standard output, or none",
-    paragraph = "The server appends to the file, and opens it again after SIGUSR1, for log rotation. Write `./none` for a file with the name `none`. In R the value may also be `TRUE`, `FALSE` or a function."
+    paragraph = "The server appends one line for each request to the file. For log rotation, SIGUSR1 makes the server open the file again. Write `./none` for a file with the name `none`. In R the value may also be `TRUE`, `FALSE` or a function."
   ),
   list(
     name = "log_format", former = "", argument = "serve(log_format)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "common", is_literal = TRUE,
     wanted = "common or json",
     help = "Format of the access log: common or json",
-    paragraph = "`common` is the Common Log Format, followed by the duration in seconds; `json` writes one JSON object per line. With several workers, each line also names the worker that responded."
+    paragraph = "`common` is the Common Log Format, followed by the duration in seconds. `json` writes one JSON object per line. With several workers, each line also names the worker that responded."
   ),
   list(
     name = "admin", former = "", argument = "serve(admin)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "none", is_literal = FALSE,
     wanted = "an address with a port, such as 127.0.0.1:9100, or unix:/path/of/a/socket",
     help = "Address for status, metrics and health checks",
-    paragraph = "An IP address with a port, such as `127.0.0.1:9100`, or `unix:/path`. The server responds there to `/metrics` and to the probes `/-/live` and `/-/ready`, also while R is busy. The address is meant for monitoring and should not be public."
+    paragraph = "The value is an IP address with a port, such as `127.0.0.1:9100`, or `unix:/path`. At this address, the server responds to `/metrics` and to the probes `/-/live` and `/-/ready`, also while R is busy. The address is meant for monitoring and should not be public."
   ),
   list(
     name = "request_id_header", former = "", argument = "", is_option = TRUE, is_limit = FALSE, stability = "stable",
     default = "on for apps that `serve` runs, else off", is_literal = FALSE,
     wanted = "yes or no",
     help = "Send the id of each request to its client as X-Request-Id",
-    paragraph = "The JSON access log contains the same id. This setting is part of the app's interface, so it has no option: set it in `_server.yml`, in R or in the environment."
+    paragraph = "The id of a request is also in the JSON access log. This setting is part of the app's interface, so it has no option on the command line: set it in `_server.yml`, in R or in the environment."
   ),
   list(
     name = "open", former = "", argument = "serve(open)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "off", is_literal = TRUE,
     wanted = "yes or no",
     help = "Open the app in a browser once the server is ready",
-    paragraph = "The browser is opened once, and not after each reload. In RStudio and Positron, an app that R itself serves is shown in the viewer. Over SSH without a display, only the address is printed."
+    paragraph = "The browser is opened once, and not after each reload. In RStudio and Positron, an app that R itself serves is shown in the viewer. Over SSH without a display, the server only prints the address."
   ),
   list(
     name = "reload", former = "", argument = "workers_config(reload)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "off", is_literal = TRUE,
     wanted = "yes or no",
     help = "Restart workers when a file of the app changes",
-    paragraph = "For development: the server checks the app's files twice a second and replaces all workers after a change."
+    paragraph = "For development: the server checks the app's files twice a second, and replaces all workers after a change."
   ),
   list(
     name = "error_detail", former = "", argument = "", is_option = TRUE, is_limit = FALSE, stability = "stable",
     default = "none; message in an interactive R session", is_literal = FALSE,
     wanted = "none, message or full",
     help = "What error pages show to clients: none, message or full",
-    paragraph = "`none` shows only that an error occurred and the id of the request. `message` also shows the error message. `full` also shows the call stack, but only to browsers on this machine."
+    paragraph = "`none` shows only that an error occurred, with the id of the request. `message` also shows the error message. `full` also shows the call stack, but only to browsers on this machine."
   ),
   stringsAsFactors = FALSE
 )
