@@ -157,11 +157,11 @@ def _remark(results: dict[str, dict]) -> str:
     versions = [f"{contender} {about[f'contender {contender}']}" for contender in CONTENDERS if f"contender {contender}" in about]
     r_version = about["R"].removeprefix("Rscript (R) version ").split(" ")[0]
     return (
-        "In brackets: Rookery's rate as a multiple of this rate, in interleaved samples. "
+        "The value in brackets is Rookery's rate divided by that server's rate. Rates are medians of "
+        f"{SAMPLES} interleaved samples, all with one build. Measured on {' to '.join(dict.fromkeys((days[0], days[-1])))} "
+        f"at commit {about['commit']}, with server and load generator on one machine. For hello world the kernel "
+        "places the two, otherwise each has a core of its own. Machine and versions: "
         f"{about['processor']}, {about['cores']} cores, {about['memory']}, Linux {about['kernel']}, R {r_version}; "
-        f"{'; '.join(versions)}. Measured on {' to '.join(dict.fromkeys((days[0], days[-1])))} at commit "
-        f"{about['commit']}, all rows with one build: medians of {SAMPLES} samples, server and load generator on "
-        "one machine; for hello world the kernel places the two, otherwise each has a core of its own. "
-        f"Of the {len(goals)} floors of {', '.join(results)}, {met} are met"
+        f"{'; '.join(versions)}. Of the {len(goals)} floors of {', '.join(results)}, {met} are met"
         + (f"; missed: {', '.join(missed)}." if missed else ".")
     )

@@ -75,8 +75,8 @@ impl Activation {
     /// returns the value of an environment variable, and `pid` is the id of this process.
     ///
     /// # Safety
-    /// - No other code in this process uses the inherited descriptors. - The descriptors are taken
-    ///   at most once.
+    /// - No other code in this process uses the inherited descriptors.
+    /// - The descriptors are taken at most once.
     unsafe fn take_from(
         variable: &dyn Fn(&str) -> Option<OsString>,
         pid: u32,
