@@ -3,7 +3,7 @@
 //! Both processes have the listening sockets. A process that stops accepting does not close them,
 //! so no connection is refused: a client that connects during a hand-over waits in the kernel's
 //! queue. A process is ordered to accept once the other has acknowledged that it does not, or has
-//! ended. If a worker does not acknowledge within [`WITHIN`], the front end accepts nevertheless.
+//! ended. If a worker does not acknowledge within [`ACKNOWLEDGEMENT_TIMEOUT`], the front end accepts nevertheless.
 //! If that worker continues later, it reads the command to stop right after the command to accept.
 //! Both processes accept for that moment, which does no harm because the worker serves what it has
 //! accepted.
@@ -14,11 +14,11 @@ use rookery_worker_protocol::Message;
 
 /// The time within which a worker must acknowledge a command. A responsive I/O thread does so at
 /// once.
-pub(super) const WITHIN: Duration = Duration::from_secs(1);
+pub(super) const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time for which a worker that has refused to accept, or has not responded, gets no new
 /// command to accept.
-pub(super) const RETRY: Duration = Duration::from_secs(10);
+pub(super) const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// The process that accepts connections, and the progress of a change to the other process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(super) enum AcceptorAction {
     /// done so.
     SetFrontEnd(bool),
     /// Sends a message to the worker with this epoch.
-    Tell(u64, Message),
+    Send(u64, Message),
 }
 
 /// A state machine that decides which process accepts and which commands the processes get.
@@ -82,35 +82,37 @@ impl Acceptor {
     }
 
     /// Takes the next step towards the process that should accept, and returns the actions for it.
-    /// `wish` is the epoch of the worker that should accept, or `None` for the front end.
-    pub(super) fn turn(&mut self, wish: Option<u64>, now: Instant) -> Vec<AcceptorAction> {
-        match (self.state, wish) {
+    /// `wanted` is the epoch of the worker that should accept, or `None` for the front end.
+    pub(super) fn update(&mut self, wanted: Option<u64>, now: Instant) -> Vec<AcceptorAction> {
+        match (self.state, wanted) {
             (State::FrontEnd, Some(epoch)) if !self.has_refused(epoch, now) => {
                 let number = self.next();
-                self.state = State::HandingToWorker { epoch, number, until: now + WITHIN };
+                self.state =
+                    State::HandingToWorker { epoch, number, until: now + ACKNOWLEDGEMENT_TIMEOUT };
                 vec![
                     AcceptorAction::SetFrontEnd(false),
-                    AcceptorAction::Tell(epoch, Message::Accept(number)),
+                    AcceptorAction::Send(epoch, Message::Accept(number)),
                 ]
             }
             (State::HandingToWorker { epoch, until, .. }, _) if now >= until => {
-                self.refused = Some((epoch, now + RETRY));
+                self.refused = Some((epoch, now + RETRY_AFTER));
                 self.state = State::FrontEnd;
                 let number = self.next();
                 vec![
-                    AcceptorAction::Tell(epoch, Message::StopAccepting(number)),
+                    AcceptorAction::Send(epoch, Message::StopAccepting(number)),
                     AcceptorAction::SetFrontEnd(true),
                 ]
             }
-            (State::HandingToWorker { epoch, .. } | State::Worker { epoch }, wish)
-                if wish != Some(epoch) =>
+            (State::HandingToWorker { epoch, .. } | State::Worker { epoch }, wanted)
+                if wanted != Some(epoch) =>
             {
                 let number = self.next();
-                self.state = State::TakingBack { epoch, number, until: now + WITHIN };
-                vec![AcceptorAction::Tell(epoch, Message::StopAccepting(number))]
+                self.state =
+                    State::TakingBack { epoch, number, until: now + ACKNOWLEDGEMENT_TIMEOUT };
+                vec![AcceptorAction::Send(epoch, Message::StopAccepting(number))]
             }
             (State::TakingBack { epoch, until, .. }, _) if now >= until => {
-                self.refused = Some((epoch, now + RETRY));
+                self.refused = Some((epoch, now + RETRY_AFTER));
                 self.front_end()
             }
             _ => Vec::new(),
@@ -119,7 +121,7 @@ impl Acceptor {
 
     /// Handles a worker's acknowledgement of a command, which reports whether the worker now
     /// accepts.
-    pub(super) fn acknowledged(
+    pub(super) fn on_acknowledgement(
         &mut self,
         of: u64,
         answered: u64,
@@ -132,7 +134,7 @@ impl Acceptor {
                     self.state = State::Worker { epoch };
                     return Vec::new();
                 }
-                self.refused = Some((epoch, now + RETRY));
+                self.refused = Some((epoch, now + RETRY_AFTER));
                 self.front_end()
             }
             State::TakingBack { epoch, number, .. }
@@ -146,7 +148,7 @@ impl Acceptor {
     }
 
     /// Handles the end of a worker's process.
-    pub(super) fn ended(&mut self, of: u64) -> Vec<AcceptorAction> {
+    pub(super) fn on_worker_exit(&mut self, of: u64) -> Vec<AcceptorAction> {
         match self.state {
             State::HandingToWorker { epoch, .. }
             | State::Worker { epoch }

@@ -2,16 +2,19 @@
 //! process's first thread and the pool on the server's thread. Both share the [`BackendRegistry`].
 
 mod acceptor;
+mod fleet;
 mod health;
-mod lost_wakeup;
-mod recycle;
-mod replacement_queue;
+mod launcher;
+mod replacing;
+mod reporting;
 mod restart_backoff;
-mod slow_log;
-mod state;
-mod warmup;
-mod worker_process;
-mod worker_timeout;
+mod rollout;
+mod run_state;
+mod scaling;
+mod slot;
+mod supervisor;
+mod worker;
+mod workers;
 
 use std::fmt;
 use std::io;
@@ -25,8 +28,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::backend_registry::BackendRegistry;
 use crate::process::Exit;
-pub use recycle::{MemoryLimit, RecyclePolicy};
-use state::Supervisor;
+pub use replacing::{MemoryLimit, RecyclePolicy};
+use supervisor::Supervisor;
 
 /// The configuration of a supervisor.
 #[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
@@ -71,7 +74,7 @@ pub struct SupervisorConfig {
     /// The conditions under which a worker is replaced by a new one.
     pub recycle: RecyclePolicy,
     /// The function that logs a line for the operator.
-    pub tell: fn(&str),
+    pub log: fn(&str),
 }
 
 /// The public listeners, in the form in which workers inherit them.
@@ -147,8 +150,8 @@ impl Default for Timeouts {
 pub fn open_files() -> Option<libc::rlimit> {
     let mut files = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is valid for writing an `rlimit`.
-    let told = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut files) };
-    (told == 0).then_some(files)
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut files) };
+    (result == 0).then_some(files)
 }
 
 /// The maximum number of workers. Each worker is an R process with its own memory, so a larger
@@ -180,7 +183,7 @@ pub enum SupervisorCommand {
 /// The server that accepts connections and passes requests to the workers.
 pub trait Frontend {
     /// Handles the first time that a worker is ready.
-    fn ready(&self);
+    fn on_ready(&self);
 
     /// Stops accepting connections and finishes the requests in progress.
     fn drain(&self);
@@ -205,14 +208,14 @@ pub trait Frontend {
         0
     }
 
-    /// Returns the maximum time between two [`SupervisorEvent::Turned`] events. The supervisor
+    /// Returns the maximum time between two [`SupervisorEvent::Heartbeat`] events. The supervisor
     /// limits it to one second. A service manager's watchdog may require a shorter time.
-    fn turns_every(&self) -> Duration {
+    fn heartbeat_interval(&self) -> Duration {
         Duration::MAX
     }
 
     /// Handles an event of the supervisor.
-    fn hear(&self, _news: SupervisorEvent<'_>) {}
+    fn on_event(&self, _event: SupervisorEvent<'_>) {}
 }
 
 /// An event of the supervisor, which the front end reports to service managers and log readers.
@@ -221,7 +224,7 @@ pub enum SupervisorEvent<'a> {
     /// The supervisor runs, and has created this folder for its private files.
     Started(&'a Path),
     /// The supervisor has completed an iteration of its loop, as it does at least every second.
-    Turned {
+    Heartbeat {
         /// The number of workers that get requests.
         ready: usize,
         /// The number of workers that should get requests.
@@ -260,15 +263,15 @@ pub enum Outcome {
 /// # Errors
 /// Returns the system's error if the supervisor's folder or its async runtime cannot be created.
 pub fn supervise(
-    plan: SupervisorConfig,
+    config: SupervisorConfig,
     registry: Arc<BackendRegistry>,
-    requests: UnboundedReceiver<SupervisorCommand>,
-    front: &dyn Frontend,
+    commands: UnboundedReceiver<SupervisorCommand>,
+    frontend: &dyn Frontend,
 ) -> io::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .max_blocking_threads(1)
         .build_local(tokio::runtime::LocalOptions::default())?;
-    runtime.block_on(async { Supervisor::new(plan, registry, front)?.run(requests).await })
+    runtime.block_on(async { Supervisor::new(config, registry, frontend)?.run(commands).await })
 }

@@ -47,7 +47,7 @@ struct Model {
     front_end: bool,
     process: Option<Process>,
     epochs: u64,
-    wish: Option<u64>,
+    wanted: Option<u64>,
     now: Instant,
     /// The time since which neither process has accepted.
     nobody_since: Option<Instant>,
@@ -60,17 +60,17 @@ impl Model {
             front_end: true,
             process: None,
             epochs: 0,
-            wish: None,
+            wanted: None,
             now: Instant::now(),
             nobody_since: None,
         }
     }
 
-    fn carry_out(&mut self, acts: Vec<AcceptorAction>) {
-        for act in acts {
-            match act {
+    fn carry_out(&mut self, actions: Vec<AcceptorAction>) {
+        for action in actions {
+            match action {
                 AcceptorAction::SetFrontEnd(is_on) => self.front_end = is_on,
-                AcceptorAction::Tell(epoch, message) => {
+                AcceptorAction::Send(epoch, message) => {
                     if matches!(message, Message::Accept(_)) {
                         assert!(!self.front_end, "the front end has not stopped");
                     }
@@ -99,8 +99,8 @@ impl Model {
             }
             // Events 1 and 2: the only worker is ready and should accept. Event 3: a reload begins,
             // or a second worker is added.
-            1 | 2 => self.wish = self.process.as_ref().map(|process| process.epoch),
-            3 => self.wish = None,
+            1 | 2 => self.wanted = self.process.as_ref().map(|process| process.epoch),
+            3 => self.wanted = None,
             4 | 5 => {
                 if let Some(process) = &mut self.process {
                     process.reads();
@@ -112,8 +112,9 @@ impl Model {
                     .as_mut()
                     .and_then(|process| Some((process.epoch, process.answers.pop_front()?)));
                 if let Some((epoch, (number, accepts))) = answer {
-                    let acts = self.acceptor.acknowledged(epoch, number, accepts, self.now);
-                    self.carry_out(acts);
+                    let actions =
+                        self.acceptor.on_acknowledgement(epoch, number, accepts, self.now);
+                    self.carry_out(actions);
                 }
             }
             7 => {
@@ -128,15 +129,15 @@ impl Model {
             }
             9 => {
                 if let Some(process) = self.process.take() {
-                    self.wish = None;
-                    let acts = self.acceptor.ended(process.epoch);
-                    self.carry_out(acts);
+                    self.wanted = None;
+                    let actions = self.acceptor.on_worker_exit(process.epoch);
+                    self.carry_out(actions);
                 }
             }
-            _ => self.now += WITHIN / 3,
+            _ => self.now += ACKNOWLEDGEMENT_TIMEOUT / 3,
         }
-        let acts = self.acceptor.turn(self.wish, self.now);
-        self.carry_out(acts);
+        let actions = self.acceptor.update(self.wanted, self.now);
+        self.carry_out(actions);
         self.check();
     }
 
@@ -155,7 +156,7 @@ impl Model {
             // One timeout for the hand-over, and one for taking back before the hand-over was
             // acknowledged.
             assert!(
-                self.now.duration_since(since) <= WITHIN * 2,
+                self.now.duration_since(since) <= ACKNOWLEDGEMENT_TIMEOUT * 2,
                 "nobody accepts: {:?}",
                 self.acceptor
             );
@@ -182,9 +183,9 @@ impl Model {
                 self.happens(4);
                 self.happens(6);
             }
-            self.now += RETRY;
-            let acts = self.acceptor.turn(self.wish, self.now);
-            self.carry_out(acts);
+            self.now += RETRY_AFTER;
+            let actions = self.acceptor.update(self.wanted, self.now);
+            self.carry_out(actions);
         }
         while self
             .process
@@ -198,7 +199,7 @@ impl Model {
             self.process.as_ref().filter(|process| process.accepts).map(|process| process.epoch);
         assert_eq!(
             (accepting, self.front_end),
-            (self.wish, self.wish.is_none()),
+            (self.wanted, self.wanted.is_none()),
             "{:?}",
             self.acceptor
         );
@@ -241,22 +242,22 @@ fn a_worker_is_told_to_accept_and_gives_back_with_an_acknowledgement() {
     let mut acceptor = Acceptor::new();
     let now = Instant::now();
     assert_eq!(
-        acceptor.turn(Some(7), now),
-        [AcceptorAction::SetFrontEnd(false), AcceptorAction::Tell(7, Message::Accept(1))]
+        acceptor.update(Some(7), now),
+        [AcceptorAction::SetFrontEnd(false), AcceptorAction::Send(7, Message::Accept(1))]
     );
     assert!(!acceptor.is_settled() && acceptor.worker().is_none());
     // Acknowledgements of another worker and of another command are ignored.
-    assert_eq!(acceptor.acknowledged(6, 1, true, now), []);
-    assert_eq!(acceptor.acknowledged(7, 0, true, now), []);
-    assert_eq!(acceptor.acknowledged(7, 1, true, now), []);
+    assert_eq!(acceptor.on_acknowledgement(6, 1, true, now), []);
+    assert_eq!(acceptor.on_acknowledgement(7, 0, true, now), []);
+    assert_eq!(acceptor.on_acknowledgement(7, 1, true, now), []);
     assert_eq!(acceptor.worker(), Some(7));
-    assert_eq!(acceptor.turn(Some(7), now + RETRY), []);
-    assert_eq!(acceptor.turn(None, now), [AcceptorAction::Tell(7, Message::StopAccepting(2))]);
-    assert_eq!(acceptor.turn(Some(7), now), []);
-    assert_eq!(acceptor.acknowledged(7, 2, false, now), [AcceptorAction::SetFrontEnd(true)]);
+    assert_eq!(acceptor.update(Some(7), now + RETRY_AFTER), []);
+    assert_eq!(acceptor.update(None, now), [AcceptorAction::Send(7, Message::StopAccepting(2))]);
+    assert_eq!(acceptor.update(Some(7), now), []);
+    assert_eq!(acceptor.on_acknowledgement(7, 2, false, now), [AcceptorAction::SetFrontEnd(true)]);
     assert_eq!(
-        acceptor.turn(Some(7), now),
-        [AcceptorAction::SetFrontEnd(false), AcceptorAction::Tell(7, Message::Accept(3))]
+        acceptor.update(Some(7), now),
+        [AcceptorAction::SetFrontEnd(false), AcceptorAction::Send(7, Message::Accept(3))]
     );
 }
 
@@ -264,15 +265,15 @@ fn a_worker_is_told_to_accept_and_gives_back_with_an_acknowledgement() {
 fn a_worker_that_does_not_answer_is_not_waited_for_and_asked_again_later() {
     let mut acceptor = Acceptor::new();
     let now = Instant::now();
-    acceptor.turn(Some(1), now);
-    let late = now + WITHIN;
+    acceptor.update(Some(1), now);
+    let late = now + ACKNOWLEDGEMENT_TIMEOUT;
     assert_eq!(
-        acceptor.turn(Some(1), late),
-        [AcceptorAction::Tell(1, Message::StopAccepting(2)), AcceptorAction::SetFrontEnd(true)]
+        acceptor.update(Some(1), late),
+        [AcceptorAction::Send(1, Message::StopAccepting(2)), AcceptorAction::SetFrontEnd(true)]
     );
-    assert_eq!(acceptor.turn(Some(1), late), []);
+    assert_eq!(acceptor.update(Some(1), late), []);
     // The refusal of one worker does not apply to another.
-    assert_eq!(acceptor.turn(Some(2), late).len(), 2);
-    assert_eq!(acceptor.ended(2), [AcceptorAction::SetFrontEnd(true)]);
-    assert_eq!(acceptor.turn(Some(1), late + RETRY).len(), 2);
+    assert_eq!(acceptor.update(Some(2), late).len(), 2);
+    assert_eq!(acceptor.on_worker_exit(2), [AcceptorAction::SetFrontEnd(true)]);
+    assert_eq!(acceptor.update(Some(1), late + RETRY_AFTER).len(), 2);
 }

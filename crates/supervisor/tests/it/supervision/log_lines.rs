@@ -16,12 +16,12 @@ fn starts_and_ends_are_told_with_what_there_was_of_a_worker() {
     let mut client = running.connect();
     wait_until("it is another", || client.get("/pid").text() != first.to_string());
     wait_until("its end is told", || {
-        is_told(&[&format!("worker 0 ({first}) ended with status 0, as it was to; it had ")])
+        is_told(&[&format!("worker 0 ({first}) ended with status 0 as requested; it ran for ")])
     });
     let second = running.pids()[0];
     send_signal(second, libc::SIGKILL);
     wait_until("a death is", || {
-        is_told(&[&format!("worker 0 ({second}) was ended by SIGKILL"), "MB of memory at the most"])
+        is_told(&[&format!("worker 0 ({second}) was ended by SIGKILL"), "MB of memory and"])
     });
 }
 
@@ -31,11 +31,11 @@ fn what_r_is_long_at_is_told_and_when_it_is_over() {
     let pid = running.pids()[0];
     let mut client = running.connect();
     let begun = std::thread::spawn(move || client.get("/sleep/13000"));
-    let said = format!("the R of worker 0 ({pid}) has been busy for 1");
+    let said = format!("the R process of worker 0 ({pid}) has been busy for 1");
     wait_until("it is told", || is_told(&[&said, "with GET /sleep/13000: it waits"]));
     assert_eq!(begun.join().unwrap().status, 200);
     wait_until("its end is", || {
-        is_told(&[&format!("the R of worker 0 ({pid}) has come to an end with that")])
+        is_told(&[&format!("the R process of worker 0 ({pid}) is no longer busy")])
     });
 }
 
@@ -47,10 +47,10 @@ fn what_an_end_waits_for_is_told() {
     let mut client = running.connect();
     assert_eq!(client.upgrade("/ws").status, 101);
     running.ask(SupervisorCommand::Reload);
-    let said = format!("worker 0 ({first}) is to end: waiting for 0 requests and 1 WebSocket, ");
+    let said = format!("worker 0 ({first}) is draining: waiting for 0 requests and 1 WebSocket, ");
     wait_until("it is told of a worker", || is_told(&[&said]));
     running.ask(SupervisorCommand::Stop);
-    wait_until("it is told of all", || is_told(&["ending: waiting for 1 connection, "]));
+    wait_until("it is told of all", || is_told(&["stopping: waiting for 1 connection, "]));
     running.ask(SupervisorCommand::Stop);
     assert_eq!(running.outcome(), Outcome::Stopped);
     assert!(!lives(first));

@@ -73,7 +73,7 @@ fn a_reload_without_one_more_stops_at_the_first_that_does_not_start() {
     wait_until("it is told", || {
         is_told(&[
             "the reload has failed: the new worker",
-            "Those that it has not come to serve on",
+            "The workers that were not replaced keep serving",
         ])
     });
     // The worker that failed to start is started again, and the other old worker stays.

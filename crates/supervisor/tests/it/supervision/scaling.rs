@@ -32,7 +32,9 @@ fn one_more_serves_and_one_less_does_not_and_no_request_fails() {
     running.ask(SupervisorCommand::Fewer);
     wait_until("there is one", || epochs(&running) == [1]);
     running.ask(SupervisorCommand::Fewer);
-    wait_until("the last stays", || running.has_told(&["there is one worker, which stays"]));
+    wait_until("the last stays", || {
+        running.has_told(&["no worker is removed: one worker is the minimum"])
+    });
     let last = running.pids();
     wait_until("the others have ended", || {
         before.iter().all(|pid| last.contains(pid) || !lives(*pid))
@@ -87,9 +89,9 @@ fn one_that_never_became_ready_goes_before_those_that_serve() {
     let mode = |start| if start < 2 { "" } else { "never ready" };
     let running = Running::new(Wish { workers: 2, mode, ..Wish::default() });
     running.ask(SupervisorCommand::More);
-    wait_until("it is told", || running.has_told(&["one worker more: 3"]));
+    wait_until("it is told", || running.has_told(&["added one worker: 3 in total"]));
     running.ask(SupervisorCommand::Fewer);
-    wait_until("it is ended", || running.has_told(&["one worker less: 2"]));
+    wait_until("it is ended", || running.has_told(&["removed one worker: 2 in total"]));
     assert_eq!(epochs(&running), [1, 2]);
     assert_eq!(running.get("/pid").status, 200);
 }
@@ -102,7 +104,7 @@ fn one_that_is_stopped_goes_before_a_younger_one_that_answers() {
     send_signal(pid, libc::SIGSTOP);
     wait_until("it is known", || oldest.availability() != Availability::Ready);
     running.ask(SupervisorCommand::Fewer);
-    wait_until("it is told", || running.has_told(&["one worker less: 1"]));
+    wait_until("it is told", || running.has_told(&["removed one worker: 1 in total"]));
     send_signal(pid, libc::SIGCONT);
     wait_until("it goes", || epochs(&running) == [2]);
     assert_eq!(running.get("/slot").status, 200);

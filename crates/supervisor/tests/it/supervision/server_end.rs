@@ -76,7 +76,7 @@ fn without_restarts_workers_are_replaced_all_the_same() {
     let pid = running.pids()[0];
     running.ask(SupervisorCommand::Reload);
     wait_until("another serves", || running.pids().first().is_some_and(|other| *other != pid));
-    wait_until("the first has ended", || is_told(&["as it was to"]));
+    wait_until("the first has ended", || is_told(&["as requested"]));
     assert_eq!(running.get("/pid").status, 200);
     assert_eq!(running.stop(), Outcome::Stopped);
 }

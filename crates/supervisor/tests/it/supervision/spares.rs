@@ -24,7 +24,7 @@ fn a_spare_takes_the_place_of_one_that_ends() {
         assert!(!seen.contains(&pid), "each is a new one");
         seen.push(pid);
     }
-    assert!(is_told(&["a spare, serves in its place"]));
+    assert!(is_told(&["a spare, now serves requests"]));
     assert_eq!(running.get("/environment/ROOKERY_WORKER_COUNT").text(), "2");
 }
 
@@ -135,7 +135,7 @@ fn a_worker_that_fails_in_it_does_not_serve() {
     assert_eq!(running.outcome(), Outcome::NeverReady);
     assert!(is_told(&[
         "the warm-up of worker 0",
-        "has failed, `/status/500` was answered with 500: it is ended"
+        "has failed: `/status/500` returned status 500. The worker is stopped"
     ]));
     // The warm-up takes longer than a start may take.
     let times = rookery_supervisor::Timeouts {
@@ -150,5 +150,5 @@ fn a_worker_that_fails_in_it_does_not_serve() {
 fn a_path_that_is_not_there_is_told_and_no_failure() {
     let running = Running::new(warm(&["/status/404"]));
     assert_eq!(running.get("/slot").status, 200);
-    assert!(is_told(&["the warm-up of worker 0", "`/status/404` was answered with 404"]));
+    assert!(is_told(&["the warm-up of worker 0", "`/status/404` returned status 404"]));
 }

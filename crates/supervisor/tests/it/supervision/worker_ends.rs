@@ -35,7 +35,7 @@ fn one_that_is_killed_is_started_again_and_no_other_request_fails() {
         "{failed:?} of {}",
         seen.len()
     );
-    assert!(is_told(&["was ended by SIGKILL, which nobody here has sent"]));
+    assert!(is_told(&["was ended by SIGKILL, which the supervisor did not send"]));
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn one_request_that_kills_kills_one_worker() {
     let running = Running::new(Wish::default());
     let reply = running.get("/die");
     wait_until("it is told what R was at", || {
-        is_told(&["; R had begun with GET /die; it is started again"])
+        is_told(&["; its R process had begun with GET /die; it is started again"])
     });
     assert_eq!(reply.status, 502, "{}", reply.text());
     wait_until("it is there again", || running.registry.backends().len() == 2);
@@ -111,7 +111,9 @@ fn one_that_is_stopped_is_given_nothing_and_is_not_killed() {
         assert_ne!(client.get("/pid").text(), pid.to_string());
     }
     send_signal(pid, libc::SIGCONT);
-    wait_until("it answers again", || is_told(&[&format!("({pid}) answers again")]));
+    wait_until("it answers again", || {
+        is_told(&[&format!("({pid}) responds to health checks again")])
+    });
     wait_until("it is given work again", || {
         get_at_rest(&mut client, "/pid").text() == pid.to_string()
     });

@@ -8,32 +8,32 @@ use rookery_worker_protocol::{RState, Snapshot};
 
 /// The time after which an idle R that has taken no queued request must have missed a wake-up.
 /// Normally R takes a request within milliseconds, or reports that it is busy.
-const LONG: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The lost-wake-up detection of one worker.
+/// The detection of a lost wake-up of one worker's R process.
 #[derive(Debug, Default)]
 pub(super) struct LostWakeup {
     /// The number of requests that R had taken when it was first seen idle with requests queued,
     /// and the time of that.
-    since: Option<(u64, Instant)>,
+    idle_since: Option<(u64, Instant)>,
 }
 
 impl LostWakeup {
-    /// Returns true if R has missed a wake-up. `time` is the current time of the scoreboard's
-    /// clock. Each call records what it has seen, so the first true result comes only after
-    /// [`LONG`].
-    pub(super) fn look(&mut self, scoreboard: &Snapshot, now: Instant, time: u64) -> bool {
+    /// Returns true if R has missed a wake-up, and records the worker's state for the next call, so
+    /// that the first true result comes only after [`TIMEOUT`]. `time` is the current time of the
+    /// scoreboard's clock.
+    pub(super) fn check(&mut self, scoreboard: &Snapshot, now: Instant, time: u64) -> bool {
         if scoreboard.r_state != RState::Idle
             || !scoreboard.is_idle(time)
             || scoreboard.queued() == 0
         {
-            self.since = None;
+            self.idle_since = None;
             return false;
         }
-        match self.since {
-            Some((taken, at)) if taken == scoreboard.taken => now.duration_since(at) >= LONG,
+        match self.idle_since {
+            Some((taken, at)) if taken == scoreboard.taken => now.duration_since(at) >= TIMEOUT,
             _ => {
-                self.since = Some((scoreboard.taken, now));
+                self.idle_since = Some((scoreboard.taken, now));
                 false
             }
         }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_waits_with_requests_before_it_stands_still_and_others_do_not() {
+    fn an_idle_r_that_takes_no_queued_request_has_missed_a_wake_up() {
         let start = Instant::now();
         let (empty, _) = SharedScoreboard::create().unwrap();
         let scoreboard = |r, handed, taken, second: u64| Snapshot {
@@ -57,25 +57,29 @@ mod tests {
             taken,
             ..empty.read()
         };
-        let mut stalled = LostWakeup::default();
-        let mut look = |scoreboard: Snapshot, second: u64| {
-            stalled.look(&scoreboard, start + Duration::from_secs(second), second * 1_000_000_000)
+        let mut lost_wakeup = LostWakeup::default();
+        let mut check = |scoreboard: Snapshot, second: u64| {
+            lost_wakeup.check(
+                &scoreboard,
+                start + Duration::from_secs(second),
+                second * 1_000_000_000,
+            )
         };
-        assert!(!look(scoreboard(RState::Idle, 5, 3, 0), 0));
-        assert!(!look(scoreboard(RState::Idle, 5, 3, 14), 14));
+        assert!(!check(scoreboard(RState::Idle, 5, 3, 0), 0));
+        assert!(!check(scoreboard(RState::Idle, 5, 3, 14), 14));
         // R has taken a request.
-        assert!(!look(scoreboard(RState::Idle, 5, 4, 15), 15));
-        assert!(!look(scoreboard(RState::Idle, 9, 4, 29), 29));
-        assert!(look(scoreboard(RState::Idle, 9, 4, 30), 30));
+        assert!(!check(scoreboard(RState::Idle, 5, 4, 15), 15));
+        assert!(!check(scoreboard(RState::Idle, 9, 4, 29), 29));
+        assert!(check(scoreboard(RState::Idle, 9, 4, 30), 30));
         // R is busy, has no queued request, or has not updated its idle state.
         for other in [
             scoreboard(RState::Busy, 9, 4, 31),
             scoreboard(RState::Idle, 4, 4, 31),
             scoreboard(RState::Idle, 9, 4, 20),
         ] {
-            assert!(!look(other, 31));
-            assert!(!look(scoreboard(RState::Idle, 9, 4, 32), 32));
-            assert!(!look(other, 60));
+            assert!(!check(other, 31));
+            assert!(!check(scoreboard(RState::Idle, 9, 4, 32), 32));
+            assert!(!check(other, 60));
         }
     }
 }
