@@ -207,7 +207,7 @@ impl Model {
 }
 
 #[test]
-fn every_order_of_five_events_leaves_one_side_accepting() {
+fn every_order_of_five_events_leaves_one_process_accepting() {
     // Each sequence begins with a ready worker.
     for order in 0..11_u32.pow(5) {
         let mut model = Model::new();
@@ -223,7 +223,7 @@ fn every_order_of_five_events_leaves_one_side_accepting() {
 }
 
 #[test]
-fn long_orders_of_events_leave_one_side_accepting() {
+fn long_orders_of_events_leave_one_process_accepting() {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     for _ in 0..2_000 {
         let mut model = Model::new();
@@ -238,7 +238,7 @@ fn long_orders_of_events_leave_one_side_accepting() {
 }
 
 #[test]
-fn a_worker_is_told_to_accept_and_gives_back_with_an_acknowledgement() {
+fn a_worker_accepts_and_stops_accepting_by_command() {
     let mut acceptor = Acceptor::new();
     let now = Instant::now();
     assert_eq!(
@@ -262,7 +262,7 @@ fn a_worker_is_told_to_accept_and_gives_back_with_an_acknowledgement() {
 }
 
 #[test]
-fn a_worker_that_does_not_answer_is_not_waited_for_and_asked_again_later() {
+fn a_worker_that_does_not_acknowledge_is_tried_again_later() {
     let mut acceptor = Acceptor::new();
     let now = Instant::now();
     acceptor.update(Some(1), now);

@@ -8,7 +8,7 @@ use rookery_test_support::wait_until;
 use crate::support::running_supervisor::{Running, Wish, is_told, lives, send_signal};
 
 #[test]
-fn starts_and_ends_are_told_with_what_there_was_of_a_worker() {
+fn logs_starts_and_ends_with_resource_usage() {
     let recycle = RecyclePolicy { requests: Some(50), ..RecyclePolicy::default() };
     let running = Running::new(Wish { workers: 1, recycle, ..Wish::default() });
     let first = running.pids()[0];
@@ -26,7 +26,7 @@ fn starts_and_ends_are_told_with_what_there_was_of_a_worker() {
 }
 
 #[test]
-fn what_r_is_long_at_is_told_and_when_it_is_over() {
+fn logs_a_long_task_of_r_and_its_end() {
     let running = Running::new(Wish { workers: 1, ..Wish::default() });
     let pid = running.pids()[0];
     let mut client = running.connect();
@@ -40,7 +40,7 @@ fn what_r_is_long_at_is_told_and_when_it_is_over() {
 }
 
 #[test]
-fn what_an_end_waits_for_is_told() {
+fn logs_what_a_drain_waits_for() {
     let times = Timeouts { drain: Duration::from_secs(120), ..Timeouts::default() };
     let mut running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let first = running.pids()[0];
@@ -57,7 +57,7 @@ fn what_an_end_waits_for_is_told() {
 }
 
 #[test]
-fn an_r_that_does_not_come_for_what_waits_for_it_is_replaced_and_another_answers() {
+fn a_worker_that_misses_a_wake_up_is_killed_and_another_one_answers() {
     let mode = |start| if start == 0 { "stalls" } else { "" };
     // The request waits in the worker until the supervisor notices that R does not take it.
     let queue_timeout = Duration::from_secs(120);

@@ -19,7 +19,7 @@ fn sessions(running: &Running, epoch: u64) -> usize {
 }
 
 #[test]
-fn one_more_serves_and_one_less_does_not_and_no_request_fails() {
+fn adding_and_removing_workers_fails_no_request() {
     let running = Running::new(Wish { workers: 2, ..Wish::default() });
     let load = Load::start(running.address, 4, "/pid");
     running.ask(SupervisorCommand::More);
@@ -49,7 +49,7 @@ fn one_more_serves_and_one_less_does_not_and_no_request_fails() {
 }
 
 #[test]
-fn of_several_the_one_with_the_fewest_sessions_goes() {
+fn scaling_down_removes_the_worker_with_the_fewest_sessions() {
     let running = Running::new(Wish { workers: 2, ..Wish::default() });
     let open = || {
         let mut page = running.connect();
@@ -73,7 +73,7 @@ fn of_several_the_one_with_the_fewest_sessions_goes() {
 }
 
 #[test]
-fn with_spares_one_of_them_serves_at_once_and_as_many_are_left_as_were_wanted() {
+fn scaling_up_uses_a_spare_and_keeps_the_number_of_spares() {
     let running = Running::new(Wish { workers: 1, spares: 1, ..Wish::default() });
     running.ask(SupervisorCommand::More);
     wait_until("there are two", || running.registry.backends().len() == 2);
@@ -85,7 +85,7 @@ fn with_spares_one_of_them_serves_at_once_and_as_many_are_left_as_were_wanted() 
 }
 
 #[test]
-fn one_that_never_became_ready_goes_before_those_that_serve() {
+fn scaling_down_removes_a_starting_worker_first() {
     let mode = |start| if start < 2 { "" } else { "never ready" };
     let running = Running::new(Wish { workers: 2, mode, ..Wish::default() });
     running.ask(SupervisorCommand::More);
@@ -97,7 +97,7 @@ fn one_that_never_became_ready_goes_before_those_that_serve() {
 }
 
 #[test]
-fn one_that_is_stopped_goes_before_a_younger_one_that_answers() {
+fn scaling_down_removes_a_suspended_worker_first() {
     let running = Running::new(Wish { workers: 2, ..Wish::default() });
     let oldest = running.registry.backends().iter().find(|it| it.epoch == 1).cloned().unwrap();
     let pid = i32::try_from(oldest.scoreboard.read().pid).unwrap();
