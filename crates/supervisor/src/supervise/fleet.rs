@@ -1,4 +1,4 @@
-//! All workers of a server: their starts, replacements, ends and numbers.
+//! The fleet, which is all workers of a server: their starts, replacements, ends and numbers.
 
 use std::io;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::backend_registry::BackendRegistry;
 use crate::process::{ControlGroups, ProcessEnd};
 use crate::report::Report;
 
-/// All workers of a server, with the configuration that they are started with.
+/// The fleet: all workers of a server, with the configuration that they are started with.
 pub(super) struct Fleet<'a> {
     pub(super) config: SupervisorConfig,
     registry: Arc<BackendRegistry>,
@@ -32,7 +32,7 @@ pub(super) struct Fleet<'a> {
     rollout: Rollout<'a>,
     launcher: Launcher,
     history: ReportHistory,
-    /// Whether any worker has been ready.
+    /// Whether any worker of the server has ever been ready.
     was_ready: bool,
     failures: RecentFailures,
     output_tasks: OutputTasks,
@@ -42,8 +42,9 @@ pub(super) struct Fleet<'a> {
 }
 
 impl<'a> Fleet<'a> {
-    /// Creates the slots of the workers, which [`start_due`](Self::start_due) starts, and the
-    /// folder of their files. `events` gets the events of the workers.
+    /// Creates the slots (the numbered places) of the workers, and the folder of their files. The
+    /// workers themselves are started by [`start_due`](Self::start_due), and their events are sent
+    /// to `events`.
     pub(super) fn new(
         config: SupervisorConfig,
         registry: Arc<BackendRegistry>,
@@ -73,7 +74,7 @@ impl<'a> Fleet<'a> {
         (self.config.log)(line);
     }
 
-    /// Returns the worker processes and their slots.
+    /// Returns the worker processes and their slots, which are their numbered places.
     pub(super) fn workers(&self) -> &Workers {
         &self.workers
     }
@@ -88,7 +89,7 @@ impl<'a> Fleet<'a> {
         self.rollout.scaling.wanted()
     }
 
-    /// Returns true if any worker has been ready.
+    /// Returns true if any worker of the server has ever been ready.
     pub(super) fn was_ready(&self) -> bool {
         self.was_ready
     }
@@ -112,7 +113,8 @@ impl<'a> Fleet<'a> {
         self.outcome
     }
 
-    /// Stops all workers, so that the supervisor ends with `outcome`. A later call has no effect.
+    /// Stops all workers, so that the supervisor ends with `outcome` when none is left. A second
+    /// call has no effect.
     pub(super) fn end(&mut self, outcome: Outcome) {
         if self.outcome.is_none() {
             self.outcome = Some(outcome);
@@ -150,16 +152,16 @@ impl<'a> Fleet<'a> {
         self.output_tasks.finish().await;
     }
 
-    /// Returns true if no worker has ever been ready and no start is left to try: either every slot
-    /// has used up its retries, or a start has failed with an error of the configuration.
+    /// Returns true if no worker has ever been ready and no start is left to try, because all
+    /// retries have been used up or because a start has failed with an error of the configuration.
     fn is_hopeless(&self) -> bool {
-        !self.was_ready && self.workers.have_no_start_left(self.config.start_retries)
+        !self.was_ready && self.workers.has_no_start_left(self.config.start_retries)
     }
 
     /// Ends the server if [`SupervisorConfig::fails_fast`](crate::SupervisorConfig::fails_fast) is
-    /// true and all slots are in a crash loop.
+    /// true and all workers end repeatedly without having answered a request.
     fn end_if_crash_loop(&mut self, now: Instant) {
-        if self.config.fails_fast && self.workers.are_all_in_crash_loop(now) {
+        if self.config.fails_fast && self.workers.is_crash_loop(now) {
             self.end(Outcome::CrashLoop);
         }
     }
@@ -177,8 +179,9 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Starts a worker in `slot` and returns its epoch, which is the number of the start. If the
-    /// start fails, returns `None` and schedules another start after a pause.
+    /// Starts a worker in a slot (a worker's numbered place) and returns its epoch, which is the
+    /// number of the start. If the start fails, returns `None` and schedules another start after a
+    /// pause.
     fn start(&mut self, slot: u32) -> Option<u64> {
         let (serving, spares) = self.rollout.scaling.after_reload();
         let launch =
@@ -204,7 +207,8 @@ impl<'a> Fleet<'a> {
 
     // ---- messages of workers ----
 
-    /// Handles a message of a worker. Messages that do not fit the worker's phase are ignored.
+    /// Handles a message from the worker with this epoch, which is the number of its start.
+    /// Messages that do not fit the worker's phase are ignored.
     pub(super) fn on_message(&mut self, epoch: u64, message: Message) {
         if let Message::Pong(ping) = message {
             // A spare that was suspended until now may still be needed.
@@ -285,7 +289,7 @@ impl<'a> Fleet<'a> {
         let slot = worker.start.slot;
         let is_successor = self.workers.slot(slot).successor == Some(epoch);
         let replaces = is_successor && self.workers.current(slot).is_some_and(|old| old.is_serving);
-        if replaces || self.workers.are_too_few(&self.rollout.scaling) {
+        if replaces || self.workers.is_short_of_workers(&self.rollout.scaling) {
             self.workers.put_into_service(epoch);
         }
         let place = self.workers.slot_mut(slot);
@@ -313,13 +317,15 @@ impl<'a> Fleet<'a> {
 
     // ---- ends of workers ----
 
-    /// Removes a worker process that has ended. Its [exit](Self::on_exit) must follow.
+    /// Removes the worker process with this epoch (the number of its start), which has ended. A
+    /// call of [`on_exit`](Self::on_exit) with it must follow.
     pub(super) fn remove(&mut self, epoch: u64) -> Option<WorkerProcess> {
         self.workers.remove(epoch)
     }
 
-    /// Handles the end of a removed worker process, and schedules another one for its slot where
-    /// needed. Returns the outcome with which the server has to end, or `None` if it continues.
+    /// Handles the end of a worker process that has been removed, and schedules the start of
+    /// another one in its place where needed. Returns the outcome with which the server has to end,
+    /// or `None` if it continues.
     pub(super) fn on_exit(
         &mut self,
         mut process: WorkerProcess,
@@ -372,8 +378,8 @@ impl<'a> Fleet<'a> {
         None
     }
 
-    /// Schedules another start in the slot of a failed worker process, or ends the server if no
-    /// start is left to try.
+    /// Schedules the start of another worker process in place of a failed one, or ends the server
+    /// if no start is left to try.
     fn restart(&mut self, exited: &ExitedWorker, now: Instant) {
         let is_starting = matches!(exited.process.phase, WorkerPhase::Starting { .. });
         let failure = WorkerFailure {
@@ -432,14 +438,14 @@ impl<'a> Fleet<'a> {
 
     // ---- replacements ----
 
-    /// Begins queued replacements until one is in progress or has to wait.
+    /// Begins queued replacements of workers until one is in progress or has to wait.
     pub(super) fn replace_next(&mut self) {
         loop {
             let (workers, Rollout { scaling, replacing, .. }) = (&self.workers, &mut self.rollout);
             let step = replacing.next(self.config.surges, |slot| ReplacedWorker {
                 exists: workers.slot(slot).current.is_some(),
                 serves: workers.serves(slot),
-                are_too_few: workers.are_too_few(scaling),
+                is_short_of_workers: workers.is_short_of_workers(scaling),
             });
             match step {
                 None => return,
@@ -447,7 +453,8 @@ impl<'a> Fleet<'a> {
                     self.workers.slot_mut(slot).start_at = Some(Instant::now());
                 }
                 Some(ReplacementStep::StartBesideOld(slot, reason)) => {
-                    if self.fits_beside_old(slot, reason) {
+                    let memory_left = || self.history.memory_left();
+                    if self.workers.has_memory_for_successor(slot, reason, memory_left) {
                         self.start_successor(slot);
                     } else {
                         self.drain_first(slot, reason);
@@ -458,7 +465,8 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Starts a worker that replaces the current one of `slot` once it is ready.
+    /// Starts a worker that replaces the current one of a slot (a worker's numbered place) once the
+    /// new worker is ready.
     fn start_successor(&mut self, slot: u32) {
         let successor = self.start(slot);
         let place = self.workers.slot_mut(slot);
@@ -471,26 +479,8 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Returns true if a second worker of the slot fits into the memory of the control group. The
-    /// estimate is the memory that the current worker had when it became ready. Logs a line if the
-    /// memory does not suffice.
-    fn fits_beside_old(&self, slot: u32, reason: ReplaceReason) -> bool {
-        let current = self.workers.current(slot);
-        let Some(needed) = current.and_then(|worker| worker.memory_at_start) else { return true };
-        let Some(left) = self.history.memory_left() else { return true };
-        if needed <= left {
-            return true;
-        }
-        self.log(&format!(
-            "worker {slot} is replaced without overlap ({reason}): a second R process takes about \
-             {} MB, and the control group has {} MB left",
-            needed / 1_000_000,
-            left / 1_000_000
-        ));
-        false
-    }
-
-    /// Drains the worker of `slot`. The new worker is started when the old one has ended.
+    /// Drains the worker of a slot (a worker's numbered place) for its replacement. The new worker
+    /// is started when the old one has ended.
     fn drain_first(&mut self, slot: u32, reason: ReplaceReason) {
         self.workers.drain_current(slot, reason, self.config.times);
         self.workers.start_spares(&self.rollout.scaling);
@@ -498,8 +488,8 @@ impl<'a> Fleet<'a> {
 
     // ---- reloads ----
 
-    /// Applies another configuration. Its numbers of workers and spares take effect when the reload
-    /// that follows has succeeded.
+    /// Sets another configuration for the workers that are started from now on. Its numbers of
+    /// workers and spares take effect when the reload that follows has succeeded.
     pub(super) fn set_config(&mut self, config: SupervisorConfig) {
         self.rollout.scaling.request(config.workers, config.spares);
         self.workers.set_log(config.log);
@@ -571,7 +561,7 @@ impl<'a> Fleet<'a> {
         self.rollout.replacing.reset_backoff(slot);
     }
 
-    /// Drains the worker of the slot that is needed least, in which no other worker is started.
+    /// Drains the worker that is needed least, and starts no other worker in its place.
     fn remove_slot(&mut self) {
         if let Some(slot) = self.rollout.scaling.slot_to_remove(&self.workers.slot_workers()) {
             self.rollout.replacing.remove_slot(slot);

@@ -16,28 +16,28 @@ use crate::process::{StartOutput, WorkerStart};
 pub(super) struct Launcher {
     /// The folder of the sockets and temporary files of workers.
     folder: RunFolder,
-    /// The number of starts so far, which is the epoch of the last one.
+    /// The number of worker starts so far.
     starts: u64,
-    /// The output of workers that start while no worker has been ready.
+    /// The output of workers that are started before any worker has been ready.
     output: StartOutput,
-    /// The sender of the events of started workers.
+    /// The channel to which the events of started workers are sent.
     events: UnboundedSender<WorkerEvent>,
 }
 
-/// A description of a worker to start.
+/// The description of a worker that is to be started.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Launch {
     pub(super) slot: u32,
     pub(super) generation: u64,
-    /// The number of workers that serve at the same time.
+    /// The number of workers that serve at the same time, including the one to start.
     pub(super) serving: u32,
-    /// The number of spares.
+    /// The number of spares, which are started workers held in reserve.
     pub(super) spares: u32,
 }
 
 impl Launcher {
-    /// Creates a launcher that uses this folder, and sends the events of started workers to
-    /// `events`.
+    /// Creates a launcher of worker processes. The workers' sockets and temporary files are created
+    /// in `folder`, and their events are sent to `events`.
     pub(super) fn new(folder: RunFolder, events: UnboundedSender<WorkerEvent>) -> Launcher {
         Launcher { folder, starts: 0, output: StartOutput::default(), events }
     }
@@ -47,28 +47,29 @@ impl Launcher {
         &self.folder
     }
 
-    /// Returns the number of starts so far, which is the epoch of the last one.
+    /// Returns the number of worker starts so far, which is also the epoch of the last started
+    /// worker.
     pub(super) fn starts(&self) -> u64 {
         self.starts
     }
 
-    /// Returns the sender of the events of started workers.
+    /// Returns the channel to which the events of started workers are sent.
     pub(super) fn events(&self) -> &UnboundedSender<WorkerEvent> {
         &self.events
     }
 
-    /// Stops keeping the output of starts, because a worker is ready.
+    /// Stops holding back the output of starting workers, because the first worker is ready.
     pub(super) fn on_first_ready(&mut self) {
         self.output.end();
     }
 
-    /// Returns the last error message that a starting worker has written, if no worker has been
-    /// ready.
+    /// Returns the last error message that a starting worker has written, provided that no worker
+    /// has been ready.
     pub(super) fn error_message(&self) -> Option<String> {
         self.output.message()
     }
 
-    /// Starts a worker process.
+    /// Starts the worker process that `launch` describes.
     pub(super) fn start(
         &mut self,
         launch: Launch,

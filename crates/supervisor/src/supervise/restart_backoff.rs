@@ -17,34 +17,35 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// request may have caused the end, and other requests wait for a worker.
 const SHORT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The number of failures within [`LONG`] that is a crash loop. A failure is an end before any
-/// request was answered.
+/// The number of failures of workers within [`LONG`] that is a crash loop. A failure is an end
+/// before any request was answered.
 const LOOP_FAILURES: usize = 5;
 
-/// The restart back-off of one worker slot, with its recent failures.
+/// The restart back-off of the workers in one slot (a worker's numbered place), with their recent
+/// failures.
 #[derive(Debug, Default)]
 pub(crate) struct RestartBackoff {
-    /// The number of consecutive failures.
+    /// The number of consecutive failures of workers in the slot.
     failures: u32,
-    /// The times of the failures within the last minute.
+    /// The times of the failures of workers in the slot within the last minute.
     recent: VecDeque<Instant>,
-    /// Whether the slot is in a crash loop that has been logged.
+    /// Whether the workers of the slot are in a crash loop, which has been logged.
     is_loop_reported: bool,
 }
 
 /// The pause between the end of a worker and the next start in its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pause {
-    /// The duration of the pause.
+    /// The duration of the pause before the next start.
     pub(crate) time: Duration,
     /// Whether the end of the worker has begun a crash loop, which has not been logged yet.
     pub(crate) is_new_loop: bool,
 }
 
 impl RestartBackoff {
-    /// Returns true if the slot is in a crash loop. `life` is the age of the current worker, which
-    /// has answered no request. A growing pause leads to fewer failures in a minute, but does not
-    /// end the crash loop.
+    /// Returns true if the workers of a slot (a worker's numbered place) are in a crash loop: they
+    /// end repeatedly without having answered a request. `life` is the age of the current worker.
+    /// Growing pauses lead to fewer failures in a minute, but do not end the crash loop.
     pub(crate) fn is_loop(&self, life: Duration) -> bool {
         self.is_loop_reported && life <= LONG
     }

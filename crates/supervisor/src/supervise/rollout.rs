@@ -1,4 +1,5 @@
-//! The progress of reloads, with the replacements and the numbers of workers that they bring.
+//! The rollout of new workers: the replacements in progress, the progress of a reload, and the
+//! numbers of workers.
 
 use std::time::Instant;
 
@@ -10,7 +11,8 @@ use super::worker::{ExitReason, ExitedWorker};
 use super::workers::Workers;
 use crate::report::Reload;
 
-/// The progress of reloads, with the replacements and the numbers of workers that they bring.
+/// The rollout of new workers: the replacements in progress, the progress of a reload, and the
+/// numbers of workers.
 pub(super) struct Rollout<'a> {
     pub(super) scaling: Scaling,
     pub(super) replacing: Replacing,
@@ -18,7 +20,7 @@ pub(super) struct Rollout<'a> {
 }
 
 impl<'a> Rollout<'a> {
-    /// Creates the state before the first reload. `frontend` gets the events of reloads.
+    /// Creates a rollout without a reload. `frontend` gets the events of later reloads.
     pub(super) fn new(scaling: Scaling, frontend: &'a dyn Frontend) -> Rollout<'a> {
         let report = ReloadReport::new(frontend);
         Rollout { scaling, replacing: Replacing::default(), report }
@@ -46,13 +48,13 @@ impl<'a> Rollout<'a> {
         self.report.begin();
     }
 
-    /// Reports a reload that was refused. A reload in progress continues.
+    /// Logs and reports a reload that was refused. A reload in progress continues.
     pub(super) fn refuse_reload(&mut self, reason: String, log: fn(&str)) {
         log(&format!("the reload is refused, and no worker is replaced: {reason}"));
         self.report.refuse(reason);
     }
 
-    /// Cancels the rest of a reload and reports its failure with the reason.
+    /// Cancels the rest of a reload that has failed, and reports the reason.
     pub(super) fn fail_reload(&mut self, reason: String) {
         self.scaling.cancel_request();
         self.replacing.cancel_reload();
@@ -61,8 +63,9 @@ impl<'a> Rollout<'a> {
 
     /// Logs the completion of a reload, when its last worker is ready.
     pub(super) fn log_completed_reload(&mut self, workers: &Workers, log: fn(&str)) {
-        let completed =
-            self.replacing.take_completed_reload(|generation| workers.are_all_of(generation));
+        let completed = self
+            .replacing
+            .take_completed_reload(|generation| workers.is_all_of_generation(generation));
         if let Some(generation) = completed {
             log(&format!("reloaded: all workers are of generation {generation}"));
         }
@@ -78,15 +81,17 @@ impl<'a> Rollout<'a> {
     /// Returns the changes of the numbers of workers and spares that a reload has requested, once
     /// all workers have been reloaded.
     pub(super) fn take_scaling_steps(&mut self, workers: &Workers) -> Vec<ScalingStep> {
-        if self.replacing.is_reloading() || !workers.are_all_of(self.replacing.generation()) {
+        if self.replacing.is_reloading()
+            || !workers.is_all_of_generation(self.replacing.generation())
+        {
             return Vec::new();
         }
         self.scaling.apply_request()
     }
 
-    /// Handles the end of a worker that had no successor in its slot. Returns true if the worker
-    /// was drained for a replacement that can start now. If the worker was itself the replacement,
-    /// ends the replacement, and fails the reload that it was part of.
+    /// Handles the end of a worker in whose slot (its numbered place) no other worker runs. Returns
+    /// true if it was drained for a new worker, which can start now. If it was itself the new
+    /// worker, its replacement has failed, and so has the reload that it was part of.
     pub(super) fn on_exit(&mut self, exited: &ExitedWorker, log: fn(&str)) -> bool {
         let slot = exited.process.start.slot;
         let role = self.replacing.on_exit(slot, exited.process.exit_reason);
@@ -100,9 +105,9 @@ impl<'a> Rollout<'a> {
         role == ReplacementExit::OldWorker
     }
 
-    /// Handles the end of a replacement that ran beside the old worker and was not ready yet. If
-    /// the control group had no memory left, returns the reason of the replacement, which is tried
-    /// once more without overlap.
+    /// Handles the end of a new worker that ran beside the old one and was not ready yet. If the
+    /// control group had no memory left for it, returns the reason of the replacement, which is
+    /// tried once more after the old worker has ended.
     pub(super) fn on_successor_exit(
         &mut self,
         exited: &ExitedWorker,

@@ -18,7 +18,7 @@ pub(super) enum RunState {
     /// The server serves.
     Serving,
     /// The server has been requested to stop. It still serves until this time, and reports itself
-    /// as not ready.
+    /// as not ready, so that load balancers stop sending requests.
     Leaving { until: Instant },
     /// The server finishes its requests and connections, until this time at the latest.
     Draining { until: Instant },

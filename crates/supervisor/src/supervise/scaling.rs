@@ -1,18 +1,20 @@
-//! The numbers of workers and spares, and the choice of the slot that a removed worker leaves.
+//! The numbers of workers and spares (started workers held in reserve), and the choice of the
+//! worker that is removed when they are reduced.
 
 use std::cmp::Reverse;
 
 use super::MOST_WORKERS;
 
-/// The numbers of workers that should serve and of spares, the started workers in reserve.
+/// The number of workers that should serve, and the number of spares, which are started workers
+/// held in reserve.
 #[derive(Debug)]
 pub(super) struct Scaling {
-    /// The number of workers in the configuration.
+    /// The number of serving workers in the configuration.
     configured: u32,
     /// The number of workers that should serve. Differs from the configuration if commands have
     /// changed it.
     wanted: u32,
-    /// The number of spares.
+    /// The number of spares, which are started workers held in reserve.
     spares: u32,
     /// The numbers of workers and spares in the configuration of a reload that has not succeeded
     /// yet.
@@ -22,24 +24,25 @@ pub(super) struct Scaling {
 /// A change of the number of workers or spares by one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScalingStep {
-    /// Adds a worker.
+    /// One more worker should serve.
     AddWorker,
-    /// Removes a worker.
+    /// One worker less should serve.
     RemoveWorker,
-    /// Adds a spare.
+    /// One more spare (a started worker held in reserve) is needed.
     AddSpare,
-    /// Removes a spare.
+    /// One spare (a started worker held in reserve) less is needed.
     RemoveSpare,
 }
 
-/// The current worker of a slot, as far as it matters for the choice of a slot to remove.
+/// The state of a worker, as far as it matters for the choice of the worker to remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SlotWorker {
-    /// The slot has no worker.
+    /// The worker has ended and has not been started again.
     Missing,
     /// The worker starts or ends. The epoch is the number of its start.
     NotReady { epoch: u64 },
-    /// The worker is ready and a spare. The epoch is the number of its start.
+    /// The worker is ready and a spare, which is held in reserve. The epoch is the number of its
+    /// start.
     Spare { epoch: u64 },
     /// The worker is ready and serves. `is_available` is false if it does not respond, `sessions`
     /// is the number of its WebSockets, and the epoch is the number of its start.
@@ -57,14 +60,14 @@ impl Scaling {
         self.wanted
     }
 
-    /// Returns the number of spares.
+    /// Returns the number of spares, which are started workers held in reserve.
     pub(super) fn spares(&self) -> u32 {
         self.spares
     }
 
     /// Returns true if fewer workers serve than should. `serving` is the number of ready workers
     /// that serve.
-    pub(super) fn are_too_few(&self, serving: usize) -> bool {
+    pub(super) fn is_short_of_workers(&self, serving: usize) -> bool {
         serving < self.wanted as usize
     }
 
@@ -123,9 +126,9 @@ impl Scaling {
         may_remove
     }
 
-    /// Returns the slot whose worker should be removed. If more workers serve than should, the slot
-    /// is that of the serving worker with the fewest WebSockets, and among equals of the youngest.
-    /// Otherwise the slot is one whose worker does not serve yet.
+    /// Returns the slot (the numbered place) of the worker to remove. If more workers serve than
+    /// should, it is the serving worker with the fewest WebSockets, and among equals the youngest.
+    /// Otherwise it is one that does not serve.
     pub(super) fn slot_to_remove(&self, slots: &[(u32, SlotWorker)]) -> Option<u32> {
         // A worker that does not respond serves no requests, so it is removed first.
         let serving = slots.iter().filter_map(|(slot, worker)| match *worker {
@@ -165,7 +168,7 @@ mod tests {
         let mut scaling = Scaling::new(MOST_WORKERS, 0);
         assert!(!scaling.add_worker());
         assert_eq!(scaling.wanted(), MOST_WORKERS);
-        assert!(scaling.are_too_few(999) && !scaling.are_too_few(1000));
+        assert!(scaling.is_short_of_workers(999) && !scaling.is_short_of_workers(1000));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The slot of a worker, which its replacement takes over, with the history of failed starts.
+//! The slot of a worker, which is its numbered place that the next worker takes over, with the
+//! history of failed starts.
 
 use std::time::{Duration, Instant};
 
@@ -9,50 +10,53 @@ use crate::process::Exit;
 /// cannot fix (`EX_CONFIG` of sysexits.h).
 const CONFIG_ERROR_STATUS: i32 = 78;
 
-/// The numbered place of a worker, which the next worker process takes over, and the restarts in
-/// it.
+/// The slot of a worker, which is its numbered place that the next worker process takes over, with
+/// the history of its failed starts.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
-    /// The epoch (the number of the start) of the worker that serves in the slot or will serve.
+    /// The epoch (the number of the start) of the worker that serves in the slot, or will serve
+    /// once it is ready.
     pub(super) current: Option<u64>,
     /// The epoch (the number of the start) of the worker that replaces the current one once it is
     /// ready.
     pub(super) successor: Option<u64>,
     /// The time at which a worker is started in the slot.
     pub(super) start_at: Option<Instant>,
-    /// Whether the slot stays without a worker because the number of workers was reduced.
+    /// Whether no worker is started in the slot any more, because the number of workers was
+    /// reduced.
     pub(super) is_given_up: bool,
     backoff: RestartBackoff,
-    /// The number of starts that ended before the worker was ready.
+    /// The number of worker processes in the slot that ended before they were ready.
     failed_starts: u32,
-    /// Whether a start has failed with an error of the configuration, which another start cannot
-    /// fix.
+    /// Whether the last failed start was due to an error of the configuration, which another start
+    /// cannot fix.
     is_misconfigured: bool,
 }
 
-/// The failure of a worker process that has to be started again.
+/// The failure of a worker process, which has to be started again.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WorkerFailure {
-    /// The epoch of the worker process: the number of its start.
+    /// The epoch of the failed worker process, which is the number of its start.
     pub(super) epoch: u64,
-    /// The time since the start of the worker process.
+    /// The time from the start of the worker process to its failure.
     pub(super) life: Duration,
-    /// Whether the worker process has responded to a request.
+    /// Whether the failed worker process has responded to any request.
     pub(super) has_answered: bool,
-    /// Whether the worker process was starting, or no worker has ever been ready.
+    /// Whether the worker process failed while it was starting, or while no worker had ever been
+    /// ready.
     pub(super) is_failed_start: bool,
     /// The way in which the worker process ended.
     pub(super) exit: Exit,
 }
 
 impl Slot {
-    /// Returns a slot in which a worker is started at a given time.
+    /// Returns a slot (a worker's numbered place) in which a worker is started at this time.
     pub(super) fn starting_at(time: Instant) -> Slot {
         Slot { start_at: Some(time), ..Slot::default() }
     }
 
-    /// Handles the failure of a worker process. Schedules the next start, and returns the pause
-    /// before it.
+    /// Handles the failure of a worker process in the slot. Schedules the next start, and returns
+    /// the pause before it.
     pub(super) fn on_failure(&mut self, failure: WorkerFailure, now: Instant) -> Pause {
         let WorkerFailure { epoch, life, has_answered, is_failed_start, exit } = failure;
         self.failed_starts += u32::from(is_failed_start);
@@ -62,7 +66,7 @@ impl Slot {
         pause
     }
 
-    /// Handles a worker process that could not be started. Schedules the next start.
+    /// Handles a worker process that could not be started in the slot. Schedules the next start.
     pub(super) fn on_start_error(&mut self, epoch: u64, now: Instant) {
         self.failed_starts += 1;
         let pause = self.backoff.on_exit(Duration::ZERO, false, now, epoch * 7919);
@@ -84,8 +88,8 @@ impl Slot {
         self.failed_starts > retries || self.is_given_up
     }
 
-    /// Returns true if a start in the slot has failed with an error of the configuration, which
-    /// another start cannot fix.
+    /// Returns true if the last failed start in the slot was due to an error of the configuration,
+    /// which another start cannot fix.
     pub(super) fn is_misconfigured(&self) -> bool {
         self.is_misconfigured
     }

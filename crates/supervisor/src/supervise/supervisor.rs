@@ -40,8 +40,8 @@ pub(super) struct Supervisor<'a> {
     frontend: &'a dyn Frontend,
     acceptor: Acceptor,
     events: UnboundedReceiver<WorkerEvent>,
-    /// The run state until the workers are stopped. [`run_state`](Self::run_state) also considers
-    /// that.
+    /// The run state of the supervisor, as long as the workers have not been stopped. Use
+    /// [`run_state`](Self::run_state), which also returns the state after that.
     run_state: RunState,
     /// The outcome that is returned when a drain of the server is complete.
     outcome: Outcome,
@@ -49,12 +49,14 @@ pub(super) struct Supervisor<'a> {
     checked_at: Instant,
     /// The timer of log lines about what the server's drain waits for.
     drain_log: LogTimer,
-    /// The number of open connections at the last query, and the time of the query.
+    /// The number of open connections of the front end and the workers, and the time at which it
+    /// was queried.
     connections: (usize, Option<Instant>),
 }
 
 impl<'a> Supervisor<'a> {
-    /// Creates the supervisor and its folder. Workers are started by [`run`](Self::run).
+    /// Creates the supervisor and its folder of temporary files. Workers are started by
+    /// [`run`](Self::run).
     pub(super) fn new(
         config: SupervisorConfig,
         registry: Arc<BackendRegistry>,
@@ -76,7 +78,7 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    /// Runs the main loop until the server ends, and returns the reason of the end.
+    /// Runs the supervisor's main loop until the server ends, and returns the reason of the end.
     pub(super) async fn run(
         mut self,
         mut commands: UnboundedReceiver<SupervisorCommand>,
@@ -179,14 +181,16 @@ impl<'a> Supervisor<'a> {
             (SupervisorCommand::ReopenLog, _) => {
                 self.fleet.workers().send_to_public(Message::ReopenLog);
             }
-            (SupervisorCommand::More, state) if state.is_serving() => self.fleet.add_worker(),
-            (SupervisorCommand::Fewer, state) if state.is_serving() => self.fleet.remove_worker(),
+            (SupervisorCommand::AddWorker, state) if state.is_serving() => self.fleet.add_worker(),
+            (SupervisorCommand::RemoveWorker, state) if state.is_serving() => {
+                self.fleet.remove_worker();
+            }
             (
                 SupervisorCommand::Reload
                 | SupervisorCommand::Change(_)
                 | SupervisorCommand::RefuseReload(_)
-                | SupervisorCommand::More
-                | SupervisorCommand::Fewer,
+                | SupervisorCommand::AddWorker
+                | SupervisorCommand::RemoveWorker,
                 _,
             ) => {}
         }
@@ -197,7 +201,8 @@ impl<'a> Supervisor<'a> {
         (self.fleet.config.log)(line);
     }
 
-    /// Stops accepting connections, and waits for the existing ones up to the drain timeout.
+    /// Begins the drain of the server: no connections are accepted any more, and existing ones have
+    /// time up to the drain timeout.
     fn drain(&mut self) {
         self.frontend.drain();
         self.fleet.retire_all();
@@ -207,7 +212,8 @@ impl<'a> Supervisor<'a> {
 
     // ---- events of workers ----
 
-    /// Handles a message of a worker. Messages that do not fit the worker's phase are ignored.
+    /// Handles a message from the worker with this epoch, which is the number of its start.
+    /// Messages that do not fit the worker's phase are ignored.
     fn on_message(&mut self, epoch: u64, message: Message) {
         let (number, accepts) = match message {
             Message::Accepting(number) => (number, true),
@@ -220,8 +226,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Reaps a worker process that has ended, and ends the server if no worker may be started
-    /// again.
+    /// Reaps the worker process with this epoch (the number of its start), which has ended, and
+    /// drains the server if no worker may be started in its place.
     fn on_worker_exit(&mut self, epoch: u64, pid: libc::pid_t) {
         let end = reap(pid);
         let Some(process) = self.fleet.remove(epoch) else { return };
@@ -252,7 +258,8 @@ impl<'a> Supervisor<'a> {
 
     // ---- the process that accepts connections ----
 
-    /// Takes the next step towards the process that should accept connections.
+    /// Takes the next step towards the right process, the front end or a worker, accepting
+    /// connections.
     fn update_acceptor(&mut self) {
         let wanted = self.wanted_acceptor();
         let actions = self.acceptor.update(wanted, Instant::now());
@@ -273,7 +280,7 @@ impl<'a> Supervisor<'a> {
         self.fleet.workers().only_worker()
     }
 
-    /// Carries out the actions that the choice of the accepting process requires, in order.
+    /// Carries out the actions that another process needs to accept connections, in order.
     fn carry_out(&self, actions: Vec<AcceptorAction>) {
         for action in actions {
             match action {
@@ -296,7 +303,8 @@ impl<'a> Supervisor<'a> {
 
     // ---- timers ----
 
-    /// Carries out what is due: timeouts of workers, health checks, starts and replacements.
+    /// Carries out what is due at this time: timeouts of workers, health checks, starts and
+    /// replacements.
     fn check_timers(&mut self) {
         let now = Instant::now();
         self.fleet.check_deadlines(now);
@@ -337,8 +345,8 @@ impl<'a> Supervisor<'a> {
 
     // ---- reports ----
 
-    /// Publishes the supervisor's current state, and completes a reload whose replacements are
-    /// finished.
+    /// Publishes the supervisor's current state for status reports and metrics. Reports the end of
+    /// a reload whose replacements are finished.
     fn report(&mut self) {
         self.fleet.complete_reload();
         let now = Instant::now();

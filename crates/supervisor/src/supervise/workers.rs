@@ -1,4 +1,4 @@
-//! The worker processes and their slots.
+//! The worker processes and their slots, which are their numbered places.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -25,20 +25,22 @@ const SESSION_CLOSE_TIME: Duration = Duration::from_secs(5);
 /// with each line, because sessions may last for hours.
 const FIRST_DRAIN_LOG: Duration = Duration::from_secs(5);
 
-/// The role that an ended worker had in its slot.
+/// The role that an ended worker had in its slot, which is its numbered place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SlotRole {
-    /// The worker had been replaced, or its slot had been given up.
+    /// The ended worker had been replaced before, or the number of workers had been reduced.
     Former,
-    /// The worker should have replaced the current worker of the slot.
+    /// The ended worker was starting and should have replaced another worker.
     Successor,
-    /// The worker was the current one of the slot. Its successor, if it has one, takes its place.
+    /// The ended worker was the one that served in its slot or would have served. Its successor, if
+    /// it has one, takes its place.
     Current { has_successor: bool },
 }
 
-/// The worker processes and their slots, which change together.
+/// The worker processes and their slots, the numbered places that new workers take over from old
+/// ones.
 pub(super) struct Workers {
-    /// The running worker processes by epoch, which is the number of their start.
+    /// The running worker processes by their epoch, which is the number of their start.
     processes: HashMap<u64, WorkerProcess>,
     slots: Vec<Slot>,
     registry: Arc<BackendRegistry>,
@@ -46,7 +48,8 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// Creates `number` slots, in each of which a worker is to be started at the time `now`.
+    /// Creates this number of slots (the numbered places of workers), in each of which a worker is
+    /// to be started at the time `now`.
     pub(super) fn new(
         number: u32,
         now: Instant,
@@ -79,12 +82,12 @@ impl Workers {
         self.processes.is_empty()
     }
 
-    /// Returns the worker process with this epoch.
+    /// Returns the worker process with this epoch, which is the number of its start.
     pub(super) fn get(&self, epoch: u64) -> Option<&WorkerProcess> {
         self.processes.get(&epoch)
     }
 
-    /// Returns the worker process with this epoch for changes.
+    /// Returns the worker process with this epoch (the number of its start) for changes.
     pub(super) fn get_mut(&mut self, epoch: u64) -> Option<&mut WorkerProcess> {
         self.processes.get_mut(&epoch)
     }
@@ -94,50 +97,50 @@ impl Workers {
         self.processes.insert(worker.start.epoch, worker);
     }
 
-    /// Removes the worker process with this epoch, which has ended.
+    /// Removes the worker process with this epoch (the number of its start), which has ended.
     pub(super) fn remove(&mut self, epoch: u64) -> Option<WorkerProcess> {
         self.processes.remove(&epoch)
     }
 
     // ---- slots ----
 
-    /// Returns the slots by number.
+    /// Returns the slots, which are the numbered places of workers, in order.
     pub(super) fn slots(&self) -> &[Slot] {
         &self.slots
     }
 
-    /// Returns the slots by number for changes.
+    /// Returns the slots, which are the numbered places of workers, in order, for changes.
     pub(super) fn slots_mut(&mut self) -> &mut [Slot] {
         &mut self.slots
     }
 
-    /// Returns a slot by its number.
+    /// Returns a worker's slot by its number.
     pub(super) fn slot(&self, slot: u32) -> &Slot {
         &self.slots[slot as usize]
     }
 
-    /// Returns a slot by its number for changes.
+    /// Returns a worker's slot by its number, for changes.
     pub(super) fn slot_mut(&mut self, slot: u32) -> &mut Slot {
         &mut self.slots[slot as usize]
     }
 
-    /// Returns the current worker of a slot.
+    /// Returns the worker that serves or will serve in the slot with this number.
     pub(super) fn current(&self, slot: u32) -> Option<&WorkerProcess> {
         self.processes.get(&self.slot(slot).current?)
     }
 
-    /// Returns true if the current worker of a slot is in service and ready.
+    /// Returns true if the worker of the slot with this number is in service and ready.
     pub(super) fn serves(&self, slot: u32) -> bool {
         self.current(slot).is_some_and(WorkerProcess::serves)
     }
 
-    /// Returns the numbers of the slots that should have a worker.
+    /// Returns the numbers of the slots (the numbered places) that should have a worker.
     pub(super) fn kept_slots(&self) -> Vec<u32> {
         (0..).zip(&self.slots).filter(|(_, slot)| !slot.is_given_up).map(|(slot, _)| slot).collect()
     }
 
-    /// Returns the current workers of the slots that should have one, for the choice of a slot to
-    /// remove.
+    /// Returns the numbers of the slots that should have a worker, each with the state of its
+    /// worker, for the choice of a worker to remove.
     pub(super) fn slot_workers(&self) -> Vec<(u32, SlotWorker)> {
         let describe = |slot| match self.current(slot) {
             None => SlotWorker::Missing,
@@ -157,8 +160,8 @@ impl Workers {
         self.kept_slots().into_iter().map(|slot| (slot, describe(slot))).collect()
     }
 
-    /// Schedules the start of an additional worker now, in a free slot or a new one. Returns the
-    /// slot's number.
+    /// Schedules the start of an additional worker now, in a free slot (a worker's numbered place)
+    /// or a new one. Returns the slot's number.
     pub(super) fn add_slot(&mut self) -> u32 {
         let new = Slot::starting_at(Instant::now());
         let is_free = |slot: &u32| {
@@ -173,7 +176,8 @@ impl Workers {
         number
     }
 
-    /// Drains the workers of a slot, in which no other worker is started.
+    /// Drains the workers of a slot (a worker's numbered place), in which no other worker is
+    /// started.
     pub(super) fn give_up(&mut self, slot: u32, timeouts: Timeouts) {
         self.shorten_drains(slot, timeouts);
         let place = self.slot_mut(slot);
@@ -188,24 +192,25 @@ impl Workers {
         }
     }
 
-    /// Shortens the drains of earlier workers of a slot, so that at most one worker per slot waits
-    /// long for its WebSockets. Without this, each reload within some hours would leave another R
-    /// process running.
+    /// Shortens the drains of replaced workers of a slot (a worker's numbered place), so that at
+    /// most one worker per slot waits long for its WebSockets. Without this, each reload within
+    /// some hours would leave another R process running.
     pub(super) fn shorten_drains(&mut self, slot: u32, timeouts: Timeouts) {
         for worker in self.iter_mut().filter(|worker| worker.start.slot == slot) {
             worker.shorten_drain(timeouts);
         }
     }
 
-    /// Returns true if no start is left to try, while no worker has ever been ready: either every
-    /// slot has used up its retries, or a start has failed with an error of the configuration.
-    pub(super) fn have_no_start_left(&self, retries: u32) -> bool {
+    /// Returns true if no start of a worker is left to try, provided that no worker has ever been
+    /// ready: all `retries` have been used up everywhere, or a start has failed with an error of
+    /// the configuration.
+    pub(super) fn has_no_start_left(&self, retries: u32) -> bool {
         self.slots.iter().all(|slot| slot.has_no_start_left(retries))
             || self.slots.iter().any(Slot::is_misconfigured)
     }
 
-    /// Returns true if the workers of all slots end repeatedly without having answered a request.
-    pub(super) fn are_all_in_crash_loop(&self, now: Instant) -> bool {
+    /// Returns true if all workers end repeatedly without having answered a request.
+    pub(super) fn is_crash_loop(&self, now: Instant) -> bool {
         self.kept_slots().into_iter().all(|slot| {
             let current = self.current(slot);
             let life =
@@ -215,8 +220,9 @@ impl Workers {
         })
     }
 
-    /// Returns true if every slot in use has a ready worker of this generation.
-    pub(super) fn are_all_of(&self, generation: u64) -> bool {
+    /// Returns true if all workers are ready and of this generation, which is the number of reloads
+    /// before their start.
+    pub(super) fn is_all_of_generation(&self, generation: u64) -> bool {
         self.kept_slots().into_iter().all(|slot| {
             self.current(slot).is_some_and(|worker| {
                 worker.start.generation == generation && worker.phase == WorkerPhase::Ready
@@ -224,8 +230,34 @@ impl Workers {
         })
     }
 
-    /// Makes the successor in a slot, which is ready, the current worker, and drains the old one.
-    /// `reason` is the reason of the replacement.
+    /// Returns true if the memory suffices for a new worker beside the old one in a slot (a
+    /// worker's numbered place). The new worker is expected to need as much memory as the old one
+    /// had when it became ready. `memory_left` returns the memory that the control group has left.
+    /// Logs a line if the memory does not suffice.
+    pub(super) fn has_memory_for_successor(
+        &self,
+        slot: u32,
+        reason: ReplaceReason,
+        memory_left: impl FnOnce() -> Option<u64>,
+    ) -> bool {
+        let current = self.current(slot);
+        let Some(needed) = current.and_then(|worker| worker.memory_at_start) else { return true };
+        let Some(left) = memory_left() else { return true };
+        if needed <= left {
+            return true;
+        }
+        (self.log)(&format!(
+            "worker {slot} is replaced without overlap ({reason}): a second R process takes about \
+             {} MB, and the control group has {} MB left",
+            needed / 1_000_000,
+            left / 1_000_000
+        ));
+        false
+    }
+
+    /// Lets a new worker that is ready take the place of the old one in a slot, and drains the old
+    /// one. `successor` is the epoch of the new worker (the number of its start), and `reason` the
+    /// reason of the replacement.
     pub(super) fn replace_current(
         &mut self,
         slot: u32,
@@ -244,7 +276,8 @@ impl Workers {
         old.drain(if is_large { timeouts.without_sessions() } else { timeouts });
     }
 
-    /// Drains the current worker of a slot, which is to be replaced without overlap.
+    /// Drains the worker of a slot (its numbered place). The worker that replaces it is started
+    /// later, when it has ended.
     pub(super) fn drain_current(&mut self, slot: u32, reason: ReplaceReason, timeouts: Timeouts) {
         let current = self.slot(slot).current;
         let Some(old) = current.and_then(|current| self.processes.get_mut(&current)) else {
@@ -257,7 +290,7 @@ impl Workers {
         old.drain(timeouts.without_sessions());
     }
 
-    /// Removes an ended worker from its slot, and returns its role there.
+    /// Removes an ended worker from its slot (its numbered place), and returns its role there.
     pub(super) fn leave_slot(&mut self, exited: &ExitedWorker) -> SlotRole {
         let (slot, epoch) = (exited.process.start.slot, exited.process.start.epoch);
         let place = self.slot_mut(slot);
@@ -283,11 +316,12 @@ impl Workers {
     // ---- service ----
 
     /// Returns true if fewer workers serve than should.
-    pub(super) fn are_too_few(&self, scaling: &Scaling) -> bool {
-        scaling.are_too_few(self.iter().filter(|worker| worker.serves()).count())
+    pub(super) fn is_short_of_workers(&self, scaling: &Scaling) -> bool {
+        scaling.is_short_of_workers(self.iter().filter(|worker| worker.serves()).count())
     }
 
-    /// Puts a ready worker into service, so that it gets requests.
+    /// Puts the ready worker with this epoch (the number of its start) into service, so that it
+    /// gets requests.
     pub(super) fn put_into_service(&mut self, epoch: u64) {
         if let Some(worker) = self.processes.get_mut(&epoch) {
             worker.is_serving = true;
@@ -295,10 +329,10 @@ impl Workers {
         }
     }
 
-    /// Puts spares into service while too few workers serve. Spares of the newest generation come
-    /// first.
+    /// Puts spares (started workers held in reserve) into service while too few workers serve,
+    /// beginning with those that were started after the latest reload.
     pub(super) fn start_spares(&mut self, scaling: &Scaling) {
-        while self.are_too_few(scaling) {
+        while self.is_short_of_workers(scaling) {
             let spares = self.slots.iter().filter_map(|slot| self.get(slot.current?));
             let spares = spares.filter(|it| {
                 it.phase == WorkerPhase::Ready && !it.is_serving && !it.health.is_suspended()
@@ -311,9 +345,9 @@ impl Workers {
         }
     }
 
-    /// Returns the epoch of the worker that should accept connections because it is the only one.
-    /// That worker serves, has the listening sockets, and no other worker is starting in its slot
-    /// or being drained. Spares do not count.
+    /// Returns the epoch (the number of the start) of the only worker apart from spares, if it
+    /// serves and has the listening sockets. Returns `None` if another worker is starting, serving
+    /// or ending.
     pub(super) fn only_worker(&self) -> Option<u64> {
         let is_spare = |worker: &&WorkerProcess| {
             let is_current = self.slot(worker.start.slot).current == Some(worker.start.epoch);
@@ -490,7 +524,7 @@ impl Workers {
     }
 }
 
-/// Carries out the actions that a health check of a worker requires, in order.
+/// Carries out the actions that a health check of this worker requires, in order.
 fn carry_out(
     worker: &mut WorkerProcess,
     actions: Vec<HealthAction>,

@@ -2,18 +2,18 @@ use std::collections::VecDeque;
 
 use super::*;
 
-/// A simulated worker process, reduced to accepting connections.
+/// A simulated worker process that only accepts connections.
 #[derive(Debug, Default)]
 struct Process {
     epoch: u64,
     accepts: bool,
     hangs: bool,
     refuses: bool,
-    /// The commands that the process has not read, and the acknowledgements that the supervisor has
-    /// not received.
+    /// The commands that the simulated process has not read, and the acknowledgements that the
+    /// supervisor has not received.
     commands: VecDeque<Message>,
     answers: VecDeque<(u64, bool)>,
-    /// The time of the first pending command to stop accepting.
+    /// The time at which the simulated process got the first unread command to stop accepting.
     told_to_stop: Option<Instant>,
 }
 
@@ -41,7 +41,8 @@ impl Process {
     }
 }
 
-/// A model of the supervisor, the front end and a sequence of workers.
+/// A simulation of the supervisor, the front end and a sequence of workers, of which only one
+/// process should accept connections.
 struct Model {
     acceptor: Acceptor,
     front_end: bool,
@@ -49,7 +50,7 @@ struct Model {
     epochs: u64,
     wanted: Option<u64>,
     now: Instant,
-    /// The time since which neither process has accepted.
+    /// The time since which neither the front end nor the worker has accepted connections.
     nobody_since: Option<Instant>,
 }
 
@@ -88,7 +89,8 @@ impl Model {
         }
     }
 
-    /// Simulates one of the possible events.
+    /// Simulates one of eleven events, such as the end of the worker. The event is chosen by a
+    /// number.
     fn happens(&mut self, event: u32) {
         match event % 11 {
             0 => {
@@ -168,7 +170,8 @@ impl Model {
         assert!(self.acceptor.state != State::FrontEnd || self.front_end);
     }
 
-    /// Lets every process respond, and checks that only the process that should accept does so.
+    /// Lets the simulated processes respond to all commands, and checks that only the process that
+    /// should accept connections does so.
     fn settles(&mut self) {
         if let Some(process) = &mut self.process {
             (process.hangs, process.refuses) = (false, false);

@@ -6,22 +6,23 @@ use std::time::{Duration, Instant};
 
 use rookery_worker_protocol::{RState, Snapshot};
 
-/// The time after which an idle R that has taken no queued request must have missed a wake-up.
-/// Normally R takes a request within milliseconds, or reports that it is busy.
+/// The time after which an idle R process that has taken none of the requests queued for it must
+/// have missed a wake-up. Normally R takes a request within milliseconds, or reports that it is
+/// busy.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The detection of a lost wake-up of one worker's R process.
 #[derive(Debug, Default)]
 pub(super) struct LostWakeup {
-    /// The number of requests that R had taken when it was first seen idle with requests queued,
-    /// and the time of that.
+    /// The number of requests that R had taken when it was first seen idle although requests were
+    /// queued for it, and the time of that observation.
     idle_since: Option<(u64, Instant)>,
 }
 
 impl LostWakeup {
-    /// Returns true if R has missed a wake-up, and records the worker's state for the next call, so
-    /// that the first true result comes only after [`TIMEOUT`]. `time` is the current time of the
-    /// scoreboard's clock.
+    /// Returns true if R has missed a wake-up, which takes several calls over [`TIMEOUT`].
+    /// `scoreboard` is the state that the worker publishes in shared memory, and `time` the current
+    /// time of its clock.
     pub(super) fn check(&mut self, scoreboard: &Snapshot, now: Instant, time: u64) -> bool {
         if scoreboard.r_state != RState::Idle
             || !scoreboard.is_idle(time)

@@ -25,44 +25,48 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// An action on a worker that a health check requires. Several actions are carried out in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum HealthAction {
-    /// Sends this message to the worker.
+    /// The supervisor sends this message to the worker.
     Send(Message),
-    /// Logs this line.
+    /// The supervisor logs this line for the operator.
     Log(String),
-    /// Suspends the worker, so that it gets no new requests.
+    /// The supervisor suspends the worker, so that it gets no new requests.
     Suspend,
-    /// Ends the suspension of the worker, so that it gets requests again.
+    /// The supervisor ends the suspension of the worker, so that it gets requests again.
     Resume,
-    /// Suspends the worker, and answers the requests that its R process has begun with 504.
+    /// The supervisor suspends the worker. The requests that its R process has begun get 504.
     TimeOutRequests,
-    /// Requests the worker to exit within this time, for this reason.
+    /// The supervisor stops the worker for this reason, and kills it if it has not exited within
+    /// this time.
     Stop(ExitReason, Duration),
-    /// Kills the worker, for this reason.
+    /// The supervisor kills the worker for this reason.
     Kill(ExitReason),
 }
 
-/// A worker at the time of a health check.
+/// The state of a worker at the time of a health check.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Observation {
     pub(crate) worker: WorkerName,
     /// The contents of the scoreboard, the shared memory in which the worker publishes its state.
     pub(crate) scoreboard: Snapshot,
-    /// The current time.
+    /// The time of the health check.
     pub(crate) now: Instant,
-    /// The current time of the clock that the scoreboard's times refer to, in nanoseconds.
+    /// The time of the health check on the clock of the scoreboard, the shared memory in which the
+    /// worker publishes its state, in nanoseconds.
     pub(crate) scoreboard_time: u64,
 }
 
-/// The limit of the time for which the R process of a worker may be busy with one task.
+/// The worker timeout, which limits the time for which a worker's R process may be busy with one
+/// task.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TaskLimit {
-    /// The maximum duration of a task.
+    /// The maximum duration of one task of a worker's R process.
     pub(crate) time: Duration,
-    /// Whether R is interrupted at the limit, so that the worker is stopped only if R stays busy.
+    /// Whether R is interrupted when a task has reached the limit, so that the worker is stopped
+    /// only if R stays busy.
     pub(crate) interrupts: bool,
 }
 
-/// The health of one worker, as its health checks have found it.
+/// The health of one worker, with the state of its health checks.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerHealth {
     pings: Pings,
@@ -106,7 +110,8 @@ impl WorkerHealth {
         }
     }
 
-    /// Returns the actions that suspend the worker, or none if it is suspended already.
+    /// Returns the actions that suspend the worker and log `line`, or none if it is suspended
+    /// already.
     fn suspend(&mut self, line: String) -> Vec<HealthAction> {
         if std::mem::replace(&mut self.is_suspended, true) {
             return Vec::new();
@@ -114,7 +119,7 @@ impl WorkerHealth {
         vec![HealthAction::Suspend, HealthAction::Log(line)]
     }
 
-    /// Handles the response to a ping. Returns the actions that are due if the worker was
+    /// Handles a worker's response to a ping. Returns the actions that are due if the worker was
     /// suspended, and otherwise none.
     pub(crate) fn on_pong(&mut self, worker: WorkerName, ping: u64) -> Vec<HealthAction> {
         if !self.pings.on_pong(ping) || !std::mem::take(&mut self.is_suspended) {
@@ -128,8 +133,9 @@ impl WorkerHealth {
         actions
     }
 
-    /// Checks whether the R process of the worker is busy with one task for longer than `limit`,
-    /// and returns the actions that are due. `is_stopped` queries whether the process is stopped.
+    /// Checks whether the worker's R process is busy with one task for longer than `limit`, and
+    /// returns the actions that are due. `is_stopped` queries whether the process is stopped by a
+    /// signal or a debugger.
     pub(crate) fn check_task_limit(
         &mut self,
         limit: TaskLimit,
@@ -178,9 +184,9 @@ impl WorkerHealth {
         }
     }
 
-    /// Returns the line that the slow log, which reports long tasks of R, has to log. `r_time`
-    /// reads the processor time of R's thread, and `route` the route of the request that R
-    /// processes.
+    /// Returns the action that logs a long task of the worker's R process, or the end of such a
+    /// task. `r_time` reads the processor time of R's thread, and `route` the route of the request
+    /// that R processes.
     pub(crate) fn check_slow_log(
         &mut self,
         seen: &Observation,
@@ -208,7 +214,7 @@ impl WorkerHealth {
         Some(HealthAction::Log(line))
     }
 
-    /// Checks whether the R process of the worker has missed a wake-up and does not take its
+    /// Checks whether the worker's R process has missed a wake-up, so that it does not take its
     /// requests, and returns the actions that are due.
     pub(crate) fn check_lost_wakeup(&mut self, seen: &Observation) -> Vec<HealthAction> {
         if !self.lost_wakeup.check(&seen.scoreboard, seen.now, seen.scoreboard_time) {

@@ -17,7 +17,7 @@ const UNRESPONSIVE_AFTER: Duration = Duration::from_secs(60);
 /// The pings to one worker, of which at most one is unanswered.
 #[derive(Debug, Default)]
 pub(super) struct Pings {
-    /// The number of the last ping.
+    /// The number of the last ping to the worker.
     last: u64,
     /// The number of the ping that has not been answered, and the time at which it was sent.
     unanswered: Option<(u64, Instant)>,
@@ -26,7 +26,7 @@ pub(super) struct Pings {
 /// The result of a check whether a worker responds to pings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PingVerdict {
-    /// The next ping is due, which has this number.
+    /// The next ping to the worker is due and has this number.
     Ping(u64),
     /// The worker still has time to respond to the last ping.
     Wait,
@@ -57,7 +57,8 @@ impl Pings {
         }
     }
 
-    /// Handles the response to a ping. Returns true if the response belongs to the last ping.
+    /// Handles a worker's response to the ping with this number. Returns true if it is the last
+    /// ping and was unanswered.
     pub(super) fn on_pong(&mut self, ping: u64) -> bool {
         self.unanswered.take_if(|(number, _)| *number == ping).is_some()
     }

@@ -16,29 +16,30 @@ const SAMPLE_BEFORE: Duration = Duration::from_secs(3);
 /// The slow log of one worker, which reports long tasks of R.
 #[derive(Debug, Default)]
 pub(super) struct SlowLog {
-    /// The scoreboard time at which R began the task that was logged, and the task's duration at the
-    /// last check.
+    /// The time at which R began the task that was logged last, and the task's duration at the last
+    /// check.
     logged: Option<(u64, Duration)>,
-    /// The scoreboard time at which R began its task, the scoreboard time of a measurement, and the
-    /// processor time of R's thread at that measurement.
+    /// A measurement of the processor time of R's thread: the time at which R began its task, the
+    /// time of the measurement, and the processor time.
     sample: Option<(u64, u64, Duration)>,
 }
 
 /// An entry of the slow log, which reports long tasks of R.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SlowLogEntry {
-    /// No entry is due.
+    /// The slow log has nothing to report.
     Nothing,
     /// R has been busy with one task for this time. The second value is true if R computes, false
     /// if R waits, and `None` if the system does not report the processor time.
     Busy(Duration, Option<bool>),
-    /// R has ended the logged task, which lasted at least for this time.
+    /// R has ended the long task that was logged, which lasted at least for this time.
     Finished(Duration),
 }
 
 impl SlowLog {
-    /// Returns the slow-log entry that is due. `time` is the current time of the scoreboard's clock, and
-    /// `r_time` reads the processor time of R's thread.
+    /// Returns the slow-log entry that is due. `scoreboard` is the state that the worker publishes
+    /// in shared memory, `time` the current time of its clock, and `r_time` reads the processor
+    /// time of R's thread.
     pub(super) fn check(
         &mut self,
         scoreboard: &Snapshot,

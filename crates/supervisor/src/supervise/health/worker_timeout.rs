@@ -14,17 +14,17 @@ const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The state of the worker timeout for one worker.
 #[derive(Debug, Default)]
 pub(super) struct WorkerTimeout {
-    /// The scoreboard time at which R began the interrupted task, and the time of the interrupt.
+    /// The time at which R began the task that was interrupted, and the time of the interrupt.
     interrupted: Option<(u64, Instant)>,
     /// The last time at which the worker's process was found stopped by a signal or a debugger. The
     /// time limit of a task begins anew then, because R could not work on the task.
     stopped_at: Option<Instant>,
 }
 
-/// The step that the worker timeout requires.
+/// The step that the worker timeout requires for a worker whose R process may be busy for too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TimeoutStep {
-    /// Nothing has to be done.
+    /// The worker timeout requires nothing now.
     Nothing,
     /// R has to be interrupted, because it has been busy with one task for this time.
     Interrupt(Duration),
@@ -37,8 +37,8 @@ pub(super) enum TimeoutStep {
 }
 
 impl WorkerTimeout {
-    /// Returns the step that is due for a worker. `is_stopped` queries whether its process is
-    /// stopped by a signal or a debugger.
+    /// Returns the step that the worker timeout requires for a worker. `is_stopped` queries whether
+    /// its process is stopped by a signal or a debugger.
     pub(super) fn check(
         &mut self,
         limit: TaskLimit,
@@ -76,7 +76,7 @@ impl WorkerTimeout {
         TimeoutStep::Interrupt(busy)
     }
 
-    /// Returns true if R has been interrupted and has not left its task.
+    /// Returns true if the worker's R process has been interrupted and has not left its task.
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.is_some()
     }

@@ -15,24 +15,26 @@ pub use recycle::{MemoryLimit, RecyclePolicy};
 pub(crate) use recycle::{MemoryWatch, WorkerUsage};
 use replacement_queue::ReplacementQueue;
 
-/// The worker of a slot whose replacement is due.
+/// A worker whose replacement is due, or the empty slot (numbered place) of a worker that has
+/// ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReplacedWorker {
-    /// Whether the slot has a worker.
+    /// Whether there is a worker to replace. It may have ended meanwhile.
     pub(crate) exists: bool,
-    /// Whether the worker serves and is ready.
+    /// Whether the worker to replace serves and is ready.
     pub(crate) serves: bool,
-    /// Whether fewer workers serve than should.
-    pub(crate) are_too_few: bool,
+    /// Whether fewer workers of the server serve than should.
+    pub(crate) is_short_of_workers: bool,
 }
 
-/// The way in which a replacement begins.
+/// The way in which the replacement of a worker begins. The number is that of the worker's slot,
+/// which is its numbered place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplacementStep {
-    /// The slot has no worker. A new worker is started now and not only after the restart back-off,
-    /// because a reload may have repaired the app.
+    /// The worker to replace has ended. A new worker is started now and not only after the restart
+    /// back-off, because a reload may have repaired the app.
     StartWorker(u32),
-    /// The new worker is started while the old one serves, if the memory suffices for both.
+    /// The new worker is started while the old one still serves, if the memory suffices for both.
     StartBesideOld(u32, ReplaceReason),
     /// The old worker is drained first, and the new one is started when the old one has ended.
     DrainFirst(u32, ReplaceReason),
@@ -42,25 +44,28 @@ pub(crate) enum ReplacementStep {
 /// another worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailedReplacement {
-    /// The memory did not suffice for both workers, so the old worker is drained first.
+    /// The memory did not suffice for the new worker beside the old one, so the old worker is
+    /// drained first.
     DrainFirst(ReplaceReason),
-    /// The failed worker belongs to an earlier reload. A later reload continues, because it may
-    /// load a repaired app.
+    /// The failed worker was started for an earlier reload. The later reload continues, because it
+    /// may load a repaired app.
     ReloadContinues,
-    /// The reload has failed.
+    /// The reload has failed, because its new worker was not ready before it ended.
     ReloadFailed,
-    /// The old worker keeps serving, and is replaced later.
+    /// The old worker keeps serving. Its replacement is tried again later.
     OldWorkerStays,
 }
 
-/// The role that an ended worker, the only one of its slot, had in a replacement.
+/// The role that an ended worker had in the replacement of a worker. No other worker runs in its
+/// slot (its numbered place).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplacementExit {
-    /// The worker was not part of a replacement in progress.
+    /// The ended worker was not part of a replacement in progress.
     Unrelated,
-    /// The worker was drained for its replacement, which can start now.
+    /// The ended worker was drained for its replacement, which can start now.
     OldWorker,
-    /// The worker was the new one. The value tells whether it was part of a reload.
+    /// The ended worker was the new one and has failed. `is_reload` is true if it was part of a
+    /// reload.
     NewWorker { is_reload: bool },
 }
 
@@ -68,19 +73,20 @@ pub(crate) enum ReplacementExit {
 #[derive(Debug, Default)]
 pub(crate) struct Replacing {
     queue: ReplacementQueue,
-    /// The number of reloads that have begun.
+    /// The number of reloads that have begun, which is the generation of workers that are started
+    /// now.
     generation: u64,
     /// Whether a reload has begun whose completion has not been logged.
     is_reload_unreported: bool,
-    /// The back-off of failed replacements, by slot.
+    /// The back-off after failed replacements, by the number of the worker's slot.
     backoffs: BTreeMap<u32, ReplacementBackoff>,
 }
 
-/// The back-off of the failed replacements in one slot.
+/// The back-off after failed replacements of the worker in one slot (a worker's numbered place).
 #[derive(Debug, Default)]
 struct ReplacementBackoff {
     pauses: RestartBackoff,
-    /// The time before which no replacement because of requests, age or memory is tried.
+    /// The time before which the worker is not replaced because of its requests, age or memory.
     until: Option<Instant>,
 }
 
@@ -91,7 +97,7 @@ impl Replacing {
         self.generation
     }
 
-    /// Returns true if no replacement is queued or in progress.
+    /// Returns true if no replacement of a worker is queued or in progress.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty()
     }
@@ -101,7 +107,8 @@ impl Replacing {
         self.queue.is_reloading()
     }
 
-    /// Begins a reload, which replaces the workers of all `slots` in this order.
+    /// Begins a reload, which replaces the workers of these slots (the workers' numbered places) in
+    /// this order.
     pub(crate) fn begin_reload(&mut self, slots: Vec<u32>) {
         self.generation += 1;
         self.is_reload_unreported = true;
@@ -114,35 +121,36 @@ impl Replacing {
         self.queue.cancel_reload();
     }
 
-    /// Returns the generation of a reload once, when the reload is complete.
-    /// `are_all_of(generation)` returns true if all workers are ready and of that generation.
+    /// Returns the number of a reload once, when it is complete. `is_all_of_generation` returns
+    /// true if all workers are ready and were started after the reload with this number.
     pub(crate) fn take_completed_reload(
         &mut self,
-        are_all_of: impl FnOnce(u64) -> bool,
+        is_all_of_generation: impl FnOnce(u64) -> bool,
     ) -> Option<u64> {
-        let is_complete =
-            self.is_reload_unreported && !self.queue.is_reloading() && are_all_of(self.generation);
+        let is_complete = self.is_reload_unreported
+            && !self.queue.is_reloading()
+            && is_all_of_generation(self.generation);
         if is_complete {
             self.is_reload_unreported = false;
         }
         is_complete.then_some(self.generation)
     }
 
-    /// Returns true if a replacement of the worker in `slot` may be queued: none is queued or in
-    /// progress, and no failed one delays it.
+    /// Returns true if the replacement of the worker in this slot (its numbered place) may be
+    /// queued: none is queued or in progress, and no back-off after a failed one delays it.
     pub(crate) fn may_replace(&self, slot: u32, now: Instant) -> bool {
         let is_delayed = |backoff: &ReplacementBackoff| backoff.until.is_some_and(|at| now < at);
         !self.queue.has(slot) && !self.backoffs.get(&slot).is_some_and(is_delayed)
     }
 
-    /// Queues the replacement of the worker in `slot`.
+    /// Queues the replacement of the worker in this slot, which is its numbered place.
     pub(crate) fn add(&mut self, slot: u32, reason: ReplaceReason) {
         self.queue.add(slot, reason);
     }
 
-    /// Begins the next replacement. Returns `None` if none is queued, one is in progress, or the
-    /// next one has to wait. `surges` is true if a new worker may run beside the old one, and
-    /// `worker(slot)` describes the worker to replace.
+    /// Begins the next replacement of a worker. Returns `None` if none is queued, one is in
+    /// progress, or the next one has to wait. `surges` is true if a new worker may run beside the
+    /// old one, and `worker(slot)` describes the worker to replace.
     pub(crate) fn next(
         &mut self,
         surges: bool,
@@ -154,7 +162,7 @@ impl Replacing {
         // serve, and the new worker might fail as the others do. A reload does not wait, since it
         // may repair the others.
         let is_reload = reason == ReplaceReason::Reload;
-        if !surges && !is_reload && worker.serves && worker.are_too_few {
+        if !surges && !is_reload && worker.serves && worker.is_short_of_workers {
             return None;
         }
         self.queue.next();
@@ -173,14 +181,14 @@ impl Replacing {
         })
     }
 
-    /// Handles a worker that is ready. If `is_last` is true, no further worker is being started in
-    /// its slot, so a replacement in progress is complete. Returns the reason of that replacement.
+    /// Handles a worker that is ready. If no further worker is being started in its slot
+    /// (`is_last`), completes a replacement that is in progress there and returns its reason.
     pub(crate) fn on_ready(&mut self, slot: u32, is_last: bool) -> Option<ReplaceReason> {
         if is_last { self.queue.finish(slot) } else { None }
     }
 
-    /// Ends the back-off of replacements in `slot`, because a replacement has succeeded or the slot
-    /// is used for another worker.
+    /// Ends the back-off after failed replacements in this slot (a worker's numbered place),
+    /// because a replacement has succeeded or the slot is used for another worker.
     pub(crate) fn reset_backoff(&mut self, slot: u32) {
         self.backoffs.remove(&slot);
     }
@@ -191,8 +199,8 @@ impl Replacing {
         self.queue.finish(slot) == Some(ReplaceReason::Reload)
     }
 
-    /// Handles the end of a worker that had no successor in its slot. `exit_reason` is the reason
-    /// that was known before the end.
+    /// Handles the end of a worker in whose slot (its numbered place) no other worker runs.
+    /// `exit_reason` is the reason that was known before the end.
     pub(crate) fn on_exit(
         &mut self,
         slot: u32,
@@ -206,8 +214,9 @@ impl Replacing {
         ReplacementExit::NewWorker { is_reload: reason == ReplaceReason::Reload }
     }
 
-    /// Handles the end of a new worker that ran beside the old one and was not ready yet. The new
-    /// worker is identified by its slot, its epoch (the number of its start) and its generation.
+    /// Handles the end of a new worker that ran beside the old one and was not ready yet. The tuple
+    /// contains the new worker's slot, the number of its start, and the number of reloads before
+    /// its start.
     pub(crate) fn on_successor_exit(
         &mut self,
         (slot, epoch, generation): (u32, u64, u64),
@@ -231,7 +240,8 @@ impl Replacing {
         }
     }
 
-    /// Removes all replacements of `slot`, which gets no worker any more.
+    /// Removes all replacements in this slot (a worker's numbered place), which gets no worker any
+    /// more.
     pub(crate) fn remove_slot(&mut self, slot: u32) {
         self.queue.remove_slot(slot);
     }
@@ -242,9 +252,9 @@ mod tests {
     use super::*;
 
     const SERVES: ReplacedWorker =
-        ReplacedWorker { exists: true, serves: true, are_too_few: false };
+        ReplacedWorker { exists: true, serves: true, is_short_of_workers: false };
     const MISSING: ReplacedWorker =
-        ReplacedWorker { exists: false, serves: false, are_too_few: true };
+        ReplacedWorker { exists: false, serves: false, is_short_of_workers: true };
     const RELOAD: ReplaceReason = ReplaceReason::Reload;
 
     #[test]
@@ -284,7 +294,7 @@ mod tests {
     #[test]
     fn without_overlap_a_recycled_worker_waits_while_too_few_serve_and_a_reload_does_not() {
         let mut replacing = Replacing::default();
-        let too_few = ReplacedWorker { are_too_few: true, ..SERVES };
+        let too_few = ReplacedWorker { is_short_of_workers: true, ..SERVES };
         replacing.add(0, ReplaceReason::Requests(5));
         assert_eq!(replacing.next(false, |_| too_few), None);
         assert!(!replacing.may_replace(0, Instant::now()));

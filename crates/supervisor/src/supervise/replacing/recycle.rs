@@ -13,14 +13,15 @@ const SAMPLES: u32 = 3;
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 
 /// The factor of the memory limit above which a single measurement suffices to replace a worker.
-/// Memory is measured every [`MEASURE_EVERY`]. Half a minute of requests that each leave 50 MB behind could
-/// otherwise use up the machine's memory.
+/// Memory is measured every [`MEASURE_EVERY`]. Half a minute of requests that each leave 50 MB
+/// behind could otherwise use up the machine's memory.
 const IMMEDIATE_FACTOR: u64 = 2;
 /// The interval of the measurements of a worker's memory.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
 
-/// The limits at which a worker is replaced. Each worker's limits are up to a tenth lower,
-/// depending on its epoch, so that workers that started together are not replaced together.
+/// The limits at which a worker is replaced. Each worker's limits are up to a tenth lower, by an
+/// amount that varies with its start, so that workers that started together are not replaced
+/// together.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RecyclePolicy {
     /// The maximum number of requests that a worker answers.
@@ -31,14 +32,14 @@ pub struct RecyclePolicy {
     pub memory: Option<MemoryLimit>,
 }
 
-/// The minimum share of memory in bytes for which workers are replaced. An idle R process with its usual
-/// packages needs this much, so with a lower limit each new worker would be replaced at once,
+/// The minimum share of memory in bytes for which workers are replaced. An idle R process with its
+/// usual packages needs this much, so with a lower limit each new worker would be replaced at once,
 /// forever.
 const MIN_SHARE: u64 = 128 << 20;
 
-/// The minimum age at which a worker is replaced because it exceeds its share of memory. An app whose
-/// first request loads more than the share would otherwise be replaced forever, which ends its
-/// sessions.
+/// The minimum age at which a worker is replaced because it exceeds its share of memory. An app
+/// whose first request loads more than the share would otherwise be replaced forever, which ends
+/// its sessions.
 const SHARE_AGE: Duration = Duration::from_secs(300);
 
 /// The memory limit of a worker, without pages that the worker shares with other processes.
@@ -89,7 +90,7 @@ pub(crate) struct MemoryWatch {
     first: Option<u64>,
 }
 
-/// The use that a worker has been put to, which a [`RecyclePolicy`] limits.
+/// The age and the number of requests of a worker, which a [`RecyclePolicy`] limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorkerUsage {
     /// The worker's process id.

@@ -1,4 +1,4 @@
-//! What the supervisor keeps for status reports, metrics and service managers.
+//! The records that the supervisor keeps for status reports, metrics and service managers.
 
 mod recent_failures;
 mod reload_report;

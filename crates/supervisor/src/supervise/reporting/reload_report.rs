@@ -10,7 +10,7 @@ pub(in crate::supervise) struct ReloadReport<'a> {
 }
 
 impl<'a> ReloadReport<'a> {
-    /// Creates a report without a reload.
+    /// Creates a report before the first reload. `frontend` gets the events of reloads.
     pub(in crate::supervise) fn new(frontend: &'a dyn Frontend) -> ReloadReport<'a> {
         ReloadReport { frontend, reload: Reload::default() }
     }

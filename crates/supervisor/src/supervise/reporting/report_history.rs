@@ -19,17 +19,17 @@ const KILL_MATCH_TIME: Duration = Duration::from_secs(10);
 /// The record of past events that the supervisor needs only for status reports and metrics.
 #[derive(Debug)]
 pub(in crate::supervise) struct ReportHistory {
-    /// The time at which the supervisor started.
+    /// The wall-clock time at which the supervisor started.
     started: SystemTime,
-    /// The number of starts and the last exit of each slot.
+    /// The number of starts and the last exit in each slot, the numbered place of a worker.
     slots: BTreeMap<u32, (u64, Option<LastExit>)>,
-    /// The number of workers that have ended, by reason.
+    /// The number of workers that have ended, by the name of the exit reason.
     exits: BTreeMap<&'static str, u64>,
     /// The number of WebSockets that ended with their worker, by the reason of the worker's end.
     sessions_lost: BTreeMap<&'static str, u64>,
     /// The number of workers that became ready, and the sum of their start times in seconds.
     readied: (u64, f64),
-    /// The request counters of workers that have ended.
+    /// The sum of the request counters of workers that have ended.
     past: Arc<RequestCounters>,
     groups: ControlGroups,
     /// The number of out-of-memory kills that the control group counted at the last query.
@@ -40,7 +40,7 @@ pub(in crate::supervise) struct ReportHistory {
 }
 
 impl ReportHistory {
-    /// Creates an empty record, with out-of-memory kills counted by these control groups.
+    /// Creates a record without events. Out-of-memory kills are read from these control groups.
     pub(in crate::supervise) fn new(groups: ControlGroups) -> ReportHistory {
         ReportHistory {
             started: SystemTime::now(),
@@ -55,18 +55,19 @@ impl ReportHistory {
         }
     }
 
-    /// Returns the number of bytes of memory that the control group has left, or `None` without a
-    /// limit.
+    /// Returns the number of bytes of memory that the server's control group has left, or `None` if
+    /// its memory is unlimited.
     pub(in crate::supervise) fn memory_left(&self) -> Option<u64> {
         self.groups.memory_left()
     }
 
-    /// Counts the start of a worker in a slot.
+    /// Counts the start of a worker in this slot, which is the worker's numbered place.
     pub(in crate::supervise) fn on_start(&mut self, slot: u32) {
         self.slots.entry(slot).or_default().0 += 1;
     }
 
-    /// Drops the starts and exits of a slot, which is used for another worker.
+    /// Drops the recorded starts and exits of a slot (a worker's numbered place), which is used for
+    /// another worker.
     pub(in crate::supervise) fn reset_slot(&mut self, slot: u32) {
         self.slots.remove(&slot);
     }
@@ -109,10 +110,10 @@ impl ReportHistory {
         self.kill_reason(Instant::now())
     }
 
-    /// Returns the reason for which another process has killed a worker: [`ExitReason::OutOfMemory`]
-    /// if the control group has counted an out-of-memory kill that matches no other worker. If
-    /// several workers are killed at once, the counter includes all of them when the first end is
-    /// reported, so the remaining count is kept for the others.
+    /// Returns the reason for which another process has killed a worker:
+    /// [`ExitReason::OutOfMemory`] if the control group has counted an out-of-memory kill that
+    /// matches no other worker. If several workers are killed at once, the counter includes all of
+    /// them when the first end is reported, so the remaining count is kept for the others.
     fn kill_reason(&mut self, now: Instant) -> ExitReason {
         let kills = self.groups.kills_for_memory();
         let before = std::mem::replace(&mut self.oom_kills, kills);
@@ -128,7 +129,7 @@ impl ReportHistory {
         ExitReason::OutOfMemory
     }
 
-    /// Returns the status report of a slot.
+    /// Returns the status report of the slot (a worker's numbered place) with this number.
     pub(in crate::supervise) fn slot_report(&self, number: u32, slot: &Slot) -> SlotReport {
         let (starts, last_exit) = self.slots.get(&number).cloned().unwrap_or_default();
         SlotReport {

@@ -15,7 +15,7 @@ use crate::supervise::Outcome;
 pub(crate) struct ExitedWorker {
     pub(crate) process: WorkerProcess,
     pub(crate) end: ProcessEnd,
-    /// The reason that metrics report for the end of the worker process.
+    /// The reason for the end of the worker process, as metrics report it.
     pub(crate) reason: ExitReason,
     /// The route of the request that R had begun last and not finished.
     pub(crate) route: Option<String>,
@@ -103,7 +103,8 @@ impl ExitedWorker {
         )
     }
 
-    /// Returns the lifetime and the resource usage of the ended worker process, as a predicate.
+    /// Returns the lifetime and the resource usage of the ended worker process, as the predicate of
+    /// a sentence.
     fn usage(&self) -> String {
         format!(
             "ran for {} s, answered {} and used at most {} MB of memory and {:.1} s of processor \
@@ -118,7 +119,8 @@ impl ExitedWorker {
 
 /// Returns the outcome with which the server ends because a worker process has ended, or `None` if
 /// the server continues. A worker process that ends with status 0 without a request to end has
-/// finished. `reason` is the exit reason that was known before the end.
+/// finished. `reason` is the exit reason that was known before the end, `restarts` is true if
+/// failed workers are restarted, and `was_ready` is true if any worker has been ready.
 fn outcome(
     reason: Option<ExitReason>,
     exit: Exit,

@@ -1,8 +1,8 @@
-//! A timer for repeated log lines.
+//! A timer that limits how often a log line is repeated.
 
 use std::time::{Duration, Instant};
 
-/// A timer for repeated log lines about one subject, for example about the drain of a worker.
+/// A timer that limits how often a log line is repeated, for example about the drain of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct LogTimer {
     /// The time of the next log line and the interval after it.
@@ -10,8 +10,8 @@ pub(crate) struct LogTimer {
 }
 
 impl LogTimer {
-    /// Returns true if a log line is due now. The first line is due at once, and the next ones
-    /// after an `interval` each.
+    /// Returns true if the log line is due now. It is due at once for the first time, and then
+    /// after each `interval`.
     pub(crate) fn tick(&mut self, now: Instant, interval: Duration) -> bool {
         let is_due = self.next.is_none_or(|(at, _)| now >= at);
         if is_due {
@@ -20,8 +20,8 @@ impl LogTimer {
         is_due
     }
 
-    /// Returns true if a log line is due now. The first line is due `first` after the first call,
-    /// and the interval doubles with each further line.
+    /// Returns true if the log line is due now. It is due at the time `first` after the first call,
+    /// and then after intervals that double each time.
     pub(crate) fn tick_doubling(&mut self, now: Instant, first: Duration) -> bool {
         let (at, interval) = *self.next.get_or_insert((now + first, first));
         let is_due = now >= at;

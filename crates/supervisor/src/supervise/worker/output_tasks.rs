@@ -11,7 +11,7 @@ const OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The tasks that read the last output of ended workers.
 #[derive(Debug, Default)]
 pub(crate) struct OutputTasks {
-    /// Each task with the time of the worker's end.
+    /// The tasks that read output, each with the time of its worker's end.
     tasks: Vec<(JoinHandle<()>, Instant)>,
 }
 
@@ -21,7 +21,8 @@ impl OutputTasks {
         self.tasks.extend(tasks.into_iter().map(|task| (task, now)));
     }
 
-    /// Forgets the tasks that have finished, and cancels those whose worker has ended long ago.
+    /// Forgets the tasks that have read all output, and cancels those whose worker ended more than
+    /// [`OUTPUT_TIMEOUT`] ago.
     pub(crate) fn expire(&mut self, now: Instant) {
         self.tasks.retain(|(task, since)| {
             if now.duration_since(*since) > OUTPUT_TIMEOUT {
@@ -31,7 +32,7 @@ impl OutputTasks {
         });
     }
 
-    /// Waits until the output of all ended workers has been read, for a limited time.
+    /// Waits until the output of all ended workers has been read, for at most [`OUTPUT_TIMEOUT`].
     pub(crate) async fn finish(&mut self) {
         let all = async {
             for (task, _) in &mut self.tasks {

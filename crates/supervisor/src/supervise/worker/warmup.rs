@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
-/// The number of bytes of a warm-up response that are read at a time. The response is read to its end,
-/// because only then is the app's work for the request complete.
+/// The number of bytes of a warm-up response that are read at a time. The response is read to its
+/// end, because only then is the app's work for the request complete.
 const READ_SIZE: usize = 16 << 10;
 
 /// The length of the part of a status line that is parsed, as in `HTTP/1.1 200`.

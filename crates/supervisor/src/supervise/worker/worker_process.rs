@@ -35,7 +35,7 @@ pub(crate) enum WorkerEvent {
     Message(u64, Message),
     /// A worker has announced its static paths, which [`WorkerProcess::take_announcement`] returns.
     Announced(u64),
-    /// The warm-up requests of a worker have succeeded or failed.
+    /// The warm-up requests to a worker have succeeded or failed.
     WarmedUp(u64, WarmupResult),
     /// A worker process has ended and has to be reaped.
     Exited(u64, libc::pid_t),
@@ -69,7 +69,7 @@ pub(crate) enum WorkerEvent {
 pub(crate) enum WorkerPhase {
     /// The worker's R process starts and loads the app. It must be ready before `until`.
     Starting { until: Instant },
-    /// The worker can respond to requests. A worker in this phase serves or is a spare.
+    /// The worker can respond to requests. It serves, or is a spare held in reserve.
     Ready,
     /// The worker finishes its work and gets no new work. Its requests have time until `until`, and
     /// its WebSockets until `sessions`.
@@ -83,7 +83,7 @@ pub(crate) enum WorkerPhase {
 /// A worker process with everything that the supervisor keeps about it.
 #[derive(Debug)]
 pub(crate) struct WorkerProcess {
-    /// The description with which the worker process was started.
+    /// The numbers and options with which the worker process was started.
     pub(crate) start: WorkerStart,
     pub(crate) pid: libc::pid_t,
     pub(crate) backend: Arc<Backend>,
@@ -97,8 +97,8 @@ pub(crate) struct WorkerProcess {
     /// The memory of the worker in bytes when it became ready. Measured only where a control group
     /// limits memory.
     pub(crate) memory_at_start: Option<u64>,
-    /// The reason for which the worker should end, if the supervisor decided it or the worker
-    /// announced it.
+    /// The reason for which the worker should end, if the supervisor has decided that or the worker
+    /// has announced it.
     pub(crate) exit_reason: Option<ExitReason>,
     /// The timer of log lines about what the worker's drain waits for.
     pub(crate) drain_log: LogTimer,
@@ -110,7 +110,7 @@ pub(crate) struct WorkerProcess {
     /// The wall-clock time at which the worker process was started, for status reports.
     start_time: SystemTime,
     control: Rc<ControlChannel>,
-    /// The last announcement of the worker, until the supervisor has read it.
+    /// The last announcement of the worker's static paths, until the supervisor has read it.
     announcement: Announcement,
     /// The folder of the worker's temporary files.
     temporary: PathBuf,
@@ -226,7 +226,7 @@ impl WorkerProcess {
         Observation { worker: self.name(), scoreboard, now, scoreboard_time: scoreboard_time() }
     }
 
-    /// Returns the worker's usage, which the recycle policy limits.
+    /// Returns the worker's age and number of answered requests, which the recycle policy limits.
     pub(crate) fn usage(&self, now: Instant) -> WorkerUsage {
         WorkerUsage {
             pid: self.pid,
@@ -290,7 +290,8 @@ impl WorkerProcess {
         });
     }
 
-    /// Starts to drain a ready worker. A starting worker has no requests, so it is stopped at once.
+    /// Drains a ready worker, which gets no new requests and stops when it has finished. A starting
+    /// worker has no requests, so it is stopped at once.
     pub(crate) fn drain(&mut self, times: Timeouts) {
         match self.phase {
             WorkerPhase::Ready => {
@@ -323,7 +324,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Requests the worker to exit within `time`, after which it is killed.
+    /// Requests the worker process to exit within `time`, after which it is killed.
     pub(crate) fn stop(&mut self, time: Duration) {
         let mut time = time;
         match self.phase {
@@ -342,13 +343,14 @@ impl WorkerProcess {
         self.phase = WorkerPhase::Stopping { until: Instant::now() + time };
     }
 
-    /// Kills the worker process and the processes in its process group.
+    /// Kills the worker process and the other processes in its process group.
     pub(crate) fn kill(&mut self) {
         self.signal(libc::SIGKILL);
         self.phase = WorkerPhase::Killed;
     }
 
-    /// Sends a signal to the worker's process group, or to its process if the group is shared.
+    /// Sends a signal to the worker's process group, or only to its process if it shares the group
+    /// of the supervisor.
     fn signal(&self, signal: libc::c_int) {
         // SAFETY: the call passes no memory. The ids of the process and of its process group stay
         // reserved until the process is reaped, and the supervisor removes this object when it
@@ -383,20 +385,21 @@ impl WorkerProcess {
         }
     }
 
-    /// Returns true if the app has stopped its server and may start another one before the worker
-    /// exits.
+    /// Returns true if the worker's app has stopped its server and may start another one before the
+    /// worker exits.
     pub(crate) fn is_between_servers(&self) -> bool {
         matches!(self.phase, WorkerPhase::Draining { .. })
             && self.exit_reason == Some(ExitReason::AppStop)
     }
 
-    /// Returns true if the worker has no requests, WebSockets or connections.
+    /// Returns true if the worker has no requests, no WebSockets and no connections.
     pub(crate) fn is_idle(&self) -> bool {
         self.backend.load() == (0, 0) && self.backend.connections() == 0
     }
 }
 
-/// Receives the messages of a worker and forwards them as events, until the channel is closed.
+/// Receives the messages of a worker from its control channel and forwards them as events, until
+/// the channel is closed.
 async fn listen(
     control: Rc<ControlChannel>,
     epoch: u64,

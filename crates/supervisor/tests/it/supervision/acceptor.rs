@@ -145,12 +145,12 @@ fn the_front_end_accepts_while_there_is_a_second_worker() {
     let first = running.until_worker_accepts();
     let mut kept = running.connect();
     assert_eq!(kept.get("/slot").text(), "0");
-    running.ask(SupervisorCommand::More);
+    running.ask(SupervisorCommand::AddWorker);
     wait_until("the front end accepts", || running.front_end_accepts());
     // A connection stays with the worker that accepted it.
     assert_eq!(kept.get("/pid").text(), first.to_string());
     wait_until("both serve", || running.pids().len() == 2);
-    running.ask(SupervisorCommand::Fewer);
+    running.ask(SupervisorCommand::RemoveWorker);
     wait_until("one is left", || running.pids().len() == 1);
     wait_until("it accepts", || !running.front_end_accepts());
     assert_eq!(ask(&running, "/pid"), first.to_string());
@@ -214,7 +214,7 @@ fn without_overlap_the_front_end_queues_requests_during_a_reload() {
 fn a_worker_left_after_scaling_down_accepts_once_it_is_replaced() {
     let running = Running::new(Wish { workers: 2, is_direct: true, ..Wish::default() });
     assert!(running.front_end_accepts());
-    running.ask(SupervisorCommand::Fewer);
+    running.ask(SupervisorCommand::RemoveWorker);
     wait_until("one is left", || running.pids().len() == 1);
     while_(200);
     assert!(running.front_end_accepts(), "it was not given the listeners");

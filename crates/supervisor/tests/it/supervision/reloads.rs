@@ -312,7 +312,7 @@ fn a_reload_can_change_the_configuration() {
     // The timeouts of the new configuration apply.
     assert_eq!(running.get("/sleep/600000").status, 504);
     // A number of workers that was set by a signal stays, unless the configured number changes.
-    running.ask(SupervisorCommand::More);
+    running.ask(SupervisorCommand::AddWorker);
     wait_until("there are four", || running.pids().len() == 4);
     running.change(Wish { workers: 3, ..Wish::default() });
     wait_until("it is told", || is_told(&["reloading: 4 workers"]));

@@ -116,7 +116,7 @@ fn readiness_depends_on_min_ready_and_the_drain_status() {
     assert_eq!(admin.get("/-/ready").status, 503);
     assert_eq!(admin.get("/-/live").status, 200);
     // The removed worker need not be ready.
-    running.ask(SupervisorCommand::Fewer);
+    running.ask(SupervisorCommand::RemoveWorker);
     wait_until("one is enough", || admin.get("/-/ready").status == 200);
     running.ask(SupervisorCommand::Stop);
     wait_until("it says that it ends", || admin.get("/-/ready").status == 404);
