@@ -14,11 +14,11 @@ struct Process {
     commands: VecDeque<Message>,
     answers: VecDeque<(u64, bool)>,
     /// The time at which the simulated process got the first unread command to stop accepting.
-    told_to_stop: Option<Instant>,
+    stop_sent_at: Option<Instant>,
 }
 
 impl Process {
-    fn reads(&mut self) {
+    fn read_command(&mut self) {
         if self.hangs {
             return;
         }
@@ -31,7 +31,7 @@ impl Process {
                 self.accepts = false;
                 if !self.commands.iter().any(|command| matches!(command, Message::StopAccepting(_)))
                 {
-                    self.told_to_stop = None;
+                    self.stop_sent_at = None;
                 }
                 self.answers.push_back((number, false));
             }
@@ -51,7 +51,7 @@ struct Model {
     wanted: Option<u64>,
     now: Instant,
     /// The time since which neither the front end nor the worker has accepted connections.
-    nobody_since: Option<Instant>,
+    unserved_since: Option<Instant>,
 }
 
 impl Model {
@@ -63,7 +63,7 @@ impl Model {
             epochs: 0,
             wanted: None,
             now: Instant::now(),
-            nobody_since: None,
+            unserved_since: None,
         }
     }
 
@@ -80,7 +80,7 @@ impl Model {
                         self.process.as_mut().filter(|process| process.epoch == epoch)
                     {
                         if matches!(message, Message::StopAccepting(_)) {
-                            process.told_to_stop.get_or_insert(now);
+                            process.stop_sent_at.get_or_insert(now);
                         }
                         process.commands.push_back(message);
                     }
@@ -91,7 +91,7 @@ impl Model {
 
     /// Simulates one of eleven events, such as the end of the worker. The event is chosen by a
     /// number.
-    fn happens(&mut self, event: u32) {
+    fn apply_event(&mut self, event: u32) {
         match event % 11 {
             0 => {
                 if self.process.is_none() {
@@ -105,7 +105,7 @@ impl Model {
             3 => self.wanted = None,
             4 | 5 => {
                 if let Some(process) = &mut self.process {
-                    process.reads();
+                    process.read_command();
                 }
             }
             6 => {
@@ -148,18 +148,18 @@ impl Model {
         if worker && self.front_end {
             // Both processes may accept only after a worker has missed the deadline for its
             // acknowledgement and before it has read the command to stop.
-            let told = self.process.as_ref().and_then(|process| process.told_to_stop);
-            assert!(told.is_some(), "both accept, and nobody has told the worker to stop");
+            let stop_sent = self.process.as_ref().and_then(|process| process.stop_sent_at);
+            assert!(stop_sent.is_some(), "both accept, and the worker has no command to stop");
         }
         if worker || self.front_end {
-            self.nobody_since = None;
+            self.unserved_since = None;
         } else {
-            let since = *self.nobody_since.get_or_insert(self.now);
+            let since = *self.unserved_since.get_or_insert(self.now);
             // One timeout for the hand-over, and one for taking back before the hand-over was
             // acknowledged.
             assert!(
                 self.now.duration_since(since) <= ACKNOWLEDGEMENT_TIMEOUT * 2,
-                "nobody accepts: {:?}",
+                "no process accepts: {:?}",
                 self.acceptor
             );
         }
@@ -172,7 +172,7 @@ impl Model {
 
     /// Lets the simulated processes respond to all commands, and checks that only the process that
     /// should accept connections does so.
-    fn settles(&mut self) {
+    fn settle(&mut self) {
         if let Some(process) = &mut self.process {
             (process.hangs, process.refuses) = (false, false);
         }
@@ -183,8 +183,8 @@ impl Model {
                 .as_ref()
                 .is_some_and(|it| !it.commands.is_empty() || !it.answers.is_empty())
             {
-                self.happens(4);
-                self.happens(6);
+                self.apply_event(4);
+                self.apply_event(6);
             }
             self.now += RETRY_AFTER;
             let actions = self.acceptor.update(self.wanted, self.now);
@@ -195,8 +195,8 @@ impl Model {
             .as_ref()
             .is_some_and(|it| !it.commands.is_empty() || !it.answers.is_empty())
         {
-            self.happens(4);
-            self.happens(6);
+            self.apply_event(4);
+            self.apply_event(6);
         }
         let accepting =
             self.process.as_ref().filter(|process| process.accepts).map(|process| process.epoch);
@@ -214,14 +214,14 @@ fn every_order_of_five_events_leaves_one_process_accepting() {
     // Each sequence begins with a ready worker.
     for order in 0..11_u32.pow(5) {
         let mut model = Model::new();
-        model.happens(0);
-        model.happens(1);
+        model.apply_event(0);
+        model.apply_event(1);
         let mut rest = order;
         for _ in 0..5 {
-            model.happens(rest);
+            model.apply_event(rest);
             rest /= 11;
         }
-        model.settles();
+        model.settle();
     }
 }
 
@@ -234,9 +234,9 @@ fn long_orders_of_events_leave_one_process_accepting() {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            model.happens((state >> 33) as u32);
+            model.apply_event((state >> 33) as u32);
         }
-        model.settles();
+        model.settle();
     }
 }
 

@@ -76,7 +76,7 @@ fn a_crash_loop_is_logged_and_other_workers_serve() {
     let mode = |start| if start == 0 { "" } else { "fails" };
     let running = Running::start(Wish { mode, ..Wish::default() });
     wait_until("one is ready", || running.registry.backends().len() == 1);
-    wait_until("the loop is told", || is_told(&["worker 1 ends again and again"]));
+    wait_until("the loop is told", || is_told(&["worker 1 ends repeatedly"]));
     assert_eq!(running.get("/environment/ROOKERY_WORKER").text(), "0");
     running.ask(SupervisorCommand::Stop);
 }
