@@ -120,56 +120,59 @@ impl Acceptor {
             }
             (State::TakingBack { epoch, until, .. }, _) if now >= until => {
                 self.refused = Some((epoch, now + RETRY_AFTER));
-                self.front_end()
+                self.return_to_front_end()
             }
             _ => Vec::new(),
         }
     }
 
-    /// Handles a worker's acknowledgement of the command with the number `answered`. `accepts` is
+    /// Handles a worker's acknowledgement of the command with the number `command`. `accepts` is
     /// true if the worker now accepts connections.
     pub(super) fn on_acknowledgement(
         &mut self,
-        of: u64,
-        answered: u64,
+        worker: u64,
+        command: u64,
         accepts: bool,
         now: Instant,
     ) -> Vec<AcceptorAction> {
         match self.state {
-            State::HandingToWorker { epoch, number, .. } if (epoch, number) == (of, answered) => {
+            State::HandingToWorker { epoch, number, .. }
+                if (epoch, number) == (worker, command) =>
+            {
                 if accepts {
                     self.state = State::Worker { epoch };
                     return Vec::new();
                 }
                 self.refused = Some((epoch, now + RETRY_AFTER));
-                self.front_end()
+                self.return_to_front_end()
             }
             State::TakingBack { epoch, number, .. }
-                if (epoch, number) == (of, answered) && !accepts =>
+                if (epoch, number) == (worker, command) && !accepts =>
             {
-                self.front_end()
+                self.return_to_front_end()
             }
             // The acknowledged command has been superseded by a later one.
             _ => Vec::new(),
         }
     }
 
-    /// Handles the end of a worker process. If it accepted connections, the front end does so now.
-    pub(super) fn on_worker_exit(&mut self, of: u64) -> Vec<AcceptorAction> {
+    /// Handles the end of a worker process. If it accepted connections or was about to, the front
+    /// end accepts them now.
+    pub(super) fn on_worker_exit(&mut self, worker: u64) -> Vec<AcceptorAction> {
         match self.state {
             State::HandingToWorker { epoch, .. }
             | State::Worker { epoch }
             | State::TakingBack { epoch, .. }
-                if epoch == of =>
+                if epoch == worker =>
             {
-                self.front_end()
+                self.return_to_front_end()
             }
             _ => Vec::new(),
         }
     }
 
     /// Makes the front end accept connections again.
-    fn front_end(&mut self) -> Vec<AcceptorAction> {
+    fn return_to_front_end(&mut self) -> Vec<AcceptorAction> {
         self.state = State::FrontEnd;
         vec![AcceptorAction::SetFrontEnd(true)]
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// The lifetime after which the end of a worker does not count as a failure.
-const LONG: Duration = Duration::from_secs(60);
+const LONG_LIFE: Duration = Duration::from_secs(60);
 
 /// The pause before a restart after the first failure. The pause is doubled with each further
 /// failure, up to [`MAX_PAUSE`].
@@ -17,7 +17,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// request may have caused the end, and other requests wait for a worker.
 const SHORT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The number of failures of workers within [`LONG`] that is a crash loop. A failure is an end
+/// The number of failures of workers within [`LONG_LIFE`] that is a crash loop. A failure is an end
 /// before any request was answered.
 const LOOP_FAILURES: usize = 5;
 
@@ -47,7 +47,7 @@ impl RestartBackoff {
     /// end repeatedly without having answered a request. `life` is the age of the current worker.
     /// Growing pauses lead to fewer failures in a minute, but do not end the crash loop.
     pub(crate) fn is_loop(&self, life: Duration) -> bool {
-        self.is_loop_reported && life <= LONG
+        self.is_loop_reported && life <= LONG_LIFE
     }
 
     /// Records the end of a worker that lived for `life`, and returns the pause before the next
@@ -60,13 +60,13 @@ impl RestartBackoff {
         now: Instant,
         chance: u64,
     ) -> Pause {
-        if has_answered || life > LONG {
+        if has_answered || life > LONG_LIFE {
             *self = RestartBackoff::default();
-            let time = if life > LONG { Duration::ZERO } else { SHORT_PAUSE };
+            let time = if life > LONG_LIFE { Duration::ZERO } else { SHORT_PAUSE };
             return Pause { time, is_new_loop: false };
         }
         self.recent.push_back(now);
-        while self.recent.front().is_some_and(|end| now.duration_since(*end) > LONG) {
+        while self.recent.front().is_some_and(|end| now.duration_since(*end) > LONG_LIFE) {
             self.recent.pop_front();
         }
         let is_new_loop = self.recent.len() >= LOOP_FAILURES
@@ -99,11 +99,11 @@ mod tests {
         }
         // Restarts every half minute are fewer than five failures in a minute, but the crash loop
         // persists.
-        let late = now + LONG * 4;
+        let late = now + LONG_LIFE * 4;
         assert!(!backoff.on_exit(Duration::from_secs(1), false, late, 200).is_new_loop);
-        assert!(backoff.is_loop(Duration::ZERO) && backoff.is_loop(LONG));
+        assert!(backoff.is_loop(Duration::ZERO) && backoff.is_loop(LONG_LIFE));
         // A worker that lives longer ends the crash loop.
-        assert!(!backoff.is_loop(LONG + Duration::from_secs(1)));
+        assert!(!backoff.is_loop(LONG_LIFE + Duration::from_secs(1)));
         assert_eq!(reported, [false, false, false, false, true, false, false, false]);
         let well = backoff.on_exit(Duration::from_secs(1), true, now, 0);
         assert_eq!(well, Pause { time: SHORT_PAUSE, is_new_loop: false });

@@ -7,10 +7,10 @@ use std::time::Duration;
 use rookery_worker_protocol::{RState, Snapshot};
 
 /// The duration after which a task of R is logged. A waiting user begins to wonder after this time.
-const LONG: Duration = Duration::from_secs(10);
+const LONG_TASK: Duration = Duration::from_secs(10);
 
-/// The time before [`LONG`] at which the processor time of R's thread is first read, so that the
-/// slow log can report whether R has used any since.
+/// The time before [`LONG_TASK`] at which the processor time of R's thread is first read, so that
+/// the slow log can report whether R has used any since.
 const SAMPLE_BEFORE: Duration = Duration::from_secs(3);
 
 /// The slow log of one worker, which reports long tasks of R.
@@ -57,11 +57,11 @@ impl SlowLog {
             self.logged = None;
             return SlowLogEntry::Finished(seen);
         }
-        if !is_busy || busy < LONG.saturating_sub(SAMPLE_BEFORE) {
+        if !is_busy || busy < LONG_TASK.saturating_sub(SAMPLE_BEFORE) {
             return SlowLogEntry::Nothing;
         }
         let earlier = self.sample.filter(|(since, _, _)| *since == scoreboard.since);
-        if busy < LONG {
+        if busy < LONG_TASK {
             if earlier.is_none() {
                 self.sample = r_time().map(|used| (scoreboard.since, time, used));
             }
