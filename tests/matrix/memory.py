@@ -71,4 +71,4 @@ def replaces_without_overlap_when_the_new_worker_is_killed_for_want_of_memory(_)
             return "no control group can be made"
         with _within(group, 1) as server:
             _reload(server, 200)
-            until("it is reported", lambda: "was ended since the control group had no memory left" in server.told())
+            until("it is reported", lambda: "was killed because the control group had no memory left" in server.told())

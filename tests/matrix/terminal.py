@@ -219,7 +219,7 @@ def is_not_scaled_by_the_signals_of_a_terminal(_):
         it.shows("your name? ")
         it.type("Ada\n")
         until("it is answered", lambda: answer == ["hello Ada"])
-        check("one worker more" not in it.shown and "one worker, which stays" not in it.shown, it.shown[-800:])
+        check("added one worker" not in it.shown and "no worker is removed" not in it.shown, it.shown[-800:])
 
 
 @behaviour("one worker")

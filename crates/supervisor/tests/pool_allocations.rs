@@ -67,7 +67,7 @@ fn head(socket: &mut TcpStream) -> usize {
 }
 
 #[test]
-fn steady_state_allocates_little() {
+fn forwarding_a_request_allocates_little() {
     allocator::process::exclude_current_thread();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("worker");

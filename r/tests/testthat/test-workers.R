@@ -39,7 +39,7 @@ test_that("several workers respond, a killed one is restarted, and all end with 
   pids <- pids_of(it)
   tools::pskill(as.integer(pids[[1]]), tools::SIGKILL)
   expect_true(wait_until(function() length(setdiff(pids_of(it), pids)) == 1))
-  expect_match(it$tell(), "was ended by SIGKILL, which nobody here has sent")
+  expect_match(it$tell(), "was ended by SIGKILL, which the supervisor did not send")
   last <- pids_of(it)
   it$signal(tools::SIGTERM)
   expect_equal(exit_of(it), 0)
@@ -166,7 +166,7 @@ test_that("a spare replaces a worker that ends, and was warmed up before", {
   seen <- strsplit(it$pid(), " ")[[1]]
   expect_equal(seen[-1], c("/warm?x=1", "/again", "/"))
   tools::pskill(as.integer(seen[[1]]), tools::SIGKILL)
-  expect_true(wait_until(function() grepl("a spare, serves in its place", it$tell())))
+  expect_true(wait_until(function() grepl("a spare, now serves requests", it$tell())))
   expect_equal(it$get()$status_code, 200)
 })
 

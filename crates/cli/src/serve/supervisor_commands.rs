@@ -79,9 +79,9 @@ fn forward_signals(
         let command = if signal.is_log_reopen() {
             SupervisorCommand::ReopenLog
         } else if signal.is_worker_increase() {
-            SupervisorCommand::More
+            SupervisorCommand::AddWorker
         } else if signal.is_worker_decrease() {
-            SupervisorCommand::Fewer
+            SupervisorCommand::RemoveWorker
         } else if signal.is_reload() || signal.is_worker_restart() {
             if asked_to_stop > 0 {
                 continue;

@@ -68,7 +68,7 @@ impl ConfigBuilder {
                 age: workers.max_age,
                 memory: worker_memory_limit(workers, memory_limit()),
             },
-            tell: log_line,
+            log: log_line,
         }
     }
 }

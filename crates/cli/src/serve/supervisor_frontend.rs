@@ -108,7 +108,7 @@ fn status_line(doing: String, counts: WorkerCounts, workers: usize) -> String {
 }
 
 impl Frontend for SupervisorFrontend {
-    fn ready(&self) {
+    fn on_ready(&self) {
         print_lines(&self.screen);
         if self.opens_browser {
             browser::open(self.listeners.url.as_deref());
@@ -135,13 +135,13 @@ impl Frontend for SupervisorFrontend {
         output::lines_lost()
     }
 
-    fn turns_every(&self) -> Duration {
+    fn heartbeat_interval(&self) -> Duration {
         // A ping is due after three quarters of the interval, so with half of it no ping is late.
         self.manager.watchdog_interval().map_or(Duration::MAX, |time| time / 2)
     }
 
-    fn hear(&self, news: SupervisorEvent<'_>) {
-        match news {
+    fn on_event(&self, event: SupervisorEvent<'_>) {
+        match event {
             SupervisorEvent::Leaving => {
                 self.set_phase(Phase::Stopping);
                 self.manager.stopping("Waiting for load balancers (--shutdown-delay)");
@@ -154,7 +154,7 @@ impl Frontend for SupervisorFrontend {
             }
             // This event comes from the supervisor's thread, after the I/O thread has responded. So
             // a hang of either thread stops the pings.
-            SupervisorEvent::Turned { ready, workers, failures } => {
+            SupervisorEvent::Heartbeat { ready, workers, failures } => {
                 self.manager.ping_watchdog();
                 let now = WorkerCounts {
                     ready,

@@ -120,7 +120,7 @@ fn a_mistake_in_the_file_cancels_the_reload() {
     ] {
         write(&app, wrong);
         it.signal(libc::SIGHUP);
-        let line = it.await_line("the reload is refused, and what runs stays as it is:");
+        let line = it.await_line("the reload is refused, and no worker is replaced:");
         assert!(line.contains(says), "{line}");
     }
     assert!(!notes(&app).contains("generation 1"), "{}", it.stderr);

@@ -85,7 +85,7 @@ fn signals_change_the_number_of_workers() {
     let mut it = Running::start(installed.on_path(&mut command).env("TMPDIR", app.path()));
     it.await_line("started of 2.");
     it.signal(libc::SIGTTIN);
-    it.await_line("one worker more: 3");
+    it.await_line("added one worker: 3 in total");
     let status = || {
         let mut status = crate::support::rookery();
         let output = status.arg("status").env("TMPDIR", app.path()).output().expect("it runs");
@@ -93,12 +93,12 @@ fn signals_change_the_number_of_workers() {
     };
     assert!(status().contains(": starting, 3 workers\n"), "{}", status());
     it.signal(libc::SIGTTOU);
-    it.await_line("one worker less: 2");
+    it.await_line("removed one worker: 2 in total");
     it.signal(libc::SIGTTOU);
-    it.await_line("one worker less: 1");
+    it.await_line("removed one worker: 1 in total");
     assert!(status().contains(": starting, 1 worker\n"), "{}", status());
     it.signal(libc::SIGTTOU);
-    it.await_line("there is one worker, which stays");
+    it.await_line("no worker is removed: one worker is the minimum");
     it.signal(libc::SIGTERM);
     assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
 }

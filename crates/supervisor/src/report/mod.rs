@@ -7,5 +7,7 @@ mod metrics;
 mod source;
 mod table;
 
-pub(crate) use data::{LastExit, Lifecycle, Process, READY, Reload, SharedReport, SlotReport};
+pub(crate) use data::{
+    LastExit, Lifecycle, Process, READY, Reload, Report, SharedReport, SlotReport,
+};
 pub use source::{ReadinessPolicy, SupervisorStatus};

@@ -1,31 +1,33 @@
-//! The decision which process accepts connections, the front end or the only worker.
+//!
+//! The choice of the process that accepts connections, which is the front end or the only worker.
 //!
 //! Both processes have the listening sockets. A process that stops accepting does not close them,
 //! so no connection is refused: a client that connects during a hand-over waits in the kernel's
 //! queue. A process is ordered to accept once the other has acknowledged that it does not, or has
-//! ended. If a worker does not acknowledge within [`WITHIN`], the front end accepts nevertheless.
-//! If that worker continues later, it reads the command to stop right after the command to accept.
-//! Both processes accept for that moment, which does no harm because the worker serves what it has
-//! accepted.
+//! ended. If a worker does not acknowledge within [`ACKNOWLEDGEMENT_TIMEOUT`], the front end
+//! accepts nevertheless. If that worker continues later, it reads the command to stop right after
+//! the command to accept. Both processes accept for that moment, which does no harm because the
+//! worker serves what it has accepted.
 
 use std::time::{Duration, Instant};
 
 use rookery_worker_protocol::Message;
 
-/// The time within which a worker must acknowledge a command. A responsive I/O thread does so at
-/// once.
-pub(super) const WITHIN: Duration = Duration::from_secs(1);
+/// The time within which a worker must acknowledge a command to start or stop accepting
+/// connections. A responsive I/O thread does so at once.
+pub(super) const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time for which a worker that has refused to accept, or has not responded, gets no new
-/// command to accept.
-pub(super) const RETRY: Duration = Duration::from_secs(10);
+/// The time for which a worker that has refused to accept connections, or has not responded, gets
+/// no new command to accept.
+pub(super) const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// The process that accepts connections, and the progress of a change to the other process.
+/// The state of the choice between the front end and a worker: the process that accepts
+/// connections, and the progress of a change to the other one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     FrontEnd,
-    /// Neither process accepts: the front end has stopped, and the worker has not acknowledged the
-    /// command to accept.
+    /// The front end has stopped accepting connections, and the worker has not yet acknowledged the
+    /// command to accept them.
     HandingToWorker {
         epoch: u64,
         number: u64,
@@ -34,7 +36,7 @@ enum State {
     Worker {
         epoch: u64,
     },
-    /// The worker accepts until it acknowledges the command to stop accepting.
+    /// The worker accepts connections until it acknowledges the command to stop.
     TakingBack {
         epoch: u64,
         number: u64,
@@ -42,24 +44,26 @@ enum State {
     },
 }
 
-/// An action that the supervisor has to carry out. Several actions are carried out in their order.
+/// An action that the supervisor has to carry out, so that another process accepts connections.
+/// Several actions are carried out in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AcceptorAction {
-    /// Makes the front end start or stop accepting. The next action follows once the front end has
-    /// done so.
+    /// Makes the front end start (true) or stop accepting connections. The next action follows once
+    /// the front end has done so.
     SetFrontEnd(bool),
-    /// Sends a message to the worker with this epoch.
-    Tell(u64, Message),
+    /// Sends a message to the worker with this epoch, which is the number of its start.
+    Send(u64, Message),
 }
 
-/// A state machine that decides which process accepts and which commands the processes get.
+/// The state machine that decides whether the front end or a worker accepts connections, and which
+/// commands they get.
 #[derive(Debug)]
 pub(super) struct Acceptor {
     state: State,
-    /// The number of the last command.
+    /// The number of the last command that a worker got to start or stop accepting connections.
     number: u64,
-    /// The epoch of the worker that did not accept when ordered to, and the time until which it
-    /// gets no new command to accept.
+    /// The epoch (the number of the start) of the worker that did not accept connections when
+    /// ordered to, and the time until which it gets no new command to accept.
     refused: Option<(u64, Instant)>,
 }
 
@@ -68,7 +72,8 @@ impl Acceptor {
         Acceptor { state: State::FrontEnd, number: 0, refused: None }
     }
 
-    /// Returns the epoch of the worker that accepts, or `None` while the front end does.
+    /// Returns the epoch (the number of the start) of the worker that accepts connections, or
+    /// `None` while the front end does.
     pub(super) fn worker(&self) -> Option<u64> {
         match self.state {
             State::Worker { epoch } => Some(epoch),
@@ -76,101 +81,109 @@ impl Acceptor {
         }
     }
 
-    /// Returns true unless the acknowledgement of a command is pending.
+    /// Returns true unless a worker still has to acknowledge a command to start or stop accepting
+    /// connections.
     pub(super) fn is_settled(&self) -> bool {
         matches!(self.state, State::FrontEnd | State::Worker { .. })
     }
 
-    /// Takes the next step towards the process that should accept, and returns the actions for it.
-    /// `wish` is the epoch of the worker that should accept, or `None` for the front end.
-    pub(super) fn turn(&mut self, wish: Option<u64>, now: Instant) -> Vec<AcceptorAction> {
-        match (self.state, wish) {
+    /// Takes the next step towards the process that should accept connections, and returns the
+    /// actions for it. `wanted` is the epoch (the number of the start) of the worker that should
+    /// accept, or `None` for the front end.
+    pub(super) fn update(&mut self, wanted: Option<u64>, now: Instant) -> Vec<AcceptorAction> {
+        match (self.state, wanted) {
             (State::FrontEnd, Some(epoch)) if !self.has_refused(epoch, now) => {
                 let number = self.next();
-                self.state = State::HandingToWorker { epoch, number, until: now + WITHIN };
+                self.state =
+                    State::HandingToWorker { epoch, number, until: now + ACKNOWLEDGEMENT_TIMEOUT };
                 vec![
                     AcceptorAction::SetFrontEnd(false),
-                    AcceptorAction::Tell(epoch, Message::Accept(number)),
+                    AcceptorAction::Send(epoch, Message::Accept(number)),
                 ]
             }
             (State::HandingToWorker { epoch, until, .. }, _) if now >= until => {
-                self.refused = Some((epoch, now + RETRY));
+                self.refused = Some((epoch, now + RETRY_AFTER));
                 self.state = State::FrontEnd;
                 let number = self.next();
                 vec![
-                    AcceptorAction::Tell(epoch, Message::StopAccepting(number)),
+                    AcceptorAction::Send(epoch, Message::StopAccepting(number)),
                     AcceptorAction::SetFrontEnd(true),
                 ]
             }
-            (State::HandingToWorker { epoch, .. } | State::Worker { epoch }, wish)
-                if wish != Some(epoch) =>
+            (State::HandingToWorker { epoch, .. } | State::Worker { epoch }, wanted)
+                if wanted != Some(epoch) =>
             {
                 let number = self.next();
-                self.state = State::TakingBack { epoch, number, until: now + WITHIN };
-                vec![AcceptorAction::Tell(epoch, Message::StopAccepting(number))]
+                self.state =
+                    State::TakingBack { epoch, number, until: now + ACKNOWLEDGEMENT_TIMEOUT };
+                vec![AcceptorAction::Send(epoch, Message::StopAccepting(number))]
             }
             (State::TakingBack { epoch, until, .. }, _) if now >= until => {
-                self.refused = Some((epoch, now + RETRY));
-                self.front_end()
+                self.refused = Some((epoch, now + RETRY_AFTER));
+                self.return_to_front_end()
             }
             _ => Vec::new(),
         }
     }
 
-    /// Handles a worker's acknowledgement of a command, which reports whether the worker now
-    /// accepts.
-    pub(super) fn acknowledged(
+    /// Handles a worker's acknowledgement of the command with the number `command`. `accepts` is
+    /// true if the worker now accepts connections.
+    pub(super) fn on_acknowledgement(
         &mut self,
-        of: u64,
-        answered: u64,
+        worker: u64,
+        command: u64,
         accepts: bool,
         now: Instant,
     ) -> Vec<AcceptorAction> {
         match self.state {
-            State::HandingToWorker { epoch, number, .. } if (epoch, number) == (of, answered) => {
+            State::HandingToWorker { epoch, number, .. }
+                if (epoch, number) == (worker, command) =>
+            {
                 if accepts {
                     self.state = State::Worker { epoch };
                     return Vec::new();
                 }
-                self.refused = Some((epoch, now + RETRY));
-                self.front_end()
+                self.refused = Some((epoch, now + RETRY_AFTER));
+                self.return_to_front_end()
             }
             State::TakingBack { epoch, number, .. }
-                if (epoch, number) == (of, answered) && !accepts =>
+                if (epoch, number) == (worker, command) && !accepts =>
             {
-                self.front_end()
+                self.return_to_front_end()
             }
             // The acknowledged command has been superseded by a later one.
             _ => Vec::new(),
         }
     }
 
-    /// Handles the end of a worker's process.
-    pub(super) fn ended(&mut self, of: u64) -> Vec<AcceptorAction> {
+    /// Handles the end of a worker process. If it accepted connections or was about to, the front
+    /// end accepts them now.
+    pub(super) fn on_worker_exit(&mut self, worker: u64) -> Vec<AcceptorAction> {
         match self.state {
             State::HandingToWorker { epoch, .. }
             | State::Worker { epoch }
             | State::TakingBack { epoch, .. }
-                if epoch == of =>
+                if epoch == worker =>
             {
-                self.front_end()
+                self.return_to_front_end()
             }
             _ => Vec::new(),
         }
     }
 
-    /// Returns to the state in which the front end accepts.
-    fn front_end(&mut self) -> Vec<AcceptorAction> {
+    /// Makes the front end accept connections again.
+    fn return_to_front_end(&mut self) -> Vec<AcceptorAction> {
         self.state = State::FrontEnd;
         vec![AcceptorAction::SetFrontEnd(true)]
     }
 
-    /// Returns true while the worker with this epoch gets no new command to accept after a refusal.
+    /// Returns true while the worker with this epoch (the number of its start) gets no new command
+    /// to accept connections, because it has refused one.
     fn has_refused(&self, epoch: u64, now: Instant) -> bool {
         self.refused.is_some_and(|(refused, until)| refused == epoch && now < until)
     }
 
-    /// Returns the number of the next command.
+    /// Returns the number of the next command to start or stop accepting connections.
     fn next(&mut self) -> u64 {
         self.number += 1;
         self.number

@@ -2,16 +2,19 @@
 //! process's first thread and the pool on the server's thread. Both share the [`BackendRegistry`].
 
 mod acceptor;
+mod fleet;
 mod health;
-mod lost_wakeup;
-mod recycle;
-mod replacement_queue;
+mod launcher;
+mod replacing;
+mod reporting;
 mod restart_backoff;
-mod slow_log;
-mod state;
-mod warmup;
-mod worker_process;
-mod worker_timeout;
+mod rollout;
+mod run_state;
+mod scaling;
+mod slot;
+mod supervisor;
+mod worker;
+mod workers;
 
 use std::fmt;
 use std::io;
@@ -25,8 +28,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::backend_registry::BackendRegistry;
 use crate::process::Exit;
-pub use recycle::{MemoryLimit, RecyclePolicy};
-use state::Supervisor;
+pub use replacing::{MemoryLimit, RecyclePolicy};
+use supervisor::Supervisor;
 
 /// The configuration of a supervisor.
 #[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
@@ -35,8 +38,9 @@ pub struct SupervisorConfig {
     pub workers: u32,
     /// The number of started workers held in reserve. A spare replaces a worker that ends.
     pub spares: u32,
-    /// Whether the replacement of a worker is started while the old worker still serves. If false,
-    /// for example because memory suffices for no additional worker, the old worker ends first.
+    /// Whether a worker is replaced with overlap: the new worker is started while the old one still
+    /// serves. If false, for example because memory suffices for no additional worker, the old
+    /// worker ends first.
     pub surges: bool,
     /// Creates the command that starts a worker, or returns an error message. The supervisor adds
     /// the worker's descriptors and its folder of temporary files. The argument is true if the
@@ -46,12 +50,12 @@ pub struct SupervisorConfig {
     /// configured and running, that worker accepts connections in place of the front end. With
     /// `None`, the front end always accepts.
     pub public: Option<PublicListeners>,
-    /// The folder in which the folder of sockets and temporary files is created.
+    /// The folder in which the supervisor creates a folder for sockets and temporary files.
     pub folder: PathBuf,
-    /// The limit of open descriptors of a worker, which is the limit of this process before the
-    /// server raised it.
+    /// The limit of open file descriptors of a worker, which is the limit of this process before
+    /// the server raised it.
     pub files: Option<libc::rlimit>,
-    /// The time limits for starts, drains and stops.
+    /// The time limits for starts, drains and stops of workers.
     pub times: Timeouts,
     /// The paths that are requested from a new worker before it gets requests of clients.
     pub warmup: Vec<String>,
@@ -59,8 +63,8 @@ pub struct SupervisorConfig {
     /// worker has ever become ready. A dependency of the app, such as a database, may start later
     /// than the server.
     pub start_retries: u32,
-    /// Whether a worker that fails is started again. If false, the worker's exit status becomes
-    /// that of the server, as orchestrators require that restart a service themselves.
+    /// Whether a worker that fails is started again. If false, the server exits with the worker's
+    /// exit status, for orchestrators that restart a service themselves.
     pub restarts: bool,
     /// Whether workers share the terminal of this process: its process group and its standard
     /// streams, so that R can prompt. Their output is then not prefixed.
@@ -71,15 +75,15 @@ pub struct SupervisorConfig {
     /// The conditions under which a worker is replaced by a new one.
     pub recycle: RecyclePolicy,
     /// The function that logs a line for the operator.
-    pub tell: fn(&str),
+    pub log: fn(&str),
 }
 
 /// The public listeners, in the form in which workers inherit them.
 #[derive(Debug, Default)]
 pub struct PublicListeners {
-    /// The sockets that listen on the server's address.
+    /// The listening sockets of the server's address.
     pub sockets: Vec<OwnedFd>,
-    /// The sockets whose plaintext HTTP requests are redirected to HTTPS.
+    /// The listening sockets for plaintext HTTP requests, which are redirected to HTTPS.
     pub redirects: Vec<OwnedFd>,
     /// The descriptor to which a worker writes its access log in place of its standard output.
     pub log: Option<OwnedFd>,
@@ -97,20 +101,20 @@ impl fmt::Debug for SupervisorConfig {
 /// The time limits for starts, drains and stops of workers.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
-    /// The time within which a started worker must become ready. After it, the worker is stopped
-    /// and started again. Default: 60 s.
+    /// The start timeout: the time within which a started worker must become ready. After it, the
+    /// worker is stopped and started again. Default: 60 s.
     pub start: Duration,
-    /// The time that a draining worker has to finish its requests before it is stopped. Default: 60
-    /// s.
+    /// The drain timeout: the time that a draining worker has to finish its requests before it is
+    /// stopped. Default: 60 s.
     pub drain: Duration,
-    /// The time that a draining worker's WebSockets have to finish if a replacement already serves
-    /// in its slot. Default: the same as [`drain`](Self::drain).
+    /// The time that the WebSockets of a draining worker have to finish if its replacement already
+    /// serves. Default: the value of [`drain`](Self::drain).
     pub sessions: Option<Duration>,
-    /// The time that a worker has to exit after the request to stop, before it is killed. Default:
-    /// 15 s, of which the worker's own drain takes ten.
+    /// The stop timeout: the time that a worker has to exit after the request to stop, before it is
+    /// killed. Default: 15 s, of which the worker's own drain takes ten.
     pub stop: Duration,
-    /// The time for which R may be busy with one task before the worker is stopped. Default:
-    /// unlimited.
+    /// The worker timeout: the time for which R may be busy with one task before the worker is
+    /// stopped. Default: unlimited.
     pub busy: Option<Duration>,
     /// Whether R is interrupted after the time in [`busy`](Self::busy), so that the worker is
     /// stopped only if R stays busy. Default: false, since an interrupt can break a transaction.
@@ -121,8 +125,9 @@ pub struct Timeouts {
 }
 
 impl Timeouts {
-    /// Returns these limits with WebSockets limited to the drain timeout of requests, for a
-    /// draining worker whose slot or memory is needed.
+    /// Returns these time limits, with the drain timeout of requests as the maximum for WebSockets.
+    /// They apply to a draining worker that must end soon, because its memory or its place is
+    /// needed.
     fn without_sessions(self) -> Timeouts {
         Timeouts { sessions: self.sessions.map(|sessions| sessions.min(self.drain)), ..self }
     }
@@ -142,13 +147,13 @@ impl Default for Timeouts {
     }
 }
 
-/// Returns the limit of open descriptors of this process. Call this before a server raises the
+/// Returns the limit of open file descriptors of this process. Call this before a server raises the
 /// limit.
 pub fn open_files() -> Option<libc::rlimit> {
     let mut files = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is valid for writing an `rlimit`.
-    let told = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut files) };
-    (told == 0).then_some(files)
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut files) };
+    (result == 0).then_some(files)
 }
 
 /// The maximum number of workers. Each worker is an R process with its own memory, so a larger
@@ -160,27 +165,28 @@ pub const MOST_WORKERS: u32 = 1000;
 pub enum SupervisorCommand {
     /// Replaces all workers, one after the other.
     Reload,
-    /// Replaces all workers by those of another configuration. [`SupervisorConfig::public`],
+    /// Replaces all workers by workers with another configuration. [`SupervisorConfig::public`],
     /// [`SupervisorConfig::folder`], [`SupervisorConfig::files`] and
     /// [`SupervisorConfig::is_on_terminal`] keep their values.
     Change(Box<SupervisorConfig>),
-    /// Reports that a reload was requested and refused, with the reason.
+    /// Reports that a reload was refused, with the reason. No worker is replaced.
     RefuseReload(String),
     /// Makes the workers reopen the file of the access log.
     ReopenLog,
     /// Adds one worker, up to [`MOST_WORKERS`].
-    More,
+    AddWorker,
     /// Removes the worker with the fewest WebSockets, and among equals the youngest. The last
     /// worker cannot be removed.
-    Fewer,
-    /// Finishes the requests in progress, then ends. A second `Stop` ends the server at once.
+    RemoveWorker,
+    /// Stops the server after the requests in progress have been finished. A second `Stop` ends the
+    /// server at once.
     Stop,
 }
 
-/// The server that accepts connections and passes requests to the workers.
+/// The front end: the server that accepts connections and passes requests to the workers.
 pub trait Frontend {
-    /// Handles the first time that a worker is ready.
-    fn ready(&self);
+    /// Handles the first worker that is ready, which means that the server can respond to requests.
+    fn on_ready(&self);
 
     /// Stops accepting connections and finishes the requests in progress.
     fn drain(&self);
@@ -196,8 +202,8 @@ pub trait Frontend {
         false
     }
 
-    /// Returns the number of open connections. The supervisor calls this at least every second and
-    /// blocks until it returns, which also delays the supervisor's heartbeat.
+    /// Returns the number of the front end's open connections. The supervisor calls this about once
+    /// a second and waits for the result, which also delays its heartbeat.
     fn connections(&self) -> usize;
 
     /// Returns the number of lines that the front end's access log has lost.
@@ -205,14 +211,14 @@ pub trait Frontend {
         0
     }
 
-    /// Returns the maximum time between two [`SupervisorEvent::Turned`] events. The supervisor
+    /// Returns the maximum time between two [`SupervisorEvent::Heartbeat`] events. The supervisor
     /// limits it to one second. A service manager's watchdog may require a shorter time.
-    fn turns_every(&self) -> Duration {
+    fn heartbeat_interval(&self) -> Duration {
         Duration::MAX
     }
 
     /// Handles an event of the supervisor.
-    fn hear(&self, _news: SupervisorEvent<'_>) {}
+    fn on_event(&self, _event: SupervisorEvent<'_>) {}
 }
 
 /// An event of the supervisor, which the front end reports to service managers and log readers.
@@ -221,7 +227,7 @@ pub enum SupervisorEvent<'a> {
     /// The supervisor runs, and has created this folder for its private files.
     Started(&'a Path),
     /// The supervisor has completed an iteration of its loop, as it does at least every second.
-    Turned {
+    Heartbeat {
         /// The number of workers that get requests.
         ready: usize,
         /// The number of workers that should get requests.
@@ -232,11 +238,11 @@ pub enum SupervisorEvent<'a> {
     /// The server ends because no worker became ready. The text is the last error message of the
     /// app.
     Failed(&'a str),
-    /// The server is about to stop, and continues to serve for [`Timeouts::delay`].
+    /// The server has been requested to stop, and still serves for [`Timeouts::delay`].
     Leaving,
-    /// A reload has begun.
+    /// A reload has begun, which replaces all workers.
     Reloading,
-    /// A reload has ended, whether all workers have been replaced or not.
+    /// A reload has ended, successfully or not.
     Reloaded,
 }
 
@@ -260,15 +266,15 @@ pub enum Outcome {
 /// # Errors
 /// Returns the system's error if the supervisor's folder or its async runtime cannot be created.
 pub fn supervise(
-    plan: SupervisorConfig,
+    config: SupervisorConfig,
     registry: Arc<BackendRegistry>,
-    requests: UnboundedReceiver<SupervisorCommand>,
-    front: &dyn Frontend,
+    commands: UnboundedReceiver<SupervisorCommand>,
+    frontend: &dyn Frontend,
 ) -> io::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .max_blocking_threads(1)
         .build_local(tokio::runtime::LocalOptions::default())?;
-    runtime.block_on(async { Supervisor::new(plan, registry, front)?.run(requests).await })
+    runtime.block_on(async { Supervisor::new(config, registry, frontend)?.run(commands).await })
 }

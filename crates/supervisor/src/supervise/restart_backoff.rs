@@ -4,73 +4,78 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// The lifetime after which the end of a worker does not count as a failure.
-const LONG: Duration = Duration::from_secs(60);
+const LONG_LIFE: Duration = Duration::from_secs(60);
 
-/// The pause after the first failure. The pause is doubled with each further failure, up to
-/// [`LAST`].
-const FIRST: Duration = Duration::from_millis(500);
-/// The longest pause.
-const LAST: Duration = Duration::from_secs(30);
+/// The pause before a restart after the first failure. The pause is doubled with each further
+/// failure, up to [`MAX_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// The pause after a worker that lived shortly but answered requests. A single request may have
-/// caused the end, and other requests wait for a worker.
-const SHORT: Duration = Duration::from_millis(100);
+/// The longest pause before a restart.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// The number of failures within [`LONG`] that is a crash loop. A failure is an end before any
-/// request was answered.
-const LOOP: usize = 5;
+/// The pause before the restart of a worker that lived shortly but answered requests. A single
+/// request may have caused the end, and other requests wait for a worker.
+const SHORT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The back-off state of one slot, with its recent failures.
+/// The number of failures of workers within [`LONG_LIFE`] that is a crash loop. A failure is an end
+/// before any request was answered.
+const LOOP_FAILURES: usize = 5;
+
+/// The restart back-off of the workers in one slot (a worker's numbered place), with their recent
+/// failures.
 #[derive(Debug, Default)]
 pub(crate) struct RestartBackoff {
+    /// The number of consecutive failures of workers in the slot.
     failures: u32,
-    ends: VecDeque<Instant>,
-    /// Whether the current crash loop has been reported.
-    is_told: bool,
+    /// The times of the failures of workers in the slot within the last minute.
+    recent: VecDeque<Instant>,
+    /// Whether the workers of the slot are in a crash loop, which has been logged.
+    is_loop_reported: bool,
 }
 
-/// The pause that follows the end of a worker.
+/// The pause between the end of a worker and the next start in its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pause {
+    /// The duration of the pause before the next start.
     pub(crate) time: Duration,
-    /// Whether a crash loop has been detected that has not been logged yet.
-    pub(crate) is_news_of_loop: bool,
+    /// Whether the end of the worker has begun a crash loop, which has not been logged yet.
+    pub(crate) is_new_loop: bool,
 }
 
 impl RestartBackoff {
-    /// Returns true if the slot is in a crash loop. `life` is the age of the current worker, which
-    /// has answered no request. A growing pause leads to fewer failures in a minute, but does not
-    /// end the crash loop.
+    /// Returns true if the workers of a slot (a worker's numbered place) are in a crash loop: they
+    /// end repeatedly without having answered a request. `life` is the age of the current worker.
+    /// Growing pauses lead to fewer failures in a minute, but do not end the crash loop.
     pub(crate) fn is_loop(&self, life: Duration) -> bool {
-        self.is_told && life <= LONG
+        self.is_loop_reported && life <= LONG_LIFE
     }
 
     /// Records the end of a worker that lived for `life`, and returns the pause before the next
     /// start. `chance` is any number. It varies the pause, so that workers that ended together do
     /// not start together.
-    pub(crate) fn ended(
+    pub(crate) fn on_exit(
         &mut self,
         life: Duration,
         has_answered: bool,
         now: Instant,
         chance: u64,
     ) -> Pause {
-        if has_answered || life > LONG {
+        if has_answered || life > LONG_LIFE {
             *self = RestartBackoff::default();
-            let time = if life > LONG { Duration::ZERO } else { SHORT };
-            return Pause { time, is_news_of_loop: false };
+            let time = if life > LONG_LIFE { Duration::ZERO } else { SHORT_PAUSE };
+            return Pause { time, is_new_loop: false };
         }
-        self.ends.push_back(now);
-        while self.ends.front().is_some_and(|end| now.duration_since(*end) > LONG) {
-            self.ends.pop_front();
+        self.recent.push_back(now);
+        while self.recent.front().is_some_and(|end| now.duration_since(*end) > LONG_LIFE) {
+            self.recent.pop_front();
         }
-        let is_news_of_loop = self.ends.len() >= LOOP
-            && !std::mem::replace(&mut self.is_told, self.ends.len() >= LOOP);
-        let doubled = FIRST.saturating_mul(1 << self.failures.min(16)).min(LAST);
+        let is_new_loop = self.recent.len() >= LOOP_FAILURES
+            && !std::mem::replace(&mut self.is_loop_reported, self.recent.len() >= LOOP_FAILURES);
+        let doubled = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(MAX_PAUSE);
         self.failures += 1;
         // The pause is up to a fifth shorter or longer.
         let time = doubled * (800 + (chance % 401) as u32) / 1000;
-        Pause { time, is_news_of_loop }
+        Pause { time, is_new_loop }
     }
 }
 
@@ -79,46 +84,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_half_a_minute_and_a_loop_is_told_once() {
+    fn pauses_double_up_to_half_a_minute_and_a_loop_is_reported_once() {
         let mut backoff = RestartBackoff::default();
         let now = Instant::now();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for (at, expected) in
             [500, 1000, 2000, 4000, 8000, 16000, 30000, 30000].into_iter().enumerate()
         {
             let end = now + Duration::from_secs(at as u64);
-            let pause = backoff.ended(Duration::from_secs(1), false, end, 200);
+            let pause = backoff.on_exit(Duration::from_secs(1), false, end, 200);
             assert_eq!(pause.time, Duration::from_millis(expected));
-            told.push(pause.is_news_of_loop);
+            reported.push(pause.is_new_loop);
             assert_eq!(backoff.is_loop(Duration::ZERO), at >= 4);
         }
         // Restarts every half minute are fewer than five failures in a minute, but the crash loop
         // persists.
-        let late = now + LONG * 4;
-        assert!(!backoff.ended(Duration::from_secs(1), false, late, 200).is_news_of_loop);
-        assert!(backoff.is_loop(Duration::ZERO) && backoff.is_loop(LONG));
+        let late = now + LONG_LIFE * 4;
+        assert!(!backoff.on_exit(Duration::from_secs(1), false, late, 200).is_new_loop);
+        assert!(backoff.is_loop(Duration::ZERO) && backoff.is_loop(LONG_LIFE));
         // A worker that lives longer ends the crash loop.
-        assert!(!backoff.is_loop(LONG + Duration::from_secs(1)));
-        assert_eq!(told, [false, false, false, false, true, false, false, false]);
-        let well = backoff.ended(Duration::from_secs(1), true, now, 0);
-        assert_eq!(well, Pause { time: SHORT, is_news_of_loop: false });
+        assert!(!backoff.is_loop(LONG_LIFE + Duration::from_secs(1)));
+        assert_eq!(reported, [false, false, false, false, true, false, false, false]);
+        let well = backoff.on_exit(Duration::from_secs(1), true, now, 0);
+        assert_eq!(well, Pause { time: SHORT_PAUSE, is_new_loop: false });
         assert!(!backoff.is_loop(Duration::ZERO));
         let first = |backoff: &mut RestartBackoff, chance| {
-            backoff.ended(Duration::ZERO, false, now, chance).time
+            backoff.on_exit(Duration::ZERO, false, now, chance).time
         };
         assert_eq!(first(&mut backoff, 0), Duration::from_millis(400));
-        backoff.ended(Duration::ZERO, true, now, 0);
+        backoff.on_exit(Duration::ZERO, true, now, 0);
         assert_eq!(first(&mut backoff, 400), Duration::from_millis(600));
     }
 
     #[test]
-    fn who_lived_long_starts_at_once_and_ends_far_apart_are_no_loop() {
+    fn a_worker_that_lived_long_restarts_at_once_and_rare_ends_are_no_loop() {
         let mut backoff = RestartBackoff::default();
         let now = Instant::now();
         for at in 0..20u64 {
             let end = now + Duration::from_secs(at * 20);
-            assert!(!backoff.ended(Duration::from_secs(1), false, end, 0).is_news_of_loop);
+            assert!(!backoff.on_exit(Duration::from_secs(1), false, end, 0).is_new_loop);
         }
-        assert_eq!(backoff.ended(Duration::from_secs(61), false, now, 0).time, Duration::ZERO);
+        assert_eq!(backoff.on_exit(Duration::from_secs(61), false, now, 0).time, Duration::ZERO);
     }
 }

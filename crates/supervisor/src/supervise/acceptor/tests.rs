@@ -2,23 +2,23 @@ use std::collections::VecDeque;
 
 use super::*;
 
-/// A simulated worker process, reduced to accepting connections.
+/// A simulated worker process that only accepts connections.
 #[derive(Debug, Default)]
 struct Process {
     epoch: u64,
     accepts: bool,
     hangs: bool,
     refuses: bool,
-    /// The commands that the process has not read, and the acknowledgements that the supervisor has
-    /// not received.
+    /// The commands that the simulated process has not read, and the acknowledgements that the
+    /// supervisor has not received.
     commands: VecDeque<Message>,
     answers: VecDeque<(u64, bool)>,
-    /// The time of the first pending command to stop accepting.
-    told_to_stop: Option<Instant>,
+    /// The time at which the simulated process got the first unread command to stop accepting.
+    stop_sent_at: Option<Instant>,
 }
 
 impl Process {
-    fn reads(&mut self) {
+    fn read_command(&mut self) {
         if self.hangs {
             return;
         }
@@ -31,7 +31,7 @@ impl Process {
                 self.accepts = false;
                 if !self.commands.iter().any(|command| matches!(command, Message::StopAccepting(_)))
                 {
-                    self.told_to_stop = None;
+                    self.stop_sent_at = None;
                 }
                 self.answers.push_back((number, false));
             }
@@ -41,16 +41,17 @@ impl Process {
     }
 }
 
-/// A model of the supervisor, the front end and a sequence of workers.
+/// A simulation of the supervisor, the front end and a sequence of workers, of which only one
+/// process should accept connections.
 struct Model {
     acceptor: Acceptor,
     front_end: bool,
     process: Option<Process>,
     epochs: u64,
-    wish: Option<u64>,
+    wanted: Option<u64>,
     now: Instant,
-    /// The time since which neither process has accepted.
-    nobody_since: Option<Instant>,
+    /// The time since which neither the front end nor the worker has accepted connections.
+    unserved_since: Option<Instant>,
 }
 
 impl Model {
@@ -60,17 +61,17 @@ impl Model {
             front_end: true,
             process: None,
             epochs: 0,
-            wish: None,
+            wanted: None,
             now: Instant::now(),
-            nobody_since: None,
+            unserved_since: None,
         }
     }
 
-    fn carry_out(&mut self, acts: Vec<AcceptorAction>) {
-        for act in acts {
-            match act {
+    fn carry_out(&mut self, actions: Vec<AcceptorAction>) {
+        for action in actions {
+            match action {
                 AcceptorAction::SetFrontEnd(is_on) => self.front_end = is_on,
-                AcceptorAction::Tell(epoch, message) => {
+                AcceptorAction::Send(epoch, message) => {
                     if matches!(message, Message::Accept(_)) {
                         assert!(!self.front_end, "the front end has not stopped");
                     }
@@ -79,7 +80,7 @@ impl Model {
                         self.process.as_mut().filter(|process| process.epoch == epoch)
                     {
                         if matches!(message, Message::StopAccepting(_)) {
-                            process.told_to_stop.get_or_insert(now);
+                            process.stop_sent_at.get_or_insert(now);
                         }
                         process.commands.push_back(message);
                     }
@@ -88,8 +89,9 @@ impl Model {
         }
     }
 
-    /// Simulates one of the possible events.
-    fn happens(&mut self, event: u32) {
+    /// Simulates one of eleven events, such as the end of the worker. The event is chosen by a
+    /// number.
+    fn apply_event(&mut self, event: u32) {
         match event % 11 {
             0 => {
                 if self.process.is_none() {
@@ -99,11 +101,11 @@ impl Model {
             }
             // Events 1 and 2: the only worker is ready and should accept. Event 3: a reload begins,
             // or a second worker is added.
-            1 | 2 => self.wish = self.process.as_ref().map(|process| process.epoch),
-            3 => self.wish = None,
+            1 | 2 => self.wanted = self.process.as_ref().map(|process| process.epoch),
+            3 => self.wanted = None,
             4 | 5 => {
                 if let Some(process) = &mut self.process {
-                    process.reads();
+                    process.read_command();
                 }
             }
             6 => {
@@ -112,8 +114,9 @@ impl Model {
                     .as_mut()
                     .and_then(|process| Some((process.epoch, process.answers.pop_front()?)));
                 if let Some((epoch, (number, accepts))) = answer {
-                    let acts = self.acceptor.acknowledged(epoch, number, accepts, self.now);
-                    self.carry_out(acts);
+                    let actions =
+                        self.acceptor.on_acknowledgement(epoch, number, accepts, self.now);
+                    self.carry_out(actions);
                 }
             }
             7 => {
@@ -128,15 +131,15 @@ impl Model {
             }
             9 => {
                 if let Some(process) = self.process.take() {
-                    self.wish = None;
-                    let acts = self.acceptor.ended(process.epoch);
-                    self.carry_out(acts);
+                    self.wanted = None;
+                    let actions = self.acceptor.on_worker_exit(process.epoch);
+                    self.carry_out(actions);
                 }
             }
-            _ => self.now += WITHIN / 3,
+            _ => self.now += ACKNOWLEDGEMENT_TIMEOUT / 3,
         }
-        let acts = self.acceptor.turn(self.wish, self.now);
-        self.carry_out(acts);
+        let actions = self.acceptor.update(self.wanted, self.now);
+        self.carry_out(actions);
         self.check();
     }
 
@@ -145,18 +148,18 @@ impl Model {
         if worker && self.front_end {
             // Both processes may accept only after a worker has missed the deadline for its
             // acknowledgement and before it has read the command to stop.
-            let told = self.process.as_ref().and_then(|process| process.told_to_stop);
-            assert!(told.is_some(), "both accept, and nobody has told the worker to stop");
+            let stop_sent = self.process.as_ref().and_then(|process| process.stop_sent_at);
+            assert!(stop_sent.is_some(), "both accept, and the worker has no command to stop");
         }
         if worker || self.front_end {
-            self.nobody_since = None;
+            self.unserved_since = None;
         } else {
-            let since = *self.nobody_since.get_or_insert(self.now);
+            let since = *self.unserved_since.get_or_insert(self.now);
             // One timeout for the hand-over, and one for taking back before the hand-over was
             // acknowledged.
             assert!(
-                self.now.duration_since(since) <= WITHIN * 2,
-                "nobody accepts: {:?}",
+                self.now.duration_since(since) <= ACKNOWLEDGEMENT_TIMEOUT * 2,
+                "no process accepts: {:?}",
                 self.acceptor
             );
         }
@@ -167,8 +170,9 @@ impl Model {
         assert!(self.acceptor.state != State::FrontEnd || self.front_end);
     }
 
-    /// Lets every process respond, and checks that only the process that should accept does so.
-    fn settles(&mut self) {
+    /// Lets the simulated processes respond to all commands, and checks that only the process that
+    /// should accept connections does so.
+    fn settle(&mut self) {
         if let Some(process) = &mut self.process {
             (process.hangs, process.refuses) = (false, false);
         }
@@ -179,26 +183,26 @@ impl Model {
                 .as_ref()
                 .is_some_and(|it| !it.commands.is_empty() || !it.answers.is_empty())
             {
-                self.happens(4);
-                self.happens(6);
+                self.apply_event(4);
+                self.apply_event(6);
             }
-            self.now += RETRY;
-            let acts = self.acceptor.turn(self.wish, self.now);
-            self.carry_out(acts);
+            self.now += RETRY_AFTER;
+            let actions = self.acceptor.update(self.wanted, self.now);
+            self.carry_out(actions);
         }
         while self
             .process
             .as_ref()
             .is_some_and(|it| !it.commands.is_empty() || !it.answers.is_empty())
         {
-            self.happens(4);
-            self.happens(6);
+            self.apply_event(4);
+            self.apply_event(6);
         }
         let accepting =
             self.process.as_ref().filter(|process| process.accepts).map(|process| process.epoch);
         assert_eq!(
             (accepting, self.front_end),
-            (self.wish, self.wish.is_none()),
+            (self.wanted, self.wanted.is_none()),
             "{:?}",
             self.acceptor
         );
@@ -206,23 +210,23 @@ impl Model {
 }
 
 #[test]
-fn every_order_of_five_events_leaves_one_side_accepting() {
+fn every_order_of_five_events_leaves_one_process_accepting() {
     // Each sequence begins with a ready worker.
     for order in 0..11_u32.pow(5) {
         let mut model = Model::new();
-        model.happens(0);
-        model.happens(1);
+        model.apply_event(0);
+        model.apply_event(1);
         let mut rest = order;
         for _ in 0..5 {
-            model.happens(rest);
+            model.apply_event(rest);
             rest /= 11;
         }
-        model.settles();
+        model.settle();
     }
 }
 
 #[test]
-fn long_orders_of_events_leave_one_side_accepting() {
+fn long_orders_of_events_leave_one_process_accepting() {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     for _ in 0..2_000 {
         let mut model = Model::new();
@@ -230,49 +234,49 @@ fn long_orders_of_events_leave_one_side_accepting() {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            model.happens((state >> 33) as u32);
+            model.apply_event((state >> 33) as u32);
         }
-        model.settles();
+        model.settle();
     }
 }
 
 #[test]
-fn a_worker_is_told_to_accept_and_gives_back_with_an_acknowledgement() {
+fn a_worker_accepts_and_stops_accepting_by_command() {
     let mut acceptor = Acceptor::new();
     let now = Instant::now();
     assert_eq!(
-        acceptor.turn(Some(7), now),
-        [AcceptorAction::SetFrontEnd(false), AcceptorAction::Tell(7, Message::Accept(1))]
+        acceptor.update(Some(7), now),
+        [AcceptorAction::SetFrontEnd(false), AcceptorAction::Send(7, Message::Accept(1))]
     );
     assert!(!acceptor.is_settled() && acceptor.worker().is_none());
     // Acknowledgements of another worker and of another command are ignored.
-    assert_eq!(acceptor.acknowledged(6, 1, true, now), []);
-    assert_eq!(acceptor.acknowledged(7, 0, true, now), []);
-    assert_eq!(acceptor.acknowledged(7, 1, true, now), []);
+    assert_eq!(acceptor.on_acknowledgement(6, 1, true, now), []);
+    assert_eq!(acceptor.on_acknowledgement(7, 0, true, now), []);
+    assert_eq!(acceptor.on_acknowledgement(7, 1, true, now), []);
     assert_eq!(acceptor.worker(), Some(7));
-    assert_eq!(acceptor.turn(Some(7), now + RETRY), []);
-    assert_eq!(acceptor.turn(None, now), [AcceptorAction::Tell(7, Message::StopAccepting(2))]);
-    assert_eq!(acceptor.turn(Some(7), now), []);
-    assert_eq!(acceptor.acknowledged(7, 2, false, now), [AcceptorAction::SetFrontEnd(true)]);
+    assert_eq!(acceptor.update(Some(7), now + RETRY_AFTER), []);
+    assert_eq!(acceptor.update(None, now), [AcceptorAction::Send(7, Message::StopAccepting(2))]);
+    assert_eq!(acceptor.update(Some(7), now), []);
+    assert_eq!(acceptor.on_acknowledgement(7, 2, false, now), [AcceptorAction::SetFrontEnd(true)]);
     assert_eq!(
-        acceptor.turn(Some(7), now),
-        [AcceptorAction::SetFrontEnd(false), AcceptorAction::Tell(7, Message::Accept(3))]
+        acceptor.update(Some(7), now),
+        [AcceptorAction::SetFrontEnd(false), AcceptorAction::Send(7, Message::Accept(3))]
     );
 }
 
 #[test]
-fn a_worker_that_does_not_answer_is_not_waited_for_and_asked_again_later() {
+fn a_worker_that_does_not_acknowledge_is_tried_again_later() {
     let mut acceptor = Acceptor::new();
     let now = Instant::now();
-    acceptor.turn(Some(1), now);
-    let late = now + WITHIN;
+    acceptor.update(Some(1), now);
+    let late = now + ACKNOWLEDGEMENT_TIMEOUT;
     assert_eq!(
-        acceptor.turn(Some(1), late),
-        [AcceptorAction::Tell(1, Message::StopAccepting(2)), AcceptorAction::SetFrontEnd(true)]
+        acceptor.update(Some(1), late),
+        [AcceptorAction::Send(1, Message::StopAccepting(2)), AcceptorAction::SetFrontEnd(true)]
     );
-    assert_eq!(acceptor.turn(Some(1), late), []);
+    assert_eq!(acceptor.update(Some(1), late), []);
     // The refusal of one worker does not apply to another.
-    assert_eq!(acceptor.turn(Some(2), late).len(), 2);
-    assert_eq!(acceptor.ended(2), [AcceptorAction::SetFrontEnd(true)]);
-    assert_eq!(acceptor.turn(Some(1), late + RETRY).len(), 2);
+    assert_eq!(acceptor.update(Some(2), late).len(), 2);
+    assert_eq!(acceptor.on_worker_exit(2), [AcceptorAction::SetFrontEnd(true)]);
+    assert_eq!(acceptor.update(Some(1), late + RETRY_AFTER).len(), 2);
 }

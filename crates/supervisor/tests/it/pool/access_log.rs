@@ -28,7 +28,7 @@ fn begun(front: &Frontend, at: usize) {
 }
 
 #[test]
-fn a_line_names_the_worker_and_its_times_are_those_of_the_metrics() {
+fn a_line_names_the_worker_and_agrees_with_the_metrics() {
     let front = Frontend::new(1);
     let (log, admin) = (front.log(), Admin::of_registry(&front.registry));
     let mut client = front.connect();
@@ -63,7 +63,7 @@ fn agree(admin: &Admin, lines: &[OwnedRecord], count: f64) {
 }
 
 #[test]
-fn a_request_that_went_to_another_worker_says_so() {
+fn a_retried_request_is_logged_with_its_attempts() {
     let limits = PoolLimits { retry_safe_methods: true, ..PoolLimits::default() };
     let mut front = Frontend::with(1, limits, Config::default());
     let log = front.log();
@@ -79,7 +79,7 @@ fn a_request_that_went_to_another_worker_says_so() {
 }
 
 #[test]
-fn what_a_worker_died_with_is_a_d() {
+fn a_request_whose_worker_died_has_state_d() {
     let mut front = Frontend::new(1);
     let log = front.log();
     let held = front.ask("/hold");
@@ -108,7 +108,7 @@ fn what_a_worker_died_with_is_a_d() {
 }
 
 #[test]
-fn what_nobody_had_time_for_is_a_q() {
+fn a_request_that_timed_out_in_the_queue_has_state_q() {
     let limits = PoolLimits { queue_timeout: Duration::from_millis(300), ..PoolLimits::default() };
     let front = Frontend::with(0, limits, Config::default());
     let log = front.log();
@@ -151,7 +151,7 @@ fn what_nobody_had_time_for_is_a_q() {
 }
 
 #[test]
-fn what_took_too_long_is_a_t() {
+fn a_request_that_timed_out_in_r_has_state_t() {
     let limits = Limits { request_timeout: Duration::from_millis(500), ..Limits::default() };
     let front = Frontend::with(1, PoolLimits::default(), Config { limits, ..Config::default() });
     let log = front.log();
@@ -162,7 +162,7 @@ fn what_took_too_long_is_a_t() {
 }
 
 #[test]
-fn whose_client_left_is_a_c_with_the_worker_that_had_it() {
+fn a_request_whose_client_disconnected_has_state_c() {
     let front = Frontend::new(1);
     let log = front.log();
     for (path, has_worker) in [("/hold", true), ("/slot", false)] {
@@ -207,7 +207,7 @@ fn whose_client_left_is_a_c_with_the_worker_that_had_it() {
 }
 
 #[test]
-fn an_upload_is_told_of_once_and_a_refused_one_as_well() {
+fn accepted_and_refused_uploads_are_logged_once() {
     let mut front = Frontend::new(0);
     front.join_seeing_heads(0);
     let (log, admin) = (front.log(), Admin::of_registry(&front.registry));
@@ -232,7 +232,7 @@ fn an_upload_is_told_of_once_and_a_refused_one_as_well() {
 }
 
 #[test]
-fn requests_of_one_client_have_one_session_which_is_not_its_cookie() {
+fn requests_of_one_client_have_one_session_hash() {
     let limits = PoolLimits { session_affinity: SessionAffinity::Cookie, ..PoolLimits::default() };
     let front = Frontend::with(2, limits, Config::default());
     let log = front.log();

@@ -70,7 +70,7 @@ fn hold(front: &Frontend, at: usize, with: &str) -> JoinHandle<Response> {
 }
 
 #[test]
-fn a_new_visitor_goes_to_an_idle_worker_however_many_sessions_that_has() {
+fn a_new_client_goes_to_an_idle_worker_despite_its_sessions() {
     let front = front(2, Duration::from_secs(60));
     // One worker has sessions and is idle, and the other has no sessions and is busy.
     let mut sockets: Vec<Client> = Vec::new();
@@ -106,7 +106,7 @@ fn idle_slot(front: &Frontend, at: usize) -> String {
 }
 
 #[test]
-fn visitors_who_find_all_workers_busy_go_to_the_one_that_is_free_first() {
+fn queued_clients_go_to_the_first_free_worker() {
     let front = front(2, Duration::from_secs(60));
     let both: Vec<_> = (0..2).map(|_| begin(&front, "POST", "/hold", "")).collect();
     wait_until("both are busy", || front.workers.iter().all(|worker| worker.backend.load().0 == 1));
@@ -122,7 +122,7 @@ fn visitors_who_find_all_workers_busy_go_to_the_one_that_is_free_first() {
 }
 
 #[test]
-fn a_page_leaves_a_worker_that_is_stuck_and_nothing_else_does() {
+fn only_pages_leave_an_unresponsive_worker() {
     let front = front(2, QUEUE_TIME);
     let page = front.connect().get("/slot");
     let (with, stuck) = (cookie(&page), at(&front, &page.text()));
@@ -155,7 +155,7 @@ fn a_page_leaves_a_worker_that_is_stuck_and_nothing_else_does() {
 }
 
 #[test]
-fn a_request_waits_no_longer_in_a_worker_than_in_the_queue() {
+fn the_queue_timeout_includes_the_wait_in_a_worker() {
     for session_affinity in [SessionAffinity::None, SessionAffinity::Cookie] {
         // Each worker gets requests ahead of the one that R works on.
         let limits = PoolLimits {
@@ -190,7 +190,7 @@ fn a_request_waits_no_longer_in_a_worker_than_in_the_queue() {
 }
 
 #[test]
-fn a_page_that_a_worker_has_and_does_not_begin_is_served_by_another() {
+fn a_page_that_its_worker_does_not_begin_is_served_by_another() {
     let limits = PoolLimits {
         session_affinity: SessionAffinity::Cookie,
         queue_timeout: QUEUE_TIME,
@@ -244,7 +244,7 @@ fn a_request_is_executed_once_if_its_worker_becomes_free_at_its_deadline() {
 }
 
 #[test]
-fn a_request_that_a_worker_does_not_begin_is_served_by_another_whatever_its_method() {
+fn requests_of_any_method_are_retried_if_not_begun() {
     let limits = PoolLimits {
         session_affinity: SessionAffinity::None,
         queue_timeout: QUEUE_TIME,

@@ -28,7 +28,7 @@ fn announce(client: &mut Client, path: &str, lines: &str) {
 }
 
 #[test]
-fn what_the_app_refuses_is_not_taken() {
+fn the_body_of_a_refused_request_is_not_read() {
     let front = front(1);
     for (at, lines) in [
         "Content-Length: 5000000000\r\n",
@@ -58,7 +58,7 @@ fn what_the_app_refuses_is_not_taken() {
 }
 
 #[test]
-fn the_head_is_seen_once_and_r_is_free_while_the_body_comes() {
+fn r_sees_the_head_once_and_is_free_during_the_upload() {
     let front = front(1);
     let body: Vec<u8> = (0..LARGE).map(|at| (at % 251) as u8).collect();
     let mut client = front.connect();
@@ -79,7 +79,7 @@ fn the_head_is_seen_once_and_r_is_free_while_the_body_comes() {
 }
 
 #[test]
-fn small_bodies_are_taken_at_once_and_the_app_sees_their_heads_too() {
+fn small_bodies_are_deferred_only_with_expect_continue() {
     let front = front(1);
     let mut client = front.connect();
     announce(&mut client, "/echo", "Content-Length: 5\r\n");
@@ -99,7 +99,7 @@ fn small_bodies_are_taken_at_once_and_the_app_sees_their_heads_too() {
 }
 
 #[test]
-fn a_worker_that_ends_while_the_body_comes_costs_nothing() {
+fn a_request_survives_the_end_of_its_worker_during_the_upload() {
     let mut front = front(2);
     let mut client = front.connect();
     announce(&mut client, "/echo", &format!("Content-Length: {LARGE}\r\nExpect: 100-continue\r\n"));
@@ -115,7 +115,7 @@ fn a_worker_that_ends_while_the_body_comes_costs_nothing() {
 }
 
 #[test]
-fn a_worker_that_ends_with_the_head_is_a_502_and_no_body_is_taken() {
+fn a_worker_that_ends_on_the_head_is_a_502() {
     let mut front = front(1);
     let mut client = front.connect();
     announce(&mut client, "/hold-head", "Content-Length: 5000000\r\n");
@@ -127,7 +127,7 @@ fn a_worker_that_ends_with_the_head_is_a_502_and_no_body_is_taken() {
 }
 
 #[test]
-fn an_app_without_such_a_wish_is_not_asked() {
+fn an_app_that_does_not_check_heads_gets_complete_requests() {
     let front = Frontend::new(1);
     let mut client = front.connect();
     let body = vec![7; LARGE];

@@ -13,7 +13,7 @@ use rookery_test_support::wait_until;
 use crate::support::frontend::{Frontend, get_at_rest};
 
 #[test]
-fn a_request_is_answered_by_a_worker_as_it_answers() {
+fn forwards_the_response_of_a_worker_unchanged() {
     let front = Frontend::new(1);
     let mut client = front.connect();
     let reply = client.get("/slot");
@@ -32,7 +32,7 @@ fn a_request_is_answered_by_a_worker_as_it_answers() {
 }
 
 #[test]
-fn what_the_worker_is_told_of_the_client_nobody_else_can_say() {
+fn clients_cannot_forge_the_worker_header() {
     let front = Frontend::new(1);
     let mut client = front.connect();
     client.send(
@@ -57,7 +57,7 @@ fn end_to_end(shown: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_client_takes_no_header_from_its_request_in_one_process_or_before_workers() {
+fn a_client_cannot_remove_headers_by_the_connection_header() {
     let alone = Server::with_closure_and_echo(Config::default(), |exchange| {
         let lines: Vec<_> =
             exchange.headers().map(|line| [line.name, b": ", line.value, b"\n"].concat()).collect();
@@ -92,7 +92,7 @@ fn a_client_takes_no_header_from_its_request_in_one_process_or_before_workers() 
 }
 
 #[test]
-fn bodies_of_all_sizes_go_up_and_come_down() {
+fn forwards_bodies_of_all_sizes() {
     let limits = Limits { body_buffer_size: 64 << 10, ..Limits::default() };
     let front = Frontend::with(1, PoolLimits::default(), Config { limits, ..Config::default() });
     let mut client = front.connect();
@@ -105,7 +105,7 @@ fn bodies_of_all_sizes_go_up_and_come_down() {
 }
 
 #[test]
-fn pieces_come_as_they_are_made() {
+fn forwards_chunks_immediately() {
     let front = Frontend::new(1);
     let mut client = front.connect();
     client.send("GET /pieces/3 HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -119,7 +119,7 @@ fn pieces_come_as_they_are_made() {
 }
 
 #[test]
-fn a_server_that_stops_finishes_what_is_on_its_way() {
+fn a_stopping_server_finishes_requests_in_flight() {
     let front = Frontend::new(1);
     let mut client = front.connect();
     client.send("GET /pieces/3 HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -131,7 +131,7 @@ fn a_server_that_stops_finishes_what_is_on_its_way() {
 }
 
 #[test]
-fn a_reply_that_nobody_reads_is_not_read_either() {
+fn applies_back_pressure_to_the_worker() {
     let front = Frontend::new(1);
     front.workers[0].gate.open();
     let mut slow = front.connect();
@@ -146,7 +146,7 @@ fn a_reply_that_nobody_reads_is_not_read_either() {
 }
 
 #[test]
-fn all_workers_have_their_share_and_a_busy_one_has_none() {
+fn requests_are_distributed_among_idle_workers() {
     let front = Frontend::new(3);
     let mut client = front.connect();
     let seen: HashSet<String> = (0..6).map(|_| get_at_rest(&mut client, "/slot").text()).collect();
@@ -166,7 +166,7 @@ fn all_workers_have_their_share_and_a_busy_one_has_none() {
 }
 
 #[test]
-fn who_waits_is_given_to_the_first_that_is_free() {
+fn a_queued_request_goes_to_the_first_free_worker() {
     let mut front = Frontend::new(2);
     let held: Vec<_> = (0..2).map(|_| front.ask("/hold")).collect();
     wait_until("both work", || front.workers.iter().all(|it| it.backend.load().0 == 1));
@@ -189,7 +189,7 @@ fn who_waits_is_given_to_the_first_that_is_free() {
 }
 
 #[test]
-fn past_the_queue_and_past_its_time_there_is_a_503() {
+fn a_full_queue_and_a_queue_timeout_give_503() {
     let limits = PoolLimits {
         max_queued_requests: 2,
         queue_timeout: Duration::from_secs(5),
@@ -208,7 +208,7 @@ fn past_the_queue_and_past_its_time_there_is_a_503() {
 }
 
 #[test]
-fn who_has_gone_is_not_worked_for() {
+fn requests_of_disconnected_clients_are_not_executed() {
     let front = Frontend::new(1);
     let held = front.ask("/hold");
     wait_until("it works", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
@@ -227,7 +227,7 @@ fn who_has_gone_is_not_worked_for() {
 }
 
 #[test]
-fn a_worker_that_drains_finishes_and_is_given_nothing() {
+fn a_draining_worker_finishes_and_gets_no_new_requests() {
     let front = Frontend::new(2);
     let held = front.ask("/hold");
     wait_until("it works", || {

@@ -44,7 +44,7 @@ fn is_gone(client: &mut Client, log: &Log) {
 }
 
 #[test]
-fn who_waits_counts_as_gone_however_the_fin_comes() {
+fn a_half_closed_client_in_the_queue_counts_as_disconnected() {
     let front = Frontend::with(1, patient(), Config::default());
     let log = front.log();
     let held = front.ask("/hold");
@@ -69,7 +69,7 @@ fn who_waits_counts_as_gone_however_the_fin_comes() {
 }
 
 #[test]
-fn what_a_worker_has_is_answered() {
+fn a_half_closed_client_gets_the_response_of_its_worker() {
     let front = Frontend::with(1, patient(), Config::default());
     let mut client = front.connect();
     client.send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -82,7 +82,7 @@ fn what_a_worker_has_is_answered() {
 }
 
 #[test]
-fn who_waits_is_answered_where_that_is_asked_for() {
+fn a_half_closed_client_in_the_queue_is_answered_if_configured() {
     let front =
         Frontend::with(1, PoolLimits { keep_half_closed: true, ..patient() }, Config::default());
     let held = front.ask("/hold");
@@ -100,7 +100,7 @@ fn who_waits_is_answered_where_that_is_asked_for() {
 }
 
 #[test]
-fn one_that_has_to_wait_again_counts_as_gone() {
+fn a_half_closed_client_that_is_queued_again_counts_as_disconnected() {
     // The worker gets one request ahead of the one that R works on.
     let mut front = Frontend::with(1, PoolLimits { min_ahead: 1, ..patient() }, Config::default());
     let log = front.log();
@@ -126,7 +126,7 @@ fn one_that_has_to_wait_again_counts_as_gone() {
 }
 
 #[test]
-fn who_waits_for_one_worker_counts_as_gone_as_well() {
+fn a_half_closed_client_that_waits_for_its_worker_counts_as_disconnected() {
     let limits = PoolLimits {
         session_affinity: SessionAffinity::Cookie,
         max_in_flight: 1,
@@ -162,7 +162,7 @@ fn who_waits_for_one_worker_counts_as_gone_as_well() {
 }
 
 #[test]
-fn a_handshake_that_waits_counts_as_gone() {
+fn a_half_closed_handshake_in_the_queue_counts_as_disconnected() {
     let front = Frontend::with(0, patient(), Config::default());
     let log = front.log();
     let mut client = front.connect();

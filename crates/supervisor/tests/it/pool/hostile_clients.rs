@@ -94,7 +94,7 @@ fn both_hops_see_the_same_requests() {
 }
 
 #[test]
-fn what_says_two_lengths_comes_to_no_worker() {
+fn requests_with_two_lengths_reach_no_worker() {
     let front = Frontend::new(1);
     for head in [2, 3, 4, 5, 6, 7, 8, 9, 14, 15].map(|at: usize| AMBIGUOUS[at]) {
         let said = exchange(
@@ -110,7 +110,7 @@ fn what_says_two_lengths_comes_to_no_worker() {
 }
 
 #[test]
-fn who_takes_his_time_holds_no_worker() {
+fn a_slow_client_occupies_no_worker() {
     let front = Frontend::new(1);
     let slow: Vec<_> = (0..300)
         .map(|at| {

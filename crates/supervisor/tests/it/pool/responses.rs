@@ -118,7 +118,7 @@ fn say(connection: &mut UnixStream, head: &str) {
 }
 
 #[test]
-fn one_connection_is_enough_for_replies_that_are_clear() {
+fn connections_are_reused_after_unambiguous_responses() {
     let script = Script::new(say);
     let mut client = script.front.connect();
     for _ in 0..3 {
@@ -145,7 +145,7 @@ fn one_connection_is_enough_for_replies_that_are_clear() {
 }
 
 #[test]
-fn what_is_behind_a_reply_is_nobodys() {
+fn bytes_after_a_response_are_discarded() {
     let script = Script::new(say);
     let mut client = script.front.connect();
     for (at, path) in ["/behind", "/close", "/behind-nothing", "/close"].into_iter().enumerate() {
@@ -158,7 +158,7 @@ fn what_is_behind_a_reply_is_nobodys() {
 }
 
 #[test]
-fn what_is_no_reply_is_a_502() {
+fn an_invalid_response_is_a_502() {
     let script = Script::new(say);
     let mut client = script.front.connect();
     for path in ["/garbage", "/endless", "/two", "/upgraded", "/bad-chunks"] {
@@ -173,7 +173,7 @@ fn what_is_no_reply_is_a_502() {
 }
 
 #[test]
-fn a_worker_that_ends_within_a_large_reply_has_not_answered() {
+fn a_worker_that_ends_within_a_response_has_not_answered() {
     let script = Script::new(|connection, head| {
         let length: usize = if head.starts_with("GET /large") { 100_000 } else { 20_000 };
         let _ = connection.write_all(
@@ -206,7 +206,7 @@ fn a_worker_that_ends_within_a_large_reply_has_not_answered() {
 }
 
 #[test]
-fn a_reply_may_come_before_the_body_has_gone() {
+fn a_response_can_precede_the_end_of_the_request_body() {
     // The script sends as much as it has read, so each side must read while it writes.
     let script = Script::new(|connection, head| {
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
@@ -232,7 +232,7 @@ fn a_reply_may_come_before_the_body_has_gone() {
 }
 
 #[test]
-fn a_body_that_nobody_reads_ends_with_its_reply() {
+fn an_unread_request_body_ends_with_the_response() {
     let script = Script::new(|connection, _| {
         connection
             .write_all(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 2\r\n\r\nno")

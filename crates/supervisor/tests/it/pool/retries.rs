@@ -12,7 +12,7 @@ use crate::support::admin::Admin;
 use crate::support::frontend::Frontend;
 
 #[test]
-fn one_that_was_begun_is_a_502() {
+fn a_request_that_r_had_begun_is_a_502() {
     let mut front = Frontend::new(1);
     let held = front.ask("/hold");
     wait_until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
@@ -25,7 +25,7 @@ fn one_that_was_begun_is_a_502() {
 }
 
 #[test]
-fn one_that_was_begun_is_begun_once_more_where_that_is_asked_for() {
+fn a_begun_request_is_retried_if_configured() {
     let retrying = || PoolLimits { retry_safe_methods: true, ..PoolLimits::default() };
     for (method, again) in
         [("GET", true), ("HEAD", true), ("OPTIONS", true), ("POST", false), ("DELETE", false)]
@@ -48,7 +48,7 @@ fn one_that_was_begun_is_begun_once_more_where_that_is_asked_for() {
 }
 
 #[test]
-fn the_time_with_a_worker_that_has_ended_is_none_in_the_queue() {
+fn the_time_in_an_ended_worker_is_no_queue_time() {
     for session_affinity in [SessionAffinity::None, SessionAffinity::Cookie] {
         let queue_timeout = Duration::from_secs(1);
         let limits = PoolLimits {
@@ -69,7 +69,7 @@ fn the_time_with_a_worker_that_has_ended_is_none_in_the_queue() {
 }
 
 #[test]
-fn no_third_worker_is_given_what_two_have_ended_with() {
+fn a_request_that_ended_two_workers_is_not_retried() {
     let limits = PoolLimits { retry_safe_methods: true, ..PoolLimits::default() };
     let mut front = Frontend::with(1, limits, Config::default());
     let held = front.ask("/hold");
@@ -84,7 +84,7 @@ fn no_third_worker_is_given_what_two_have_ended_with() {
 }
 
 #[test]
-fn one_whose_reply_had_begun_is_not_begun_again() {
+fn a_request_with_a_begun_response_is_not_retried() {
     let limits = PoolLimits { retry_safe_methods: true, ..PoolLimits::default() };
     let mut front = Frontend::with(1, limits, Config::default());
     let mut client = front.connect();
@@ -98,7 +98,7 @@ fn one_whose_reply_had_begun_is_not_begun_again() {
 }
 
 #[test]
-fn one_that_was_not_begun_goes_to_another() {
+fn a_request_that_was_not_begun_is_retried() {
     // The worker gets two requests ahead, whatever its latency estimate is.
     let limits = PoolLimits { min_ahead: 2, ..PoolLimits::default() };
     let mut front = Frontend::with(1, limits, Config::default());
@@ -118,7 +118,7 @@ fn one_that_was_not_begun_goes_to_another() {
 }
 
 #[test]
-fn one_whose_reply_had_begun_is_cut() {
+fn a_begun_response_is_truncated() {
     let mut front = Frontend::new(1);
     let mut client = front.connect();
     client.send("GET /pieces/3 HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -129,7 +129,7 @@ fn one_whose_reply_had_begun_is_cut() {
 }
 
 #[test]
-fn a_reply_whose_head_is_too_large_is_a_502() {
+fn a_response_with_a_too_large_head_is_a_502() {
     let front = Frontend::new(1);
     let mut client = front.connect();
     assert_eq!(client.get("/heads/100000").header("x-long").unwrap().len(), 100_000);
@@ -144,7 +144,7 @@ fn a_reply_whose_head_is_too_large_is_a_502() {
 }
 
 #[test]
-fn one_that_comes_back_too_often_is_a_503() {
+fn a_request_that_returns_too_often_is_a_503() {
     // No worker listens on these sockets any more, and the registry still has the workers.
     let mut front = Frontend::new(2);
     for worker in &front.workers {
@@ -159,7 +159,7 @@ fn one_that_comes_back_too_often_is_a_503() {
 }
 
 #[test]
-fn a_request_that_timed_out_gets_504_also_if_r_recovers_at_once() {
+fn a_timed_out_request_gets_504_even_if_r_recovers() {
     let front = Frontend::with(1, PoolLimits::default(), Config::default());
     let held = front.ask("/hold");
     wait_until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);

@@ -41,7 +41,7 @@ fn at_rest(front: &Frontend) {
 }
 
 #[test]
-fn sessions_are_spread_and_none_is_at_the_wrong_worker() {
+fn sessions_are_distributed_and_stay_with_their_worker() {
     let front = sticky(3, SessionAffinity::Cookie);
     let mut pages = HashMap::new();
     let mut sockets = Vec::new();
@@ -79,7 +79,7 @@ fn sessions_are_spread_and_none_is_at_the_wrong_worker() {
 }
 
 #[test]
-fn whoever_brings_no_page_is_told_by_the_websocket() {
+fn a_client_without_a_page_gets_its_cookie_with_the_websocket() {
     let front = sticky(2, SessionAffinity::Cookie);
     let mut client = front.connect();
     let reply = client.upgrade_with("/ws", "", b"");
@@ -92,7 +92,7 @@ fn whoever_brings_no_page_is_told_by_the_websocket() {
 }
 
 #[test]
-fn the_app_does_not_see_it_and_a_shared_cache_does_not_get_it() {
+fn the_affinity_cookie_is_hidden_from_the_app_and_from_caches() {
     let front = sticky(1, SessionAffinity::Cookie);
     let mut client = front.connect();
     let page = ask(&mut client, "/slot", "");
@@ -111,7 +111,7 @@ fn the_app_does_not_see_it_and_a_shared_cache_does_not_get_it() {
 }
 
 #[test]
-fn forged_cookies_are_as_none() {
+fn forged_cookies_are_ignored() {
     let front = sticky(2, SessionAffinity::Cookie);
     let other = sticky(2, SessionAffinity::Cookie);
     let foreign = cookie(&other.connect().get("/slot")).unwrap();
@@ -144,7 +144,7 @@ fn forged_cookies_are_as_none() {
 }
 
 #[test]
-fn a_handshake_that_waits_holds_nobody_up() {
+fn a_queued_handshake_delays_no_other_request() {
     let limits = || PoolLimits {
         session_affinity: SessionAffinity::None,
         max_sessions: 1,
@@ -180,7 +180,7 @@ fn a_handshake_that_waits_holds_nobody_up() {
 }
 
 #[test]
-fn handshakes_that_wait_are_let_in_in_their_order_and_not_for_ever() {
+fn queued_handshakes_time_out_and_later_ones_are_accepted() {
     let queue_timeout = Duration::from_millis(500);
     let limits = PoolLimits {
         session_affinity: SessionAffinity::None,
@@ -199,7 +199,7 @@ fn handshakes_that_wait_are_let_in_in_their_order_and_not_for_ever() {
 }
 
 #[test]
-fn what_a_worker_that_drains_has_begun_stays_with_it() {
+fn sessions_stay_with_a_draining_worker() {
     let mut front = sticky(2, SessionAffinity::Auto);
     for worker in &front.workers {
         worker.backend.set_sticky(true);
@@ -233,7 +233,7 @@ fn what_a_worker_that_drains_has_begun_stays_with_it() {
 }
 
 #[test]
-fn nobody_is_told_anything_where_the_app_does_not_ask() {
+fn without_sessions_no_cookie_is_set() {
     for how in [SessionAffinity::Auto, SessionAffinity::None] {
         let front = sticky(2, how);
         if how == SessionAffinity::None {
@@ -250,7 +250,7 @@ fn nobody_is_told_anything_where_the_app_does_not_ask() {
 }
 
 #[test]
-fn who_waits_for_one_that_dies_goes_another_way() {
+fn requests_that_wait_for_a_worker_go_elsewhere_when_it_ends() {
     let limits = PoolLimits {
         session_affinity: SessionAffinity::Cookie,
         max_in_flight: 1,
@@ -278,7 +278,7 @@ fn who_waits_for_one_that_dies_goes_another_way() {
 }
 
 #[test]
-fn workers_have_as_many_sessions_as_they_may_and_whoever_has_one_is_let_in() {
+fn the_session_limit_applies_to_new_sessions_only() {
     let limits = PoolLimits {
         session_affinity: SessionAffinity::Cookie,
         max_sessions: 2,
@@ -321,7 +321,7 @@ fn workers_have_as_many_sessions_as_they_may_and_whoever_has_one_is_let_in() {
 }
 
 #[test]
-fn websockets_are_sessions_also_where_nobody_comes_back() {
+fn websockets_count_as_sessions_without_affinity() {
     let limits = PoolLimits {
         session_affinity: SessionAffinity::None,
         max_sessions: 1,
@@ -349,7 +349,7 @@ fn websockets_are_sessions_also_where_nobody_comes_back() {
 }
 
 #[test]
-fn a_client_without_a_cookie_gets_one_whatever_it_asks_for() {
+fn every_client_without_a_cookie_gets_one() {
     let front = sticky(2, SessionAffinity::Cookie);
     for (method, headers) in [
         ("POST", "Accept: application/json\r\nContent-Length: 0\r\n"),
@@ -373,7 +373,7 @@ fn a_client_without_a_cookie_gets_one_whatever_it_asks_for() {
 }
 
 #[test]
-fn a_draining_worker_keeps_clients_that_do_not_say_that_they_load_a_page() {
+fn a_draining_worker_keeps_clients_whose_requests_load_no_page() {
     let front = sticky(2, SessionAffinity::Cookie);
     let page = front.connect().get("/slot");
     let at = front
@@ -396,7 +396,7 @@ fn a_draining_worker_keeps_clients_that_do_not_say_that_they_load_a_page() {
 }
 
 #[test]
-fn servers_of_one_host_do_not_take_each_others_cookie() {
+fn servers_of_one_host_ignore_each_others_cookies() {
     let named = |name: &str| {
         let limits = PoolLimits {
             session_affinity: SessionAffinity::Cookie,

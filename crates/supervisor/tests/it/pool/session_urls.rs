@@ -52,7 +52,7 @@ fn has_ended(reply: &Response) -> bool {
 }
 
 #[test]
-fn without_a_cookie_a_page_has_its_worker_all_the_same() {
+fn session_urls_give_affinity_without_a_cookie() {
     let front = shiny(3);
     let cors = "Sec-Fetch-Mode: cors\r\n";
     for at in 0..3 {
@@ -79,7 +79,7 @@ fn without_a_cookie_a_page_has_its_worker_all_the_same() {
 }
 
 #[test]
-fn of_two_pages_each_has_its_own() {
+fn two_pages_have_separate_sessions() {
     let front = shiny(2);
     let ((cookie, of_cookie), other) = (page(&front), 0);
     let other = if of_cookie == other { 1 } else { other };
@@ -103,7 +103,7 @@ fn of_two_pages_each_has_its_own() {
 }
 
 #[test]
-fn a_page_that_has_lost_its_session_does_not_go_back_to_a_worker_that_leaves() {
+fn a_lost_session_does_not_return_to_a_draining_worker() {
     let mut front = shiny(2);
     let admin = Admin::of_registry(&front.registry);
     let reconnects = || {
@@ -151,7 +151,7 @@ fn a_page_that_has_lost_its_session_does_not_go_back_to_a_worker_that_leaves() {
 }
 
 #[test]
-fn where_the_app_is_not_shiny_it_is_the_apps() {
+fn without_shiny_the_query_is_left_to_the_app() {
     let front = Frontend::new(2);
     let url = format!("/slot?w={}", id(&front, 0));
     let mut client = front.connect();

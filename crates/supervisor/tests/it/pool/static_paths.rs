@@ -70,7 +70,7 @@ fn serves_static_files_while_every_worker_is_busy() {
 }
 
 #[test]
-fn options_of_a_path_are_kept_and_an_access_rule_is_not_bypassed() {
+fn options_and_access_rules_of_a_static_path_apply() {
     let (front, files) = (Frontend::new(2), folder("secret"));
     let rule = RequiredHeader::new("X-Key", b"abc").unwrap();
     let secret = Overrides {
@@ -101,7 +101,7 @@ fn options_of_a_path_are_kept_and_an_access_rule_is_not_bypassed() {
 }
 
 #[test]
-fn a_reload_swaps_the_paths_together_with_the_workers() {
+fn a_reload_replaces_static_paths_with_the_workers() {
     let mut front = Frontend::new(2);
     let [old, new] = [folder("old"), folder("new")];
     let at = |folder: &TempDir| path(folder.path(), Overrides::default());
@@ -136,7 +136,7 @@ fn a_reload_swaps_the_paths_together_with_the_workers() {
 }
 
 #[test]
-fn what_is_announced_later_counts_and_no_worker_means_no_paths() {
+fn the_latest_announcement_applies_until_no_worker_is_left() {
     let mut front = Frontend::new(1);
     let files = folder("hello");
     let at = path(files.path(), Overrides::default());
@@ -153,7 +153,7 @@ fn what_is_announced_later_counts_and_no_worker_means_no_paths() {
 }
 
 #[test]
-fn a_change_that_a_worker_has_waited_for_is_in_force_for_the_next_request() {
+fn a_confirmed_path_applies_to_the_next_request() {
     let delay = Duration::from_millis(2);
     let mut running = Running::new(Wish { workers: 1, delay, ..Wish::default() });
     let files = folder("hello");

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use crate::support::frontend::Frontend;
 
 #[test]
-fn messages_go_both_ways() {
+fn forwards_messages_in_both_directions() {
     let front = Frontend::new(2);
     let mut client = front.connect();
     let reply = client.upgrade("/ws");
@@ -22,7 +22,7 @@ fn messages_go_both_ways() {
 }
 
 #[test]
-fn a_handshake_that_the_app_refuses_is_refused() {
+fn forwards_a_refused_handshake() {
     let front = Frontend::new(1);
     let mut client = front.connect();
     let reply = client.upgrade("/refuse");
@@ -31,7 +31,7 @@ fn a_handshake_that_the_app_refuses_is_refused() {
 }
 
 #[test]
-fn either_side_may_close() {
+fn forwards_a_close_from_either_side() {
     let front = Frontend::new(1);
     let worker = &front.workers[0];
     let mut client = front.connect();
@@ -59,7 +59,7 @@ fn either_side_may_close() {
 }
 
 #[test]
-fn a_worker_that_ends_closes_with_1012() {
+fn the_end_of_a_worker_closes_websockets_with_1012() {
     let mut front = Frontend::new(1);
     let mut client = front.connect();
     client.upgrade("/ws");
@@ -71,7 +71,7 @@ fn a_worker_that_ends_closes_with_1012() {
 }
 
 #[test]
-fn a_client_that_sends_more_than_is_taken_is_not_read() {
+fn applies_back_pressure_to_the_client() {
     let front = Frontend::new(1);
     let mut client = front.connect();
     client.upgrade("/ws");

@@ -21,7 +21,7 @@ fn ask(running: &Running, path: &str) -> String {
 }
 
 #[test]
-fn the_only_worker_accepts_and_the_front_end_sees_no_request() {
+fn the_only_worker_accepts_all_connections() {
     let mut running = Running::new(direct());
     let pid = running.until_worker_accepts();
     let mut client = running.connect();
@@ -41,7 +41,7 @@ fn the_only_worker_accepts_and_the_front_end_sees_no_request() {
 }
 
 #[test]
-fn a_worker_that_crashes_resets_its_connections_and_nobody_who_connects_is_refused() {
+fn no_connection_is_refused_when_the_accepting_worker_crashes() {
     let running = Running::new(direct());
     let pid = running.until_worker_accepts();
     let mut client = running.connect();
@@ -59,7 +59,7 @@ fn a_worker_that_crashes_resets_its_connections_and_nobody_who_connects_is_refus
 }
 
 #[test]
-fn a_reload_of_the_only_worker_fails_no_request_and_refuses_no_connection() {
+fn reloading_the_only_worker_fails_no_request() {
     let running = Running::new(direct());
     running.until_worker_accepts();
     let is_over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -100,7 +100,7 @@ fn a_reload_of_the_only_worker_fails_no_request_and_refuses_no_connection() {
 }
 
 #[test]
-fn the_front_end_accepts_while_the_old_worker_finishes_and_its_websockets_stay() {
+fn the_front_end_accepts_while_the_old_worker_drains() {
     let times = Timeouts { sessions: Some(Duration::from_secs(600)), ..Timeouts::default() };
     let running = Running::new(Wish { times, ..direct() });
     let old = running.until_worker_accepts();
@@ -127,7 +127,7 @@ fn the_front_end_accepts_while_the_old_worker_finishes_and_its_websockets_stay()
 }
 
 #[test]
-fn websockets_of_a_worker_that_is_replaced_are_closed_as_a_restart() {
+fn websockets_of_a_replaced_worker_are_closed_with_1012() {
     let times = Timeouts { drain: Duration::from_secs(1), ..Timeouts::default() };
     let running = Running::new(Wish { times, ..direct() });
     let old = running.until_worker_accepts();
@@ -140,24 +140,24 @@ fn websockets_of_a_worker_that_is_replaced_are_closed_as_a_restart() {
 }
 
 #[test]
-fn a_second_worker_has_the_front_end_accept_until_it_is_given_up() {
+fn the_front_end_accepts_while_there_is_a_second_worker() {
     let running = Running::new(direct());
     let first = running.until_worker_accepts();
     let mut kept = running.connect();
     assert_eq!(kept.get("/slot").text(), "0");
-    running.ask(SupervisorCommand::More);
+    running.ask(SupervisorCommand::AddWorker);
     wait_until("the front end accepts", || running.front_end_accepts());
     // A connection stays with the worker that accepted it.
     assert_eq!(kept.get("/pid").text(), first.to_string());
     wait_until("both serve", || running.pids().len() == 2);
-    running.ask(SupervisorCommand::Fewer);
+    running.ask(SupervisorCommand::RemoveWorker);
     wait_until("one is left", || running.pids().len() == 1);
     wait_until("it accepts", || !running.front_end_accepts());
     assert_eq!(ask(&running, "/pid"), first.to_string());
 }
 
 #[test]
-fn a_worker_that_stands_still_does_not_keep_others_from_being_accepted() {
+fn the_front_end_accepts_if_the_worker_is_suspended() {
     let running = Running::new(direct());
     let pid = running.until_worker_accepts();
     send_signal(pid, libc::SIGSTOP);
@@ -171,7 +171,7 @@ fn a_worker_that_stands_still_does_not_keep_others_from_being_accepted() {
 }
 
 #[test]
-fn a_stop_finishes_what_the_worker_has_accepted_and_frees_the_address() {
+fn a_stop_finishes_the_workers_connections_and_frees_the_address() {
     let mut running = Running::new(direct());
     let pid = running.until_worker_accepts();
     let mut client = running.connect();
@@ -188,7 +188,7 @@ fn a_stop_finishes_what_the_worker_has_accepted_and_frees_the_address() {
 }
 
 #[test]
-fn a_reload_that_fails_leaves_the_worker_accepting() {
+fn after_a_failed_reload_the_worker_accepts() {
     let running =
         Running::new(Wish { mode: |start| if start == 1 { "fails" } else { "" }, ..direct() });
     let pid = running.until_worker_accepts();
@@ -199,7 +199,7 @@ fn a_reload_that_fails_leaves_the_worker_accepting() {
 }
 
 #[test]
-fn without_room_for_two_the_front_end_holds_requests_until_the_new_worker_is_ready() {
+fn without_overlap_the_front_end_queues_requests_during_a_reload() {
     let running = Running::new(Wish { surges: false, ..direct() });
     let old = running.until_worker_accepts();
     let mut kept = running.connect();
@@ -211,10 +211,10 @@ fn without_room_for_two_the_front_end_holds_requests_until_the_new_worker_is_rea
 }
 
 #[test]
-fn a_worker_that_was_started_as_one_of_several_accepts_once_it_has_been_replaced() {
+fn a_worker_left_after_scaling_down_accepts_once_it_is_replaced() {
     let running = Running::new(Wish { workers: 2, is_direct: true, ..Wish::default() });
     assert!(running.front_end_accepts());
-    running.ask(SupervisorCommand::Fewer);
+    running.ask(SupervisorCommand::RemoveWorker);
     wait_until("one is left", || running.pids().len() == 1);
     while_(200);
     assert!(running.front_end_accepts(), "it was not given the listeners");
@@ -223,7 +223,7 @@ fn a_worker_that_was_started_as_one_of_several_accepts_once_it_has_been_replaced
 }
 
 #[test]
-fn a_spare_keeps_nobody_from_accepting_and_takes_over() {
+fn a_spare_does_not_prevent_the_worker_from_accepting() {
     let running = Running::new(Wish { spares: 1, ..direct() });
     let pid = running.until_worker_accepts();
     send_signal(pid, libc::SIGKILL);
@@ -247,7 +247,7 @@ fn ask_with(running: &Running, path: &str, cookie: &str) -> Response {
 }
 
 #[test]
-fn a_page_of_a_direct_worker_finds_it_again_through_the_front_end_while_two_generations_live() {
+fn a_session_stays_with_its_worker_when_the_front_end_accepts() {
     let times = Timeouts { sessions: Some(Duration::from_secs(600)), ..Timeouts::default() };
     let running = Running::new(Wish { times, mode: |_| "sticky", ..direct() });
     let old = running.until_worker_accepts();
@@ -305,7 +305,7 @@ fn metrics_count_requests_of_the_front_end_and_of_workers_that_have_ended() {
 }
 
 #[test]
-fn requests_of_its_own_clients_count_for_the_replacement_of_a_worker() {
+fn requests_on_connections_of_the_worker_count_for_recycling() {
     let recycle = RecyclePolicy { requests: Some(20), ..RecyclePolicy::default() };
     let running = Running::new(Wish { recycle, ..direct() });
     let pid = running.until_worker_accepts();
@@ -323,7 +323,7 @@ fn requests_of_its_own_clients_count_for_the_replacement_of_a_worker() {
 }
 
 #[test]
-fn a_kill_at_any_step_of_a_change_of_generation_leaves_a_worker_that_accepts() {
+fn a_kill_at_any_step_of_a_reload_leaves_an_accepting_worker() {
     let running = Running::new(direct());
     for step in 0..12_u64 {
         running.until_worker_accepts();

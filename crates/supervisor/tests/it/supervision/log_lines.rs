@@ -8,7 +8,7 @@ use rookery_test_support::wait_until;
 use crate::support::running_supervisor::{Running, Wish, is_told, lives, send_signal};
 
 #[test]
-fn starts_and_ends_are_told_with_what_there_was_of_a_worker() {
+fn logs_starts_and_ends_with_resource_usage() {
     let recycle = RecyclePolicy { requests: Some(50), ..RecyclePolicy::default() };
     let running = Running::new(Wish { workers: 1, recycle, ..Wish::default() });
     let first = running.pids()[0];
@@ -16,48 +16,48 @@ fn starts_and_ends_are_told_with_what_there_was_of_a_worker() {
     let mut client = running.connect();
     wait_until("it is another", || client.get("/pid").text() != first.to_string());
     wait_until("its end is told", || {
-        is_told(&[&format!("worker 0 ({first}) ended with status 0, as it was to; it had ")])
+        is_told(&[&format!("worker 0 ({first}) ended with status 0 as requested; it ran for ")])
     });
     let second = running.pids()[0];
     send_signal(second, libc::SIGKILL);
     wait_until("a death is", || {
-        is_told(&[&format!("worker 0 ({second}) was ended by SIGKILL"), "MB of memory at the most"])
+        is_told(&[&format!("worker 0 ({second}) was ended by SIGKILL"), "MB of memory and"])
     });
 }
 
 #[test]
-fn what_r_is_long_at_is_told_and_when_it_is_over() {
+fn logs_a_long_task_of_r_and_its_end() {
     let running = Running::new(Wish { workers: 1, ..Wish::default() });
     let pid = running.pids()[0];
     let mut client = running.connect();
     let begun = std::thread::spawn(move || client.get("/sleep/13000"));
-    let said = format!("the R of worker 0 ({pid}) has been busy for 1");
+    let said = format!("the R process of worker 0 ({pid}) has been busy for 1");
     wait_until("it is told", || is_told(&[&said, "with GET /sleep/13000: it waits"]));
     assert_eq!(begun.join().unwrap().status, 200);
     wait_until("its end is", || {
-        is_told(&[&format!("the R of worker 0 ({pid}) has come to an end with that")])
+        is_told(&[&format!("the R process of worker 0 ({pid}) is no longer busy")])
     });
 }
 
 #[test]
-fn what_an_end_waits_for_is_told() {
+fn logs_what_a_drain_waits_for() {
     let times = Timeouts { drain: Duration::from_secs(120), ..Timeouts::default() };
     let mut running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let first = running.pids()[0];
     let mut client = running.connect();
     assert_eq!(client.upgrade("/ws").status, 101);
     running.ask(SupervisorCommand::Reload);
-    let said = format!("worker 0 ({first}) is to end: waiting for 0 requests and 1 WebSocket, ");
+    let said = format!("worker 0 ({first}) is draining: waiting for 0 requests and 1 WebSocket, ");
     wait_until("it is told of a worker", || is_told(&[&said]));
     running.ask(SupervisorCommand::Stop);
-    wait_until("it is told of all", || is_told(&["ending: waiting for 1 connection, "]));
+    wait_until("it is told of all", || is_told(&["stopping: waiting for 1 connection, "]));
     running.ask(SupervisorCommand::Stop);
     assert_eq!(running.outcome(), Outcome::Stopped);
     assert!(!lives(first));
 }
 
 #[test]
-fn an_r_that_does_not_come_for_what_waits_for_it_is_replaced_and_another_answers() {
+fn a_worker_that_misses_a_wake_up_is_killed_and_another_one_answers() {
     let mode = |start| if start == 0 { "stalls" } else { "" };
     // The request waits in the worker until the supervisor notices that R does not take it.
     let queue_timeout = Duration::from_secs(120);

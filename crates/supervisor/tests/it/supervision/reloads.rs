@@ -11,7 +11,7 @@ use crate::support::running_supervisor::{
 };
 
 #[test]
-fn a_reload_replaces_all_and_no_request_fails() {
+fn a_reload_replaces_all_workers_and_fails_no_request() {
     let running = Running::new(Wish { workers: 3, ..Wish::default() });
     let load = Load::start(running.address, 8, "/sleep/1");
     for generation in 1..=20 {
@@ -29,7 +29,7 @@ fn a_reload_replaces_all_and_no_request_fails() {
 }
 
 #[test]
-fn a_reload_that_fails_changes_nothing() {
+fn after_a_failed_reload_the_old_workers_serve() {
     let running = Running::new(Wish {
         mode: |start| if start < 2 { "" } else { "fails" },
         ..Wish::default()
@@ -46,7 +46,7 @@ fn a_reload_that_fails_changes_nothing() {
 }
 
 #[test]
-fn without_one_more_the_old_ends_before_the_new_is_started_and_no_request_fails() {
+fn without_overlap_a_reload_drains_each_worker_before_the_next_starts() {
     let running = Running::new(Wish { workers: 2, surges: false, ..Wish::default() });
     let load = Load::start(running.address, 4, "/sleep/1");
     for generation in 1..=3 {
@@ -65,7 +65,7 @@ fn without_one_more_the_old_ends_before_the_new_is_started_and_no_request_fails(
 }
 
 #[test]
-fn a_reload_without_one_more_stops_at_the_first_that_does_not_start() {
+fn without_overlap_a_reload_stops_at_the_first_failed_start() {
     let mode = |start| if start == 2 { "fails" } else { "" };
     let running = Running::new(Wish { workers: 2, surges: false, mode, ..Wish::default() });
     let before = running.pids();
@@ -73,7 +73,7 @@ fn a_reload_without_one_more_stops_at_the_first_that_does_not_start() {
     wait_until("it is told", || {
         is_told(&[
             "the reload has failed: the new worker",
-            "Those that it has not come to serve on",
+            "The workers that were not replaced keep serving",
         ])
     });
     // The worker that failed to start is started again, and the other old worker stays.
@@ -101,7 +101,7 @@ fn answers_while_starts_fail(running: &Running) {
 }
 
 #[test]
-fn without_one_more_the_last_that_serves_stays_however_often_a_broken_app_is_reloaded() {
+fn without_overlap_reloads_of_a_broken_app_leave_the_last_worker() {
     let running =
         Running::new(Wish { workers: 2, surges: false, mode: only_two_start, ..Wish::default() });
     let before = running.pids();
@@ -116,7 +116,7 @@ fn without_one_more_the_last_that_serves_stays_however_often_a_broken_app_is_rel
 }
 
 #[test]
-fn without_one_more_the_last_that_serves_is_not_replaced_for_its_requests() {
+fn without_overlap_the_last_serving_worker_is_not_recycled() {
     let recycle = RecyclePolicy { requests: Some(5), ..RecyclePolicy::default() };
     let running = Running::new(Wish {
         workers: 2,
@@ -136,7 +136,7 @@ fn without_one_more_the_last_that_serves_is_not_replaced_for_its_requests() {
 }
 
 #[test]
-fn what_was_begun_is_answered_by_who_began_it() {
+fn a_replaced_worker_answers_its_request_in_progress() {
     let running = Running::new(Wish { workers: 1, ..Wish::default() });
     let before = running.pids();
     let mut client = running.connect();
@@ -149,7 +149,7 @@ fn what_was_begun_is_answered_by_who_began_it() {
 }
 
 #[test]
-fn a_websocket_holds_a_worker_until_the_drain_is_over() {
+fn a_websocket_delays_the_exit_of_a_worker_up_to_the_drain_timeout() {
     let times = Timeouts { drain: Duration::from_secs(10), ..Timeouts::default() };
     let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let before = running.pids();
@@ -179,7 +179,7 @@ fn is_told_to_come_back(client: &mut Client) -> bool {
 }
 
 #[test]
-fn a_websocket_may_be_waited_for_longer_than_a_request() {
+fn websockets_can_have_a_longer_drain_timeout_than_requests() {
     let drain = Duration::from_millis(200);
     let times = Timeouts { drain, sessions: HOURS, ..Timeouts::default() };
     let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
@@ -197,7 +197,7 @@ fn a_websocket_may_be_waited_for_longer_than_a_request() {
 }
 
 #[test]
-fn of_each_place_one_worker_waits_for_its_websockets() {
+fn one_worker_per_slot_waits_for_its_websockets() {
     let times = Timeouts { drain: Duration::from_secs(2), sessions: HOURS, ..Timeouts::default() };
     let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let mut pids = Vec::new();
@@ -217,8 +217,7 @@ fn of_each_place_one_worker_waits_for_its_websockets() {
 }
 
 #[test]
-fn websockets_may_be_waited_for_less_long_than_requests_and_no_longer_where_nobody_is_in_their_workers_place()
- {
+fn the_websocket_drain_timeout_can_be_shorter_and_needs_a_replacement() {
     let short = Some(Duration::from_secs(1));
     let long = HOURS.unwrap();
     for (drain, sessions, surges) in [(long, short, true), (Duration::from_secs(1), HOURS, false)] {
@@ -235,7 +234,7 @@ fn websockets_may_be_waited_for_less_long_than_requests_and_no_longer_where_nobo
 }
 
 #[test]
-fn an_end_of_all_does_not_wait_for_websockets() {
+fn a_stop_does_not_wait_for_websockets_longer_than_for_requests() {
     let times = Timeouts { drain: Duration::from_secs(2), sessions: HOURS, ..Timeouts::default() };
     let mut running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let mut client = running.connect();
@@ -244,7 +243,7 @@ fn an_end_of_all_does_not_wait_for_websockets() {
 }
 
 #[test]
-fn websockets_of_a_worker_that_is_replaced_are_all_told_before_it_ends() {
+fn websockets_are_closed_before_a_replaced_worker_exits() {
     let times = Timeouts { drain: Duration::from_secs(6), ..Timeouts::default() };
     let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let before = running.pids();
@@ -266,7 +265,7 @@ fn websockets_of_a_worker_that_is_replaced_are_all_told_before_it_ends() {
 }
 
 #[test]
-fn a_stop_in_a_reload_and_two_reloads_at_once() {
+fn overlapping_reloads_and_a_stop_during_a_reload_succeed() {
     let mut running = Running::new(Wish::default());
     let before = running.pids();
     running.ask(SupervisorCommand::Reload);
@@ -282,7 +281,7 @@ fn a_stop_in_a_reload_and_two_reloads_at_once() {
 }
 
 #[test]
-fn a_reload_that_was_asked_for_since_outlives_the_failure_of_the_one_before() {
+fn a_later_reload_continues_when_the_earlier_one_fails() {
     let times = Timeouts { start: Duration::from_secs(3), ..Timeouts::default() };
     let mode = |start| if start == 2 { "never ready" } else { "" };
     let running = Running::new(Wish { times, mode, ..Wish::default() });
@@ -299,7 +298,7 @@ fn a_reload_that_was_asked_for_since_outlives_the_failure_of_the_one_before() {
 }
 
 #[test]
-fn a_reload_may_have_another_plan() {
+fn a_reload_can_change_the_configuration() {
     let wish = || Wish { workers: 1, spares: 1, ..Wish::default() };
     let running = Running::new(wish());
     let before = running.pids();
@@ -313,7 +312,7 @@ fn a_reload_may_have_another_plan() {
     // The timeouts of the new configuration apply.
     assert_eq!(running.get("/sleep/600000").status, 504);
     // A number of workers that was set by a signal stays, unless the configured number changes.
-    running.ask(SupervisorCommand::More);
+    running.ask(SupervisorCommand::AddWorker);
     wait_until("there are four", || running.pids().len() == 4);
     running.change(Wish { workers: 3, ..Wish::default() });
     wait_until("it is told", || is_told(&["reloading: 4 workers"]));
@@ -322,7 +321,7 @@ fn a_reload_may_have_another_plan() {
 }
 
 #[test]
-fn a_reload_that_fails_leaves_the_number_of_workers() {
+fn a_failed_reload_does_not_change_the_number_of_workers() {
     for workers in [1, 4] {
         let running = Running::new(Wish { workers: 3, ..Wish::default() });
         let before = running.pids();
@@ -345,7 +344,7 @@ fn a_reload_that_fails_leaves_the_number_of_workers() {
 }
 
 #[test]
-fn a_worker_that_is_killed_during_its_replacement_is_told_and_the_reload_goes_on() {
+fn a_reload_continues_when_the_old_worker_is_killed() {
     let running = Running::new(Wish {
         workers: 1,
         mode: |starts| if starts == 1 { "slow" } else { "" },
@@ -356,7 +355,7 @@ fn a_worker_that_is_killed_during_its_replacement_is_told_and_the_reload_goes_on
     wait_until("it has begun", || running.has_told(&["reloading"]));
     while_(50);
     send_signal(old, libc::SIGKILL);
-    wait_until("it is told", || running.has_told(&["was ended by SIGKILL", "is being started"]));
+    wait_until("it is told", || running.has_told(&["was ended by SIGKILL", "is already starting"]));
     wait_until("the reload is over", || {
         running.has_told(&["reloaded: all workers are of generation 1"])
     });
@@ -364,7 +363,7 @@ fn a_worker_that_is_killed_during_its_replacement_is_told_and_the_reload_goes_on
 }
 
 #[test]
-fn a_reload_that_mends_an_app_whose_workers_have_all_failed_is_told() {
+fn logs_a_reload_that_repairs_a_failing_app() {
     let mode = |starts| if starts < 2 { "" } else { "fails" };
     let running = Running::new(Wish { workers: 2, mode, ..Wish::default() });
     for pid in running.pids() {

@@ -19,26 +19,28 @@ fn sessions(running: &Running, epoch: u64) -> usize {
 }
 
 #[test]
-fn one_more_serves_and_one_less_does_not_and_no_request_fails() {
+fn adding_and_removing_workers_fails_no_request() {
     let running = Running::new(Wish { workers: 2, ..Wish::default() });
     let load = Load::start(running.address, 4, "/pid");
-    running.ask(SupervisorCommand::More);
+    running.ask(SupervisorCommand::AddWorker);
     wait_until("there are three", || running.registry.backends().len() == 3);
     let before = running.pids();
     assert_eq!(running.get("/environment/ROOKERY_WORKER_COUNT").status, 200);
-    running.ask(SupervisorCommand::Fewer);
+    running.ask(SupervisorCommand::RemoveWorker);
     // The youngest worker is removed, since none has a session.
     wait_until("there are two", || epochs(&running) == [1, 2]);
-    running.ask(SupervisorCommand::Fewer);
+    running.ask(SupervisorCommand::RemoveWorker);
     wait_until("there is one", || epochs(&running) == [1]);
-    running.ask(SupervisorCommand::Fewer);
-    wait_until("the last stays", || running.has_told(&["there is one worker, which stays"]));
+    running.ask(SupervisorCommand::RemoveWorker);
+    wait_until("the last stays", || {
+        running.has_told(&["no worker is removed: one worker is the minimum"])
+    });
     let last = running.pids();
     wait_until("the others have ended", || {
         before.iter().all(|pid| last.contains(pid) || !lives(*pid))
     });
     // The slot of a removed worker is used again.
-    running.ask(SupervisorCommand::More);
+    running.ask(SupervisorCommand::AddWorker);
     wait_until("there are two again", || epochs(&running) == [1, 4]);
     running.ask(SupervisorCommand::Reload);
     wait_until("both are new", || epochs(&running) == [5, 6]);
@@ -47,7 +49,7 @@ fn one_more_serves_and_one_less_does_not_and_no_request_fails() {
 }
 
 #[test]
-fn of_several_the_one_with_the_fewest_sessions_goes() {
+fn scaling_down_removes_the_worker_with_the_fewest_sessions() {
     let running = Running::new(Wish { workers: 2, ..Wish::default() });
     let open = || {
         let mut page = running.connect();
@@ -65,44 +67,44 @@ fn of_several_the_one_with_the_fewest_sessions_goes() {
     let (of_oldest, _of_youngest) = if is_of_oldest { (first, second) } else { (second, first) };
     drop(of_oldest);
     wait_until("it is gone", || sessions(&running, 1) == 0);
-    running.ask(SupervisorCommand::Fewer);
+    running.ask(SupervisorCommand::RemoveWorker);
     wait_until("the one without a session goes", || epochs(&running) == [2]);
     assert_eq!(sessions(&running, 2), 1);
 }
 
 #[test]
-fn with_spares_one_of_them_serves_at_once_and_as_many_are_left_as_were_wanted() {
+fn scaling_up_uses_a_spare_and_keeps_the_number_of_spares() {
     let running = Running::new(Wish { workers: 1, spares: 1, ..Wish::default() });
-    running.ask(SupervisorCommand::More);
+    running.ask(SupervisorCommand::AddWorker);
     wait_until("there are two", || running.registry.backends().len() == 2);
-    running.ask(SupervisorCommand::Fewer);
+    running.ask(SupervisorCommand::RemoveWorker);
     wait_until("there is one", || running.registry.backends().len() == 1);
-    running.ask(SupervisorCommand::Fewer);
-    running.ask(SupervisorCommand::More);
+    running.ask(SupervisorCommand::RemoveWorker);
+    running.ask(SupervisorCommand::AddWorker);
     wait_until("there are two again", || running.registry.backends().len() == 2);
 }
 
 #[test]
-fn one_that_never_became_ready_goes_before_those_that_serve() {
+fn scaling_down_removes_a_starting_worker_first() {
     let mode = |start| if start < 2 { "" } else { "never ready" };
     let running = Running::new(Wish { workers: 2, mode, ..Wish::default() });
-    running.ask(SupervisorCommand::More);
-    wait_until("it is told", || running.has_told(&["one worker more: 3"]));
-    running.ask(SupervisorCommand::Fewer);
-    wait_until("it is ended", || running.has_told(&["one worker less: 2"]));
+    running.ask(SupervisorCommand::AddWorker);
+    wait_until("it is told", || running.has_told(&["added one worker: 3 in total"]));
+    running.ask(SupervisorCommand::RemoveWorker);
+    wait_until("it is ended", || running.has_told(&["removed one worker: 2 in total"]));
     assert_eq!(epochs(&running), [1, 2]);
     assert_eq!(running.get("/pid").status, 200);
 }
 
 #[test]
-fn one_that_is_stopped_goes_before_a_younger_one_that_answers() {
+fn scaling_down_removes_a_suspended_worker_first() {
     let running = Running::new(Wish { workers: 2, ..Wish::default() });
     let oldest = running.registry.backends().iter().find(|it| it.epoch == 1).cloned().unwrap();
     let pid = i32::try_from(oldest.scoreboard.read().pid).unwrap();
     send_signal(pid, libc::SIGSTOP);
     wait_until("it is known", || oldest.availability() != Availability::Ready);
-    running.ask(SupervisorCommand::Fewer);
-    wait_until("it is told", || running.has_told(&["one worker less: 1"]));
+    running.ask(SupervisorCommand::RemoveWorker);
+    wait_until("it is told", || running.has_told(&["removed one worker: 1 in total"]));
     send_signal(pid, libc::SIGCONT);
     wait_until("it goes", || epochs(&running) == [2]);
     assert_eq!(running.get("/slot").status, 200);

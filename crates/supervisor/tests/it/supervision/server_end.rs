@@ -6,7 +6,7 @@ use rookery_test_support::wait_until;
 use crate::support::running_supervisor::{Running, Wish, is_told, send_signal};
 
 #[test]
-fn a_worker_that_has_finished_ends_the_server_after_its_reply() {
+fn a_worker_that_finishes_ends_the_server_after_its_response() {
     for workers in [1, 3] {
         let mut running = Running::new(Wish {
             workers,
@@ -21,7 +21,7 @@ fn a_worker_that_has_finished_ends_the_server_after_its_reply() {
 }
 
 #[test]
-fn a_worker_that_starts_another_server_in_place_of_one_that_it_has_stopped_serves_on() {
+fn a_worker_that_starts_another_server_keeps_serving() {
     let mut running =
         Running::new(Wish { workers: 1, mode: |_| "starts another", ..Wish::default() });
     let first = running.get("/pid").text();
@@ -34,14 +34,14 @@ fn a_worker_that_starts_another_server_in_place_of_one_that_it_has_stopped_serve
 }
 
 #[test]
-fn a_script_that_has_finished_without_serving_is_no_failure() {
+fn a_script_that_finishes_without_serving_is_no_failure() {
     let mut running =
         Running::start(Wish { mode: |_| "finishes", start_retries: 3, ..Wish::default() });
     assert_eq!(running.outcome(), Outcome::Ended(Exit::Status(0)));
 }
 
 #[test]
-fn what_others_have_begun_is_answered_when_a_worker_has_finished() {
+fn requests_of_other_workers_are_finished_when_a_worker_ends_the_server() {
     let mode = |start| if start == 0 { "finishes later" } else { "" };
     let mut running = Running::new(Wish { mode, ..Wish::default() });
     let mut client = running.connect();
@@ -60,7 +60,7 @@ fn what_others_have_begun_is_answered_when_a_worker_has_finished() {
 }
 
 #[test]
-fn without_restarts_the_end_of_a_worker_is_passed_on() {
+fn without_restarts_the_server_ends_with_the_status_of_the_worker() {
     let wish = Wish { workers: 1, restarts: false, start_retries: 3, ..Wish::default() };
     let mut running = Running::new(wish.clone());
     send_signal(running.pids()[0], libc::SIGKILL);
@@ -71,18 +71,18 @@ fn without_restarts_the_end_of_a_worker_is_passed_on() {
 }
 
 #[test]
-fn without_restarts_workers_are_replaced_all_the_same() {
+fn without_restarts_workers_are_recycled() {
     let mut running = Running::new(Wish { workers: 1, restarts: false, ..Wish::default() });
     let pid = running.pids()[0];
     running.ask(SupervisorCommand::Reload);
     wait_until("another serves", || running.pids().first().is_some_and(|other| *other != pid));
-    wait_until("the first has ended", || is_told(&["as it was to"]));
+    wait_until("the first has ended", || is_told(&["as requested"]));
     assert_eq!(running.get("/pid").status, 200);
     assert_eq!(running.stop(), Outcome::Stopped);
 }
 
 #[test]
-fn a_start_that_no_other_start_can_mend_is_not_tried_again() {
+fn a_start_with_a_configuration_error_is_not_retried() {
     let mut running =
         Running::start(Wish { mode: |_| "misconfigured", start_retries: 3, ..Wish::default() });
     assert_eq!(running.outcome(), Outcome::NeverReady);
@@ -90,7 +90,7 @@ fn a_start_that_no_other_start_can_mend_is_not_tried_again() {
 }
 
 #[test]
-fn starts_that_fail_alike_are_told_once_for_each_round() {
+fn equal_start_failures_are_logged_once_per_round() {
     let mut running =
         Running::start(Wish { workers: 4, mode: |_| "fails", start_retries: 1, ..Wish::default() });
     wait_until("it has given up", || running.has_told(&["no worker became ready after 2 starts"]));

@@ -8,7 +8,7 @@ use crate::support::running_supervisor::{
 };
 
 #[test]
-fn a_spare_takes_the_place_of_one_that_ends() {
+fn a_spare_replaces_a_worker_that_ends() {
     let running = Running::new(Wish { workers: 1, spares: 1, ..Wish::default() });
     let mut seen = running.pids();
     for _ in 0..4 {
@@ -24,12 +24,12 @@ fn a_spare_takes_the_place_of_one_that_ends() {
         assert!(!seen.contains(&pid), "each is a new one");
         seen.push(pid);
     }
-    assert!(is_told(&["a spare, serves in its place"]));
+    assert!(is_told(&["a spare, now serves requests"]));
     assert_eq!(running.get("/environment/ROOKERY_WORKER_COUNT").text(), "2");
 }
 
 #[test]
-fn with_a_spare_nobody_waits_for_an_r_to_start() {
+fn with_a_spare_no_request_waits_for_a_start() {
     // All starts after the first two never become ready.
     let mode = |start| if start < 2 { "" } else { "never ready" };
     let running = Running::new(Wish { workers: 1, spares: 1, mode, ..Wish::default() });
@@ -45,7 +45,7 @@ fn with_a_spare_nobody_waits_for_an_r_to_start() {
 }
 
 #[test]
-fn a_spare_that_was_stopped_when_it_was_wanted_serves_when_it_goes_on() {
+fn a_suspended_spare_serves_once_it_responds() {
     let mode = |start| if start < 2 { "" } else { "never ready" };
     let running = Running::new(Wish { workers: 1, spares: 1, mode, ..Wish::default() });
     let serving = running.pids()[0];
@@ -86,7 +86,7 @@ fn children() -> Vec<i32> {
 }
 
 #[test]
-fn a_reload_replaces_spares_as_well() {
+fn a_reload_replaces_spares() {
     let running = Running::new(Wish { workers: 2, spares: 1, ..Wish::default() });
     let before = running.pids();
     let load = Load::start(running.address, 4, "/sleep/1");
@@ -130,12 +130,12 @@ fn a_new_worker_is_warmed_up_before_it_serves() {
 }
 
 #[test]
-fn a_worker_that_fails_in_it_does_not_serve() {
+fn a_worker_whose_warm_up_fails_does_not_serve() {
     let mut running = Running::start(warm(&["/slot", "/status/500"]));
     assert_eq!(running.outcome(), Outcome::NeverReady);
     assert!(is_told(&[
         "the warm-up of worker 0",
-        "has failed, `/status/500` was answered with 500: it is ended"
+        "has failed: `/status/500` returned status 500. The worker is stopped"
     ]));
     // The warm-up takes longer than a start may take.
     let times = rookery_supervisor::Timeouts {
@@ -147,8 +147,8 @@ fn a_worker_that_fails_in_it_does_not_serve() {
 }
 
 #[test]
-fn a_path_that_is_not_there_is_told_and_no_failure() {
+fn a_missing_warm_up_path_is_a_warning() {
     let running = Running::new(warm(&["/status/404"]));
     assert_eq!(running.get("/slot").status, 200);
-    assert!(is_told(&["the warm-up of worker 0", "`/status/404` was answered with 404"]));
+    assert!(is_told(&["the warm-up of worker 0", "`/status/404` returned status 404"]));
 }

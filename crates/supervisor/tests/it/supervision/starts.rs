@@ -8,7 +8,7 @@ use rookery_test_support::wait_until;
 use crate::support::running_supervisor::{Running, Wish, how_often, is_told, send_signal, while_};
 
 #[test]
-fn each_worker_has_its_own_and_nothing_else() {
+fn workers_inherit_only_their_own_descriptors() {
     let mut running = Running::new(Wish::default());
     let mut client = running.connect();
     let pid = client.get("/pid").text();
@@ -35,7 +35,7 @@ fn each_worker_has_its_own_and_nothing_else() {
 }
 
 #[test]
-fn when_none_becomes_ready_that_is_the_end() {
+fn the_server_ends_if_no_worker_becomes_ready() {
     let mut running = Running::start(Wish { mode: |_| "fails", ..Wish::default() });
     assert_eq!(running.outcome(), Outcome::NeverReady);
     assert!(is_told(&["no worker became ready after 1 start: worker"]));
@@ -54,7 +54,7 @@ fn an_app_whose_first_starts_fail_is_served_when_a_retry_succeeds() {
 }
 
 #[test]
-fn a_start_is_retried_as_often_as_was_asked_for_and_no_more() {
+fn a_start_is_retried_up_to_the_configured_number() {
     let mut running =
         Running::start(Wish { workers: 1, start_retries: 2, mode: |_| "fails", ..Wish::default() });
     assert_eq!(running.outcome(), Outcome::NeverReady);
@@ -62,7 +62,7 @@ fn a_start_is_retried_as_often_as_was_asked_for_and_no_more() {
 }
 
 #[test]
-fn one_that_is_not_ready_in_time_is_started_again() {
+fn a_worker_that_exceeds_the_start_timeout_is_restarted() {
     let times = Timeouts { start: Duration::from_secs(3), ..Timeouts::default() };
     // The second start never becomes ready, and the next one does.
     let mode = |start| if start == 1 { "never ready" } else { "" };
@@ -72,17 +72,17 @@ fn one_that_is_not_ready_in_time_is_started_again() {
 }
 
 #[test]
-fn a_loop_of_ends_is_told_and_others_serve_on() {
+fn a_crash_loop_is_logged_and_other_workers_serve() {
     let mode = |start| if start == 0 { "" } else { "fails" };
     let running = Running::start(Wish { mode, ..Wish::default() });
     wait_until("one is ready", || running.registry.backends().len() == 1);
-    wait_until("the loop is told", || is_told(&["worker 1 ends again and again"]));
+    wait_until("the loop is told", || is_told(&["worker 1 ends repeatedly"]));
     assert_eq!(running.get("/environment/ROOKERY_WORKER").text(), "0");
     running.ask(SupervisorCommand::Stop);
 }
 
 #[test]
-fn it_turns_as_often_as_whoever_watches_it_wants() {
+fn the_loop_iterates_in_the_heartbeat_interval() {
     let running = Running::new(Wish { turns_every: Duration::from_millis(100), ..Wish::default() });
     while_(1000);
     // The expected number is thirty. With one iteration per second, and those that messages of
@@ -95,7 +95,7 @@ fn it_turns_as_often_as_whoever_watches_it_wants() {
 }
 
 #[test]
-fn one_that_cannot_be_replaced_is_tried_ever_more_seldom() {
+fn failed_replacements_are_retried_after_growing_pauses() {
     let recycle = RecyclePolicy { age: Some(Duration::from_millis(1)), ..RecyclePolicy::default() };
     let mode = |start| if start == 0 { "" } else { "fails" };
     let running = Running::new(Wish { workers: 1, recycle, mode, ..Wish::default() });
@@ -108,7 +108,7 @@ fn one_that_cannot_be_replaced_is_tried_ever_more_seldom() {
 }
 
 #[test]
-fn where_that_is_wished_it_is_over_when_all_end_again_and_again() {
+fn with_fails_fast_a_crash_loop_of_all_workers_ends_the_server() {
     // The first two starts succeed.
     let mode = |start| if start < 2 { "" } else { "fails" };
     let mut running = Running::new(Wish { workers: 2, mode, fails_fast: true, ..Wish::default() });
@@ -119,7 +119,7 @@ fn where_that_is_wished_it_is_over_when_all_end_again_and_again() {
 }
 
 #[test]
-fn before_a_worker_was_ready_an_end_waits_for_nobody_to_hear_of_it() {
+fn a_stop_before_the_first_ready_worker_has_no_delay() {
     let times = Timeouts { delay: Duration::from_secs(3600), ..Timeouts::default() };
     let mut running = Running::start(Wish { mode: |_| "never ready", times, ..Wish::default() });
     assert_eq!(running.stop(), Outcome::Stopped);

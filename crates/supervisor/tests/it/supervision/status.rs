@@ -10,7 +10,7 @@ use crate::support::admin::Admin;
 use crate::support::running_supervisor::{Load, Running, Wish, is_told, send_signal};
 
 #[test]
-fn the_page_for_operators_names_every_metric_and_no_other() {
+fn the_documentation_lists_every_metric_and_no_other() {
     let page = include_str!("../../../../../docs/operations.md");
     let rows =
         page.split_once("\n## Metrics\n").and_then(|(_, rest)| rest.split_once("\n## ")).unwrap().0;
@@ -33,7 +33,7 @@ fn the_page_for_operators_names_every_metric_and_no_other() {
 }
 
 #[test]
-fn what_r_does_is_told_while_it_is_busy() {
+fn status_shows_the_activity_of_a_busy_r() {
     let running = Running::new(Wish { workers: 2, ..Wish::default() });
     let admin = Admin::of(&running);
     let mut client = running.connect();
@@ -88,7 +88,7 @@ fn what_r_does_is_told_while_it_is_busy() {
 }
 
 #[test]
-fn the_share_of_time_in_which_r_is_busy_is_told() {
+fn status_shows_the_busy_ratio_of_r() {
     let running = Running::new(Wish { workers: 1, ..Wish::default() });
     let admin = Admin::of(&running);
     let share =
@@ -102,7 +102,7 @@ fn the_share_of_time_in_which_r_is_busy_is_told() {
 }
 
 #[test]
-fn it_is_ready_when_as_many_workers_are_as_have_to_be_and_says_as_wished_that_it_ends() {
+fn readiness_depends_on_min_ready_and_the_drain_status() {
     let mode = |start| if start < 2 { "" } else { "never ready" };
     let times = Timeouts { delay: Duration::from_secs(600), ..Timeouts::default() };
     let mut running = Running::new(Wish { workers: 2, mode, times, ..Wish::default() });
@@ -116,7 +116,7 @@ fn it_is_ready_when_as_many_workers_are_as_have_to_be_and_says_as_wished_that_it
     assert_eq!(admin.get("/-/ready").status, 503);
     assert_eq!(admin.get("/-/live").status, 200);
     // The removed worker need not be ready.
-    running.ask(SupervisorCommand::Fewer);
+    running.ask(SupervisorCommand::RemoveWorker);
     wait_until("one is enough", || admin.get("/-/ready").status == 200);
     running.ask(SupervisorCommand::Stop);
     wait_until("it says that it ends", || admin.get("/-/ready").status == 404);
@@ -125,7 +125,7 @@ fn it_is_ready_when_as_many_workers_are_as_have_to_be_and_says_as_wished_that_it
 }
 
 #[test]
-fn a_spare_is_counted_as_one() {
+fn metrics_count_spares_separately() {
     let running = Running::new(Wish { workers: 1, spares: 2, ..Wish::default() });
     let admin = Admin::of(&running);
     wait_until("there are two", || admin.metric("rookery_workers{state=\"spare\"}") == Some(2.0));
@@ -138,7 +138,7 @@ fn a_spare_is_counted_as_one() {
 }
 
 #[test]
-fn an_end_is_told_with_its_reason_and_a_stopped_worker_as_suspended() {
+fn status_shows_exit_reasons_and_suspended_workers() {
     let running = Running::new(Wish { workers: 2, ..Wish::default() });
     let admin = Admin::of(&running);
     let first = admin.worker(0)["pid"].as_i64().unwrap();
@@ -168,7 +168,7 @@ fn an_end_is_told_with_its_reason_and_a_stopped_worker_as_suspended() {
 }
 
 #[test]
-fn reloads_are_told_and_what_was_wrong_with_the_last() {
+fn status_shows_reloads_and_the_last_error() {
     let running = Running::new(Wish {
         mode: |start| if start < 4 { "" } else { "fails" },
         ..Wish::default()
@@ -193,7 +193,7 @@ fn reloads_are_told_and_what_was_wrong_with_the_last() {
 }
 
 #[test]
-fn a_reload_that_is_refused_counts_as_failed_and_replaces_no_worker() {
+fn a_refused_reload_counts_as_failed_and_replaces_no_worker() {
     let running = Running::new(Wish::default());
     let (admin, before) = (Admin::of(&running), running.pids());
     running.ask(SupervisorCommand::RefuseReload("line 3 is wrong".to_owned()));
@@ -201,12 +201,12 @@ fn a_reload_that_is_refused_counts_as_failed_and_replaces_no_worker() {
     let status = admin.json();
     assert_eq!((&status["reload"]["state"], &status["generation"]), (&"idle".into(), &0.into()));
     assert_eq!(status["reload"]["last_error"], "line 3 is wrong");
-    assert!(is_told(&["the reload is refused", "what runs stays as it is: line 3 is wrong"]));
+    assert!(is_told(&["the reload is refused", "no worker is replaced: line 3 is wrong"]));
     assert_eq!(running.pids(), before);
 }
 
 #[test]
-fn probes_follow_the_supervisor_and_a_loop_of_crashes_is_no_reason_to_end_it() {
+fn a_crash_loop_fails_readiness_and_not_liveness() {
     let mut running = Running::start(Wish {
         workers: 1,
         mode: |start| if start == 0 { "" } else { "fails" },
@@ -224,15 +224,14 @@ fn probes_follow_the_supervisor_and_a_loop_of_crashes_is_no_reason_to_end_it() {
     assert!(admin.get("/status.txt").text().contains("starts in "));
     assert_eq!(admin.metric("rookery_workers{state=\"ready\"}"), Some(0.0));
     wait_until("it is a loop", || {
-        is_told(&["worker 0 ends again and again"])
-            || admin.worker(0)["restarts"].as_u64() > Some(2)
+        is_told(&["worker 0 ends repeatedly"]) || admin.worker(0)["restarts"].as_u64() > Some(2)
     });
     running.stop();
     assert_eq!(admin.get("/-/ready").status, 503);
 }
 
 #[test]
-fn a_spare_is_told_as_one_until_it_serves() {
+fn status_shows_a_spare_until_it_serves() {
     let running = Running::new(Wish { workers: 1, spares: 1, ..Wish::default() });
     let admin = Admin::of(&running);
     wait_until("there is one", || admin.metric("rookery_workers{state=\"spare\"}") == Some(1.0));
@@ -244,7 +243,7 @@ fn a_spare_is_told_as_one_until_it_serves() {
 }
 
 #[test]
-fn whose_r_was_busy_for_too_long_is_told() {
+fn status_shows_the_exit_of_an_unresponsive_worker() {
     let times = Timeouts { busy: Some(Duration::from_millis(300)), ..Timeouts::default() };
     let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let admin = Admin::of(&running);
@@ -255,7 +254,7 @@ fn whose_r_was_busy_for_too_long_is_told() {
 }
 
 #[test]
-fn it_serves_on_for_a_while_and_says_that_it_will_not_for_long() {
+fn the_server_serves_and_is_not_ready_during_the_shutdown_delay() {
     let times = Timeouts { delay: Duration::from_secs(8), ..Timeouts::default() };
     let mut running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let admin = Admin::of(&running);

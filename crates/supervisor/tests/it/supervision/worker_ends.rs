@@ -11,7 +11,7 @@ use crate::support::running_supervisor::{
 };
 
 #[test]
-fn one_that_is_killed_is_started_again_and_no_other_request_fails() {
+fn a_killed_worker_is_restarted_and_only_its_request_fails() {
     let running = Running::new(Wish { workers: 3, ..Wish::default() });
     // The requests take long enough for a worker to get the next request when it has responded to
     // the last.
@@ -35,15 +35,15 @@ fn one_that_is_killed_is_started_again_and_no_other_request_fails() {
         "{failed:?} of {}",
         seen.len()
     );
-    assert!(is_told(&["was ended by SIGKILL, which nobody here has sent"]));
+    assert!(is_told(&["was ended by SIGKILL, which the supervisor did not send"]));
 }
 
 #[test]
-fn one_request_that_kills_kills_one_worker() {
+fn a_request_that_crashes_r_crashes_only_one_worker() {
     let running = Running::new(Wish::default());
     let reply = running.get("/die");
     wait_until("it is told what R was at", || {
-        is_told(&["; R had begun with GET /die; it is started again"])
+        is_told(&["; its R process had begun with GET /die; it is started again"])
     });
     assert_eq!(reply.status, 502, "{}", reply.text());
     wait_until("it is there again", || running.registry.backends().len() == 2);
@@ -51,7 +51,7 @@ fn one_request_that_kills_kills_one_worker() {
 }
 
 #[test]
-fn all_that_was_begun_is_answered_before_the_end() {
+fn a_stop_finishes_requests_in_progress() {
     let mut running = Running::new(Wish::default());
     let mut client = running.connect();
     let begun = std::thread::spawn(move || client.get("/sleep/700"));
@@ -63,7 +63,7 @@ fn all_that_was_begun_is_answered_before_the_end() {
 }
 
 #[test]
-fn one_that_does_not_end_is_killed() {
+fn a_worker_that_exceeds_the_stop_timeout_is_killed() {
     let times = Timeouts { stop: Duration::from_millis(500), ..Timeouts::default() };
     let mut running = Running::new(Wish { times, mode: |_| "deaf", ..Wish::default() });
     let pids = running.pids();
@@ -72,7 +72,7 @@ fn one_that_does_not_end_is_killed() {
 }
 
 #[test]
-fn a_second_stop_waits_for_nothing() {
+fn a_second_stop_ends_the_server_at_once() {
     let long = 10 * TEST_TIMEOUT;
     let times = Timeouts { drain: long, stop: long, ..Timeouts::default() };
     let mut running = Running::new(Wish { times, mode: |_| "deaf", ..Wish::default() });
@@ -91,7 +91,7 @@ fn a_second_stop_waits_for_nothing() {
 }
 
 #[test]
-fn what_a_worker_has_started_goes_with_it() {
+fn child_processes_of_a_killed_worker_are_killed() {
     let running = Running::new(Wish { workers: 1, ..Wish::default() });
     let child: i32 = running.get("/child").text().parse().unwrap();
     assert!(lives(child));
@@ -101,7 +101,7 @@ fn what_a_worker_has_started_goes_with_it() {
 }
 
 #[test]
-fn one_that_is_stopped_is_given_nothing_and_is_not_killed() {
+fn a_stopped_worker_gets_no_requests_and_is_not_killed() {
     let running = Running::new(Wish::default());
     let pid = running.pids()[0];
     send_signal(pid, libc::SIGSTOP);
@@ -111,14 +111,16 @@ fn one_that_is_stopped_is_given_nothing_and_is_not_killed() {
         assert_ne!(client.get("/pid").text(), pid.to_string());
     }
     send_signal(pid, libc::SIGCONT);
-    wait_until("it answers again", || is_told(&[&format!("({pid}) answers again")]));
+    wait_until("it answers again", || {
+        is_told(&[&format!("({pid}) responds to health checks again")])
+    });
     wait_until("it is given work again", || {
         get_at_rest(&mut client, "/pid").text() == pid.to_string()
     });
 }
 
 #[test]
-fn workers_are_replaced_before_they_have_answered_too_much() {
+fn workers_are_replaced_at_the_request_limit() {
     let recycle = RecyclePolicy { requests: Some(100), ..RecyclePolicy::default() };
     let running = Running::new(Wish { recycle, ..Wish::default() });
     let first = running.pids();
@@ -131,7 +133,7 @@ fn workers_are_replaced_before_they_have_answered_too_much() {
 }
 
 #[test]
-fn workers_are_replaced_when_they_are_old() {
+fn workers_are_replaced_at_the_age_limit() {
     let recycle = RecyclePolicy { age: Some(Duration::from_secs(2)), ..RecyclePolicy::default() };
     let mut running = Running::new(Wish { recycle, ..Wish::default() });
     let first = running.pids();
@@ -140,7 +142,7 @@ fn workers_are_replaced_when_they_are_old() {
 }
 
 #[test]
-fn nothing_is_left_of_many_ends() {
+fn files_of_ended_workers_are_removed() {
     let mut running = Running::new(Wish::default());
     for at in 0..12 {
         let pid = running.pids()[at % 2];

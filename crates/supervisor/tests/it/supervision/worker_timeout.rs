@@ -16,7 +16,7 @@ fn interrupting_after(milliseconds: u64) -> Timeouts {
 }
 
 #[test]
-fn one_that_is_busy_for_too_long_is_ended_without_an_interrupt() {
+fn a_worker_that_exceeds_the_timeout_is_stopped() {
     let running = Running::new(Wish { times: patient_for(2000), ..Wish::default() });
     let before = running.pids();
     let reply = running.connect().get("/sleep/600000");
@@ -31,7 +31,7 @@ fn one_that_is_busy_for_too_long_is_ended_without_an_interrupt() {
 }
 
 #[test]
-fn one_that_does_not_come_out_of_it_is_ended_and_its_client_gets_504() {
+fn a_worker_that_ignores_the_interrupt_is_stopped_and_its_client_gets_504() {
     let running = Running::new(Wish { times: interrupting_after(2000), ..Wish::default() });
     let before = running.pids();
     let mut client = running.connect();
@@ -54,7 +54,7 @@ fn one_that_does_not_come_out_of_it_is_ended_and_its_client_gets_504() {
 }
 
 #[test]
-fn one_that_comes_out_of_it_serves_on() {
+fn a_worker_that_reacts_to_the_interrupt_keeps_serving() {
     let running =
         Running::new(Wish { workers: 1, times: interrupting_after(500), ..Wish::default() });
     let before = running.pids();
@@ -68,7 +68,7 @@ fn one_that_comes_out_of_it_serves_on() {
 }
 
 #[test]
-fn what_is_short_of_the_limit_is_answered() {
+fn requests_within_the_timeout_are_answered() {
     let running = Running::new(Wish { workers: 1, times: patient_for(20_000), ..Wish::default() });
     assert_eq!(running.get("/sleep/1500").status, 200);
 }

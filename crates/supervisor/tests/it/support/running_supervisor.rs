@@ -81,7 +81,7 @@ struct Door {
 }
 
 impl Frontend for Door {
-    fn ready(&self) {
+    fn on_ready(&self) {
         self.is_ready.store(true, Ordering::Relaxed);
     }
 
@@ -102,13 +102,13 @@ impl Frontend for Door {
         self.listener.lock().unwrap().as_ref().unwrap().connections()
     }
 
-    fn turns_every(&self) -> Duration {
+    fn heartbeat_interval(&self) -> Duration {
         std::thread::sleep(self.delay);
         self.turns_every
     }
 
-    fn hear(&self, news: SupervisorEvent<'_>) {
-        if matches!(news, SupervisorEvent::Turned { .. }) {
+    fn on_event(&self, event: SupervisorEvent<'_>) {
+        if matches!(event, SupervisorEvent::Heartbeat { .. }) {
             self.turns.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -145,7 +145,7 @@ fn plan_of(wish: Wish, beside: Arc<Mutex<Vec<usize>>>) -> SupervisorConfig {
         restarts: wish.restarts,
         is_on_terminal: false,
         fails_fast: wish.fails_fast,
-        tell: |line| TOLD.lock().unwrap().push((std::thread::current().id(), line.to_owned())),
+        log: |line| TOLD.lock().unwrap().push((std::thread::current().id(), line.to_owned())),
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) const MODE: &str = "FAKE_WORKER_MODE";
 pub(crate) fn command() -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([
-        "support::worker_program::is_a_worker_when_it_is_started_as_one",
+        "support::worker_program::runs_a_worker_if_started_as_one",
         "--exact",
         "--nocapture",
         "--quiet",
@@ -50,7 +50,7 @@ impl AppWaker for NoWaker {
 }
 
 #[test]
-fn is_a_worker_when_it_is_started_as_one() {
+fn runs_a_worker_if_started_as_one() {
     let mode = std::env::var(MODE).unwrap_or_default();
     // SAFETY: the threads of the test harness do not read the environment, and use no descriptors
     // but the standard streams.

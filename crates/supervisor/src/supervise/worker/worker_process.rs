@@ -10,35 +10,35 @@ use std::time::{Duration, Instant, SystemTime};
 use rookery_server::output;
 use rookery_status::{RunFolder, Utilization};
 use rookery_worker_protocol::{
-    ControlChannel, KEEP_WEBSOCKETS, Message, PublicDescriptors, Received,
+    ControlChannel, KEEP_WEBSOCKETS, Message, PublicDescriptors, Received, now as scoreboard_time,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 
-use super::health::Health;
-use super::lost_wakeup::LostWakeup;
-use super::recycle::MemoryWatch;
-use super::slow_log::SlowLog;
-use super::state::ASKED;
+use super::exit_reason::ExitReason;
+use super::log_timer::LogTimer;
 use super::warmup::{WarmupResult, warm_up};
-use super::worker_timeout::WorkerTimeout;
-use super::{SupervisorConfig, Timeouts};
-use crate::backend::Backend;
+use super::worker_name::WorkerName;
+use crate::backend::{Availability, Backend};
 use crate::process::{HeldOutput, WorkerStart, pass_on, spawn, wait};
+use crate::report::{Process, READY};
+use crate::supervise::health::{Observation, WorkerHealth};
+use crate::supervise::replacing::{MemoryWatch, WorkerUsage};
+use crate::supervise::{SupervisorConfig, Timeouts};
 
 /// An event of a worker, identified by the worker's epoch.
 #[derive(Debug)]
-pub(super) enum WorkerEvent {
+pub(crate) enum WorkerEvent {
     /// A worker has sent a message.
     Message(u64, Message),
-    /// A worker has announced its static paths, which [`WorkerProcess::take_announced`] returns.
+    /// A worker has announced its static paths, which [`WorkerProcess::take_announcement`] returns.
     Announced(u64),
-    /// The warm-up requests of a worker have succeeded or failed.
+    /// The warm-up requests to a worker have succeeded or failed.
     WarmedUp(u64, WarmupResult),
     /// A worker process has ended and has to be reaped.
-    Ended(u64, libc::pid_t),
+    Exited(u64, libc::pid_t),
 }
 
 /// The phase of a worker's lifecycle.
@@ -66,80 +66,82 @@ pub(super) enum WorkerEvent {
 /// itself in every phase. The supervisor then removes its `WorkerProcess` and, where the slot needs
 /// a worker, starts another process, which begins in `Starting`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WorkerPhase {
-    /// R starts and loads the app. The worker must be ready before `until`.
+pub(crate) enum WorkerPhase {
+    /// The worker's R process starts and loads the app. It must be ready before `until`.
     Starting { until: Instant },
-    /// The worker can respond to requests. A worker in this phase serves or is a spare.
+    /// The worker can respond to requests. It serves, or is a spare held in reserve.
     Ready,
-    /// The worker finishes its work. Requests have time until `until`, and WebSockets until
-    /// `sessions`.
+    /// The worker finishes its work and gets no new work. Its requests have time until `until`, and
+    /// its WebSockets until `sessions`.
     Draining { until: Instant, sessions: Instant },
-    /// The worker has been requested to exit, and is killed at `until`.
+    /// The worker process has been requested to exit, and is killed at `until`.
     Stopping { until: Instant },
-    /// The worker has been killed, and its process has not been reaped yet.
+    /// The worker process has been killed and not been reaped yet.
     Killed,
 }
 
 /// A worker process with everything that the supervisor keeps about it.
 #[derive(Debug)]
-pub(super) struct WorkerProcess {
-    pub(super) start: WorkerStart,
-    pub(super) pid: libc::pid_t,
-    pub(super) backend: Arc<Backend>,
-    pub(super) phase: WorkerPhase,
-    pub(super) began: Instant,
-    pub(super) health: Health,
-    pub(super) age: MemoryWatch,
-    pub(super) stuck: WorkerTimeout,
-    pub(super) share: Utilization,
-    pub(super) slow: SlowLog,
-    pub(super) stalled: LostWakeup,
-    /// The time of the next log line about what the worker's drain waits for, and the interval
-    /// after that.
-    pub(super) tells_at: Option<(Instant, Duration)>,
+pub(crate) struct WorkerProcess {
+    /// The numbers and options with which the worker process was started.
+    pub(crate) start: WorkerStart,
+    pub(crate) pid: libc::pid_t,
+    pub(crate) backend: Arc<Backend>,
+    pub(crate) phase: WorkerPhase,
+    /// The time at which the worker process was started.
+    pub(crate) started_at: Instant,
+    pub(crate) health: WorkerHealth,
+    pub(crate) memory_watch: MemoryWatch,
     /// Whether the worker has been put into service. If false, the worker is starting or a spare.
-    pub(super) is_serving: bool,
-    pub(super) is_warming: bool,
-    /// The memory of the worker when it became ready. Measured only where a control group limits
-    /// memory.
-    pub(super) memory_at_start: Option<u64>,
+    pub(crate) is_serving: bool,
+    /// The memory of the worker in bytes when it became ready. Measured only where a control group
+    /// limits memory.
+    pub(crate) memory_at_start: Option<u64>,
+    /// The reason for which the worker should end, if the supervisor has decided that or the worker
+    /// has announced it.
+    pub(crate) exit_reason: Option<ExitReason>,
+    /// The timer of log lines about what the worker's drain waits for.
+    pub(crate) drain_log: LogTimer,
+    /// Whether the warm-up requests to the worker have been sent.
+    is_warming: bool,
     /// Whether the WebSockets on connections that the worker has accepted itself are being closed.
-    ends_sessions: bool,
-    /// The reason for which the worker should end, if the supervisor decided it or the worker
-    /// announced it.
-    pub(super) leaves: Option<&'static str>,
-    /// The wall-clock time of the start, for reports.
-    pub(super) started: SystemTime,
+    is_closing_sessions: bool,
+    busy_ratio: Utilization,
+    /// The wall-clock time at which the worker process was started, for status reports.
+    start_time: SystemTime,
     control: Rc<ControlChannel>,
-    /// The worker's last announcement, until the supervisor has read it.
-    announced: Announced,
+    /// The last announcement of the worker's static paths, until the supervisor has read it.
+    announcement: Announcement,
+    /// The folder of the worker's temporary files.
     temporary: PathBuf,
-    outputs: Vec<JoinHandle<()>>,
-    /// The target of signals, in the form of the argument of `kill()`. It is the worker's process
-    /// group, or only the process if the worker shares the supervisor's group.
-    group: libc::pid_t,
+    /// The tasks that pass on the worker's output.
+    output_tasks: Vec<JoinHandle<()>>,
+    /// The target of signals to the worker, in the form of the argument of `kill()`. It is the
+    /// worker's process group, or only the process if the worker shares the supervisor's group.
+    signal_target: libc::pid_t,
 }
 
-/// The last unread announcement with its number. A newer announcement replaces it, so a worker that
-/// sends many uses no more memory.
-type Announced = Rc<RefCell<Option<(u64, Vec<u8>)>>>;
+/// The last unread announcement of a worker's static paths, with its number. A newer announcement
+/// replaces it, so a worker that sends many uses no more memory.
+type Announcement = Rc<RefCell<Option<(u64, Vec<u8>)>>>;
 
 /// The time that a starting worker has to exit after the request to stop, before it is killed.
 const START_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl WorkerProcess {
-    /// Starts a worker process. `kept` stores the output that the worker writes while it starts.
-    pub(super) fn start(
+    /// Starts a worker process. Its sockets and temporary files are created in `folder`, `kept`
+    /// stores the output that it writes while it starts, and its events are sent to `events`.
+    pub(crate) fn start(
         command: std::process::Command,
         folder: &RunFolder,
         start: WorkerStart,
-        plan: &SupervisorConfig,
+        config: &SupervisorConfig,
         public: PublicDescriptors<'_>,
         kept: [HeldOutput; 2],
         events: &UnboundedSender<WorkerEvent>,
     ) -> io::Result<WorkerProcess> {
-        let spawned = spawn(command, folder, start, plan.files, public, plan.is_on_terminal)?;
-        let time = plan.times.start;
+        let spawned = spawn(command, folder, start, config.files, public, config.is_on_terminal)?;
+        let time = config.times.start;
         let child_id = spawned.child.id();
         let pid = libc::pid_t::try_from(child_id).expect("the system has it in this type");
         let epoch = start.epoch;
@@ -148,13 +150,14 @@ impl WorkerProcess {
             if start.workers > 1 { format!("[{} {pid}] ", start.slot) } else { String::new() };
         let streams =
             spawned.streams.into_iter().flatten().zip([output::stdout(), output::stderr()]);
-        let outputs = streams.zip(kept).map(|((pipe, to), kept)| {
+        let output_tasks = streams.zip(kept).map(|((pipe, to), kept)| {
             tokio::task::spawn_local(pass_on(to.clone(), pipe, prefix.clone(), kept))
         });
-        let outputs = outputs.collect();
+        let output_tasks = output_tasks.collect();
         let control = Rc::new(spawned.control);
-        let announced = Announced::default();
-        let listening = listen(Rc::clone(&control), epoch, Rc::clone(&announced), events.clone());
+        let announcement = Announcement::default();
+        let listening =
+            listen(Rc::clone(&control), epoch, Rc::clone(&announcement), events.clone());
         let listening = tokio::task::spawn_local(listening);
         let events = events.clone();
         tokio::task::spawn_local(async move {
@@ -162,7 +165,7 @@ impl WorkerProcess {
             // Messages that were sent before the end have been read or no longer matter.
             listening.abort();
             // Sending fails only if the supervisor has ended, and then nobody needs the event.
-            let _ = events.send(WorkerEvent::Ended(epoch, pid));
+            let _ = events.send(WorkerEvent::Exited(epoch, pid));
         });
         let now = Instant::now();
         Ok(WorkerProcess {
@@ -176,42 +179,104 @@ impl WorkerProcess {
                 spawned.scoreboard,
             ),
             phase: WorkerPhase::Starting { until: now + time },
-            began: now,
-            health: Health::default(),
-            age: MemoryWatch::default(),
-            stuck: WorkerTimeout::default(),
-            share: Utilization::default(),
-            slow: SlowLog::default(),
-            stalled: LostWakeup::default(),
-            tells_at: None,
+            started_at: now,
+            health: WorkerHealth::default(),
+            memory_watch: MemoryWatch::default(),
             is_serving: false,
-            is_warming: false,
             memory_at_start: None,
-            ends_sessions: false,
-            leaves: None,
-            started: SystemTime::now(),
+            exit_reason: None,
+            drain_log: LogTimer::default(),
+            is_warming: false,
+            is_closing_sessions: false,
+            busy_ratio: Utilization::default(),
+            start_time: SystemTime::now(),
             control,
-            announced,
+            announcement,
             temporary: spawned.temporary,
-            outputs,
-            group: if plan.is_on_terminal { pid } else { -pid },
+            output_tasks,
+            signal_target: if config.is_on_terminal { pid } else { -pid },
         })
+    }
+
+    /// Returns the name of the worker in log lines.
+    pub(crate) fn name(&self) -> WorkerName {
+        WorkerName { slot: self.start.slot, pid: self.pid }
+    }
+
+    /// Returns the log line that the worker is ready, with the duration of its start.
+    pub(crate) fn ready_line(&self) -> String {
+        let took = self.started_at.elapsed().as_millis();
+        let role = if self.is_serving { "" } else { ", a spare" };
+        format!("{}{role} is ready, {took} ms after its start", self.name())
+    }
+
+    /// Returns true if the worker is in service and ready.
+    pub(crate) fn serves(&self) -> bool {
+        self.is_serving && self.phase == WorkerPhase::Ready
+    }
+
+    /// Returns the worker's state for a health check. `scoreboard_time` returns the current time of
+    /// the scoreboard's clock.
+    pub(crate) fn observe(
+        &self,
+        now: Instant,
+        scoreboard_time: impl FnOnce() -> u64,
+    ) -> Observation {
+        let scoreboard = self.backend.scoreboard.read();
+        Observation { worker: self.name(), scoreboard, now, scoreboard_time: scoreboard_time() }
+    }
+
+    /// Returns the worker's age and number of answered requests, which the recycle policy limits.
+    pub(crate) fn usage(&self, now: Instant) -> WorkerUsage {
+        WorkerUsage {
+            pid: self.pid,
+            epoch: self.start.epoch,
+            requests: self.backend.responses(),
+            age: now.duration_since(self.started_at),
+        }
+    }
+
+    /// Returns the status report of the worker.
+    pub(crate) fn report(&mut self) -> Process {
+        let time = scoreboard_time();
+        let busy_time = self.backend.scoreboard.read().busy_time(time);
+        let busy_ratio = self.busy_ratio.look(busy_time, time);
+        let state = match self.phase {
+            WorkerPhase::Starting { .. } if self.is_warming => "warming",
+            WorkerPhase::Starting { .. } => "starting",
+            WorkerPhase::Ready if !self.is_serving => "spare",
+            WorkerPhase::Ready if self.backend.availability() == Availability::Suspended => {
+                "suspended"
+            }
+            WorkerPhase::Ready => READY,
+            WorkerPhase::Draining { .. } => "draining",
+            WorkerPhase::Stopping { .. } | WorkerPhase::Killed => "stopping",
+        };
+        Process {
+            pid: self.pid,
+            generation: self.start.generation,
+            state,
+            started: self.start_time,
+            busy_ratio,
+            backend: self.backend.clone(),
+        }
     }
 
     /// Sends a message to the worker. Errors are ignored, because health checks detect a worker
     /// that does not read its messages.
-    pub(super) fn say(&self, message: Message) {
+    pub(crate) fn send(&self, message: Message) {
         let _ = self.control.send(message);
     }
 
-    /// Takes the worker's last announcement and its number, or returns `None` if it has been taken.
-    pub(super) fn take_announced(&self) -> Option<(u64, Vec<u8>)> {
-        self.announced.take()
+    /// Takes the number and the text of the worker's last announcement of static paths. Returns
+    /// `None` if they have been taken.
+    pub(crate) fn take_announcement(&self) -> Option<(u64, Vec<u8>)> {
+        self.announcement.take()
     }
 
     /// Sends the warm-up requests for `paths` in the background. [`WorkerEvent::WarmedUp`] reports
     /// the result.
-    pub(super) fn warm_up(&mut self, paths: &[String], events: &UnboundedSender<WorkerEvent>) {
+    pub(crate) fn warm_up(&mut self, paths: &[String], events: &UnboundedSender<WorkerEvent>) {
         // A worker may report more than once that it is ready.
         if std::mem::replace(&mut self.is_warming, true) {
             return;
@@ -225,15 +290,16 @@ impl WorkerProcess {
         });
     }
 
-    /// Starts to drain a ready worker. A starting worker has no requests, so it is stopped at once.
-    pub(super) fn drain(&mut self, times: Timeouts) {
+    /// Drains a ready worker, which gets no new requests and stops when it has finished. A starting
+    /// worker has no requests, so it is stopped at once.
+    pub(crate) fn drain(&mut self, times: Timeouts) {
         match self.phase {
             WorkerPhase::Ready => {
                 let now = Instant::now();
                 let sessions = now + times.sessions.unwrap_or(times.drain);
                 self.phase = WorkerPhase::Draining { until: now + times.drain, sessions };
                 if self.start.is_public {
-                    self.say(Message::Retire(KEEP_WEBSOCKETS));
+                    self.send(Message::Retire(KEEP_WEBSOCKETS));
                 }
             }
             WorkerPhase::Starting { .. } => self.stop(times.stop),
@@ -243,23 +309,23 @@ impl WorkerProcess {
 
     /// Shortens the time of a draining worker's WebSockets to the drain timeout of requests, from
     /// now on.
-    pub(super) fn hurry(&mut self, times: Timeouts) {
+    pub(crate) fn shorten_drain(&mut self, times: Timeouts) {
         if let WorkerPhase::Draining { sessions, .. } = &mut self.phase {
             *sessions = (*sessions).min(Instant::now() + times.drain);
         }
     }
 
-    /// Makes the worker close the WebSockets on connections that it has accepted itself, `within` a
-    /// time.
-    pub(super) fn end_sessions(&mut self, within: Duration) {
-        if self.start.is_public && !std::mem::replace(&mut self.ends_sessions, true) {
+    /// Makes the worker close the WebSockets on connections that it has accepted itself, within the
+    /// time `within`.
+    pub(crate) fn close_sessions(&mut self, within: Duration) {
+        if self.start.is_public && !std::mem::replace(&mut self.is_closing_sessions, true) {
             let within = u64::try_from(within.as_millis()).unwrap_or(KEEP_WEBSOCKETS);
-            self.say(Message::Retire(within.clamp(1, KEEP_WEBSOCKETS - 1)));
+            self.send(Message::Retire(within.clamp(1, KEEP_WEBSOCKETS - 1)));
         }
     }
 
-    /// Requests the worker to exit within `time`, after which it is killed.
-    pub(super) fn stop(&mut self, time: Duration) {
+    /// Requests the worker process to exit within `time`, after which it is killed.
+    pub(crate) fn stop(&mut self, time: Duration) {
         let mut time = time;
         match self.phase {
             WorkerPhase::Stopping { .. } | WorkerPhase::Killed => return,
@@ -267,46 +333,47 @@ impl WorkerProcess {
             // Once the worker reads the channel, it ignores the signal.
             WorkerPhase::Starting { .. } => {
                 self.signal(libc::SIGTERM);
-                self.say(Message::Stop);
+                self.send(Message::Stop);
                 // A starting worker has no requests, and exits by itself a second after the
                 // interrupt.
                 time = time.min(START_EXIT_TIMEOUT);
             }
-            WorkerPhase::Ready | WorkerPhase::Draining { .. } => self.say(Message::Stop),
+            WorkerPhase::Ready | WorkerPhase::Draining { .. } => self.send(Message::Stop),
         }
         self.phase = WorkerPhase::Stopping { until: Instant::now() + time };
     }
 
-    /// Kills the worker process and the processes in its process group.
-    pub(super) fn kill(&mut self) {
+    /// Kills the worker process and the other processes in its process group.
+    pub(crate) fn kill(&mut self) {
         self.signal(libc::SIGKILL);
         self.phase = WorkerPhase::Killed;
     }
 
-    /// Sends a signal to the worker's process group, or to its process if the group is shared.
+    /// Sends a signal to the worker's process group, or only to its process if it shares the group
+    /// of the supervisor.
     fn signal(&self, signal: libc::c_int) {
         // SAFETY: the call passes no memory. The ids of the process and of its process group stay
         // reserved until the process is reaped, and the supervisor removes this object when it
         // reaps the process.
-        unsafe { libc::kill(self.group, signal) };
+        unsafe { libc::kill(self.signal_target, signal) };
     }
 
     /// Removes the socket and the temporary files of a reaped worker. Returns the tasks that pass
     /// on the worker's last output. These tasks end by themselves, unless a process that the worker
     /// started has left the process group and holds the output open.
-    pub(super) fn clean_up(&mut self) -> Vec<JoinHandle<()>> {
+    pub(crate) fn clean_up(&mut self) -> Vec<JoinHandle<()>> {
         let (socket, temporary) = (self.backend.socket.clone(), self.temporary.clone());
         tokio::task::spawn_blocking(move || {
             // Files that cannot be removed now are removed with the supervisor's folder.
             let _ = std::fs::remove_file(socket);
             let _ = std::fs::remove_dir_all(temporary);
         });
-        std::mem::take(&mut self.outputs)
+        std::mem::take(&mut self.output_tasks)
     }
 
     /// Returns true unless the phase of the worker may change soon, so that the supervisor may
     /// check it less often.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         match self.phase {
             WorkerPhase::Ready => true,
             WorkerPhase::Draining { until, .. } => {
@@ -318,23 +385,25 @@ impl WorkerProcess {
         }
     }
 
-    /// Returns true if the app has stopped its server and may start another one before the worker
-    /// exits.
-    pub(super) fn is_between_servers(&self) -> bool {
-        matches!(self.phase, WorkerPhase::Draining { .. }) && self.leaves == Some(ASKED)
+    /// Returns true if the worker's app has stopped its server and may start another one before the
+    /// worker exits.
+    pub(crate) fn is_between_servers(&self) -> bool {
+        matches!(self.phase, WorkerPhase::Draining { .. })
+            && self.exit_reason == Some(ExitReason::AppStop)
     }
 
-    /// Returns true if the worker has no requests, WebSockets or connections.
-    pub(super) fn is_done(&self) -> bool {
+    /// Returns true if the worker has no requests, no WebSockets and no connections.
+    pub(crate) fn is_idle(&self) -> bool {
         self.backend.load() == (0, 0) && self.backend.connections() == 0
     }
 }
 
-/// Receives the messages of a worker and forwards them as events, until the channel is closed.
+/// Receives the messages of a worker from its control channel and forwards them as events, until
+/// the channel is closed.
 async fn listen(
     control: Rc<ControlChannel>,
     epoch: u64,
-    announced: Announced,
+    announcement: Announcement,
     events: UnboundedSender<WorkerEvent>,
 ) {
     // SAFETY: the `ControlChannel` owns its descriptor, which stays open and unchanged until the
@@ -352,8 +421,8 @@ async fn listen(
                     }
                 }
                 Received::Announcement(number, bytes) => {
-                    let is_told = announced.replace(Some((number, bytes))).is_some();
-                    if !is_told && events.send(WorkerEvent::Announced(epoch)).is_err() {
+                    let is_pending = announcement.replace(Some((number, bytes))).is_some();
+                    if !is_pending && events.send(WorkerEvent::Announced(epoch)).is_err() {
                         return;
                     }
                 }

@@ -7,56 +7,58 @@ use std::path::{Path, PathBuf};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
-/// The number of bytes of a response that are read at a time. The response is read to its end,
-/// because only then is the app's work for the request complete.
-const READ: usize = 16 << 10;
+/// The number of bytes of a warm-up response that are read at a time. The response is read to its
+/// end, because only then is the app's work for the request complete.
+const READ_SIZE: usize = 16 << 10;
 
-/// The length of `HTTP/1.1 200`.
-const STATUS_LINE: usize = 12;
+/// The length of the part of a status line that is parsed, as in `HTTP/1.1 200`.
+const STATUS_LINE_BYTES: usize = 12;
 
-/// The result of a warm-up.
+/// The result of the warm-up requests to a new worker.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum WarmupResult {
-    /// The app responded to all requests. The texts are warnings about paths that do not exist or
-    /// that require authorization (status 4xx).
+pub(crate) enum WarmupResult {
+    /// The app responded to all warm-up requests. The texts are warnings about paths that do not
+    /// exist or that require authorization (status 4xx).
     Succeeded(Vec<String>),
-    /// The app failed on a request. The text is the reason.
+    /// The app failed on a warm-up request. The text is the reason.
     Failed(String),
 }
 
-/// Requests each path, one after the other, until one fails. The caller must limit the time.
+/// Sends warm-up requests for all `paths` to a worker's `socket`, one after the other, until one
+/// fails. The caller must limit the time.
 pub(super) async fn warm_up(socket: PathBuf, paths: Vec<String>) -> WarmupResult {
-    let mut remarks = Vec::new();
+    let mut warnings = Vec::new();
     for path in paths {
         match get(&socket, &path).await {
             Ok(status @ 500..) => {
-                return WarmupResult::Failed(format!("`{path}` was answered with {status}"));
+                return WarmupResult::Failed(format!("`{path}` returned status {status}"));
             }
-            Ok(status @ 400..) => remarks.push(format!("`{path}` was answered with {status}")),
+            Ok(status @ 400..) => warnings.push(format!("`{path}` returned status {status}")),
             Ok(_) => {}
             Err(error) => {
-                return WarmupResult::Failed(format!("`{path}` was not answered: {error}"));
+                return WarmupResult::Failed(format!("`{path}` got no response: {error}"));
             }
         }
     }
-    WarmupResult::Succeeded(remarks)
+    WarmupResult::Succeeded(warnings)
 }
 
-/// Requests `path` and returns the status of the complete response.
+/// Requests `path` from the worker at `socket`. Returns the status code when the response is
+/// complete.
 async fn get(socket: &Path, path: &str) -> io::Result<u16> {
     let mut stream = UnixStream::connect(socket).await?;
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: rookery-warmup\r\nAccept: */*\r\nConnection: close\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).await?;
-    let mut head = Vec::with_capacity(STATUS_LINE);
-    let mut room = vec![0; READ];
+    let mut head = Vec::with_capacity(STATUS_LINE_BYTES);
+    let mut room = vec![0; READ_SIZE];
     loop {
         let read = stream.read(&mut room).await?;
         if read == 0 {
             break;
         }
-        head.extend_from_slice(&room[..read.min(STATUS_LINE - head.len())]);
+        head.extend_from_slice(&room[..read.min(STATUS_LINE_BYTES - head.len())]);
     }
     status(&head).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
@@ -75,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_three_digits_behind_the_version() {
+    fn reads_the_status_code_of_a_status_line() {
         assert_eq!(status(b"HTTP/1.1 200"), Some(200));
         for wrong in [&b""[..], b"HTTP/1.1 20", b"HTTP/1.1 abc", b"HTTP/1.0 200", b"HTTP/1.1 999"] {
             assert_eq!(status(wrong), None);
@@ -83,7 +85,7 @@ mod tests {
     }
 
     /// Warms up a server that gives the `replies` in order, and returns the result.
-    fn warmed(replies: Vec<&'static str>, paths: &[&str]) -> WarmupResult {
+    fn warm_up_server(replies: Vec<&'static str>, paths: &[&str]) -> WarmupResult {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("s");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -108,21 +110,21 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_told_from_what_is_not_there() {
+    fn a_server_error_fails_and_a_client_error_is_a_warning() {
         let ok = "HTTP/1.1 200 OK\r\n\r\nbody";
         let none = "HTTP/1.1 404 Not Found\r\n\r\n";
-        assert_eq!(warmed(vec![ok, ok], &["/a", "/b"]), WarmupResult::Succeeded(vec![]));
+        assert_eq!(warm_up_server(vec![ok, ok], &["/a", "/b"]), WarmupResult::Succeeded(vec![]));
         assert_eq!(
-            warmed(vec![none, ok], &["/a", "/b"]),
-            WarmupResult::Succeeded(vec!["`/a` was answered with 404".to_owned()])
+            warm_up_server(vec![none, ok], &["/a", "/b"]),
+            WarmupResult::Succeeded(vec!["`/a` returned status 404".to_owned()])
         );
         assert_eq!(
-            warmed(vec!["HTTP/1.1 500 Oh\r\n\r\n"], &["/a", "/b"]),
-            WarmupResult::Failed("`/a` was answered with 500".to_owned())
+            warm_up_server(vec!["HTTP/1.1 500 Oh\r\n\r\n"], &["/a", "/b"]),
+            WarmupResult::Failed("`/a` returned status 500".to_owned())
         );
-        let WarmupResult::Failed(said) = warmed(vec![""], &["/a"]) else {
-            panic!("it has not been answered")
+        let WarmupResult::Failed(reason) = warm_up_server(vec![""], &["/a"]) else {
+            panic!("the request got no response")
         };
-        assert!(said.starts_with("`/a` was not answered: "), "{said}");
+        assert!(reason.starts_with("`/a` got no response: "), "{reason}");
     }
 }

@@ -4,46 +4,53 @@
 
 use std::collections::VecDeque;
 
-use super::recycle::ReplaceReason;
+use super::reason::ReplaceReason;
 
-/// The slots whose workers have to be replaced, each with the reason.
+/// The queue of workers that have to be replaced, each with its slot (its numbered place) and the
+/// reason.
 #[derive(Debug, Default)]
 pub(super) struct ReplacementQueue {
+    /// The replacements that have not begun, in order.
     waiting: VecDeque<(u32, ReplaceReason)>,
-    /// The slot whose replacement is in progress.
+    /// The slot of the worker whose replacement is in progress, and the reason.
     current: Option<(u32, ReplaceReason)>,
 }
 
 impl ReplacementQueue {
-    /// Queues all `slots` for a reload in place of the replacements that were queued so far.
+    /// Queues the replacement of the workers in these slots (the workers' numbered places) for a
+    /// reload, in place of the replacements that were queued so far.
     pub(super) fn reload(&mut self, slots: impl IntoIterator<Item = u32>) {
         self.waiting = slots.into_iter().map(|slot| (slot, ReplaceReason::Reload)).collect();
     }
 
-    /// Removes all replacements of `slot`, which gets no worker any more.
-    pub(super) fn forget(&mut self, slot: u32) {
+    /// Removes all replacements in this slot (a worker's numbered place), which gets no worker any
+    /// more.
+    pub(super) fn remove_slot(&mut self, slot: u32) {
         self.waiting.retain(|(other, _)| *other != slot);
         self.current.take_if(|(current, _)| *current == slot);
     }
 
-    /// Queues the replacement of the worker in `slot`, unless one is queued or in progress.
+    /// Queues the replacement of the worker in this slot (its numbered place), unless one is queued
+    /// or in progress.
     pub(super) fn add(&mut self, slot: u32, reason: ReplaceReason) {
         if !self.has(slot) {
             self.waiting.push_back((slot, reason));
         }
     }
 
-    /// Returns true if the replacement of the worker in `slot` is queued or in progress.
+    /// Returns true if the replacement of the worker in this slot (its numbered place) is queued or
+    /// in progress.
     pub(super) fn has(&self, slot: u32) -> bool {
         self.waiting.iter().chain(&self.current).any(|(other, _)| *other == slot)
     }
 
-    /// Returns the next replacement, or `None` while one is in progress.
+    /// Returns the next queued replacement of a worker, or `None` while one is in progress.
     pub(super) fn first(&self) -> Option<(u32, ReplaceReason)> {
         if self.current.is_some() { None } else { self.waiting.front().copied() }
     }
 
-    /// Begins the next replacement and returns it, or returns `None` while one is in progress.
+    /// Begins the next queued replacement of a worker and returns it, or returns `None` while one
+    /// is in progress.
     pub(super) fn next(&mut self) -> Option<(u32, ReplaceReason)> {
         if self.current.is_none() {
             self.current = self.waiting.pop_front();
@@ -52,28 +59,30 @@ impl ReplacementQueue {
         None
     }
 
-    /// Returns the reason of the replacement in progress if it is that of `slot`.
+    /// Returns the reason of the replacement in progress, if it concerns the worker in this slot
+    /// (its numbered place).
     pub(super) fn current_of(&self, slot: u32) -> Option<ReplaceReason> {
         self.current.filter(|(current, _)| *current == slot).map(|(_, reason)| reason)
     }
 
-    /// Ends the replacement of `slot` if it is in progress, and returns its reason.
+    /// Ends the replacement of the worker in this slot (its numbered place) and returns its reason,
+    /// if it is in progress.
     pub(super) fn finish(&mut self, slot: u32) -> Option<ReplaceReason> {
         self.current.take_if(|(current, _)| *current == slot).map(|(_, reason)| reason)
     }
 
-    /// Removes the queued replacements of a reload, because an error in one new worker would occur
-    /// in all.
-    pub(super) fn give_up_reload(&mut self) {
+    /// Removes the queued replacements of a reload that has failed, because an error in one new
+    /// worker would occur in all.
+    pub(super) fn cancel_reload(&mut self) {
         self.waiting.retain(|(_, reason)| *reason != ReplaceReason::Reload);
     }
 
-    /// Returns true if no replacement is queued or in progress.
+    /// Returns true if no replacement of a worker is queued or in progress.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.current.is_none()
     }
 
-    /// Returns true if a reload is in progress.
+    /// Returns true if the replacement of a worker for a reload is queued or in progress.
     pub(super) fn is_reloading(&self) -> bool {
         self.waiting.iter().chain(&self.current).any(|(_, reason)| *reason == ReplaceReason::Reload)
     }
@@ -84,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_at_a_time_and_each_once() {
+    fn replaces_one_worker_at_a_time_and_each_once() {
         let mut replacements = ReplacementQueue::default();
         replacements.add(1, ReplaceReason::Requests(5));
         replacements.add(1, ReplaceReason::Memory(5));
@@ -102,15 +111,15 @@ mod tests {
         assert_eq!(replacements.finish(0), Some(ReplaceReason::Reload));
         assert_eq!(replacements.next(), Some((0, ReplaceReason::Reload)));
         replacements.add(5, ReplaceReason::Requests(1));
-        replacements.give_up_reload();
+        replacements.cancel_reload();
         assert_eq!(replacements.finish(0), Some(ReplaceReason::Reload));
         assert!(!replacements.is_reloading());
         assert_eq!(replacements.next(), Some((5, ReplaceReason::Requests(1))));
         // A slot without a worker does not delay other replacements.
         replacements.add(6, ReplaceReason::Requests(1));
         replacements.add(7, ReplaceReason::Requests(1));
-        replacements.forget(5);
-        replacements.forget(6);
+        replacements.remove_slot(5);
+        replacements.remove_slot(6);
         assert!(!replacements.has(5) && !replacements.has(6));
         assert_eq!(replacements.next(), Some((7, ReplaceReason::Requests(1))));
     }

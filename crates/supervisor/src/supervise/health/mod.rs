@@ -1,0 +1,316 @@
+//! The health of a worker process. Health checks find workers that do not respond, that are busy
+//! with one task for too long, or that have missed a wake-up.
+
+mod lost_wakeup;
+mod pings;
+mod slow_log;
+mod worker_timeout;
+
+use std::time::{Duration, Instant};
+
+use rookery_worker_protocol::{Message, Snapshot};
+
+use super::worker::{ExitReason, WorkerName, counted};
+use lost_wakeup::LostWakeup;
+pub(crate) use pings::is_stopped;
+use pings::{PingVerdict, Pings};
+use slow_log::{SlowLog, SlowLogEntry};
+use worker_timeout::{TimeoutStep, WorkerTimeout};
+
+/// The time that a worker has to exit after it has exceeded the worker timeout, before it is
+/// killed. The time is short because the task that delays the exit has already exceeded its
+/// timeout.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// An action on a worker that a health check requires. Several actions are carried out in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum HealthAction {
+    /// The supervisor sends this message to the worker.
+    Send(Message),
+    /// The supervisor logs this line for the operator.
+    Log(String),
+    /// The supervisor suspends the worker, so that it gets no new requests.
+    Suspend,
+    /// The supervisor ends the suspension of the worker, so that it gets requests again.
+    Resume,
+    /// The supervisor suspends the worker. The requests that its R process has begun get 504.
+    TimeOutRequests,
+    /// The supervisor stops the worker for this reason, and kills it if it has not exited within
+    /// this time.
+    Stop(ExitReason, Duration),
+    /// The supervisor kills the worker for this reason.
+    Kill(ExitReason),
+}
+
+/// The state of a worker at the time of a health check.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Observation {
+    pub(crate) worker: WorkerName,
+    /// The contents of the scoreboard, the shared memory in which the worker publishes its state.
+    pub(crate) scoreboard: Snapshot,
+    /// The time of the health check.
+    pub(crate) now: Instant,
+    /// The time of the health check on the clock of the scoreboard, the shared memory in which the
+    /// worker publishes its state, in nanoseconds.
+    pub(crate) scoreboard_time: u64,
+}
+
+/// The worker timeout, which limits the time for which a worker's R process may be busy with one
+/// task.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TaskLimit {
+    /// The maximum duration of one task of a worker's R process.
+    pub(crate) time: Duration,
+    /// Whether R is interrupted when a task has reached the limit, so that the worker is stopped
+    /// only if R stays busy.
+    pub(crate) interrupts: bool,
+}
+
+/// The health of one worker, with the state of its health checks.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerHealth {
+    pings: Pings,
+    timeout: WorkerTimeout,
+    slow_log: SlowLog,
+    lost_wakeup: LostWakeup,
+    /// Whether the worker gets no requests because it does not respond to pings.
+    is_suspended: bool,
+}
+
+impl WorkerHealth {
+    /// Returns true if the worker gets no requests because it does not respond to pings.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.is_suspended
+    }
+
+    /// Checks whether the worker responds to pings, and returns the actions that are due.
+    /// `is_stopped` queries whether the process is stopped by a signal or a debugger.
+    pub(crate) fn check_pings(
+        &mut self,
+        worker: WorkerName,
+        now: Instant,
+        is_stopped: impl FnOnce() -> bool,
+    ) -> Vec<HealthAction> {
+        match self.pings.check(now, is_stopped) {
+            PingVerdict::Ping(number) => vec![HealthAction::Send(Message::Ping(number))],
+            PingVerdict::Wait => Vec::new(),
+            PingVerdict::Stopped => self.suspend(format!(
+                "{worker} has been stopped by a signal or a debugger: it gets no requests until it \
+                 continues"
+            )),
+            PingVerdict::Silent => self.suspend(format!(
+                "{worker} does not respond to health checks: it gets no requests until it does"
+            )),
+            PingVerdict::Unresponsive => vec![
+                HealthAction::Log(format!(
+                    "{worker} has not responded to health checks for a minute: it is killed"
+                )),
+                HealthAction::Kill(ExitReason::Unresponsive),
+            ],
+        }
+    }
+
+    /// Returns the actions that suspend the worker and log `line`, or none if it is suspended
+    /// already.
+    fn suspend(&mut self, line: String) -> Vec<HealthAction> {
+        if std::mem::replace(&mut self.is_suspended, true) {
+            return Vec::new();
+        }
+        vec![HealthAction::Suspend, HealthAction::Log(line)]
+    }
+
+    /// Handles a worker's response to a ping. Returns the actions that are due if the worker was
+    /// suspended, and otherwise none.
+    pub(crate) fn on_pong(&mut self, worker: WorkerName, ping: u64) -> Vec<HealthAction> {
+        if !self.pings.on_pong(ping) || !std::mem::take(&mut self.is_suspended) {
+            return Vec::new();
+        }
+        let mut actions = Vec::new();
+        if !self.timeout.is_interrupted() {
+            actions.push(HealthAction::Resume);
+        }
+        actions.push(HealthAction::Log(format!("{worker} responds to health checks again")));
+        actions
+    }
+
+    /// Checks whether the worker's R process is busy with one task for longer than `limit`, and
+    /// returns the actions that are due. `is_stopped` queries whether the process is stopped by a
+    /// signal or a debugger.
+    pub(crate) fn check_task_limit(
+        &mut self,
+        limit: TaskLimit,
+        seen: &Observation,
+        is_stopped: impl FnOnce() -> bool,
+    ) -> Vec<HealthAction> {
+        let worker = seen.worker;
+        let stop = HealthAction::Stop(ExitReason::Unresponsive, EXIT_TIMEOUT);
+        match self.timeout.check(limit, seen, is_stopped) {
+            TimeoutStep::Nothing => Vec::new(),
+            TimeoutStep::Interrupt(busy) => vec![
+                // Requests that wait for a response get 504 now, whether R reacts to the interrupt
+                // or not.
+                HealthAction::TimeOutRequests,
+                HealthAction::Send(Message::Interrupt),
+                HealthAction::Log(format!(
+                    "the R process of {worker} has been busy with one task for {} s: interrupting \
+                     it",
+                    busy.as_secs()
+                )),
+            ],
+            TimeoutStep::Resume => {
+                let mut actions = Vec::new();
+                if !self.is_suspended {
+                    actions.push(HealthAction::Resume);
+                }
+                actions.push(HealthAction::Log(format!(
+                    "the R process of {worker} has finished the task that took too long"
+                )));
+                actions
+            }
+            TimeoutStep::Stop(busy) => vec![
+                HealthAction::TimeOutRequests,
+                HealthAction::Log(format!(
+                    "the R process of {worker} has been busy with one task for {} s: ending it",
+                    busy.as_secs()
+                )),
+                stop,
+            ],
+            TimeoutStep::StopInterrupted => vec![
+                HealthAction::Log(format!(
+                    "the R process of {worker} is still busy with the same task: ending it"
+                )),
+                stop,
+            ],
+        }
+    }
+
+    /// Returns the action that logs a long task of the worker's R process, or the end of such a
+    /// task. `r_time` reads the processor time of R's thread, and `route` the route of the request
+    /// that R processes.
+    pub(crate) fn check_slow_log(
+        &mut self,
+        seen: &Observation,
+        r_time: impl FnOnce() -> Option<Duration>,
+        route: impl FnOnce() -> Option<String>,
+    ) -> Option<HealthAction> {
+        let worker = seen.worker;
+        let line = match self.slow_log.check(&seen.scoreboard, seen.scoreboard_time, r_time) {
+            SlowLogEntry::Nothing => return None,
+            SlowLogEntry::Busy(busy, computes) => {
+                let route = route().map_or(String::new(), |route| format!(" with {route}"));
+                let activity = match computes {
+                    Some(true) => ": it computes",
+                    Some(false) => ": it waits, for a file, a database or a lock",
+                    None => "",
+                };
+                let busy = busy.as_secs();
+                format!("the R process of {worker} has been busy for {busy} s{route}{activity}")
+            }
+            SlowLogEntry::Finished(busy) => format!(
+                "the R process of {worker} is no longer busy with the task that took {} s",
+                busy.as_secs()
+            ),
+        };
+        Some(HealthAction::Log(line))
+    }
+
+    /// Checks whether the worker's R process has missed a wake-up, so that it does not take its
+    /// requests, and returns the actions that are due.
+    pub(crate) fn check_lost_wakeup(&mut self, seen: &Observation) -> Vec<HealthAction> {
+        if !self.lost_wakeup.check(&seen.scoreboard, seen.now, seen.scoreboard_time) {
+            return Vec::new();
+        }
+        let (worker, scoreboard) = (seen.worker, &seen.scoreboard);
+        vec![
+            HealthAction::Log(format!(
+                "the R process of {worker} is idle with {} waiting for it (passed to it: {}, \
+                 taken: {}). This is a bug in Rookery, please report it. The worker is killed, and \
+                 its waiting requests go to another worker",
+                counted(scoreboard.queued(), "request"),
+                scoreboard.handed,
+                scoreboard.taken
+            )),
+            HealthAction::Kill(ExitReason::LostWakeup),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rookery_worker_protocol::{RState, SharedScoreboard};
+
+    use super::*;
+
+    const NAME: WorkerName = WorkerName { slot: 1, pid: 123 };
+    const LIMIT: TaskLimit = TaskLimit { time: Duration::from_secs(60), interrupts: true };
+
+    /// Returns the observation of a worker whose R process has been busy since time 0, at a second
+    /// after `start`.
+    fn busy(start: Instant, second: u64) -> Observation {
+        let (scoreboard, _) = SharedScoreboard::create().unwrap();
+        Observation {
+            worker: NAME,
+            scoreboard: Snapshot { r_state: RState::Busy, since: 0, ..scoreboard.read() },
+            now: start + Duration::from_secs(second),
+            scoreboard_time: second * 1_000_000_000,
+        }
+    }
+
+    fn log(line: &str) -> HealthAction {
+        HealthAction::Log(line.to_owned())
+    }
+
+    #[test]
+    fn a_silent_worker_is_suspended_once_and_resumed_by_its_pong() {
+        let (mut health, start) = (WorkerHealth::default(), Instant::now());
+        let check = |health: &mut WorkerHealth, second| {
+            health.check_pings(NAME, start + Duration::from_secs(second), || false)
+        };
+        assert_eq!(check(&mut health, 0), [HealthAction::Send(Message::Ping(1))]);
+        assert_eq!(
+            check(&mut health, 5),
+            [
+                HealthAction::Suspend,
+                log("worker 1 (123) does not respond to health checks: it gets no requests until \
+                     it does")
+            ]
+        );
+        assert_eq!(check(&mut health, 6), []);
+        assert!(health.is_suspended());
+        assert_eq!(
+            health.on_pong(NAME, 1),
+            [HealthAction::Resume, log("worker 1 (123) responds to health checks again")]
+        );
+        assert!(!health.is_suspended());
+        assert_eq!(check(&mut health, 7), [HealthAction::Send(Message::Ping(2))]);
+        // The response of a worker that was not suspended requires no action.
+        assert_eq!(health.on_pong(NAME, 2), []);
+    }
+
+    #[test]
+    fn a_worker_that_is_silent_for_a_minute_is_killed() {
+        let (mut health, start) = (WorkerHealth::default(), Instant::now());
+        health.check_pings(NAME, start, || false);
+        let actions = health.check_pings(NAME, start + Duration::from_secs(60), || false);
+        assert_eq!(actions.last(), Some(&HealthAction::Kill(ExitReason::Unresponsive)));
+    }
+
+    #[test]
+    fn a_suspended_worker_is_not_resumed_while_its_interrupted_task_goes_on() {
+        let (mut health, start) = (WorkerHealth::default(), Instant::now());
+        health.check_pings(NAME, start, || false);
+        health.check_pings(NAME, start + Duration::from_secs(5), || false);
+        let actions = health.check_task_limit(LIMIT, &busy(start, 60), || false);
+        assert_eq!(
+            actions[..2],
+            [HealthAction::TimeOutRequests, HealthAction::Send(Message::Interrupt)]
+        );
+        assert_eq!(
+            health.on_pong(NAME, 1),
+            [log("worker 1 (123) responds to health checks again")]
+        );
+        let stop = HealthAction::Stop(ExitReason::Unresponsive, EXIT_TIMEOUT);
+        let actions = health.check_task_limit(LIMIT, &busy(start, 65), || false);
+        assert_eq!(actions.last(), Some(&stop));
+    }
+}

@@ -1,0 +1,98 @@
+//! The start of worker processes.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rookery_status::RunFolder;
+use rookery_worker_protocol::PublicDescriptors;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::SupervisorConfig;
+use super::worker::{WorkerEvent, WorkerProcess};
+use crate::backend_registry::BackendRegistry;
+use crate::process::{StartOutput, WorkerStart};
+
+/// The launcher of worker processes, which counts their starts.
+pub(super) struct Launcher {
+    /// The folder of the sockets and temporary files of workers.
+    folder: RunFolder,
+    /// The number of worker starts so far.
+    starts: u64,
+    /// The output of workers that are started before any worker has been ready.
+    output: StartOutput,
+    /// The channel to which the events of started workers are sent.
+    events: UnboundedSender<WorkerEvent>,
+}
+
+/// The description of a worker that is to be started.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Launch {
+    pub(super) slot: u32,
+    pub(super) generation: u64,
+    /// The number of workers that serve at the same time, including the one to start.
+    pub(super) serving: u32,
+    /// The number of spares, which are started workers held in reserve.
+    pub(super) spares: u32,
+}
+
+impl Launcher {
+    /// Creates a launcher of worker processes. The workers' sockets and temporary files are created
+    /// in `folder`, and their events are sent to `events`.
+    pub(super) fn new(folder: RunFolder, events: UnboundedSender<WorkerEvent>) -> Launcher {
+        Launcher { folder, starts: 0, output: StartOutput::default(), events }
+    }
+
+    /// Returns the folder of the sockets and temporary files of workers.
+    pub(super) fn folder(&self) -> &RunFolder {
+        &self.folder
+    }
+
+    /// Returns the number of worker starts so far, which is also the epoch of the last started
+    /// worker.
+    pub(super) fn starts(&self) -> u64 {
+        self.starts
+    }
+
+    /// Returns the channel to which the events of started workers are sent.
+    pub(super) fn events(&self) -> &UnboundedSender<WorkerEvent> {
+        &self.events
+    }
+
+    /// Stops holding back the output of starting workers, because the first worker is ready.
+    pub(super) fn on_first_ready(&mut self) {
+        self.output.end();
+    }
+
+    /// Returns the last error message that a starting worker has written, provided that no worker
+    /// has been ready.
+    pub(super) fn error_message(&self) -> Option<String> {
+        self.output.message()
+    }
+
+    /// Starts the worker process that `launch` describes.
+    pub(super) fn start(
+        &mut self,
+        launch: Launch,
+        config: &SupervisorConfig,
+        registry: &BackendRegistry,
+    ) -> io::Result<WorkerProcess> {
+        self.starts += 1;
+        let epoch = self.starts;
+        let Launch { slot, generation, serving, spares } = launch;
+        // With several workers, only the front end accepts connections.
+        let is_public = serving == 1 && config.public.is_some();
+        let workers = serving + spares;
+        let start = WorkerStart { slot, workers, serving, epoch, generation, is_public };
+        let public = config.public.as_ref().filter(|_| is_public);
+        let cookie = public.and_then(|_| registry.cookie(slot, epoch)).map(|cookie| cookie.text());
+        let public = public.map_or_else(PublicDescriptors::default, |public| PublicDescriptors {
+            sockets: &public.sockets,
+            redirects: &public.redirects,
+            log: public.log.as_ref().map(AsFd::as_fd),
+            cookie: cookie.as_deref(),
+        });
+        let command = (config.command)(is_public).map_err(io::Error::other)?;
+        let kept = self.output.begin();
+        WorkerProcess::start(command, &self.folder, start, config, public, kept, &self.events)
+    }
+}

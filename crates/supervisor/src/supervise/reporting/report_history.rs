@@ -1,0 +1,186 @@
+//! The record of past events that appears only in status reports and metrics.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use rookery_status::RequestCounters;
+
+use super::super::slot::Slot;
+use super::super::worker::{ExitReason, WorkerPhase, WorkerProcess};
+use crate::process::{ControlGroups, Exit};
+use crate::report::{LastExit, Report, SlotReport};
+
+/// The time for which an out-of-memory kill that the control group has counted is attributed to the
+/// next killed worker. The end of a killed worker is reported only after all its memory has been
+/// freed. A kill that matches no worker within this time hit another process.
+const KILL_MATCH_TIME: Duration = Duration::from_secs(10);
+
+/// The record of past events that the supervisor needs only for status reports and metrics.
+#[derive(Debug)]
+pub(in crate::supervise) struct ReportHistory {
+    /// The wall-clock time at which the supervisor started.
+    started: SystemTime,
+    /// The number of starts and the last exit in each slot, the numbered place of a worker.
+    slots: BTreeMap<u32, (u64, Option<LastExit>)>,
+    /// The number of workers that have ended, by the name of the exit reason.
+    exits: BTreeMap<&'static str, u64>,
+    /// The number of WebSockets that ended with their worker, by the reason of the worker's end.
+    sessions_lost: BTreeMap<&'static str, u64>,
+    /// The number of workers that became ready, and the sum of their start times in seconds.
+    readied: (u64, f64),
+    /// The sum of the request counters of workers that have ended.
+    past: Arc<RequestCounters>,
+    groups: ControlGroups,
+    /// The number of out-of-memory kills that the control group counted at the last query.
+    oom_kills: Option<u64>,
+    /// The number of out-of-memory kills that match no worker's end yet, and the time until which
+    /// they can match one.
+    unmatched_kills: (u64, Option<Instant>),
+}
+
+impl ReportHistory {
+    /// Creates a record without events. Out-of-memory kills are read from these control groups.
+    pub(in crate::supervise) fn new(groups: ControlGroups) -> ReportHistory {
+        ReportHistory {
+            started: SystemTime::now(),
+            slots: BTreeMap::new(),
+            exits: BTreeMap::new(),
+            sessions_lost: BTreeMap::new(),
+            readied: (0, 0.0),
+            past: Arc::default(),
+            oom_kills: groups.kills_for_memory(),
+            unmatched_kills: (0, None),
+            groups,
+        }
+    }
+
+    /// Returns the number of bytes of memory that the server's control group has left, or `None` if
+    /// its memory is unlimited.
+    pub(in crate::supervise) fn memory_left(&self) -> Option<u64> {
+        self.groups.memory_left()
+    }
+
+    /// Counts the start of a worker in this slot, which is the worker's numbered place.
+    pub(in crate::supervise) fn on_start(&mut self, slot: u32) {
+        self.slots.entry(slot).or_default().0 += 1;
+    }
+
+    /// Drops the recorded starts and exits of a slot (a worker's numbered place), which is used for
+    /// another worker.
+    pub(in crate::supervise) fn reset_slot(&mut self, slot: u32) {
+        self.slots.remove(&slot);
+    }
+
+    /// Counts a worker that has become ready, and the duration of its start.
+    pub(in crate::supervise) fn on_ready(&mut self, worker: &WorkerProcess) {
+        self.readied.0 += 1;
+        self.readied.1 += worker.started_at.elapsed().as_secs_f64();
+    }
+
+    /// Records the end of a worker process and returns its reason.
+    pub(in crate::supervise) fn on_exit(
+        &mut self,
+        worker: &WorkerProcess,
+        exit: Exit,
+    ) -> ExitReason {
+        let reason = match worker.exit_reason {
+            // R's `quit()` also announces that the worker stops, even when its exit status is an
+            // error.
+            Some(ExitReason::AppStop) if exit != Exit::Status(0) => ExitReason::Crash,
+            Some(reason) => reason,
+            None => self.unrequested_exit_reason(worker, exit),
+        };
+        *self.exits.entry(reason.name()).or_default() += 1;
+        let sessions = worker.backend.scoreboard.read().sessions;
+        self.past.add_all(worker.backend.scoreboard.request_counters());
+        if sessions > 0 {
+            *self.sessions_lost.entry(reason.name()).or_default() += sessions;
+        }
+        let last = LastExit { exit, reason: reason.name(), at: SystemTime::now() };
+        self.slots.entry(worker.start.slot).or_default().1 = Some(last);
+        reason
+    }
+
+    /// Returns the reason for the end of a worker process that the supervisor has not requested.
+    fn unrequested_exit_reason(&mut self, worker: &WorkerProcess, exit: Exit) -> ExitReason {
+        if exit != Exit::Signal(libc::SIGKILL) || worker.phase == WorkerPhase::Killed {
+            return ExitReason::Crash;
+        }
+        self.kill_reason(Instant::now())
+    }
+
+    /// Returns the reason for which another process has killed a worker:
+    /// [`ExitReason::OutOfMemory`] if the control group has counted an out-of-memory kill that
+    /// matches no other worker. If several workers are killed at once, the counter includes all of
+    /// them when the first end is reported, so the remaining count is kept for the others.
+    fn kill_reason(&mut self, now: Instant) -> ExitReason {
+        let kills = self.groups.kills_for_memory();
+        let before = std::mem::replace(&mut self.oom_kills, kills);
+        let new = kills.zip(before).map_or(0, |(kills, before)| kills.saturating_sub(before));
+        let (unmatched, until) = self.unmatched_kills;
+        let unmatched = if until.is_some_and(|until| now < until) { unmatched } else { 0 } + new;
+        if unmatched == 0 {
+            self.unmatched_kills = (0, None);
+            return ExitReason::Killed;
+        }
+        let until = if new > 0 { Some(now + KILL_MATCH_TIME) } else { until };
+        self.unmatched_kills = (unmatched - 1, until);
+        ExitReason::OutOfMemory
+    }
+
+    /// Returns the status report of the slot (a worker's numbered place) with this number.
+    pub(in crate::supervise) fn slot_report(&self, number: u32, slot: &Slot) -> SlotReport {
+        let (starts, last_exit) = self.slots.get(&number).cloned().unwrap_or_default();
+        SlotReport {
+            restarts: starts.saturating_sub(1),
+            last_exit,
+            start_at: slot.start_at,
+            is_given_up: slot.is_given_up,
+        }
+    }
+
+    /// Writes the recorded events into a status report.
+    pub(in crate::supervise) fn write_to(&self, report: &mut Report) {
+        report.started = Some(self.started);
+        report.exits.clone_from(&self.exits);
+        report.sessions_lost.clone_from(&self.sessions_lost);
+        report.readied = self.readied;
+        report.past = Arc::clone(&self.past);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::stand_in;
+
+    #[test]
+    fn a_killed_worker_is_out_of_memory_if_the_control_group_counts_a_kill() {
+        let folder = tempfile::tempdir().unwrap();
+        let count = |kills: &str| {
+            stand_in(
+                folder.path(),
+                "0::/a\n",
+                &[("a/memory.events", &format!("oom 1\noom_kill {kills}\n"))],
+            )
+        };
+        let mut history = ReportHistory::new(count("3"));
+        let start = Instant::now();
+        assert_eq!(history.kill_reason(start), ExitReason::Killed);
+        count("4");
+        assert_eq!(
+            (history.kill_reason(start), history.kill_reason(start)),
+            (ExitReason::OutOfMemory, ExitReason::Killed)
+        );
+        // Three kills are counted, two of workers and one of another process.
+        count("7");
+        let killed =
+            [0, 9, 20].map(|seconds| history.kill_reason(start + Duration::from_secs(seconds)));
+        assert_eq!(killed, [ExitReason::OutOfMemory, ExitReason::OutOfMemory, ExitReason::Killed]);
+        assert_eq!(history.kill_reason(start), ExitReason::Killed);
+        // Without a control group, out-of-memory kills cannot be recognized.
+        let mut history = ReportHistory::new(stand_in(folder.path(), "", &[]));
+        assert_eq!(history.kill_reason(Instant::now()), ExitReason::Killed);
+    }
+}

@@ -1,0 +1,373 @@
+//! The main loop of the supervisor, with its reactions to commands and worker events.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rookery_worker_protocol::Message;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+
+use super::acceptor::{Acceptor, AcceptorAction};
+use super::fleet::Fleet;
+use super::run_state::RunState;
+use super::worker::{LogTimer, WorkerEvent, counted};
+use super::{Frontend, Outcome, SupervisorCommand, SupervisorConfig, SupervisorEvent};
+use crate::backend_registry::BackendRegistry;
+use crate::process::reap;
+use crate::report::Report;
+
+/// The interval of the main loop while a worker starts, drains or stops.
+const SHORT_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The interval of the main loop while no worker changes its phase.
+const LONG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The tolerance by which a periodic iteration of the main loop may come early and still query the
+/// number of connections.
+const TOLERANCE: Duration = Duration::from_millis(50);
+
+/// The interval of log lines about the drain of the server.
+const DRAIN_LOG_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The time for which responses of an ended worker are still sent to clients while no other worker
+/// serves.
+const LAST_RESPONSES_TIME: Duration = Duration::from_secs(2);
+
+/// The supervisor, which reacts to commands, worker events and the passing of time.
+pub(super) struct Supervisor<'a> {
+    fleet: Fleet<'a>,
+    registry: Arc<BackendRegistry>,
+    frontend: &'a dyn Frontend,
+    acceptor: Acceptor,
+    events: UnboundedReceiver<WorkerEvent>,
+    /// The run state of the supervisor, as long as the workers have not been stopped. Use
+    /// [`run_state`](Self::run_state), which also returns the state after that.
+    run_state: RunState,
+    /// The outcome that is returned when a drain of the server is complete.
+    outcome: Outcome,
+    /// The time of the last check of the workers' health.
+    checked_at: Instant,
+    /// The timer of log lines about what the server's drain waits for.
+    drain_log: LogTimer,
+    /// The number of open connections of the front end and the workers, and the time at which it
+    /// was queried.
+    connections: (usize, Option<Instant>),
+}
+
+impl<'a> Supervisor<'a> {
+    /// Creates the supervisor and its folder of temporary files. Workers are started by
+    /// [`run`](Self::run).
+    pub(super) fn new(
+        config: SupervisorConfig,
+        registry: Arc<BackendRegistry>,
+        frontend: &'a dyn Frontend,
+    ) -> io::Result<Supervisor<'a>> {
+        let (event_sender, events) = mpsc::unbounded_channel();
+        let now = Instant::now();
+        Ok(Supervisor {
+            fleet: Fleet::new(config, Arc::clone(&registry), frontend, event_sender, now)?,
+            registry,
+            frontend,
+            acceptor: Acceptor::new(),
+            events,
+            run_state: RunState::Serving,
+            outcome: Outcome::Stopped,
+            checked_at: now,
+            drain_log: LogTimer::default(),
+            connections: (0, None),
+        })
+    }
+
+    /// Runs the supervisor's main loop until the server ends, and returns the reason of the end.
+    pub(super) async fn run(
+        mut self,
+        mut commands: UnboundedReceiver<SupervisorCommand>,
+    ) -> io::Result<Outcome> {
+        let mut has_commands = true;
+        self.frontend.on_event(SupervisorEvent::Started(self.fleet.launcher().folder().path()));
+        loop {
+            self.check_timers();
+            self.fleet.apply_scaling();
+            self.update_acceptor();
+            self.report();
+            if let RunState::Ending(outcome) = self.run_state() {
+                if self.fleet.workers().is_empty() {
+                    return Ok(self.finish(outcome).await);
+                }
+            }
+            let pause = if self.is_settled() {
+                self.frontend.heartbeat_interval().clamp(SHORT_INTERVAL, LONG_INTERVAL)
+            } else {
+                SHORT_INTERVAL
+            };
+            tokio::select! {
+                biased;
+                Some(event) = self.events.recv() => match event {
+                    WorkerEvent::Message(epoch, message) => self.on_message(epoch, message),
+                    WorkerEvent::Announced(epoch) => self.fleet.on_announcement(epoch),
+                    WorkerEvent::WarmedUp(epoch, result) => self.fleet.on_warmed_up(epoch, result),
+                    WorkerEvent::Exited(epoch, pid) => self.on_worker_exit(epoch, pid),
+                },
+                command = commands.recv(), if has_commands => match command {
+                    Some(command) => self.on_command(command),
+                    None => has_commands = false,
+                },
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Forwards the last output of the workers, and reports why no worker became ready if the
+    /// server ends for that reason. Returns the outcome.
+    async fn finish(&mut self, outcome: Outcome) -> Outcome {
+        self.fleet.forward_output().await;
+        if outcome == Outcome::NeverReady {
+            if let Some(message) = self.fleet.launcher().error_message() {
+                self.frontend.on_event(SupervisorEvent::Failed(&message));
+            }
+        }
+        outcome
+    }
+
+    /// Returns the run state of the supervisor.
+    fn run_state(&self) -> RunState {
+        self.fleet.outcome().map_or(self.run_state, RunState::Ending)
+    }
+
+    /// Returns true if no worker is changing its phase, so that the main loop may use its long
+    /// interval.
+    fn is_settled(&self) -> bool {
+        self.run_state() == RunState::Serving
+            && self.acceptor.is_settled()
+            && self.fleet.is_settled()
+    }
+
+    // ---- commands ----
+
+    /// Carries out a command. Commands that do not apply to the current run state are ignored.
+    fn on_command(&mut self, command: SupervisorCommand) {
+        match (command, self.run_state()) {
+            (SupervisorCommand::Change(config), RunState::Serving) => {
+                self.fleet.set_config(*config);
+                self.fleet.reload();
+            }
+            (SupervisorCommand::RefuseReload(reason), RunState::Serving) => {
+                self.fleet.refuse_reload(reason);
+            }
+            (SupervisorCommand::Reload, RunState::Serving) => self.fleet.reload(),
+            // The delay gives load balancers time to stop sending requests. They send none before a
+            // worker was ready, so the delay applies only afterwards.
+            (SupervisorCommand::Stop, RunState::Serving)
+                if self.fleet.was_ready() && !self.fleet.config.times.delay.is_zero() =>
+            {
+                let until = Instant::now() + self.fleet.config.times.delay;
+                self.run_state = RunState::Leaving { until };
+                self.frontend.on_event(SupervisorEvent::Leaving);
+            }
+            (SupervisorCommand::Stop, RunState::Serving) => {
+                if !self.fleet.was_ready() {
+                    self.log("stopping: no worker is ready yet, and nothing is being served");
+                }
+                self.drain();
+            }
+            // A second `Stop` ends the server without waiting.
+            (
+                SupervisorCommand::Stop,
+                RunState::Leaving { .. } | RunState::Draining { .. } | RunState::Ending(_),
+            ) => {
+                self.fleet.end(Outcome::Stopped);
+                self.fleet.kill_all();
+            }
+            (SupervisorCommand::ReopenLog, _) => {
+                self.fleet.workers().send_to_public(Message::ReopenLog);
+            }
+            (SupervisorCommand::AddWorker, state) if state.is_serving() => self.fleet.add_worker(),
+            (SupervisorCommand::RemoveWorker, state) if state.is_serving() => {
+                self.fleet.remove_worker();
+            }
+            (
+                SupervisorCommand::Reload
+                | SupervisorCommand::Change(_)
+                | SupervisorCommand::RefuseReload(_)
+                | SupervisorCommand::AddWorker
+                | SupervisorCommand::RemoveWorker,
+                _,
+            ) => {}
+        }
+    }
+
+    /// Logs a line for the operator.
+    fn log(&self, line: &str) {
+        (self.fleet.config.log)(line);
+    }
+
+    /// Begins the drain of the server: no connections are accepted any more, and existing ones have
+    /// time up to the drain timeout.
+    fn drain(&mut self) {
+        self.frontend.drain();
+        self.fleet.retire_all();
+        self.run_state =
+            RunState::Draining { until: Instant::now() + self.fleet.config.times.drain };
+    }
+
+    // ---- events of workers ----
+
+    /// Handles a message from the worker with this epoch, which is the number of its start.
+    /// Messages that do not fit the worker's phase are ignored.
+    fn on_message(&mut self, epoch: u64, message: Message) {
+        let (number, accepts) = match message {
+            Message::Accepting(number) => (number, true),
+            Message::NotAccepting(number) => (number, false),
+            _ => return self.fleet.on_message(epoch, message),
+        };
+        if self.fleet.workers().get(epoch).is_some() {
+            let actions = self.acceptor.on_acknowledgement(epoch, number, accepts, Instant::now());
+            self.carry_out(actions);
+        }
+    }
+
+    /// Reaps the worker process with this epoch (the number of its start), which has ended, and
+    /// drains the server if no worker may be started in its place.
+    fn on_worker_exit(&mut self, epoch: u64, pid: libc::pid_t) {
+        let end = reap(pid);
+        let Some(process) = self.fleet.remove(epoch) else { return };
+        // First, because clients may be waiting for a process that accepts their connections.
+        let actions = self.acceptor.on_worker_exit(epoch);
+        self.carry_out(actions);
+        if let Some(outcome) = self.fleet.on_exit(process, end) {
+            self.end_after_drain(outcome);
+        }
+    }
+
+    /// Finishes the requests in progress, then ends the server with `outcome`.
+    fn end_after_drain(&mut self, outcome: Outcome) {
+        self.fleet.cancel_starts();
+        if !self.fleet.was_ready() {
+            return self.fleet.end(outcome);
+        }
+        self.outcome = outcome;
+        if !matches!(self.run_state(), RunState::Draining { .. }) {
+            self.drain();
+        }
+        if self.registry.backends().is_empty() {
+            // No worker is left to respond to waiting requests, so the drain is short.
+            let time = self.fleet.config.times.drain.min(LAST_RESPONSES_TIME);
+            self.run_state = RunState::Draining { until: Instant::now() + time };
+        }
+    }
+
+    // ---- the process that accepts connections ----
+
+    /// Takes the next step towards the right process, the front end or a worker, accepting
+    /// connections.
+    fn update_acceptor(&mut self) {
+        let wanted = self.wanted_acceptor();
+        let actions = self.acceptor.update(wanted, Instant::now());
+        self.carry_out(actions);
+    }
+
+    /// Returns the epoch (the number of the start) of the worker that should accept connections, or
+    /// `None` if the front end should. A worker accepts only if a single worker is configured and
+    /// no other one starts or ends.
+    fn wanted_acceptor(&self) -> Option<u64> {
+        if !self.run_state().is_serving()
+            || self.fleet.wanted() != 1
+            || self.fleet.is_replacing()
+            || self.frontend.must_accept()
+        {
+            return None;
+        }
+        self.fleet.workers().only_worker()
+    }
+
+    /// Carries out the actions that another process needs to accept connections, in order.
+    fn carry_out(&self, actions: Vec<AcceptorAction>) {
+        for action in actions {
+            match action {
+                AcceptorAction::SetFrontEnd(is_on) => self.frontend.set_accepting(is_on),
+                AcceptorAction::Send(epoch, message) => {
+                    if let Some(worker) = self.fleet.workers().get(epoch) {
+                        worker.send(message);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the number of open connections of the front end and of all workers.
+    fn connections(&self) -> usize {
+        let workers = self.fleet.workers().iter();
+        let own: usize = workers.map(|worker| worker.backend.connections()).sum();
+        self.frontend.connections() + own
+    }
+
+    // ---- timers ----
+
+    /// Carries out what is due at this time: timeouts of workers, health checks, starts and
+    /// replacements.
+    fn check_timers(&mut self) {
+        let now = Instant::now();
+        self.fleet.check_deadlines(now);
+        self.log_drains(now);
+        match self.run_state() {
+            RunState::Ending(_) => {}
+            RunState::Draining { until } => {
+                if now >= until || self.connections() == 0 {
+                    self.fleet.end(self.outcome);
+                }
+            }
+            RunState::Leaving { until } if now >= until => self.drain(),
+            RunState::Serving | RunState::Leaving { .. } => {
+                if now.duration_since(self.checked_at) >= LONG_INTERVAL {
+                    self.checked_at = now;
+                    self.fleet.check_workers(now);
+                }
+                self.fleet.start_due(now);
+                self.fleet.replace_next();
+            }
+        }
+    }
+
+    /// Logs what the drain of the server or of each draining worker waits for.
+    fn log_drains(&mut self, now: Instant) {
+        let RunState::Draining { until } = self.run_state() else {
+            return self.fleet.log_drains(now);
+        };
+        let connections = self.connections();
+        if connections > 0 && self.drain_log.tick(now, DRAIN_LOG_INTERVAL) {
+            self.log(&format!(
+                "stopping: waiting for {}, at most {} s",
+                counted(connections as u64, "connection"),
+                until.saturating_duration_since(now).as_secs()
+            ));
+        }
+    }
+
+    // ---- reports ----
+
+    /// Publishes the supervisor's current state for status reports and metrics. Reports the end of
+    /// a reload whose replacements are finished.
+    fn report(&mut self) {
+        self.fleet.complete_reload();
+        let now = Instant::now();
+        // Events cause iterations in addition to the periodic ones. The number of connections is
+        // costly to query, so it is read only about once a second.
+        let is_due = |at| now.duration_since(at) + TOLERANCE >= LONG_INTERVAL;
+        if self.connections.1.is_none_or(is_due) {
+            self.connections = (self.connections(), Some(now));
+        }
+        let report = Report {
+            course: self.run_state().lifecycle(self.fleet.was_ready()),
+            turned: Some(now),
+            connections: self.connections.0,
+            acceptor: self.acceptor.worker(),
+            log_lines_lost: self.frontend.log_lines_lost(),
+            ..self.fleet.report()
+        };
+        let ready = report.ready();
+        self.registry.report.change(|published| *published = report);
+        let failures = self.fleet.recent_failures(now);
+        let workers = self.fleet.wanted() as usize;
+        self.frontend.on_event(SupervisorEvent::Heartbeat { ready, workers, failures });
+    }
+}

@@ -1,0 +1,44 @@
+//! The tasks that read the last output of ended workers.
+
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+
+/// The time for which the output of an ended worker is still read. Another process may hold the
+/// output open and never end.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The tasks that read the last output of ended workers.
+#[derive(Debug, Default)]
+pub(crate) struct OutputTasks {
+    /// The tasks that read output, each with the time of its worker's end.
+    tasks: Vec<(JoinHandle<()>, Instant)>,
+}
+
+impl OutputTasks {
+    /// Adds the tasks that read the output of a worker that has ended now.
+    pub(crate) fn add(&mut self, tasks: Vec<JoinHandle<()>>, now: Instant) {
+        self.tasks.extend(tasks.into_iter().map(|task| (task, now)));
+    }
+
+    /// Forgets the tasks that have read all output, and cancels those whose worker ended more than
+    /// [`OUTPUT_TIMEOUT`] ago.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        self.tasks.retain(|(task, since)| {
+            if now.duration_since(*since) > OUTPUT_TIMEOUT {
+                task.abort();
+            }
+            !task.is_finished()
+        });
+    }
+
+    /// Waits until the output of all ended workers has been read, for at most [`OUTPUT_TIMEOUT`].
+    pub(crate) async fn finish(&mut self) {
+        let all = async {
+            for (task, _) in &mut self.tasks {
+                let _ = task.await;
+            }
+        };
+        let _ = tokio::time::timeout(OUTPUT_TIMEOUT, all).await;
+    }
+}
